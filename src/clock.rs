@@ -1,0 +1,22 @@
+//! The clock of measurements: one monotonic clock, integer microseconds. Wall-clock time is only for `started_at`.
+//!
+//! Not a timer: deadlines are `tokio::time` instants, so that tests stop the clock for both.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use tokio::time::Instant;
+
+/// Microseconds from `start` to `end`; 0 when `end` is earlier.
+pub fn micros_between(start: Instant, end: Instant) -> i64 {
+    micros(end.saturating_duration_since(start))
+}
+
+/// A duration as whole microseconds, the unit of every stored time.
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Microseconds since 1970 in UTC; 0 on a machine whose clock stands before it.
+pub fn wall_micros() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)
+}

@@ -1,0 +1,292 @@
+//! The configuration, whole and valid: what `config.toml` says, with every default filled in.
+//!
+//! `raw` reads what was typed, `resolve` makes a [`Config`] of it and reports *all* problems at once, `catalogue` knows
+//! the common providers. Nothing here is an `Option` that has to be `Some`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+/// Everything of one config file. Immutable; a reload makes another one.
+#[derive(Debug)]
+pub struct Config {
+    /// The file that it was read from, absolute.
+    pub path: PathBuf,
+    pub server: Server,
+    pub store: Store,
+    /// `[race]`: the defaults of every model, and the settings of a race that names its upstreams itself.
+    pub race: RaceSettings,
+    /// By name: those of the catalogue that the file mentions, and those that it defines.
+    pub providers: BTreeMap<String, Arc<Provider>>,
+    /// By name, aliases not included.
+    pub models: BTreeMap<String, Arc<Model>>,
+    /// From alias to the name of its model.
+    pub aliases: BTreeMap<String, String>,
+    pub users: Vec<Arc<User>>,
+    /// What is not wrong but worth a line at start-up and in `check`.
+    pub warnings: Vec<String>,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub listen: SocketAddr,
+    /// Bytes; a larger request is answered 413.
+    pub body_max: usize,
+    /// How long a shutdown waits for running streams.
+    pub drain: Duration,
+}
+
+/// `[store]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// The SQLite file, absolute.
+    pub path: PathBuf,
+}
+
+/// `[race]`, or what a model sets of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RaceSettings {
+    pub policy: Policy,
+    /// For `hedge`: how long the leader has before the next starts.
+    pub hedge_after: Duration,
+    /// Attempts started for one request, retries included; at least 1, at most [`MAX_ATTEMPTS`].
+    pub max_attempts: usize,
+    /// Share of losers that run on to their first token, 0 to 1.
+    pub audit: f64,
+    pub timeouts: Timeouts,
+}
+
+/// No plan may start more attempts than this.
+pub const MAX_ATTEMPTS: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Race,
+    Hedge,
+    Fallback,
+    Weighted,
+}
+
+impl Policy {
+    /// Every policy, in the order of the documentation.
+    pub const ALL: [Policy; 4] = [Policy::Race, Policy::Hedge, Policy::Fallback, Policy::Weighted];
+
+    /// The name in the config, the header and the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Policy::Race => "race",
+            Policy::Hedge => "hedge",
+            Policy::Fallback => "fallback",
+            Policy::Weighted => "weighted",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|policy| policy.as_str() == name)
+    }
+}
+
+/// Each covers its own phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Name look-up, TCP and TLS together.
+    pub connect: Duration,
+    /// From dispatch to the first token; comments and headers do not stop it.
+    pub first_token: Duration,
+    /// Without a byte, after the first token.
+    pub idle: Duration,
+    /// From the request to the commit; for a client that does not stream, to the whole answer.
+    pub total: Duration,
+}
+
+/// One provider: a vendor or a server with an address, a dialect and keys.
+#[derive(Debug)]
+pub struct Provider {
+    pub name: String,
+    /// Scheme, authority and path prefix, without a slash at the end. For a simulated provider empty until it listens.
+    pub base_url: String,
+    pub auth: Auth,
+    /// What a hang-up does to the bill.
+    pub cancel_billing: CancelBilling,
+    /// False for an upstream that is known to reject `stream_options`.
+    pub stream_options: bool,
+    /// Request headers of the client that go up, lower case.
+    pub forward_headers: Vec<String>,
+    pub keys: Keys,
+    pub simulate: Option<Simulation>,
+}
+
+/// How a key is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// `authorization: Bearer KEY`
+    Bearer,
+    /// The bare key in a header of this name, lower case.
+    Header(String),
+}
+
+/// Whether generation and billing stop when the client hangs up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelBilling {
+    Stops,
+    BillsFull,
+    Unknown,
+}
+
+impl CancelBilling {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CancelBilling::Stops => "stops",
+            CancelBilling::BillsFull => "bills_full",
+            CancelBilling::Unknown => "unknown",
+        }
+    }
+}
+
+/// The shared keys of a provider.
+#[derive(Debug)]
+pub enum Keys {
+    /// No `api_key` in the file: none is needed, or the caller brings one.
+    NotConfigured,
+    /// `api_key` is there, but these variables (or files) are unset: **off**, but for callers with keys of their own.
+    Off(Vec<String>),
+    /// At least one, each not empty.
+    Keys(Vec<SecretString>),
+}
+
+/// `simulate = { … }`: a simulated provider over real HTTP on loopback. Distributions are log-normal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulation {
+    /// Median time to first token.
+    pub ttft: Duration,
+    /// Standard deviation of the logarithm of the TTFT and of each gap; 0 is exact.
+    pub jitter: f64,
+    /// Median decode speed.
+    pub tokens_per_second: f64,
+    /// Tokens in an answer, unless the request's `max_tokens` is smaller.
+    pub tokens: u32,
+    /// Share of requests that fail, 0 to 1.
+    pub failures: f64,
+    /// In which way they fail.
+    pub failure: SimulatedFailure,
+    /// Seeds the draws; the same seed gives the same sequence. None: from the clock.
+    pub seed: Option<u64>,
+}
+
+impl Default for Simulation {
+    fn default() -> Simulation {
+        Simulation {
+            ttft: Duration::from_millis(200),
+            jitter: 0.2,
+            tokens_per_second: 50.0,
+            tokens: 40,
+            failures: 0.0,
+            failure: SimulatedFailure::ServerError,
+            seed: None,
+        }
+    }
+}
+
+/// What a simulated provider can do wrong. A request for the model `fail-NAME` gets that failure always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimulatedFailure {
+    /// 429 with Retry-After.
+    RateLimit,
+    /// 401.
+    Unauthorized,
+    /// 400.
+    BadRequest,
+    /// 500.
+    ServerError,
+    /// Takes the request and never answers.
+    Hang,
+    /// Sends headers and a role chunk, then nothing.
+    Stall,
+    /// Closes the connection without an answer.
+    Reset,
+    /// Breaks off in the middle of the stream.
+    Cut,
+    /// An error frame in a 200, before any token.
+    ErrorFrame,
+    /// A stream that finishes without a token.
+    Empty,
+}
+
+impl SimulatedFailure {
+    pub const ALL: [SimulatedFailure; 10] = [
+        SimulatedFailure::RateLimit,
+        SimulatedFailure::Unauthorized,
+        SimulatedFailure::BadRequest,
+        SimulatedFailure::ServerError,
+        SimulatedFailure::Hang,
+        SimulatedFailure::Stall,
+        SimulatedFailure::Reset,
+        SimulatedFailure::Cut,
+        SimulatedFailure::ErrorFrame,
+        SimulatedFailure::Empty,
+    ];
+
+    /// The name in the config, on the command line and in `fail-NAME`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SimulatedFailure::RateLimit => "429",
+            SimulatedFailure::Unauthorized => "401",
+            SimulatedFailure::BadRequest => "400",
+            SimulatedFailure::ServerError => "500",
+            SimulatedFailure::Hang => "hang",
+            SimulatedFailure::Stall => "stall",
+            SimulatedFailure::Reset => "reset",
+            SimulatedFailure::Cut => "cut",
+            SimulatedFailure::ErrorFrame => "error-frame",
+            SimulatedFailure::Empty => "empty",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<SimulatedFailure> {
+        SimulatedFailure::ALL.into_iter().find(|failure| failure.as_str() == name)
+    }
+}
+
+/// `[models.NAME]`
+#[derive(Debug)]
+pub struct Model {
+    pub name: String,
+    /// At least one; those of providers that are off are in here too.
+    pub upstreams: Vec<Upstream>,
+    pub race: RaceSettings,
+}
+
+/// One provider's name for one model.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    pub provider: Arc<Provider>,
+    /// What is sent as `model`.
+    pub model: String,
+    /// For `weighted`: its share; 1 by default, never negative.
+    pub weight: f64,
+    pub price: Option<Price>,
+    /// The race's, with what the upstream sets of its own. `total` is always the race's.
+    pub timeouts: Timeouts,
+}
+
+/// USD per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    pub input: f64,
+    pub output: f64,
+}
+
+/// `[users.NAME]`
+#[derive(Debug)]
+pub struct User {
+    pub name: String,
+    /// SHA-256 of the token; the token itself is not kept.
+    pub token_sha256: [u8; 32],
+    /// Keys of this user's own, by provider, used instead of the shared ones.
+    pub keys: BTreeMap<String, SecretString>,
+}

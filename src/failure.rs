@@ -1,0 +1,153 @@
+//! Why an attempt did not win by its own fault. A failure is data: what it *means* (try next, stop, cool down) is
+//! decided in `race::verdict`, and turned into an HTTP answer in `proxy::rejection`.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// What went wrong, by the names that are stored in the `failure` column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    Dns,
+    Connect,
+    Tls,
+    /// The peer reset a connection or a stream.
+    Reset,
+    /// The peer closed before the answer was complete.
+    Closed,
+    /// A connect or first-token timeout, or the total deadline.
+    Timeout,
+    /// No byte for the idle timeout, after the first token.
+    IdleTimeout,
+    RateLimited,
+    /// 498, 503, 529, or an error frame that says so.
+    Overloaded,
+    ServerError,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    BadRequest,
+    ContextLength,
+    ContentPolicy,
+    TooLarge,
+    /// An error frame in a 200 that names nothing more telling.
+    InStreamError,
+    /// Not an answer of its dialect: an endless line, a prelude without end, JSON that is none.
+    Malformed,
+    /// The peer broke HTTP.
+    Protocol,
+    /// Not started: its key or upstream is set aside.
+    CoolingDown,
+    /// A 200 that finished without generating anything. Stored as outcome `empty`, with no failure.
+    Empty,
+}
+
+impl FailureKind {
+    /// The stored name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Dns => "dns",
+            FailureKind::Connect => "connect",
+            FailureKind::Tls => "tls",
+            FailureKind::Reset => "reset",
+            FailureKind::Closed => "closed",
+            FailureKind::Timeout => "timeout",
+            FailureKind::IdleTimeout => "idle_timeout",
+            FailureKind::RateLimited => "rate_limited",
+            FailureKind::Overloaded => "overloaded",
+            FailureKind::ServerError => "server_error",
+            FailureKind::Unauthorized => "unauthorized",
+            FailureKind::Forbidden => "forbidden",
+            FailureKind::NotFound => "not_found",
+            FailureKind::BadRequest => "bad_request",
+            FailureKind::ContextLength => "context_length",
+            FailureKind::ContentPolicy => "content_policy",
+            FailureKind::TooLarge => "too_large",
+            FailureKind::InStreamError => "in_stream_error",
+            FailureKind::Malformed => "malformed",
+            FailureKind::Protocol => "protocol",
+            FailureKind::CoolingDown => "cooling_down",
+            FailureKind::Empty => "empty",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where in its life an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Name look-up, TCP, TLS.
+    Connect,
+    /// From the request's first byte to the answer's headers.
+    Headers,
+    /// From the headers to the first token.
+    FirstToken,
+    /// After the first token.
+    Stream,
+}
+
+impl Phase {
+    /// The stored name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Connect => "connect",
+            Phase::Headers => "headers",
+            Phase::FirstToken => "first_token",
+            Phase::Stream => "stream",
+        }
+    }
+}
+
+/// An answer of a provider that may have to be passed on as it came: an error body, or an empty stream.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    /// At most the bound that the reader had; cut off beyond it.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Answer {
+    /// The length only: an answer may quote the prompt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({}, {} bytes)", self.status, self.body.len())
+    }
+}
+
+/// One failed attempt.
+#[derive(Clone)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub phase: Phase,
+    /// The HTTP status, where there was one.
+    pub status: Option<u16>,
+    /// How long the provider asks to be left alone.
+    pub retry_after: Option<Duration>,
+    /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
+    pub message: String,
+    pub answer: Option<Answer>,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, phase: Phase, message: impl Into<String>) -> Failure {
+        Failure { kind, phase, status: None, retry_after: None, message: message.into(), answer: None }
+    }
+}
+
+impl fmt::Debug for Failure {
+    /// Without the message: it may quote the prompt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("kind", &self.kind)
+            .field("phase", &self.phase)
+            .field("status", &self.status)
+            .field("retry_after", &self.retry_after)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,9 @@
+//! What is known of races that were run: the two records, and the estimates that are made of them.
+//!
+//! Pure: no SQL (that is `store`), no tasks (that is `recorder`).
+
+pub mod record;
+
+pub use record::{
+    AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
+};

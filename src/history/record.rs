@@ -1,0 +1,206 @@
+//! The two rows: one [`RaceRecord`] for a client request, one [`AttemptRecord`] for each attempt that was started.
+//!
+//! Raw facts only; TTFT, TPOT and tok/s are views over them. Times are microseconds after the attempt's dispatch unless
+//! the field says otherwise. Definitions: `docs/measurement.md`.
+
+/// Stored with each attempt: which edition of the definitions its numbers follow.
+pub const DEFINITION_VERSION: i64 = 1;
+
+macro_rules! stored_names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// The stored name.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+        }
+    };
+}
+
+stored_names! {
+    /// How a race ended.
+    RaceOutcome {
+        Ok = "ok",
+        Error = "error",
+        ClientGone = "client_gone",
+        /// The gateway itself refused the request, after authentication.
+        Rejected = "rejected",
+        Shutdown = "shutdown",
+    }
+}
+
+stored_names! {
+    /// How an attempt ended.
+    AttemptOutcome {
+        /// It served the client to its end.
+        Won = "won",
+        /// Cancelled for another.
+        Lost = "lost",
+        /// A loser that was read to its end.
+        Drained = "drained",
+        /// Failed before its first token.
+        Failed = "failed",
+        /// Failed after its first token.
+        FailedMid = "failed_mid",
+        /// Finished well without a payload.
+        Empty = "empty",
+        /// A content policy said no.
+        Refused = "refused",
+        /// Connect or first-token timeout, or the total deadline.
+        Timeout = "timeout",
+        ClientGone = "client_gone",
+        Shutdown = "shutdown",
+    }
+}
+
+stored_names! {
+    /// Why an attempt was started.
+    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry" }
+}
+
+stored_names! {
+    /// Why the observation of an attempt's TTFT ended before its first token.
+    CensorCause { Lost = "lost", ClientGone = "client_gone", Timeout = "timeout", Shutdown = "shutdown" }
+}
+
+stored_names! {
+    /// Where the token count came from.
+    TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
+}
+
+stored_names! {
+    /// How far `cost_usd` can be trusted.
+    CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
+}
+
+/// One client request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RaceRecord {
+    /// UUID v7, as in `x-photofinish-race`.
+    pub race_id: String,
+    /// Microseconds since 1970, UTC.
+    pub started_at: i64,
+    /// The caller's name under `[users]`.
+    pub user: Option<String>,
+    /// `chat`.
+    pub api: &'static str,
+    /// As asked for.
+    pub model: String,
+    pub stream: bool,
+    /// The policy by which the plan was made; none where the request was rejected before.
+    pub policy: Option<&'static str>,
+    /// What "fastest" meant; `ttft` for every policy there is now.
+    pub optimise: Option<&'static str>,
+    pub n_choices: Option<i64>,
+    pub max_tokens: Option<i64>,
+    pub has_tools: bool,
+    pub input_bytes: i64,
+    /// Bytes of the request body / 4: an estimate, never used as a count.
+    pub input_tokens_estimate: i64,
+    /// How many were started.
+    pub attempts: i64,
+    /// Ordinal of the attempt that the client's response was bound to.
+    pub winner: Option<i64>,
+    /// First payload byte handed to the client, after the request was read.
+    pub first_token_sent_us: Option<i64>,
+    /// End of the answer, after the request was read.
+    pub done_us: Option<i64>,
+    pub outcome: RaceOutcome,
+    /// The status that the client got; none when it left before.
+    pub http_status: Option<i64>,
+    /// Races running when this one began, itself not counted.
+    pub in_flight: i64,
+    pub gateway_version: &'static str,
+}
+
+/// One started attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRecord {
+    pub race_id: String,
+    /// From 0, in the order of starting.
+    pub ordinal: i64,
+    pub provider: String,
+    pub model_sent: String,
+    /// The `model` field of the answer.
+    pub model_reported: Option<String>,
+    pub dialect: &'static str,
+    /// A short hash of the key, never the key; none where no key was sent.
+    pub key_id: Option<String>,
+    pub start_reason: StartReason,
+    /// After the client's request was read.
+    pub dispatch_us: i64,
+    /// Probability with which the plan included this candidate.
+    pub p_include: Option<f64>,
+    /// Probability with which it would have been audited as a loser.
+    pub p_audit: Option<f64>,
+    /// It lost, and ran on to its own first token (or the bound of that).
+    pub audited: bool,
+    pub conn_reused: Option<bool>,
+    /// `1.1` or `2`.
+    pub http_version: Option<&'static str>,
+    /// A connection was at hand: new (name look-up, TCP, TLS) or out of the pool.
+    pub connect_us: Option<i64>,
+    pub headers_us: Option<i64>,
+    pub first_byte_us: Option<i64>,
+    pub first_event_us: Option<i64>,
+    pub first_token_us: Option<i64>,
+    /// `text`, `reasoning`, `tool`, `refusal` or `audio`.
+    pub first_kind: Option<&'static str>,
+    pub first_answer_us: Option<i64>,
+    pub second_token_us: Option<i64>,
+    pub last_token_us: Option<i64>,
+    pub finish_us: Option<i64>,
+    pub eof_us: Option<i64>,
+    pub cancel_us: Option<i64>,
+    /// The TTFT, or how long none had been seen when observation ended; none where it failed.
+    pub ttft_obs_us: Option<i64>,
+    /// 1 when `first_token_us` is set, 0 when censored.
+    pub ttft_event: Option<i64>,
+    pub censor_cause: Option<CensorCause>,
+    pub outcome: AttemptOutcome,
+    pub http_status: Option<i64>,
+    /// The stored name of a `FailureKind`.
+    pub failure: Option<&'static str>,
+    /// The stored name of a `Phase`.
+    pub failure_phase: Option<&'static str>,
+    pub retry_after_ms: Option<i64>,
+    /// Events with payload.
+    pub payload_events: i64,
+    pub reasoning_events: i64,
+    /// Unicode characters of payload.
+    pub chars_total: i64,
+    /// Of these, in the first payload event.
+    pub chars_first: i64,
+    /// Comments and pings.
+    pub keepalives: i64,
+    /// Between payload events.
+    pub gap_p50_us: Option<i64>,
+    pub gap_p99_us: Option<i64>,
+    pub gap_max_us: Option<i64>,
+    /// Buffered by the provider ("fake stream"): its tok/s is no measurement. None where it cannot be told.
+    pub burst: Option<bool>,
+    /// Reading stopped because the client did not take what was there.
+    pub client_stalled: bool,
+    pub input_tokens: Option<i64>,
+    pub cached_input_tokens: Option<i64>,
+    pub output_tokens: Option<i64>,
+    pub reasoning_tokens: Option<i64>,
+    pub tok_src: TokenSource,
+    pub finish_reason: Option<String>,
+    /// As the provider reports it, like the next three.
+    pub server_queue_us: Option<i64>,
+    pub server_prefill_us: Option<i64>,
+    pub server_decode_us: Option<i64>,
+    pub server_total_us: Option<i64>,
+    pub ratelimit_remaining_requests: Option<i64>,
+    pub ratelimit_remaining_tokens: Option<i64>,
+    pub cost_usd: Option<f64>,
+    pub cost_basis: CostBasis,
+    /// This upstream's running attempts at dispatch, itself not counted.
+    pub in_flight_upstream: i64,
+    pub definition_version: i64,
+}

@@ -1,0 +1,50 @@
+//! Photofinish, a racing LLM gateway.
+//!
+//! Each request is fanned out to several providers; the answer is streamed from whichever **first token** wins; the
+//! losers are cancelled; every attempt leaves one row in SQLite. The program is `src/main.rs`, three lines over
+//! [`cli::main`]; this library is its rooms.
+//!
+//! The modules stand in groups, bottom first. A module imports only from groups below its own, never from its own
+//! group: `tests/architecture.rs` reads the groups out of this file and checks every `use`.
+
+// 1 primitives
+pub mod clock;
+pub mod shutdown;
+pub mod telemetry;
+
+// 2 vocabulary
+pub mod failure;
+
+// 3 wire formats
+pub mod protocol;
+
+// 4 what is known
+pub mod config;
+pub mod history;
+
+// 5 decisions
+pub mod routing;
+
+// 6 mechanism
+pub mod race;
+pub mod simulate;
+pub mod store;
+pub mod upstream;
+
+// 7 recorder
+pub mod recorder;
+
+// 8 relay
+pub mod relay;
+
+// 9 proxy
+pub mod proxy;
+
+// 10 server
+pub mod server;
+
+// 11 app
+pub mod app;
+
+// 12 cli
+pub mod cli;

@@ -1,0 +1,93 @@
+//! The one place where tasks are spawned, and the signal that ends them.
+//!
+//! Phases, in order: *draining* (no new connections; what runs goes on), *cancelled* (what still runs ends itself and
+//! records that), then [`Shutdown::finished`] waits until every task is gone. Not for the recorder's writer: it must
+//! outlive every task that records, and is joined by its owner.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::TaskTracker;
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    draining: CancellationToken,
+    cancelled: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Shutdown {
+    pub fn new() -> Shutdown {
+        Shutdown::default()
+    }
+
+    /// Spawns a task that [`Shutdown::finished`] waits for.
+    pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.tasks.spawn(task)
+    }
+
+    /// No new connections from now on.
+    pub fn drain(&self) {
+        self.draining.cancel();
+    }
+
+    /// Everything that still runs is to end now. Implies draining.
+    pub fn cancel(&self) {
+        self.draining.cancel();
+        self.cancelled.cancel();
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    /// Resolves once draining began.
+    pub fn draining(&self) -> WaitForCancellationFutureOwned {
+        self.draining.clone().cancelled_owned()
+    }
+
+    /// Resolves once everything is to end. Owned, so that a response body can hold it.
+    pub fn cancelled(&self) -> WaitForCancellationFutureOwned {
+        self.cancelled.clone().cancelled_owned()
+    }
+
+    /// Waits until every spawned task has ended, at most `limit`; true if all did.
+    pub async fn finished(&self, limit: Duration) -> bool {
+        self.tasks.close();
+        tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+    }
+
+    /// How many spawned tasks still run.
+    pub fn running(&self) -> usize {
+        self.tasks.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_phases_follow_each_other() {
+        let shutdown = Shutdown::new();
+        let waiting = shutdown.cancelled();
+        let task = shutdown.spawn(waiting);
+        shutdown.drain();
+        assert!(shutdown.is_draining() && !shutdown.is_cancelled());
+        assert!(!shutdown.finished(Duration::from_secs(1)).await, "a task that waits for the cancel still runs");
+        shutdown.cancel();
+        assert!(shutdown.finished(Duration::from_secs(1)).await);
+        assert!(task.is_finished());
+    }
+}

@@ -1,0 +1,21 @@
+//! The log: lines on standard error, coloured only on a terminal. No key and no prompt may be given to it.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
+pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
+
+/// Starts the log. Later calls do nothing, so that tests may start several gateways in one process.
+pub fn start() {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // A second start finds the first one's subscriber in place: that one stays, and nothing is lost.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .try_init();
+}
