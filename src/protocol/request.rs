@@ -1,0 +1,400 @@
+//! A chat request: parsed at its top level only, and written anew for one upstream by splicing bytes.
+//!
+//! `model`, `stream` and `stream_options` are set; every other member goes up byte for byte, in its order, so a
+//! megabyte of base64 is copied and not understood, and what is not known here is not lost.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// What is wrong with a request's body, for the caller's eyes. Holds nothing of the body but names of members.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    #[error("the body is not valid JSON: {0}")]
+    Json(String),
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
+    NoModel,
+    #[error("`{0}` stands in the body twice")]
+    Twice(&'static str),
+    #[error("`{member}` must be {expected}")]
+    Member { member: &'static str, expected: &'static str },
+}
+
+/// One chat request as it came, and the few facts that the gateway needs of it.
+#[derive(Clone)]
+pub struct ChatRequest {
+    body: Bytes,
+    /// Where each member that is set anew stands in the body.
+    edits: Vec<(Set, Member)>,
+    /// Where the closing brace stands.
+    end: usize,
+    /// False for `{}`.
+    has_members: bool,
+    pub model: String,
+    pub stream: bool,
+    /// The client itself asked for the usage chunk.
+    pub include_usage: bool,
+    pub n_choices: Option<i64>,
+    pub max_tokens: Option<i64>,
+    pub has_tools: bool,
+}
+
+impl fmt::Debug for ChatRequest {
+    /// Without the body: it is the prompt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatRequest").field("model", &self.model).field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// The members that are set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    Model,
+    Stream,
+    StreamOptions,
+}
+
+impl Set {
+    fn name(self) -> &'static str {
+        match self {
+            Set::Model => "model",
+            Set::Stream => "stream",
+            Set::StreamOptions => "stream_options",
+        }
+    }
+}
+
+/// Spans in the body.
+#[derive(Clone, Debug)]
+struct Member {
+    /// From the opening quote of the name to the end of the value.
+    whole: Range<usize>,
+    value: Range<usize>,
+}
+
+impl ChatRequest {
+    /// Reads the top level of a body.
+    ///
+    /// # Errors
+    /// What is wrong, in words that name the member and never its value.
+    pub fn parse(body: Bytes) -> Result<ChatRequest, InvalidRequest> {
+        let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
+        if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+            return Err(InvalidRequest::NotAnObject);
+        }
+        let Members(members) = serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let mut request = ChatRequest {
+            edits: Vec::new(),
+            end: text.trim_end().len() - 1,
+            has_members: !members.is_empty(),
+            body: Bytes::new(),
+            model: String::new(),
+            stream: false,
+            include_usage: false,
+            n_choices: None,
+            max_tokens: None,
+            has_tools: false,
+        };
+        let mut model = None;
+        for (name, value) in &members {
+            match name.as_ref() {
+                "model" => model = Some(string(value)?),
+                "stream" => request.stream = boolean(value)?,
+                "stream_options" => request.include_usage = include_usage(value)?,
+                "n" => request.n_choices = serde_json::from_str(value.get()).ok(),
+                "max_tokens" | "max_completion_tokens" => {
+                    request.max_tokens = serde_json::from_str(value.get()).ok().or(request.max_tokens)
+                }
+                "tools" | "functions" => request.has_tools = value.get().len() > 2 && value.get() != "null",
+                _ => {}
+            }
+            let Some(set) = [Set::Model, Set::Stream, Set::StreamOptions].into_iter().find(|set| set.name() == name)
+            else {
+                continue;
+            };
+            if request.edits.iter().any(|(before, _)| *before == set) {
+                return Err(InvalidRequest::Twice(set.name()));
+            }
+            request.edits.push((set, span(text, name, value)));
+        }
+        request.model = model.filter(|model| !model.is_empty()).ok_or(InvalidRequest::NoModel)?;
+        request.body = body;
+        Ok(request)
+    }
+
+    /// Bytes of the body as it came.
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Never true: a request names its model.
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// The body for an upstream: its name for the model, streaming, usage asked for unless `stream_options` is false.
+    pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
+        let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
+        let mut position = 0;
+        let mut seen = [false; 3];
+        for (set, member) in &self.edits {
+            let value = self.value_of(*set, member, model);
+            let cut = if *set == Set::StreamOptions && !stream_options {
+                self.with_comma(&member.whole)
+            } else {
+                member.value.clone()
+            };
+            body.extend_from_slice(&self.body[position..cut.start.max(position)]);
+            if *set != Set::StreamOptions || stream_options {
+                body.extend_from_slice(value.as_bytes());
+            }
+            position = cut.end;
+            seen[*set as usize] = true;
+        }
+        body.extend_from_slice(&self.body[position..self.end]);
+        let mut separator = if self.has_members { "," } else { "" };
+        if !seen[Set::Stream as usize] {
+            body.extend_from_slice(separator.as_bytes());
+            body.extend_from_slice(b"\"stream\":true");
+            separator = ",";
+        }
+        if stream_options && !seen[Set::StreamOptions as usize] {
+            body.extend_from_slice(separator.as_bytes());
+            body.extend_from_slice(b"\"stream_options\":{\"include_usage\":true}");
+        }
+        body.extend_from_slice(&self.body[self.end..]);
+        Bytes::from(body)
+    }
+
+    fn value_of(&self, set: Set, member: &Member, model: &str) -> String {
+        match set {
+            Set::Model => serde_json::Value::from(model).to_string(),
+            Set::Stream => "true".to_owned(),
+            Set::StreamOptions => with_usage(&self.body[member.value.clone()]),
+        }
+    }
+
+    /// A member's span together with one comma, so that what is left is JSON.
+    fn with_comma(&self, whole: &Range<usize>) -> Range<usize> {
+        let blank = |byte: &u8| byte.is_ascii_whitespace();
+        let after = whole.end + self.body[whole.end..].iter().take_while(|byte| blank(byte)).count();
+        if self.body.get(after) == Some(&b',') {
+            return whole.start..after + 1;
+        }
+        let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
+        if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
+    }
+}
+
+/// `stream_options` with `include_usage: true`, its other members kept.
+fn with_usage(options: &[u8]) -> String {
+    let Ok(Members(members)) = serde_json::from_slice(options) else {
+        return "{\"include_usage\":true}".to_owned();
+    };
+    let mut text = String::from("{\"include_usage\":true");
+    for (name, value) in members.iter().filter(|(name, _)| name != "include_usage") {
+        text.push(',');
+        text.push_str(&serde_json::Value::from(name.as_ref()).to_string());
+        text.push(':');
+        text.push_str(value.get());
+    }
+    text.push('}');
+    text
+}
+
+/// The members of an object in their order, duplicates included.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Where a member stands in `text`. Its value was borrowed out of it.
+fn span(text: &str, name: &str, value: &RawValue) -> Member {
+    let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+    let value = start..start + value.get().len();
+    // A name that is written with escapes is not found; then the value alone is the member, and becomes null.
+    let quoted = format!("\"{name}\"");
+    let between =
+        |at: usize| text[at + quoted.len()..start].bytes().all(|byte| byte.is_ascii_whitespace() || byte == b':');
+    let whole = match text[..start].rfind(&quoted).filter(|at| between(*at)) {
+        Some(at) => at..value.end,
+        None => value.clone(),
+    };
+    Member { whole, value }
+}
+
+fn string(value: &RawValue) -> Result<String, InvalidRequest> {
+    serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member { member: "model", expected: "a string" })
+}
+
+fn boolean(value: &RawValue) -> Result<bool, InvalidRequest> {
+    let value: Option<bool> = serde_json::from_str(value.get())
+        .map_err(|_| InvalidRequest::Member { member: "stream", expected: "true or false" })?;
+    Ok(value.unwrap_or(false))
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
+    let options: Option<StreamOptions> = serde_json::from_str(value.get()).map_err(|_| InvalidRequest::Member {
+        member: "stream_options",
+        expected: "an object like {\"include_usage\": true}",
+    })?;
+    Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
+}
+
+/// Where JSON broke, without quoting any of it.
+fn position(error: &serde_json::Error) -> String {
+    let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
+    format!("{what} at line {} column {}", error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Result<ChatRequest, InvalidRequest> {
+        ChatRequest::parse(Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    fn body_for(body: &str, stream_options: bool) -> String {
+        String::from_utf8(parse(body).unwrap().body_for("up/1", stream_options).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn only_three_members_are_touched() {
+        let table = [
+            (
+                r#"{"model":"m","messages":[]}"#,
+                r#"{"model":"up/1","messages":[],"stream":true,"stream_options":{"include_usage":true}}"#,
+            ),
+            (
+                "{ \"b\" : 1e2,\n \"model\" : \"m\" , \"stream\":false, \"a\":[ 1 ,2] }\n",
+                "{ \"b\" : 1e2,\n \"model\" : \"up/1\" , \"stream\":true, \"a\":[ 1 ,2] ,\"stream_options\":{\"include_usage\":true}}\n",
+            ),
+            (
+                r#"{"stream_options":{"x":1,"include_usage":false},"model":"m","stream":true,"\u00e9":"\ud800"}"#,
+                r#"{"stream_options":{"include_usage":true,"x":1},"model":"up/1","stream":true,"\u00e9":"\ud800"}"#,
+            ),
+            (
+                r#"{"model":"m","stream":null,"stream_options":null}"#,
+                r#"{"model":"up/1","stream":true,"stream_options":{"include_usage":true}}"#,
+            ),
+        ];
+        for (body, expected) in table {
+            assert_eq!(body_for(body, true), expected);
+        }
+    }
+
+    #[test]
+    fn stream_options_can_be_left_off_wherever_they_stand() {
+        let table = [
+            (r#"{"stream_options":{"include_usage":true},"model":"m"}"#, r#"{"model":"up/1","stream":true}"#),
+            (
+                r#"{"model":"m","stream_options":{"include_usage":true} , "z":1}"#,
+                r#"{"model":"up/1", "z":1,"stream":true}"#,
+            ),
+            (r#"{"model":"m","z":1 , "stream_options":{} }"#, r#"{"model":"up/1","z":1  ,"stream":true}"#),
+            (r#"{"model":"m"}"#, r#"{"model":"up/1","stream":true}"#),
+        ];
+        for (body, expected) in table {
+            assert_eq!(body_for(body, false), expected);
+            serde_json::from_str::<serde_json::Value>(&body_for(body, false)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_facts_are_read() {
+        let request = parse(r#"{"model":"m","stream":true,"n":2,"max_completion_tokens":9,"tools":[{}],"stream_options":{"include_usage":true}}"#).unwrap();
+        assert_eq!((request.model.as_str(), request.stream, request.include_usage), ("m", true, true));
+        assert_eq!((request.n_choices, request.max_tokens, request.has_tools), (Some(2), Some(9), true));
+        assert!(!parse(r#"{"model":"m","tools":[]}"#).unwrap().has_tools);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_not_quoted() {
+        let table = [
+            ("", "the body is not valid JSON: it ends too early at line 1 column 0"),
+            ("{\"model\": secret", "the body is not valid JSON: syntax error at line 1 column 11"),
+            ("[1]", "the body must be a JSON object"),
+            ("\"text\"", "the body must be a JSON object"),
+            ("{}", "`model` is missing: name one of GET /v1/models, or an upstream as provider/model"),
+            ("{\"model\":\"\"}", "`model` is missing: name one of GET /v1/models, or an upstream as provider/model"),
+            ("{\"model\":7}", "`model` must be a string"),
+            ("{\"model\":\"a\",\"model\":\"b\"}", "`model` stands in the body twice"),
+            ("{\"model\":\"m\",\"stream\":\"yes\"}", "`stream` must be true or false"),
+            (
+                "{\"model\":\"m\",\"stream_options\":7}",
+                "`stream_options` must be an object like {\"include_usage\": true}",
+            ),
+        ];
+        for (body, message) in table {
+            assert_eq!(parse(body).unwrap_err().to_string(), message, "{body}");
+        }
+        assert!(ChatRequest::parse(Bytes::from_static(b"{\"model\":\"\xff\"}")).is_err());
+    }
+
+    #[test]
+    fn nesting_and_size_do_not_matter() {
+        let deep = format!(r#"{{"model":"m","x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(&deep).is_ok());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_other_member_is_unchanged(names in proptest::collection::vec("[a-z]{1,3}|stream|stream_options", 0..8), options: bool) {
+            let mut names = names;
+            names.sort();
+            names.dedup();
+            let members: Vec<String> = names.iter().map(|name| match name.as_str() {
+                "stream" => r#""stream": false"#.to_owned(),
+                "stream_options" => r#""stream_options" :{"include_usage":true}"#.to_owned(),
+                other => format!(r#""{other}" : [1.50, "{other}"]"#),
+            }).collect();
+            let body = format!("{{\"model\":\"m\"{}{} }}", if members.is_empty() { "" } else { " , " }, members.join(" , "));
+            let sent = body_for(&body, options);
+            let Members(after) = serde_json::from_str(&sent).unwrap();
+            let rest: Vec<(String, &str)> = after.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
+                .map(|(name, value)| (name.to_string(), value.get())).collect();
+            let Members(before) = serde_json::from_str(&body).unwrap();
+            let expected: Vec<(String, &str)> = before.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
+                .map(|(name, value)| (name.to_string(), value.get())).collect();
+            proptest::prop_assert_eq!(rest, expected);
+            proptest::prop_assert_eq!(after.iter().any(|(name, _)| name == "stream_options"), options);
+            proptest::prop_assert!(after.iter().filter(|(name, _)| name == "stream").all(|(_, value)| value.get() == "true"));
+        }
+    }
+}

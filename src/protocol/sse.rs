@@ -1,0 +1,299 @@
+//! A bounded scanner for server-sent events: bytes in, whole events out, each with the very bytes that came.
+//!
+//! It finds the borders of events and no more: any split over reads, LF, CRLF or CR, a byte-order mark, comments, data
+//! in several lines. An event that lies whole in one read is handed out without a copy. Not a validator: what stands in
+//! an event is for [`Event::fields`] and the dialect to read.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::{memchr, memchr2};
+
+/// An event, or a line without end, grew beyond the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event of more than {max} bytes")]
+pub struct TooLong {
+    pub max: usize,
+}
+
+/// One event as it came, its closing blank line included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub raw: Bytes,
+}
+
+/// The fields of an event that matter here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// The value of `data`, lines joined by LF; none where the event has no such line.
+    pub data: Option<Cow<'a, [u8]>>,
+    /// The value of the last `event` line.
+    pub name: Option<&'a [u8]>,
+}
+
+/// Cuts a byte stream into events. Holds back at most `max` bytes.
+#[derive(Debug)]
+pub struct Scanner {
+    /// What was read and not looked at yet.
+    chunk: Bytes,
+    /// The looked-at beginning of an event whose end has not come yet.
+    carry: BytesMut,
+    /// Bytes of the line that is under way.
+    line_len: usize,
+    /// The last byte was a CR that ended a line: an LF that follows belongs to it.
+    after_cr: bool,
+    max: usize,
+}
+
+impl Scanner {
+    /// A scanner that fails on an event of more than `max` bytes.
+    pub fn new(max: usize) -> Scanner {
+        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), line_len: 0, after_cr: false, max }
+    }
+
+    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            let mut joined = BytesMut::from(std::mem::take(&mut self.chunk));
+            joined.extend_from_slice(&chunk);
+            self.chunk = joined.freeze();
+        }
+    }
+
+    /// The next whole event, or none until more is pushed.
+    ///
+    /// # Errors
+    /// [`TooLong`] once an event exceeds the bound; the scanner is of no use after it.
+    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+        if self.chunk.is_empty() {
+            return Ok(None);
+        }
+        let end = self.find_end();
+        let len = end.unwrap_or(self.chunk.len());
+        if self.carry.len() + len > self.max {
+            return Err(TooLong { max: self.max });
+        }
+        if self.carry.is_empty() && end.is_some() {
+            return Ok(Some(Event { raw: self.chunk.split_to(len) }));
+        }
+        self.carry.extend_from_slice(&self.chunk[..len]);
+        self.chunk.advance(len);
+        Ok(end.map(|_| Event { raw: self.carry.split().freeze() }))
+    }
+
+    /// What is left when the stream has ended: an event that lacks its blank line. Servers do forget it.
+    pub fn finish(&mut self) -> Option<Event> {
+        let raw = self.carry.split().freeze();
+        (!raw.is_empty()).then_some(Event { raw })
+    }
+
+    /// Where in the chunk the event under way ends (behind its blank line).
+    fn find_end(&mut self) -> Option<usize> {
+        let bytes = &self.chunk[..];
+        let mut position = 0;
+        if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+            position = 1;
+        }
+        while let Some(offset) = memchr2(b'\n', b'\r', &bytes[position..]) {
+            let line_end = position + offset;
+            position = line_end + 1;
+            if bytes[line_end] == b'\r' {
+                match bytes.get(position) {
+                    Some(b'\n') => position += 1,
+                    Some(_) => {}
+                    None => self.after_cr = true,
+                }
+            }
+            if std::mem::take(&mut self.line_len) + offset == 0 {
+                return Some(position);
+            }
+        }
+        self.line_len += bytes.len() - position;
+        None
+    }
+}
+
+impl Event {
+    /// Reads the fields. Borrows where the data stands in one line, as it nearly always does.
+    pub fn fields(&self) -> Fields<'_> {
+        let mut fields = Fields::default();
+        let mut rest = self.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.raw);
+        while !rest.is_empty() {
+            let (line, after) = split_line(rest);
+            rest = after;
+            if let Some(value) = field(line, b"data") {
+                fields.data = Some(match fields.data.take() {
+                    None => Cow::Borrowed(value),
+                    Some(before) => Cow::Owned([&before, value].join(&b'\n')),
+                });
+            } else if let Some(value) = field(line, b"event") {
+                fields.name = Some(value);
+            }
+        }
+        fields
+    }
+
+    /// True if there is nothing in it but comments and blank lines.
+    pub fn is_comment(&self) -> bool {
+        let mut rest = &self.raw[..];
+        while !rest.is_empty() {
+            let (line, after) = split_line(rest);
+            if !line.is_empty() && line[0] != b':' {
+                return false;
+            }
+            rest = after;
+        }
+        true
+    }
+}
+
+/// The first line without its end, and what follows.
+fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
+    // LF is by far the usual end, and no JSON text holds a bare CR, so look for one only within the line.
+    let (line, rest) = match memchr(b'\n', bytes) {
+        Some(end) => (&bytes[..end], &bytes[end + 1..]),
+        None => (bytes, &bytes[bytes.len()..]),
+    };
+    match memchr(b'\r', line) {
+        None => (line, rest),
+        Some(end) if end + 1 == line.len() => (&line[..end], rest),
+        Some(end) => (&line[..end], &bytes[end + 1..]),
+    }
+}
+
+/// The value of `line` if its field name is `name`; one space after the colon does not count.
+fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let rest = line.strip_prefix(name)?;
+    match rest.split_first() {
+        None => Some(rest),
+        Some((b':', value)) => Some(value.strip_prefix(b" ").unwrap_or(value)),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 1 << 20;
+
+    fn scan(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut scanner = Scanner::new(MAX);
+        let (mut datas, mut raw) = (Vec::new(), Vec::new());
+        let mut take = |event: Event| {
+            raw.extend_from_slice(&event.raw);
+            if let Some(data) = event.fields().data {
+                datas.push(data.into_owned());
+            }
+        };
+        for chunk in chunks {
+            scanner.push(Bytes::copy_from_slice(chunk));
+            while let Some(event) = scanner.next_event().unwrap() {
+                take(event);
+            }
+        }
+        if let Some(event) = scanner.finish() {
+            take(event);
+        }
+        (datas, raw)
+    }
+
+    const STREAM: &[u8] =
+        b"\xEF\xBB\xBFdata: {\"a\":1}\n\n: comment\n\ndata:no space\r\n\r\nevent: x\rdata: one\rdata:\rdata:  two\r\r\
+        id: 7\nretry: 5\n\nevent: error\ndata: \xC3\xA9\xF0\x9F\x98\x80\n\ndata: [DONE]\n\n";
+
+    fn expected() -> Vec<Vec<u8>> {
+        ["{\"a\":1}", "no space", "one\n\n two", "\u{e9}\u{1F600}", "[DONE]"]
+            .map(|text| text.as_bytes().to_vec())
+            .into()
+    }
+
+    #[test]
+    fn finds_the_same_events_however_the_bytes_are_split() {
+        assert_eq!(scan(&[STREAM]), (expected(), STREAM.to_vec()));
+        let single: Vec<&[u8]> = STREAM.chunks(1).collect();
+        assert_eq!(scan(&single), (expected(), STREAM.to_vec()), "byte by byte");
+        for first in 0..=STREAM.len() {
+            let (a, rest) = STREAM.split_at(first);
+            assert_eq!(scan(&[a, rest]), (expected(), STREAM.to_vec()), "split at {first}");
+            for second in (first..=STREAM.len()).step_by(7) {
+                let (b, c) = STREAM.split_at(second);
+                let b = &b[first..];
+                assert_eq!(scan(&[a, b, c]), (expected(), STREAM.to_vec()), "split at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_without_its_blank_line_is_kept_for_the_end() {
+        assert_eq!(scan(&[b"data: a\n\ndata: b"]).0, [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(scan(&[b"data: a\r\n\r", b"\n"]).0, [b"a".to_vec()]);
+    }
+
+    #[test]
+    fn an_event_in_one_read_is_not_copied() {
+        let chunk = Bytes::from_static(b"data: a\n\ndata: b\n\n");
+        let mut scanner = Scanner::new(MAX);
+        scanner.push(chunk.clone());
+        let event = scanner.next_event().unwrap().unwrap();
+        assert_eq!(event.raw.as_ptr(), chunk.as_ptr());
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error_at_the_bound() {
+        let mut scanner = Scanner::new(1000);
+        let mut seen = 0;
+        let error = loop {
+            scanner.push(Bytes::from_static(&[b'x'; 64]));
+            seen += 64;
+            match scanner.next_event() {
+                Ok(event) => assert_eq!(event, None),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, TooLong { max: 1000 });
+        assert!(seen <= 1064, "{seen} bytes were held");
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_told_from_data() {
+        for (raw, comment) in
+            [(": ping\n\n", true), ("\n", true), (":\r\n\r\n", true), ("data: x\n\n", false), ("id: 1\n\n", false)]
+        {
+            assert_eq!(Event { raw: Bytes::from(raw) }.is_comment(), comment, "{raw:?}");
+        }
+    }
+
+    proptest::proptest! {
+        /// The oracle is `eventsource-stream`; its known faults (a BOM, a line without end, CR at the end) are left out.
+        #[test]
+        fn agrees_with_the_oracle(lines in proptest::collection::vec("(data: ?[a-z{}é ]{0,9}|:[a-z ]{0,5}|event: ?[a-z]{0,3}|[a-z]{0,4}: x|)", 0..40),
+                                  crlf: bool, cuts in proptest::collection::vec(1usize..9, 1..20)) {
+            use futures_util::{FutureExt, StreamExt};
+            let mut text = lines.join(if crlf { "\r\n" } else { "\n" });
+            text.push_str(if crlf { "\r\n\r\n" } else { "\n\n" });
+            let mut chunks: Vec<&[u8]> = Vec::new();
+            let mut rest = text.as_bytes();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break }
+                let (chunk, after) = rest.split_at((*cut).min(rest.len()));
+                chunks.push(chunk);
+                rest = after;
+            }
+            let stream = eventsource_stream::EventStream::new(futures_util::stream::iter(
+                chunks.iter().map(|chunk| Ok::<_, std::io::Error>(Bytes::copy_from_slice(chunk)))));
+            let oracle: Vec<Vec<u8>> = stream.map(|event| event.unwrap().data.into_bytes()).collect::<Vec<_>>().now_or_never().unwrap();
+            let ours: Vec<Vec<u8>> = scan(&chunks).0.into_iter().filter(|data| !data.is_empty()).collect();
+            let oracle: Vec<Vec<u8>> = oracle.into_iter().filter(|data| !data.is_empty()).collect();
+            proptest::prop_assert_eq!(ours, oracle);
+        }
+
+        #[test]
+        fn never_panics_and_passes_every_byte(chunks in proptest::collection::vec(proptest::collection::vec(proptest::sample::select(b"\r\n:d at{\xEF\xBB\xBF".to_vec()), 0..30), 0..20)) {
+            let slices: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+            proptest::prop_assert_eq!(scan(&slices).1, chunks.concat());
+        }
+    }
+}
