@@ -1,1 +1,7 @@
-//! To be written.
+//! Deciding which upstreams a request is raced over, in which order and when: pure, values and a `now` in, values out.
+//!
+//! Not for running a race: `race` executes the [`plan::Plan`] that is made here.
+
+pub mod cooldown;
+pub mod keyring;
+pub mod plan;

@@ -1,0 +1,99 @@
+//! The verdict on a failed attempt: what it means for the race and for what is to be set aside. One pure function.
+
+use crate::failure::{Failure, FailureKind};
+use crate::routing::cooldown::Aside;
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub next: Next,
+    pub aside: Option<Aside>,
+    /// An operator should look: a refused key, a model that is not there.
+    pub loud: bool,
+}
+
+/// What the race does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Start the next candidate at once.
+    Try,
+    /// Start no more; what is running may still win.
+    Stop,
+}
+
+/// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.
+pub fn verdict(failure: &Failure) -> Verdict {
+    let (next, aside, loud) = match failure.kind {
+        FailureKind::RateLimited => (Next::Try, Some(Aside::KeyRateLimited), false),
+        FailureKind::Unauthorized => (Next::Try, Some(Aside::KeyRefused), true),
+        FailureKind::Forbidden | FailureKind::NotFound => (Next::Try, Some(Aside::UpstreamRefused), true),
+        // A refusal on policy is not routed around.
+        FailureKind::ContentPolicy => (Next::Stop, None, false),
+        FailureKind::Dns
+        | FailureKind::Connect
+        | FailureKind::Tls
+        | FailureKind::Reset
+        | FailureKind::Closed
+        | FailureKind::Timeout
+        | FailureKind::IdleTimeout
+        | FailureKind::Overloaded
+        | FailureKind::ServerError
+        | FailureKind::BadRequest
+        | FailureKind::ContextLength
+        | FailureKind::TooLarge
+        | FailureKind::InStreamError
+        | FailureKind::Malformed
+        | FailureKind::Protocol
+        | FailureKind::CoolingDown
+        | FailureKind::Empty => (Next::Try, None, false),
+    };
+    Verdict { next, aside, loud }
+}
+
+/// True for a failure that says the request itself is wrong, so that its own answer is the client's to see.
+pub fn is_the_requests_fault(kind: FailureKind) -> bool {
+    matches!(
+        kind,
+        FailureKind::BadRequest | FailureKind::ContextLength | FailureKind::ContentPolicy | FailureKind::TooLarge
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Phase;
+
+    #[test]
+    fn the_table() {
+        use FailureKind::*;
+        let quiet = |aside| Verdict { next: Next::Try, aside, loud: false };
+        let loud = |aside| Verdict { next: Next::Try, aside: Some(aside), loud: true };
+        let table = [
+            (Dns, quiet(None)),
+            (Connect, quiet(None)),
+            (Tls, quiet(None)),
+            (Reset, quiet(None)),
+            (Closed, quiet(None)),
+            (Timeout, quiet(None)),
+            (IdleTimeout, quiet(None)),
+            (RateLimited, quiet(Some(Aside::KeyRateLimited))),
+            (Overloaded, quiet(None)),
+            (ServerError, quiet(None)),
+            (Unauthorized, loud(Aside::KeyRefused)),
+            (Forbidden, loud(Aside::UpstreamRefused)),
+            (NotFound, loud(Aside::UpstreamRefused)),
+            (BadRequest, quiet(None)),
+            (ContextLength, quiet(None)),
+            (ContentPolicy, Verdict { next: Next::Stop, aside: None, loud: false }),
+            (TooLarge, quiet(None)),
+            (InStreamError, quiet(None)),
+            (Malformed, quiet(None)),
+            (Protocol, quiet(None)),
+            (CoolingDown, quiet(None)),
+            (Empty, quiet(None)),
+        ];
+        for (kind, expected) in table {
+            assert_eq!(verdict(&Failure::new(kind, Phase::Headers, "")), expected, "{kind}");
+        }
+    }
+}

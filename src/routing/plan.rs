@@ -1,0 +1,121 @@
+//! A plan: which candidates are started, and when. Every policy is one way to make the same kind of list.
+
+use std::time::Duration;
+
+use crate::config::{Policy, RaceSettings};
+
+/// An ordered list of candidates; the race has no modes beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub entries: Vec<Entry>,
+    /// Attempts that may be started, retries included.
+    pub max_attempts: usize,
+    /// From the request until a winner must be there.
+    pub total: Duration,
+}
+
+/// One candidate of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Index into the list that the plan was made of.
+    pub candidate: usize,
+    pub start: Start,
+    /// From its own start to its first token.
+    pub first_token: Duration,
+    /// Probability with which this candidate stands where it stands.
+    pub p_include: f64,
+}
+
+/// When a candidate is started. A failure starts the next one at once, whatever it was waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// So long after the race began: all zero is a race, a delay is a hedge.
+    At(Duration),
+    AfterFailure,
+}
+
+/// What a plan needs to know of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Runner {
+    /// For `weighted`.
+    pub weight: f64,
+    pub first_token: Duration,
+}
+
+/// Makes the plan. `draw`, in 0..1, decides for `weighted`.
+pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
+    let mut order: Vec<usize> = (0..runners.len()).collect();
+    let mut p_first = 1.0;
+    if settings.policy == Policy::Weighted {
+        let total: f64 = runners.iter().map(|runner| runner.weight).sum();
+        let first = drawn(runners, draw * total);
+        p_first = if total > 0.0 { runners.get(first).map_or(1.0, |runner| runner.weight / total) } else { 1.0 };
+        order.retain(|candidate| *candidate != first);
+        order.insert(0, first.min(order.len()));
+    }
+    order.truncate(runners.len());
+    let entry = |(position, candidate): (usize, &usize)| Entry {
+        candidate: *candidate,
+        start: match (settings.policy, position) {
+            (Policy::Race, _) | (_, 0) => Start::At(Duration::ZERO),
+            (Policy::Hedge, _) => {
+                Start::At(settings.hedge_after.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX)))
+            }
+            (Policy::Fallback | Policy::Weighted, _) => Start::AfterFailure,
+        },
+        first_token: runners[*candidate].first_token,
+        p_include: if position == 0 { p_first } else { 1.0 },
+    };
+    let entries = order.iter().enumerate().map(entry).collect();
+    Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total }
+}
+
+/// The runner in whose share of the summed weights `point` lies.
+fn drawn(runners: &[Runner], point: f64) -> usize {
+    let mut sum = 0.0;
+    let by_share = runners.iter().position(|runner| {
+        sum += runner.weight;
+        point < sum
+    });
+    by_share.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Timeouts;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn settings(policy: Policy) -> RaceSettings {
+        let timeouts = Timeouts { connect: SECOND, first_token: SECOND * 30, idle: SECOND * 30, total: SECOND * 600 };
+        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, timeouts }
+    }
+
+    fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {
+        let runners: Vec<Runner> =
+            weights.iter().map(|weight| Runner { weight: *weight, first_token: SECOND }).collect();
+        plan(&settings(policy), &runners, draw).entries.iter().map(|entry| (entry.candidate, entry.start)).collect()
+    }
+
+    #[test]
+    fn each_policy_is_a_list_of_starts() {
+        let now = Start::At(Duration::ZERO);
+        let later = |seconds| Start::At(SECOND * seconds);
+        let after = Start::AfterFailure;
+        assert_eq!(starts(Policy::Race, &[1.0; 3], 0.0), [(0, now), (1, now), (2, now)]);
+        assert_eq!(starts(Policy::Hedge, &[1.0; 3], 0.0), [(0, now), (1, later(1)), (2, later(2))]);
+        assert_eq!(starts(Policy::Fallback, &[1.0; 3], 0.0), [(0, now), (1, after), (2, after)]);
+        assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.2), [(0, now), (1, after), (2, after)]);
+        assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.3), [(1, now), (0, after), (2, after)]);
+        assert_eq!(starts(Policy::Weighted, &[0.0, 0.0], 0.9), [(0, now), (1, after)], "all weights gone: as listed");
+        assert_eq!(starts(Policy::Race, &[], 0.0), []);
+        assert_eq!(starts(Policy::Weighted, &[], 0.0), []);
+    }
+
+    #[test]
+    fn a_weighted_draw_is_recorded_with_its_probability() {
+        let runners = [Runner { weight: 1.0, first_token: SECOND }, Runner { weight: 3.0, first_token: SECOND }];
+        assert_eq!(plan(&settings(Policy::Weighted), &runners, 0.9).entries[0].p_include, 0.75);
+    }
+}
