@@ -34,17 +34,20 @@ pub mod upstream;
 // 7 recorder
 pub mod recorder;
 
-// 8 relay
+// 8 attempt
+pub mod attempt;
+
+// 9 relay
 pub mod relay;
 
-// 9 proxy
+// 10 proxy
 pub mod proxy;
 
-// 10 server
+// 11 server
 pub mod server;
 
-// 11 app
+// 12 app
 pub mod app;
 
-// 12 cli
+// 13 cli
 pub mod cli;

@@ -1,0 +1,270 @@
+//! Counts what passes: times, kinds, characters, gaps and usage of one attempt. Pure: events and stamps in, columns out.
+
+use super::gaps::Gaps;
+use crate::clock::{Instant, micros_between};
+use crate::history::{AttemptRecord, TokenSource};
+use crate::protocol::PayloadKind;
+use crate::protocol::openai::{Chunk, Payload};
+use crate::protocol::usage::Usage;
+
+/// A burst: so many tokens, in this few events, or nearly all within so short a time, or this fast.
+const BURST_TOKENS: i64 = 16;
+const BURST_EVENTS: i64 = 2;
+const BURST_SHARE: f64 = 0.9;
+const BURST_WINDOW_US: i64 = 10_000;
+const BURST_TOKENS_PER_SECOND: f64 = 5_000.0;
+
+/// All times are microseconds after the dispatch.
+#[derive(Debug)]
+pub struct Meter {
+    dispatch: Instant,
+    first_byte: Option<i64>,
+    first_event: Option<i64>,
+    first_token: Option<(i64, Payload)>,
+    first_answer: Option<i64>,
+    second_token: Option<i64>,
+    last_token: Option<i64>,
+    finish: Option<i64>,
+    eof: Option<i64>,
+    payload_events: i64,
+    reasoning_events: i64,
+    chars_total: i64,
+    keepalives: i64,
+    /// Events that were left out because they were no JSON.
+    pub malformed: i64,
+    gaps: Gaps,
+    /// Characters that came within the burst window after `window_start`, and the most that any such window held.
+    window_start: i64,
+    window_chars: i64,
+    window_most: i64,
+    usage: Usage,
+    usage_after_finish: bool,
+    finish_reason: Option<String>,
+    model: Option<String>,
+    pub stalled: bool,
+}
+
+impl Meter {
+    pub fn new(dispatch: Instant) -> Meter {
+        Meter {
+            dispatch,
+            first_byte: None,
+            first_event: None,
+            first_token: None,
+            first_answer: None,
+            second_token: None,
+            last_token: None,
+            finish: None,
+            eof: None,
+            payload_events: 0,
+            reasoning_events: 0,
+            chars_total: 0,
+            keepalives: 0,
+            malformed: 0,
+            gaps: Gaps::default(),
+            window_start: 0,
+            window_chars: 0,
+            window_most: 0,
+            usage: Usage::default(),
+            usage_after_finish: false,
+            finish_reason: None,
+            model: None,
+            stalled: false,
+        }
+    }
+
+    /// A read of the body returned.
+    pub fn read(&mut self, at: Instant) {
+        self.first_byte.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    pub fn keepalive(&mut self) {
+        self.keepalives += 1;
+    }
+
+    /// Any event that is no comment and no ping.
+    pub fn event(&mut self, at: Instant) {
+        self.first_event.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
+        let now = micros_between(self.dispatch, at);
+        if let Some(payload) = chunk.payload {
+            self.payload(payload, now);
+        }
+        if let Some(reason) = &chunk.finish_reason {
+            self.finish.get_or_insert(now);
+            // The last one stands: a broken answer may be given a second reason.
+            if self.finish_reason.as_deref() != Some(reason) {
+                self.finish_reason = Some(reason.chars().take(64).collect());
+            }
+        }
+        if self.model.is_none() {
+            self.model = chunk.model.as_deref().map(|model| model.chars().take(256).collect());
+        }
+        if let Some(usage) = chunk.usage {
+            self.usage.add(usage);
+            self.usage_after_finish |= self.finish.is_some();
+        }
+        if let Some(timings) = chunk.timings {
+            self.usage.add_timings(timings);
+        }
+        if let Some(time_info) = chunk.time_info {
+            self.usage.add_time_info(time_info);
+        }
+    }
+
+    pub fn eof(&mut self, at: Instant) {
+        self.eof.get_or_insert(micros_between(self.dispatch, at));
+    }
+
+    /// Microseconds from dispatch to the first token.
+    pub fn first_token_us(&self) -> Option<i64> {
+        self.first_token.map(|(at, _)| at)
+    }
+
+    pub fn has_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// Writes what was counted into the row.
+    pub fn write(&self, record: &mut AttemptRecord) {
+        let first = self.first_token.map(|(_, payload)| payload);
+        record.first_byte_us = self.first_byte;
+        record.first_event_us = self.first_event;
+        record.first_token_us = self.first_token_us();
+        record.first_kind = first.map(|payload| payload.kind.as_str());
+        record.first_answer_us = self.first_answer;
+        record.second_token_us = self.second_token;
+        record.last_token_us = self.last_token;
+        record.finish_us = self.finish;
+        record.eof_us = self.eof;
+        record.payload_events = self.payload_events;
+        record.reasoning_events = self.reasoning_events;
+        record.chars_total = self.chars_total;
+        record.chars_first = first.map_or(0, |payload| i64::from(payload.chars));
+        record.keepalives = self.keepalives;
+        record.gap_p50_us = self.gaps.quantile(0.5);
+        record.gap_p99_us = self.gaps.quantile(0.99);
+        record.gap_max_us = self.gaps.max();
+        record.burst = self.burst();
+        record.client_stalled = self.stalled;
+        record.model_reported = self.model.clone();
+        record.finish_reason = self.finish_reason.clone();
+        self.write_usage(record);
+    }
+
+    fn write_usage(&self, record: &mut AttemptRecord) {
+        let usage = &self.usage;
+        record.input_tokens = usage.input_tokens;
+        record.cached_input_tokens = usage.cached_input_tokens;
+        record.output_tokens = usage.output_tokens;
+        record.reasoning_tokens = usage.reasoning_tokens;
+        record.tok_src = match usage.output_tokens {
+            None => TokenSource::None,
+            Some(_) if self.usage_after_finish => TokenSource::Usage,
+            Some(_) => TokenSource::Partial,
+        };
+        record.server_queue_us = usage.queue_us;
+        record.server_prefill_us = usage.prefill_us;
+        record.server_decode_us = usage.decode_us;
+        record.server_total_us = usage.total_us;
+    }
+
+    fn payload(&mut self, payload: Payload, now: i64) {
+        match self.last_token {
+            None => self.first_token = Some((now, payload)),
+            Some(before) => {
+                self.second_token.get_or_insert(now);
+                self.gaps.add(now - before);
+            }
+        }
+        self.last_token = Some(now);
+        self.payload_events += 1;
+        if payload.kind == PayloadKind::Reasoning {
+            self.reasoning_events += 1;
+        } else {
+            self.first_answer.get_or_insert(now);
+        }
+        let chars = i64::from(payload.chars);
+        self.chars_total += chars;
+        if now - self.window_start > BURST_WINDOW_US {
+            (self.window_start, self.window_chars) = (now, 0);
+        }
+        self.window_chars += chars;
+        self.window_most = self.window_most.max(self.window_chars);
+    }
+
+    /// Whether the provider buffered its answer; none where there is too little to tell.
+    fn burst(&self) -> Option<bool> {
+        let tokens = self.usage.output_tokens?;
+        let ((first, _), last) = (self.first_token?, self.last_token?);
+        if tokens < BURST_TOKENS {
+            return Some(false);
+        }
+        let share = self.window_most as f64 / self.chars_total.max(1) as f64;
+        let rate = tokens as f64 / (((last - first).max(1)) as f64 / 1e6);
+        Some(self.payload_events <= BURST_EVENTS || share >= BURST_SHARE || rate > BURST_TOKENS_PER_SECOND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn text(chars: u32) -> Chunk<'static> {
+        Chunk { payload: Some(Payload { kind: PayloadKind::Text, chars }), ..Chunk::default() }
+    }
+
+    fn metered(steps: &[(u64, Chunk<'_>)]) -> (Meter, Instant) {
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        for (millis, chunk) in steps {
+            let at = start + Duration::from_millis(*millis);
+            meter.read(at);
+            meter.event(at);
+            meter.chunk(chunk, at);
+        }
+        (meter, start)
+    }
+
+    fn usage(json: &'static str) -> Chunk<'static> {
+        Chunk { usage: Some(json), usage_only: true, ..Chunk::default() }
+    }
+
+    #[test]
+    fn only_payload_sets_the_first_token() {
+        let reasoning = Chunk { payload: Some(Payload { kind: PayloadKind::Reasoning, chars: 2 }), ..Chunk::default() };
+        let (meter, _) = metered(&[(5, Chunk::default()), (10, reasoning), (30, text(3)), (60, text(3))]);
+        assert_eq!((meter.first_byte, meter.first_event, meter.first_token_us()), (Some(5_000), Some(5_000), Some(10_000)));
+        assert_eq!((meter.first_answer, meter.second_token, meter.last_token), (Some(30_000), Some(30_000), Some(60_000)));
+        assert_eq!((meter.payload_events, meter.reasoning_events, meter.chars_total), (3, 1, 8));
+    }
+
+    #[test]
+    fn usage_in_the_middle_is_partial_and_at_the_end_is_whole() {
+        let finish = Chunk { finish_reason: Some("stop".into()), ..Chunk::default() };
+        let source = |steps: &[(u64, Chunk<'_>)]| if metered(steps).0.usage_after_finish { "usage" } else { "partial" };
+        assert_eq!(source(&[(1, text(1)), (2, usage(r#"{"completion_tokens":1}"#))]), "partial");
+        assert_eq!(source(&[(1, text(1)), (2, finish), (3, usage(r#"{"completion_tokens":1}"#))]), "usage");
+    }
+
+    #[test]
+    fn a_buffered_stream_is_a_burst() {
+        let twenty = || usage(r#"{"completion_tokens":20}"#);
+        let burst = |steps: Vec<(u64, Chunk<'_>)>| metered(&steps).0.burst();
+        assert_eq!(burst(vec![(100, text(80)), (101, twenty())]), Some(true), "one event");
+        let paced: Vec<_> = (0..20).map(|token| (100 + token * 20, text(4))).chain([(600, twenty())]).collect();
+        assert_eq!(burst(paced), Some(false));
+        let lump: Vec<_> = [(100, text(4))].into_iter().chain((0..19).map(|_| (800, text(4)))).chain([(801, twenty())]).collect();
+        assert_eq!(burst(lump), Some(true), "nearly all at once");
+        assert_eq!(burst(vec![(100, text(9)), (101, usage(r#"{"completion_tokens":3}"#))]), Some(false), "too few tokens");
+        assert_eq!(burst(vec![(100, text(9))]), None, "unknown count");
+    }
+}

@@ -1,0 +1,103 @@
+//! One attempt: one exchange with one upstream, from its dispatch to its row.
+//!
+//! [`start`] makes a future that is ready at the first token; what it gives then, a [`Ready`], is read on by the relay.
+//! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
+
+mod exchange;
+mod gaps;
+mod guard;
+mod in_flight;
+mod meter;
+mod stream;
+
+pub use exchange::Ready;
+pub use in_flight::{InFlight, Slot};
+pub use stream::{EventStream, Item, Kind};
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use http::HeaderMap;
+
+use crate::clock::Instant;
+use crate::config::Upstream;
+use crate::failure::Failure;
+use crate::protocol::request::ChatRequest;
+use crate::race::{self, Cut, Starting};
+use crate::recorder::Recorder;
+use crate::routing::keyring::Key;
+use crate::shutdown::Shutdown;
+use crate::upstream::{Client, Endpoint};
+use guard::Fate;
+
+/// Everything that an attempt needs. Owned, for it outlives the race when it is audited.
+pub struct Spec {
+    pub client: Client,
+    pub recorder: Recorder,
+    pub shutdown: Shutdown,
+    pub race_id: String,
+    /// When the client's request was read.
+    pub read_at: Instant,
+    pub starting: Starting,
+    pub upstream: Upstream,
+    pub endpoint: Endpoint,
+    pub key: Option<Key>,
+    pub request: Arc<ChatRequest>,
+    /// Ask for the usage chunk.
+    pub stream_options: bool,
+    /// The client's headers that go up.
+    pub headers: HeaderMap,
+    /// Probability with which it will be audited should it lose.
+    pub p_audit: f64,
+    pub slot: Slot,
+}
+
+/// A started attempt: the race polls it.
+pub struct Attempt {
+    future: Pin<Box<dyn Future<Output = Result<Ready, Failure>> + Send>>,
+    fate: Arc<AtomicU8>,
+    candidate: usize,
+}
+
+/// Starts an attempt; its clock runs from now.
+pub fn start(spec: Spec) -> Attempt {
+    let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
+    let candidate = spec.starting.candidate;
+    let future = Box::pin(exchange::exchange(spec, Instant::now(), fate.clone()));
+    Attempt { future, fate, candidate }
+}
+
+impl Attempt {
+    pub fn candidate(&self) -> usize {
+        self.candidate
+    }
+
+    /// It lost, but runs on to its own first token.
+    pub fn audit(&mut self) {
+        self.fate.store(Fate::Audited as u8, Ordering::Relaxed);
+    }
+}
+
+impl Future for Attempt {
+    type Output = Result<Ready, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(context)
+    }
+}
+
+impl race::Attempt for Attempt {
+    type Ready = Ready;
+
+    fn cut(&mut self, cut: Cut) {
+        let fate = match cut {
+            Cut::Lost => Fate::Lost,
+            Cut::Late => Fate::Late,
+            Cut::Deadline => Fate::Deadline,
+        };
+        self.fate.store(fate as u8, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,192 @@
+//! The events of one attempt as they come: read, cut, classified and metered in one pass.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::guard::Guard;
+use crate::clock::Instant;
+use crate::failure::{Failure, FailureKind, Phase};
+use crate::protocol::error::{self, ErrorFacts};
+use crate::protocol::openai::{self, Frame};
+use crate::protocol::sse::{Event, Scanner};
+use crate::upstream::Body;
+
+/// One event of more than this is no answer.
+pub const EVENT_MAX: usize = 8 << 20;
+
+/// One event, as it came and what it is.
+#[derive(Debug)]
+pub struct Item {
+    /// The bytes that came, the closing blank line included.
+    pub raw: Bytes,
+    pub kind: Kind,
+}
+
+/// What a reader has to tell apart.
+#[derive(Debug)]
+pub enum Kind {
+    /// Nothing that decides anything: a comment, a role, usage beside a finish.
+    Other,
+    /// Generated output.
+    Payload,
+    /// The chunk that only `include_usage` brings.
+    UsageOnly,
+    /// `[DONE]`
+    Done,
+    /// An error in a 200.
+    Error(ErrorFacts),
+    /// No JSON: to be left out.
+    Malformed,
+}
+
+/// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
+pub struct EventStream {
+    /// None once it ended.
+    body: Option<Body>,
+    scanner: Scanner,
+    /// When the read returned that the events under way came with.
+    read_at: Instant,
+    done: bool,
+    pub(super) guard: Guard,
+}
+
+impl EventStream {
+    pub(super) fn new(body: Option<Body>, guard: Guard) -> EventStream {
+        EventStream { body, scanner: Scanner::new(EVENT_MAX), read_at: Instant::now(), done: false, guard }
+    }
+
+    /// Puts bytes in front, as if they had just been read.
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        self.read_at = Instant::now();
+        self.guard.meter.read(self.read_at);
+        self.scanner.push(bytes);
+    }
+
+    /// The next event; none at the end of the body.
+    ///
+    /// # Errors
+    /// The failure that ends the stream, of phase first-token or stream. It is recorded already.
+    pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+        loop {
+            match self.scanner.next_event() {
+                Ok(Some(event)) => return Poll::Ready(Some(Ok(self.item(event)))),
+                Ok(None) => {}
+                Err(error) => {
+                    let failure = self.fail(FailureKind::Malformed, error.to_string());
+                    return Poll::Ready(Some(Err(failure)));
+                }
+            }
+            let Some(body) = &mut self.body else {
+                return Poll::Ready(None);
+            };
+            match std::task::ready!(body.poll_chunk(context)) {
+                Some(Ok(chunk)) => {
+                    self.read_at = Instant::now();
+                    self.guard.meter.read(self.read_at);
+                    self.scanner.push(chunk);
+                }
+                Some(Err(mut failure)) => {
+                    failure.phase = self.phase();
+                    self.guard.failed(&failure);
+                    return Poll::Ready(Some(Err(failure)));
+                }
+                None => {
+                    self.body = None;
+                    self.guard.meter.eof(Instant::now());
+                    return Poll::Ready(self.scanner.finish().map(|event| Ok(self.last_item(event))));
+                }
+            }
+        }
+    }
+
+    /// Ends the attempt as the one that served its client.
+    pub fn won(&mut self) {
+        self.guard.won();
+    }
+
+    /// Ends the attempt by its own fault, and gives the failure back.
+    pub fn fail(&mut self, kind: FailureKind, message: impl Into<String>) -> Failure {
+        let failure = Failure::new(kind, self.phase(), message);
+        self.guard.failed(&failure);
+        failure
+    }
+
+    /// Ends the attempt with the error that it sent itself.
+    pub fn fail_with(&mut self, facts: ErrorFacts) -> Failure {
+        let mut failure = Failure::new(facts.kind, self.phase(), facts.message);
+        failure.status = facts.status;
+        self.guard.failed(&failure);
+        failure
+    }
+
+    /// The upstream said that it is done: a finish reason, or `[DONE]`.
+    pub fn is_complete(&self) -> bool {
+        self.done || self.guard.meter.has_finished()
+    }
+
+    /// When bytes last came.
+    pub fn read_at(&self) -> Instant {
+        self.read_at
+    }
+
+    /// Reading stopped because the client did not take what was there.
+    pub fn stalled(&mut self) {
+        self.guard.meter.stalled = true;
+    }
+
+    /// Microseconds from dispatch to the first token.
+    pub fn first_token_us(&self) -> Option<i64> {
+        self.guard.meter.first_token_us()
+    }
+
+    fn phase(&self) -> Phase {
+        if self.guard.meter.first_token_us().is_some() { Phase::Stream } else { Phase::FirstToken }
+    }
+
+    fn item(&mut self, event: Event) -> Item {
+        let kind = self.classify(&event);
+        Item { raw: event.raw, kind }
+    }
+
+    /// The last event of a body that forgot its blank line gets one.
+    fn last_item(&mut self, event: Event) -> Item {
+        let kind = self.classify(&event);
+        let mut raw = event.raw.to_vec();
+        raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
+        Item { raw: Bytes::from(raw), kind }
+    }
+
+    fn classify(&mut self, event: &Event) -> Kind {
+        let meter = &mut self.guard.meter;
+        let frame = openai::read(event);
+        if !matches!(frame, Frame::KeepAlive) {
+            meter.event(self.read_at);
+        }
+        match frame {
+            Frame::KeepAlive => {
+                meter.keepalive();
+                Kind::Other
+            }
+            Frame::Done => {
+                self.done = true;
+                Kind::Done
+            }
+            Frame::Error(data) => Kind::Error(error::of_frame(&data)),
+            Frame::Malformed => {
+                meter.malformed += 1;
+                Kind::Malformed
+            }
+            Frame::Chunk(chunk) => {
+                meter.chunk(&chunk, self.read_at);
+                if chunk.payload.is_some() {
+                    Kind::Payload
+                } else if chunk.usage_only {
+                    Kind::UsageOnly
+                } else {
+                    Kind::Other
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Where a provider is: an origin, which connections are pooled by, and a path prefix.
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Uri, Version};
+
+/// Why a `base_url` is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an http or https URL with a host: {0:?}")]
+pub struct InvalidUrl(pub String);
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub https: bool,
+    /// Without brackets.
+    pub host: String,
+    pub port: u16,
+}
+
+/// A parsed `base_url`. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    origin: Origin,
+    authority: Authority,
+    host_header: HeaderValue,
+    /// Without a slash at its end.
+    prefix: String,
+}
+
+impl Endpoint {
+    /// Parses `https://api.example.com/v1`.
+    ///
+    /// # Errors
+    /// When it is no http or https URL.
+    pub fn parse(base_url: &str) -> Result<Endpoint, InvalidUrl> {
+        let invalid = || InvalidUrl(base_url.to_owned());
+        let uri: Uri = base_url.parse().map_err(|_| invalid())?;
+        let https = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(invalid()),
+        };
+        let authority =
+            uri.authority().filter(|authority| !authority.host().is_empty()).cloned().ok_or_else(invalid)?;
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let host_header = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid())?;
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        Ok(Endpoint { origin: Origin { https, host, port }, authority, host_header, prefix })
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(super) fn host_header(&self) -> HeaderValue {
+        self.host_header.clone()
+    }
+
+    /// The target of a request: absolute for HTTP/2, a path for HTTP/1.1.
+    pub(super) fn uri(&self, path: &str, version: Version) -> Uri {
+        let path = PathAndQuery::try_from(format!("{}{path}", self.prefix)).unwrap_or(PathAndQuery::from_static("/"));
+        let mut parts = http::uri::Parts::default();
+        if version == Version::HTTP_2 {
+            parts.scheme = Some(if self.origin.https { Scheme::HTTPS } else { Scheme::HTTP });
+            parts.authority = Some(self.authority.clone());
+        }
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_taken_apart() {
+        let endpoint = Endpoint::parse("https://api.example.com/openai/v1/").unwrap();
+        assert_eq!(endpoint.origin, Origin { https: true, host: "api.example.com".to_owned(), port: 443 });
+        assert_eq!(endpoint.uri("/chat/completions", Version::HTTP_11), "/openai/v1/chat/completions");
+        assert_eq!(endpoint.uri("/x", Version::HTTP_2), "https://api.example.com/openai/v1/x");
+        let local = Endpoint::parse("http://[::1]:8000/v1").unwrap();
+        assert_eq!((local.origin.host.as_str(), local.origin.port), ("::1", 8000));
+        assert_eq!(local.host_header(), "[::1]:8000");
+    }
+
+    #[test]
+    fn what_is_no_url_is_an_error() {
+        for url in ["", "api.example.com", "ftp://x/", "https://", "http:///v1"] {
+            assert!(Endpoint::parse(url).is_err(), "{url}");
+        }
+    }
+}

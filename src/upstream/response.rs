@@ -1,0 +1,75 @@
+//! The answer of an upstream. Its body gives an HTTP/1.1 connection back to the pool at its end; dropped before, it
+//! closes the connection, or resets the stream of an HTTP/2 one.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+
+use super::pool::{Pool, Stream, failure_of};
+use crate::failure::{Failure, Phase};
+
+/// Head and body.
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+/// The bytes of an answer as they come.
+pub struct Body {
+    incoming: Incoming,
+    connection: Held,
+}
+
+enum Held {
+    Http1(SendRequest<Full<Bytes>>, Arc<Pool>),
+    Http2(Stream),
+    Ended,
+}
+
+impl Body {
+    pub(super) fn http1(incoming: Incoming, sender: SendRequest<Full<Bytes>>, pool: Arc<Pool>) -> Body {
+        Body { incoming, connection: Held::Http1(sender, pool) }
+    }
+
+    pub(super) fn http2(incoming: Incoming, stream: Stream) -> Body {
+        Body { incoming, connection: Held::Http2(stream) }
+    }
+
+    /// The next read; none at the end. Trailers are passed over.
+    ///
+    /// # Errors
+    /// A failure of phase stream; the caller knows the phase better.
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        loop {
+            match Pin::new(&mut self.incoming).poll_frame(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => return Poll::Ready(Some(Ok(data))),
+                    Err(_trailers) => {}
+                },
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(failure_of(&error, Phase::Stream)))),
+                Poll::Ready(None) => {
+                    self.give_back();
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+
+    fn give_back(&mut self) {
+        match std::mem::replace(&mut self.connection, Held::Ended) {
+            Held::Http1(sender, pool) => pool.put_back_http1(sender),
+            Held::Http2(mut stream) => stream.ended = true,
+            Held::Ended => {}
+        }
+    }
+}
