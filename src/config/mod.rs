@@ -3,6 +3,23 @@
 //! `raw` reads what was typed, `resolve` makes a [`Config`] of it and reports *all* problems at once, `catalogue` knows
 //! the common providers. Nothing here is an `Option` that has to be `Some`.
 
+pub mod catalogue;
+mod load;
+mod lookup;
+mod problem;
+mod raw;
+mod raw_provider;
+mod raw_user;
+mod reader;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod units;
+
+pub use load::{LoadError, load, parse};
+pub use problem::{Problem, Problems};
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;

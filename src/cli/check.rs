@@ -1,0 +1,212 @@
+//! What `photofinish check` prints of a config: what is on, what is off and why, and what a hang-up does to the bill.
+//!
+//! Names and numbers only: no key, no token, no hash of either. Problems of a bad config print themselves.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::config::{CancelBilling, Config, Keys, Model, Policy, Provider, Simulation, Upstream, User, units};
+
+/// Prints the config in aligned columns.
+///
+/// # Errors
+/// Those of `out`.
+pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
+    let server = &config.server;
+    columns(
+        out,
+        "",
+        &[
+            vec!["config".into(), config.path.display().to_string()],
+            vec!["store".into(), config.store.path.display().to_string()],
+            vec!["listen".into(), server.listen.to_string()],
+            vec!["body_max".into(), units::format_bytes(u64::try_from(server.body_max).unwrap_or(u64::MAX))],
+            vec!["drain".into(), units::format_duration(server.drain)],
+        ],
+    )?;
+    section(out, "Providers", config.providers.values().map(|provider| provider_row(config, provider)).collect())?;
+    render_models(config, out)?;
+    section(out, "Users", user_rows(config))?;
+    section(out, "Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect())
+}
+
+fn section(out: &mut impl io::Write, title: &str, rows: Vec<Vec<String>>) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title}")?;
+    columns(out, "  ", &rows)
+}
+
+fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
+    let (state, why) = match (&provider.simulate, &provider.keys) {
+        (Some(simulation), _) => ("simulated", simulation_summary(simulation)),
+        (None, Keys::NotConfigured) => ("on", "no key".to_owned()),
+        (None, Keys::Off(names)) => (state_without_keys(config, provider), missing(names)),
+        (None, Keys::Keys(keys)) if keys.len() == 1 => ("on", "1 key".to_owned()),
+        (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
+    };
+    vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()]
+}
+
+fn simulation_summary(simulation: &Simulation) -> String {
+    let ttft = units::format_duration(simulation.ttft);
+    format!("TTFT {ttft}, {} tokens/s", simulation.tokens_per_second)
+}
+
+fn state_without_keys(config: &Config, provider: &Provider) -> &'static str {
+    if config.provider_is_on(provider) { "own keys" } else { "off" }
+}
+
+/// `GROQ_API_KEY is not set`
+fn missing(names: &[String]) -> String {
+    let reason = |name: &String| match name.strip_prefix("file:") {
+        Some(file) => format!("{file} is missing or empty"),
+        None => format!("{name} is not set"),
+    };
+    names.iter().map(reason).collect::<Vec<_>>().join(", ")
+}
+
+fn hang_up(provider: &Provider) -> &'static str {
+    match (&provider.simulate, provider.cancel_billing) {
+        (Some(_), _) => "costs nothing",
+        (None, CancelBilling::Stops) => "a hang-up stops the bill",
+        (None, CancelBilling::BillsFull) => "a hang-up is billed in full",
+        (None, CancelBilling::Unknown) => "nobody says what a hang-up does to the bill",
+    }
+}
+
+fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
+    if !config.models.is_empty() {
+        writeln!(out, "\nModels")?;
+    }
+    for model in config.models.values() {
+        writeln!(out, "  {}", model_line(config, model))?;
+        let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
+        columns(out, "    ", &rows)?;
+    }
+    Ok(())
+}
+
+fn model_line(config: &Config, model: &Model) -> String {
+    let on = model.upstreams.iter().filter(|upstream| config.provider_is_on(&upstream.provider)).count();
+    let usable = match on {
+        0 => "NOT USABLE, every provider is off".to_owned(),
+        on => format!("{on} of {} upstreams on", model.upstreams.len()),
+    };
+    let mut line = format!("{}: {}, {usable}", model.name, policy(model));
+    for (alias, _) in config.aliases.iter().filter(|(_, name)| **name == model.name) {
+        line.push_str(", also ");
+        line.push_str(alias);
+    }
+    line
+}
+
+fn policy(model: &Model) -> String {
+    match model.race.policy {
+        Policy::Hedge => format!("hedge after {}", units::format_duration(model.race.hedge_after)),
+        policy => policy.as_str().to_owned(),
+    }
+}
+
+fn upstream_row(config: &Config, model: &Model, upstream: &Upstream) -> Vec<String> {
+    let provider = &upstream.provider;
+    let state = match (&provider.simulate, &provider.keys) {
+        (Some(_), _) => "simulated",
+        (None, Keys::Off(_)) => state_without_keys(config, provider),
+        (None, _) => "on",
+    };
+    let mut row = vec![format!("{}/{}", provider.name, upstream.model), state.to_owned()];
+    if model.race.policy == Policy::Weighted {
+        row.push(format!("weight {}", upstream.weight));
+    }
+    row
+}
+
+fn user_rows(config: &Config) -> Vec<Vec<String>> {
+    let row = |user: &Arc<User>| {
+        let keys: Vec<&str> = user.keys.keys().map(String::as_str).collect();
+        let keys =
+            if keys.is_empty() { "no keys of their own".into() } else { format!("own keys for {}", keys.join(", ")) };
+        vec![user.name.clone(), keys]
+    };
+    config.users.iter().map(row).collect()
+}
+
+/// One line a row, each cell as wide as the widest of its column, two spaces between.
+fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
+    let width = |column: usize| {
+        rows.iter().filter(|row| row.len() > column + 1).map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
+    for row in rows {
+        let mut line = indent.to_owned();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("{cell:<width$}  "));
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    fn rendered(text: &str) -> String {
+        let env = |name: &str| (name == "SET").then(|| "planted-secret".to_owned());
+        let config = parse(text, Path::new("config.toml"), &env).unwrap();
+        let mut out = Vec::new();
+        render(&config, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_is_on_and_off_is_said_and_no_key() {
+        let text = rendered(
+            r#"
+            [providers]
+            groq.api_key = "${UNSET}"
+            openai.api_key = ["${SET}", "planted-other"]
+            cerebras.api_key = "${UNSET}"
+            mistral.api_key = "file:/nonexistent/key"
+            sim.simulate = {}
+            [models.a]
+            upstreams = ["groq/x", "mistral/y"]
+            [models.b]
+            upstreams = ["openai/x", "sim/y", "cerebras/z", "ollama/w"]
+            policy = "weighted"
+            aliases = ["bee"]
+            [users.ann]
+            token = "planted-token"
+            keys = { cerebras = "planted-own" }
+            "#,
+        );
+        let line = |start: &str| {
+            let found = text.lines().find(|line| line.trim_start().starts_with(start));
+            found.unwrap_or_else(|| panic!("no {start} in {text}")).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("groq"), "groq off UNSET is not set a hang-up is billed in full");
+        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty a hang-up is billed in full");
+        assert_eq!(line("openai"), "openai on 2 keys a hang-up stops the bill");
+        assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set nobody says what a hang-up does to the bill");
+        assert_eq!(line("ollama"), "ollama on no key nobody says what a hang-up does to the bill");
+        assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s costs nothing");
+        assert_eq!(line("a:"), "a: race, NOT USABLE, every provider is off");
+        assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, also bee");
+        assert_eq!(line("openai/x"), "openai/x on weight 1");
+        assert_eq!(line("ann"), "ann own keys for cerebras");
+        assert!(!text.contains("planted"), "{text}");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut out = Vec::new();
+        columns(&mut out, "", &[vec!["a".into(), "ü".into(), "c".into()], vec!["long".into(), "d".into(), "e".into()]])
+            .unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a     ü  c\nlong  d  e\n");
+    }
+}

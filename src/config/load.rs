@@ -1,0 +1,81 @@
+//! From a file, or its text, to a [`Config`].
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::Config;
+use super::problem::{Found, Problems};
+use super::raw::Raw;
+use super::reader::Scope;
+use super::resolve;
+
+/// Bytes; a larger file is no config.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Why there is no config. Wrong use: a command ends with exit code 2. Its message is whole: it has no `source()`.
+#[derive(Debug)]
+pub enum LoadError {
+    Read { path: PathBuf, source: io::Error },
+    Problems(Problems),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Read { path, source } => {
+                write!(f, "cannot read {}: {source}; ", path.display())?;
+                f.write_str("name the config file with --config PATH or PHOTOFINISH_CONFIG")
+            }
+            LoadError::Problems(problems) => problems.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads the file, and the variables it names out of the environment.
+///
+/// # Errors
+/// The file cannot be read, is larger than 1 MiB, or has problems.
+pub fn load(path: &Path) -> Result<Config, LoadError> {
+    let text = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    parse(&text, path, &|name| std::env::var(name).ok()).map_err(LoadError::Problems)
+}
+
+/// Reads a config out of its text. Touches no file but those that `file:` names; `path` is for messages only.
+///
+/// # Errors
+/// All problems of the text at once; broken TOML syntax alone.
+pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    let file = path.display().to_string();
+    let document = match DeTable::parse(text) {
+        Ok(document) => document.into_inner(),
+        Err(error) => {
+            // Its message names tokens of TOML, never the text; its Display would show the line, which may hold a key.
+            let offset = error.span().map_or(0, |span| span.start);
+            return Err(Problems::new(file, text, vec![Found::at(offset, format!("not TOML: {}", error.message()))]));
+        }
+    };
+    let scope = Scope::new(env);
+    let raw = Raw::read(&scope, document);
+    let mut config = resolve::resolve(&scope, raw, path);
+    let (found, warnings) = scope.finish();
+    if !found.is_empty() {
+        return Err(Problems::new(file, text, found));
+    }
+    config.warnings = warnings;
+    Ok(config)
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > FILE_MAX {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
+}

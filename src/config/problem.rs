@@ -1,0 +1,175 @@
+//! What is wrong with a config file: each problem with its place, what was expected and the nearest valid name.
+//!
+//! A problem never holds a value that could be a secret: whoever reports one sees to that.
+
+use std::fmt;
+
+/// More problems than this are counted, not shown.
+const SHOWN_MAX: usize = 100;
+/// Names longer than this are shortened in messages, and nothing is proposed for them.
+const NAME_MAX: usize = 64;
+/// So many names are looked at for a proposal.
+const CANDIDATES_MAX: usize = 500;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    pub message: String,
+    /// What would be right.
+    pub expected: Option<String>,
+    /// The valid name most like the one that was typed.
+    pub nearest: Option<String>,
+}
+
+/// All that is wrong with one file, in the order of the file; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The file, as it was named.
+    pub file: String,
+    /// At most a hundred.
+    pub list: Vec<Problem>,
+    /// How many there are beyond these.
+    pub more: usize,
+}
+
+impl Problems {
+    /// Sorts by place and turns byte offsets in `text` into lines and columns.
+    pub(super) fn new(file: String, text: &str, mut found: Vec<Found>) -> Problems {
+        found.sort_by_key(|found| found.offset);
+        let more = found.len().saturating_sub(SHOWN_MAX);
+        found.truncate(SHOWN_MAX);
+        let list = found.into_iter().map(|found| found.placed(text)).collect();
+        Problems { file, list, more }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.list {
+            writeln!(f, "{}:{problem}", self.file)?;
+        }
+        match self.list.len() + self.more {
+            1 => write!(f, "1 problem"),
+            count if self.more > 0 => write!(f, "{count} problems, the first {} are shown", self.list.len()),
+            count => write!(f, "{count} problems"),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)?;
+        if let Some(expected) = &self.expected {
+            write!(f, "; expected {expected}")?;
+        }
+        if let Some(nearest) = &self.nearest {
+            write!(f, "; did you mean \"{nearest}\"?")?;
+        }
+        Ok(())
+    }
+}
+
+/// A problem whose place is still a byte offset.
+pub(super) struct Found {
+    offset: usize,
+    message: String,
+    expected: Option<String>,
+    nearest: Option<String>,
+}
+
+impl Found {
+    pub(super) fn at(offset: usize, message: impl Into<String>) -> Found {
+        Found { offset, message: message.into(), expected: None, nearest: None }
+    }
+
+    pub(super) fn expected(mut self, expected: impl Into<String>) -> Found {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    pub(super) fn nearest<'n>(mut self, name: &str, valid: impl IntoIterator<Item = &'n str>) -> Found {
+        self.nearest = nearest(name, valid, 1).pop();
+        self
+    }
+
+    fn placed(self, text: &str) -> Problem {
+        let before = text.get(..self.offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Problem {
+            line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: self.message,
+            expected: self.expected,
+            nearest: self.nearest,
+        }
+    }
+}
+
+/// Those of the `valid` names that are most like `name`, the best first, at most `limit`.
+pub(super) fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
+    if name.chars().nth(NAME_MAX).is_some() {
+        return Vec::new();
+    }
+    let name = name.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = valid
+        .into_iter()
+        .take(CANDIDATES_MAX)
+        .filter(|valid| valid.len() <= NAME_MAX)
+        .map(|valid| (likeness(&name, &valid.to_lowercase()), valid))
+        .filter(|(score, _)| *score > 0.0)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.into_iter().take(limit).map(|(_, valid)| valid.to_owned()).collect()
+}
+
+/// A typed name for a message: without control characters, shortened.
+pub(super) fn shown(name: &str) -> String {
+    let dots = if name.chars().nth(NAME_MAX).is_some() { "…" } else { "" };
+    format!("{}{dots}", name.chars().take(NAME_MAX).collect::<String>().escape_debug())
+}
+
+/// 0 where nobody would see a likeness. A typing error, or one is the beginning of the other.
+fn likeness(a: &str, b: &str) -> f64 {
+    let edits = strsim::normalized_levenshtein(a, b);
+    let beginning = strsim::jaro_winkler(a, b);
+    if edits >= 0.5 || beginning >= 0.85 { edits + beginning } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_lines_and_characters() {
+        let text = "a = 1\nü = 2 # x\n";
+        let found = vec![Found::at(text.find('#').unwrap(), "second"), Found::at(0, "first"), Found::at(999, "end")];
+        let problems = Problems::new("f.toml".into(), text, found);
+        assert_eq!(problems.to_string(), "f.toml:1:1: first\nf.toml:2:7: second\nf.toml:3:1: end\n3 problems");
+    }
+
+    #[test]
+    fn the_list_is_bounded() {
+        let found = (0..250).map(|_| Found::at(0, "x")).collect();
+        let problems = Problems::new("f".into(), "", found);
+        assert_eq!((problems.list.len(), problems.more), (SHOWN_MAX, 150));
+        assert!(problems.to_string().ends_with("250 problems, the first 100 are shown"));
+    }
+
+    #[test]
+    fn the_nearest_name() {
+        let valid = ["policy", "hedge_after", "max_attempts", "audit", "timeouts"];
+        for (typed, expected) in
+            [("polcy", Some("policy")), ("Timeout", Some("timeouts")), ("hedge", Some("hedge_after")), ("tls", None)]
+        {
+            assert_eq!(nearest(typed, valid, 1).pop().as_deref(), expected, "{typed}");
+        }
+        assert_eq!(nearest("gpt4o", ["gpt-4o-mini", "demo"], 3), ["gpt-4o-mini"]);
+        assert!(nearest(&"x".repeat(1_000_000), valid, 1).is_empty());
+    }
+}

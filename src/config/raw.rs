@@ -1,0 +1,272 @@
+//! What was typed, table by table: names, types and ranges are checked here, and variables filled in.
+//!
+//! What depends on another table (does that provider exist?) is `resolve`'s, and so are the defaults.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::problem::Found;
+use super::raw_provider::RawProvider;
+use super::raw_user::RawUser;
+use super::reader::{At, Scope, Table, as_string, as_table};
+use super::text::{self, Text};
+use super::units::DURATION_MAX;
+use super::{MAX_ATTEMPTS, Policy, Price};
+
+use toml::de::{DeTable, DeValue};
+
+/// The file. What is `None` was not typed, or was wrong and is reported.
+pub(super) struct Raw {
+    pub(super) listen: Option<At<SocketAddr>>,
+    pub(super) body_max: Option<u64>,
+    pub(super) drain: Option<Duration>,
+    /// As typed: it may be relative.
+    pub(super) store: Option<PathBuf>,
+    pub(super) race: RawRace,
+    pub(super) providers: Vec<RawProvider>,
+    pub(super) models: Vec<RawModel>,
+    pub(super) users: Vec<RawUser>,
+}
+
+/// `[race]`, and what a model sets of it.
+#[derive(Default)]
+pub(super) struct RawRace {
+    pub(super) policy: Option<Policy>,
+    pub(super) hedge_after: Option<Duration>,
+    pub(super) max_attempts: Option<usize>,
+    pub(super) audit: Option<f64>,
+    pub(super) timeouts: RawTimeouts,
+}
+
+/// `timeouts = { … }`; an upstream has no `total`.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RawTimeouts {
+    pub(super) connect: Option<Duration>,
+    pub(super) first_token: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+    pub(super) total: Option<Duration>,
+}
+
+/// `[models.NAME]`
+pub(super) struct RawModel {
+    pub(super) name: At<String>,
+    /// Empty only if that is reported already.
+    pub(super) upstreams: Vec<RawUpstream>,
+    pub(super) aliases: Vec<At<String>>,
+    pub(super) race: RawRace,
+}
+
+/// One entry of `upstreams`.
+pub(super) struct RawUpstream {
+    pub(super) offset: usize,
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) weight: f64,
+    pub(super) price: Option<Price>,
+    pub(super) timeouts: RawTimeouts,
+}
+
+/// USD per million tokens, or a weight: nobody needs more.
+const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
+/// Not zero: a timeout that has always passed.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
+/// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
+const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
+
+impl Raw {
+    pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
+        let mut root = Table::new(scope, "the file".into(), 0, document);
+        let (mut listen, mut body_max, mut drain) = (None, None, None);
+        if let Some(mut server) = root.table("server", "[server]".into()) {
+            listen = read_listen(&mut server);
+            body_max = server.bytes("body_max", BODY_MAX);
+            drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
+            server.finish();
+        }
+        let mut store = None;
+        if let Some(mut table) = root.table("store", "[store]".into()) {
+            store = read_store(&mut table);
+            table.finish();
+        }
+        let race = root.table("race", "[race]".into()).map_or_else(RawRace::default, |mut table| {
+            let race = RawRace::read(&mut table);
+            table.finish();
+            race
+        });
+        let named = |tables: Vec<_>| tables.into_iter();
+        let providers = named(root.named_tables("providers")).map(RawProvider::read).collect();
+        let models = named(root.named_tables("models")).map(RawModel::read).collect();
+        let users = named(root.named_tables("users")).map(RawUser::read).collect();
+        root.finish();
+        Raw { listen, body_max, drain, store, race, providers, models, users }
+    }
+}
+
+impl RawRace {
+    /// The keys that `[race]` and a model have in common.
+    fn read(table: &mut Table<'_, '_>) -> RawRace {
+        let attempts = 1..=u64::try_from(MAX_ATTEMPTS).unwrap_or(u64::MAX);
+        RawRace {
+            policy: table.choice("policy", &Policy::ALL, Policy::as_str),
+            hedge_after: table.duration("hedge_after", Duration::ZERO..=DURATION_MAX),
+            max_attempts: table.integer("max_attempts", attempts).and_then(|n| usize::try_from(n).ok()),
+            audit: table.number("audit", 0.0..=1.0),
+            timeouts: RawTimeouts::read(table, true),
+        }
+    }
+}
+
+impl RawTimeouts {
+    fn read(table: &mut Table<'_, '_>, with_total: bool) -> RawTimeouts {
+        let name = format!("timeouts of {}", table.name);
+        let Some(mut table) = table.table("timeouts", name) else { return RawTimeouts::default() };
+        let timeouts = RawTimeouts {
+            connect: table.duration("connect", TIMEOUTS),
+            first_token: table.duration("first_token", TIMEOUTS),
+            idle: table.duration("idle", TIMEOUTS),
+            total: with_total.then(|| table.duration("total", TIMEOUTS)).flatten(),
+        };
+        table.finish();
+        timeouts
+    }
+}
+
+impl RawModel {
+    fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawModel {
+        check_name(table.scope, &format!("the model name in {}", table.name), &name);
+        let upstreams = read_upstreams(&mut table, name.offset);
+        let what = table.what("aliases");
+        let mut aliases = Vec::new();
+        for alias in table.strings("aliases").unwrap_or_default() {
+            if let Some(alias) = text::plain(table.scope, &what, alias) {
+                let alias = At { offset: alias.offset, value: alias.value.value };
+                check_name(table.scope, &format!("an alias in {}", table.name), &alias);
+                aliases.push(alias);
+            }
+        }
+        let race = RawRace::read(&mut table);
+        table.finish();
+        RawModel { name, upstreams, aliases, race }
+    }
+}
+
+fn read_upstreams(model: &mut Table<'_, '_>, model_offset: usize) -> Vec<RawUpstream> {
+    const EXPECTED: &str = "a list such as [\"groq/llama-3.3-70b-versatile\"]";
+    if !model.has("upstreams") {
+        model.know(&["upstreams"]);
+        let message = format!("{} has no \"upstreams\"", model.name);
+        model.scope.report(Found::at(model_offset, message).expected(EXPECTED));
+        return Vec::new();
+    }
+    let Some(list) = model.list("upstreams", EXPECTED) else { return Vec::new() };
+    if list.value.is_empty() {
+        let message = format!("{} is empty", model.what("upstreams"));
+        model.scope.report(Found::at(list.offset, message).expected(EXPECTED));
+    }
+    list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect()
+}
+
+impl RawUpstream {
+    fn read(model: &Table<'_, '_>, entry: At<DeValue<'_>>) -> Option<RawUpstream> {
+        let (scope, offset) = (model.scope, entry.offset);
+        let name = format!("an upstream of {}", model.name);
+        if matches!(entry.value, DeValue::String(_)) {
+            let typed = as_string(scope, &name, entry)?;
+            let (provider, model) = split_upstream(scope, text::plain(scope, &name, typed)?)?;
+            let timeouts = RawTimeouts::default();
+            return Some(RawUpstream { offset, provider, model, weight: 1.0, price: None, timeouts });
+        }
+        let mut table = as_table(scope, &name, name.clone(), entry)?;
+        if !table.has("upstream") {
+            let message = format!("{name} has no \"upstream\"");
+            scope.report(Found::at(offset, message).expected(UPSTREAM_EXPECTED));
+        }
+        let upstream = table.text("upstream");
+        let weight = table.number("weight", AMOUNTS).unwrap_or(1.0);
+        let price = read_price(&mut table);
+        let timeouts = RawTimeouts::read(&mut table, false);
+        table.finish();
+        let (provider, model) = split_upstream(scope, upstream?)?;
+        Some(RawUpstream { offset, provider, model, weight, price, timeouts })
+    }
+}
+
+const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70b-versatile\"";
+
+/// The first slash parts the two.
+fn split_upstream(scope: &Scope<'_>, text: At<Text>) -> Option<(String, String)> {
+    match text.value.value.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && is_name(model) => {
+            Some((provider.to_owned(), model.to_owned()))
+        }
+        _ => {
+            let message = format!("bad upstream \"{}\"", super::problem::shown(&text.value.typed));
+            scope.report(Found::at(text.offset, message).expected(UPSTREAM_EXPECTED));
+            None
+        }
+    }
+}
+
+fn read_price(upstream: &mut Table<'_, '_>) -> Option<Price> {
+    let (has_input, has_output) = (upstream.has("input_price"), upstream.has("output_price"));
+    let (input, output) = (upstream.number("input_price", AMOUNTS), upstream.number("output_price", AMOUNTS));
+    if has_input != has_output {
+        let (there, missing) =
+            if has_input { ("input_price", "output_price") } else { ("output_price", "input_price") };
+        let message = format!("{} has \"{there}\" but no \"{missing}\"", upstream.name);
+        upstream.scope.report(Found::at(upstream.offset, message).expected("both, in USD per million tokens"));
+    }
+    Some(Price { input: input?, output: output? })
+}
+
+fn read_listen(server: &mut Table<'_, '_>) -> Option<At<SocketAddr>> {
+    let text = server.text("listen")?;
+    let address = text.value.value.parse().ok();
+    if address.is_none() {
+        let expected = "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
+        server.scope.report(server.bad_value("listen", &text).expected(expected));
+    }
+    Some(At { offset: text.offset, value: address? })
+}
+
+/// The path in `sqlite:PATH`. Another URL is not quoted: it may hold a password.
+fn read_store(store: &mut Table<'_, '_>) -> Option<PathBuf> {
+    let text = store.text("url")?;
+    let url = &text.value.value;
+    let problem = match url.strip_prefix("sqlite:") {
+        None => match url.split_once(':') {
+            Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+                format!("\"url\" in [store] has the scheme \"{}\"; only sqlite is there", super::problem::shown(scheme))
+            }
+            _ => "\"url\" in [store] has no scheme".to_owned(),
+        },
+        Some(path) => {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path == ":memory:" {
+                "\"url\" in [store] names a database in memory: its rows would be gone with the process".to_owned()
+            } else if path.contains(['?', '#', '\0']) {
+                "\"url\" in [store] has options after its path; there are none".to_owned()
+            } else if path.is_empty() || path.ends_with('/') {
+                "\"url\" in [store] names no file".to_owned()
+            } else {
+                return Some(PathBuf::from(path));
+            }
+        }
+    };
+    store.scope.report(Found::at(text.offset, problem).expected("a file, such as \"sqlite:photofinish.db\""));
+    None
+}
+
+/// What an app sends as `model`, with commas between several.
+fn check_name(scope: &Scope<'_>, what: &str, name: &At<String>) {
+    if !is_name(&name.value) {
+        let message = format!("{what} is not usable");
+        scope.report(Found::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=256).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',')
+}

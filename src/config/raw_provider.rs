@@ -1,0 +1,205 @@
+//! `[providers.NAME]` as it was typed. Whether such a provider needs an address is `resolve`'s to know.
+
+use std::time::Duration;
+
+use http::{HeaderName, Uri};
+use secrecy::ExposeSecret;
+
+use super::problem::Found;
+use super::reader::{At, Scope, Table};
+use super::text::{self, Secret, Text};
+use super::units::DURATION_MAX;
+use super::{Keys, SimulatedFailure, Simulation};
+
+pub(super) struct RawProvider {
+    pub(super) name: At<String>,
+    /// Without a slash at the end. None also where it was wrong.
+    pub(super) base_url: Option<String>,
+    /// Whether `base_url` is there, right or wrong.
+    pub(super) has_base_url: bool,
+    pub(super) keys: Keys,
+    /// Lower case.
+    pub(super) forward_headers: Vec<At<String>>,
+    /// None also where it was wrong.
+    pub(super) simulate: Option<Simulation>,
+    /// Whether `simulate` is there, right or wrong.
+    pub(super) has_simulate: bool,
+}
+
+/// So many keys may be listed.
+const KEYS_MAX: usize = 256;
+/// So many header names may be listed.
+const HEADERS_MAX: usize = 64;
+
+/// Headers that never go up from the client: hop by hop, credentials, and those that the gateway sets itself.
+const NOT_FORWARDED: [&str; 20] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-api-key",
+];
+
+impl RawProvider {
+    pub(super) fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawProvider {
+        check_name(table.scope, &name);
+        let (has_base_url, has_simulate) = (table.has("base_url"), table.has("simulate"));
+        let has_key = table.has("api_key");
+        let keys = read_keys(&mut table, &name.value);
+        let base_url = table.text("base_url").and_then(|text| read_base_url(&table, &text));
+        table.choice("dialect", &["openai"], |dialect| dialect);
+        let forward_headers = read_forward_headers(&mut table);
+        let simulate = read_simulation(&mut table);
+        if has_simulate {
+            for (has, key) in [(has_base_url, "base_url"), (has_key, "api_key")] {
+                if has {
+                    let message = format!("{} is simulated and has \"{key}\" too", table.name);
+                    table.scope.report(Found::at(name.offset, message).expected("one of the two"));
+                }
+            }
+        }
+        table.finish();
+        RawProvider { name, base_url, has_base_url, keys, forward_headers, simulate, has_simulate }
+    }
+}
+
+/// It becomes part of a header's name, `x-photofinish-key-NAME`.
+fn check_name(scope: &Scope<'_>, name: &At<String>) {
+    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let valid = name.value.starts_with(alphanumeric)
+        && name.value.len() <= 64
+        && name.value.chars().all(|c| alphanumeric(c) || "._-".contains(c));
+    if !valid {
+        let message = format!("bad provider name \"{}\"", super::problem::shown(&name.value));
+        let expected = "at most 64 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit";
+        scope.report(Found::at(name.offset, message).expected(expected));
+    }
+}
+
+fn read_keys(table: &mut Table<'_, '_>, provider: &str) -> Keys {
+    let Some(typed) = table.strings("api_key") else { return Keys::NotConfigured };
+    let what = table.what("api_key");
+    if typed.is_empty() {
+        let message = format!("{what} is an empty list");
+        table.scope.report(Found::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
+    }
+    if let Some(first) = typed.get(KEYS_MAX) {
+        table.scope.report(Found::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
+    }
+    let (mut keys, mut unset) = (Vec::new(), Vec::new());
+    for typed in typed.iter().take(KEYS_MAX) {
+        match text::secret(table.scope, &what, typed) {
+            Secret::Set(key) => {
+                let same = |other: &secrecy::SecretString| other.expose_secret() == key.expose_secret();
+                if keys.iter().any(same) {
+                    table.scope.warn(format!("provider {provider}: one of its keys is listed twice; it is used once"));
+                } else {
+                    keys.push(key);
+                }
+            }
+            Secret::Unset(names) => unset.extend(names),
+            Secret::Bad => {}
+        }
+    }
+    if keys.is_empty() {
+        return Keys::Off(unset);
+    }
+    if !unset.is_empty() {
+        let without = text::not_set(&unset);
+        table.scope.warn(format!("provider {provider}: does without the key of {without}"));
+    }
+    Keys::Keys(keys)
+}
+
+/// The URL itself is not quoted when it is wrong: it may hold a password.
+fn read_base_url(table: &Table<'_, '_>, text: &At<Text>) -> Option<String> {
+    let url = text.value.value.as_str();
+    match base_url_problem(url) {
+        None => Some(url.trim_end_matches('/').to_owned()),
+        Some(problem) => {
+            let message = format!("{} {problem}", table.what("base_url"));
+            let expected = "http or https, a host and the version path, such as \"http://10.0.0.7:8000/v1\"";
+            table.scope.report(Found::at(text.offset, message).expected(expected));
+            None
+        }
+    }
+}
+
+/// What is wrong with a base URL, as the end of a sentence.
+pub(super) fn base_url_problem(url: &str) -> Option<&'static str> {
+    let Ok(uri) = url.parse::<Uri>() else { return Some("is no URL") };
+    let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Some("does not begin with http:// or https://");
+    };
+    if authority.as_str().contains('@') {
+        return Some("has a user or a password in it");
+    }
+    if url.contains(['?', '#']) {
+        return Some("has a query or a fragment");
+    }
+    let port = authority.port().map(|port| format!(":{}", port.as_str())).unwrap_or_default();
+    let port_is_valid = port.is_empty() || authority.port_u16().is_some_and(|port| port > 0);
+    if authority.host().is_empty() || !port_is_valid || authority.as_str() != format!("{}{port}", authority.host()) {
+        return Some("has no host, or a port that is none");
+    }
+    None
+}
+
+fn read_forward_headers(table: &mut Table<'_, '_>) -> Vec<At<String>> {
+    let what = table.what("forward_headers");
+    let typed = table.strings("forward_headers").unwrap_or_default();
+    if let Some(first) = typed.get(HEADERS_MAX) {
+        table.scope.report(Found::at(first.offset, format!("{what} has more than {HEADERS_MAX} names")));
+    }
+    let mut headers: Vec<At<String>> = Vec::new();
+    for header in typed.into_iter().take(HEADERS_MAX) {
+        let Some(text) = text::plain(table.scope, &what, header) else { continue };
+        let quoted = super::problem::shown(&text.value.typed);
+        let Ok(name) = HeaderName::from_bytes(text.value.value.as_bytes()) else {
+            let message = format!("\"{quoted}\" in {what} is not a header name");
+            table.scope.report(Found::at(text.offset, message).expected("a name such as \"x-trace-id\""));
+            continue;
+        };
+        if NOT_FORWARDED.contains(&name.as_str()) || name.as_str().starts_with("x-photofinish-") {
+            let message = format!("\"{quoted}\" in {what} is never forwarded");
+            let expected = "no credential, no hop-by-hop header and none that the gateway sets itself";
+            table.scope.report(Found::at(text.offset, message).expected(expected));
+        } else if headers.iter().all(|header| header.value != name.as_str()) {
+            headers.push(At { offset: text.offset, value: name.as_str().to_owned() });
+        }
+    }
+    headers
+}
+
+fn read_simulation(table: &mut Table<'_, '_>) -> Option<Simulation> {
+    let name = format!("simulate of {}", table.name);
+    let mut table = table.table("simulate", name)?;
+    let default = Simulation::default();
+    let tokens = table.integer("tokens", 1..=1_000_000).and_then(|n| u32::try_from(n).ok());
+    let simulation = Simulation {
+        ttft: table.duration("ttft", Duration::ZERO..=DURATION_MAX).unwrap_or(default.ttft),
+        jitter: table.number("jitter", 0.0..=5.0).unwrap_or(default.jitter),
+        tokens_per_second: table.number("tokens_per_second", 0.01..=1e6).unwrap_or(default.tokens_per_second),
+        tokens: tokens.unwrap_or(default.tokens),
+        failures: table.number("failures", 0.0..=1.0).unwrap_or(default.failures),
+        failure: table.choice("failure", &SimulatedFailure::ALL, SimulatedFailure::as_str).unwrap_or(default.failure),
+        seed: table.integer("seed", 0..=i64::MAX.unsigned_abs()).or(default.seed),
+    };
+    table.finish();
+    Some(simulation)
+}

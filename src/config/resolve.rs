@@ -1,0 +1,323 @@
+//! Makes a [`Config`] of what was typed: defaults, the catalogue, and everything in which one table depends on another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::catalogue::{self, Entry};
+use super::problem::{Found, shown};
+use super::raw::{Raw, RawModel, RawRace, RawTimeouts, RawUpstream};
+use super::raw_provider::RawProvider;
+use super::raw_user::RawUser;
+use super::reader::{At, Scope};
+use super::{
+    Auth, CancelBilling, Config, Keys, Model, Policy, Provider, RaceSettings, Server, Store, Timeouts, Upstream, User,
+};
+
+/// `[race]` where nothing is said.
+const RACE: RaceSettings = RaceSettings {
+    policy: Policy::Race,
+    hedge_after: Duration::from_secs(1),
+    max_attempts: 4,
+    audit: 0.02,
+    timeouts: Timeouts {
+        connect: Duration::from_secs(3),
+        first_token: Duration::from_secs(30),
+        idle: Duration::from_secs(30),
+        total: Duration::from_secs(600),
+    },
+};
+/// Bytes.
+const BODY_MAX: u64 = 32 << 20;
+const DRAIN: Duration = Duration::from_secs(30);
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const STORE: &str = "photofinish.db";
+
+/// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
+pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
+    check_listen(scope, raw.listen.as_ref(), !raw.users.is_empty());
+    let race = race_settings(&RACE, &raw.race);
+    let mut providers = listed_providers(scope, raw.providers);
+    add_catalogue_providers(scope, &mut providers, &raw.models);
+    let (models, aliases) = resolve_models(scope, raw.models, &providers, &race);
+    let users = resolve_users(scope, raw.users, &providers);
+    if models.is_empty() {
+        scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
+    }
+    Config {
+        path: absolute(path),
+        server: Server {
+            listen: raw.listen.map_or(LISTEN, |listen| listen.value),
+            body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
+            drain: raw.drain.unwrap_or(DRAIN),
+        },
+        store: Store { path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))) },
+        race,
+        providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
+        models,
+        aliases,
+        users,
+        warnings: Vec::new(),
+    }
+}
+
+/// Whoever reaches a gateway without users spends its keys.
+fn check_listen(scope: &Scope<'_>, listen: Option<&At<SocketAddr>>, has_users: bool) {
+    let Some(listen) = listen else { return };
+    if has_users || listen.value.ip().to_canonical().is_loopback() {
+        return;
+    }
+    let message =
+        format!("\"listen\" in [server] is {}, which others can reach, and there are no [users]", listen.value);
+    let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
+    scope.report(Found::at(listen.offset, message).expected(expected));
+}
+
+/// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
+type Listed = BTreeMap<String, Option<Arc<Provider>>>;
+
+fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>) -> Listed {
+    raw.into_iter().map(|raw| (raw.name.value.clone(), resolve_provider(scope, raw).map(Arc::new))).collect()
+}
+
+fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
+    let name = raw.name.value;
+    if raw.has_simulate {
+        let simulation = raw.simulate?;
+        return Some(Provider {
+            name,
+            base_url: String::new(),
+            auth: Auth::Bearer,
+            cancel_billing: CancelBilling::Stops,
+            stream_options: true,
+            forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+            keys: Keys::NotConfigured,
+            simulate: Some(simulation),
+        });
+    }
+    let entry = catalogue::find(&name);
+    let known_url = entry.map(|entry| entry.base_url).filter(|url| !url.is_empty());
+    if !raw.has_base_url && known_url.is_none() {
+        let message = format!("[providers.{}] has no address", shown(&name));
+        let problem = Found::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
+        // One that is in the catalogue is meant, even where it has no address there.
+        let names = catalogue::ENTRIES.iter().map(|entry| entry.name).filter(|_| entry.is_none());
+        scope.report(problem.nearest(&name, names));
+        return None;
+    }
+    if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
+        scope.warn(format!(
+            "provider {name} has no api_key: only callers with a key of their own can use it; \
+             api_key = \"${{{variable}}}\" is the usual one"
+        ));
+    }
+    let base_url = if raw.has_base_url { raw.base_url? } else { known_url?.to_owned() };
+    let auth = entry.map_or(Auth::Bearer, Entry::auth);
+    for header in &raw.forward_headers {
+        if matches!(&auth, Auth::Header(own) if *own == header.value) {
+            let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
+            scope.report(Found::at(header.offset, message));
+        }
+    }
+    Some(Provider {
+        base_url,
+        auth,
+        cancel_billing: entry.map_or(CancelBilling::Unknown, |entry| entry.cancel_billing),
+        stream_options: entry.is_none_or(|entry| entry.stream_options),
+        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+        keys: raw.keys,
+        simulate: None,
+        name,
+    })
+}
+
+/// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
+fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel]) {
+    for upstream in models.iter().flat_map(|model| &model.upstreams) {
+        let name = &upstream.provider;
+        if providers.contains_key(name) {
+            continue;
+        }
+        let Some(entry) = catalogue::find(name) else { continue };
+        if entry.base_url.is_empty() {
+            let message = format!("provider {name} has no address of its own");
+            let expected = format!("a table [providers.{name}] with base_url and api_key");
+            scope.report(Found::at(upstream.offset, message).expected(expected));
+            providers.insert(name.clone(), None);
+            continue;
+        }
+        let provider = Provider {
+            name: name.clone(),
+            base_url: entry.base_url.to_owned(),
+            auth: entry.auth(),
+            cancel_billing: entry.cancel_billing,
+            stream_options: entry.stream_options,
+            forward_headers: Vec::new(),
+            keys: usual_key(scope, entry, upstream.offset),
+            simulate: None,
+        };
+        providers.insert(name.clone(), Some(Arc::new(provider)));
+    }
+}
+
+fn usual_key(scope: &Scope<'_>, entry: &Entry, offset: usize) -> Keys {
+    let Some(variable) = entry.key_variable else { return Keys::NotConfigured };
+    let typed = At { offset, value: format!("${{{variable}}}") };
+    match super::text::secret(scope, variable, &typed) {
+        super::text::Secret::Set(key) => Keys::Keys(vec![key]),
+        super::text::Secret::Unset(names) => Keys::Off(names),
+        super::text::Secret::Bad => Keys::Off(Vec::new()),
+    }
+}
+
+fn resolve_models(
+    scope: &Scope<'_>,
+    raw: Vec<RawModel>,
+    providers: &Listed,
+    race: &RaceSettings,
+) -> (BTreeMap<String, Arc<Model>>, BTreeMap<String, String>) {
+    let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
+    let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
+    for raw in raw {
+        let name = raw.name.value;
+        for alias in raw.aliases {
+            let other = match aliases.get(&alias.value) {
+                Some(other) => format!("an alias of the model \"{}\" already", shown(other)),
+                None if names.contains(&alias.value) => "the name of a model".to_owned(),
+                None => {
+                    aliases.insert(alias.value, name.clone());
+                    continue;
+                }
+            };
+            let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias.value), shown(&name));
+            scope.report(Found::at(alias.offset, message));
+        }
+        let race = race_settings(race, &raw.race);
+        let offset = raw.name.offset;
+        let upstreams = resolve_upstreams(scope, &name, raw.upstreams, providers, race.timeouts);
+        if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
+            let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
+            scope.report(Found::at(offset, message).expected("at least one that is greater"));
+        }
+        models.insert(name.clone(), Arc::new(Model { name, upstreams, race }));
+    }
+    (models, aliases)
+}
+
+fn resolve_upstreams(
+    scope: &Scope<'_>,
+    model: &str,
+    raw: Vec<RawUpstream>,
+    providers: &Listed,
+    timeouts: Timeouts,
+) -> Vec<Upstream> {
+    let mut seen = BTreeSet::new();
+    let mut upstreams = Vec::new();
+    for raw in raw {
+        if !seen.insert((raw.provider.clone(), raw.model.clone())) {
+            let twice = shown(&format!("{}/{}", raw.provider, raw.model));
+            let message = format!("the upstream \"{twice}\" is listed twice in [models.{}]", shown(model));
+            scope.report(Found::at(raw.offset, message));
+            continue;
+        }
+        match providers.get(&raw.provider) {
+            None => {
+                let message = format!(
+                    "unknown provider \"{}\" in an upstream of [models.{}]",
+                    shown(&raw.provider),
+                    shown(model)
+                );
+                let known = catalogue::ENTRIES.iter().map(|entry| entry.name);
+                let problem =
+                    Found::at(raw.offset, message).expected("a table under [providers], or a common provider");
+                scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));
+            }
+            Some(None) => {}
+            Some(Some(provider)) => upstreams.push(Upstream {
+                provider: Arc::clone(provider),
+                model: raw.model,
+                weight: raw.weight,
+                price: raw.price,
+                timeouts: merge_timeouts(timeouts, raw.timeouts),
+            }),
+        }
+    }
+    upstreams
+}
+
+fn resolve_users(scope: &Scope<'_>, raw: Vec<RawUser>, providers: &Listed) -> Vec<Arc<User>> {
+    let mut seen = BTreeMap::<[u8; 32], String>::new();
+    let mut users = Vec::new();
+    for raw in raw {
+        let keys = resolve_user_keys(scope, &raw.name.value, raw.keys, providers);
+        let Some(token) = raw.token else { continue };
+        let name = raw.name.value;
+        if let Some(other) = seen.insert(token.value, name.clone()) {
+            let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
+            scope.report(Found::at(token.offset, message).expected("a token of its own for each user"));
+        }
+        users.push(Arc::new(User { name, token_sha256: token.value, keys }));
+    }
+    users
+}
+
+fn resolve_user_keys(
+    scope: &Scope<'_>,
+    user: &str,
+    raw: Vec<(At<String>, Option<SecretString>)>,
+    providers: &Listed,
+) -> BTreeMap<String, SecretString> {
+    let mut keys = BTreeMap::new();
+    for (provider, key) in raw {
+        match (providers.get(&provider.value), key) {
+            (None, _) => {
+                let name = shown(&provider.value);
+                let message = format!("unknown provider \"{name}\" in keys of [users.{}]", shown(user));
+                let problem = Found::at(provider.offset, message);
+                scope.report(match catalogue::find(&provider.value) {
+                    Some(_) => problem.expected(format!("a table [providers.{name}], or an upstream that uses it")),
+                    None => problem
+                        .expected("a provider of this file")
+                        .nearest(&provider.value, providers.keys().map(String::as_str)),
+                });
+            }
+            (Some(Some(listed)), Some(_)) if listed.simulate.is_some() => {
+                let message = format!("keys of [users.{}] has a key for {}", shown(user), listed.name);
+                scope.report(Found::at(provider.offset, message + ", which is simulated and takes none"));
+            }
+            (Some(_), Some(key)) => {
+                keys.insert(provider.value, key);
+            }
+            (Some(_), None) => {}
+        }
+    }
+    keys
+}
+
+fn race_settings(base: &RaceSettings, raw: &RawRace) -> RaceSettings {
+    RaceSettings {
+        policy: raw.policy.unwrap_or(base.policy),
+        hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
+        max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
+        audit: raw.audit.unwrap_or(base.audit),
+        timeouts: merge_timeouts(base.timeouts, raw.timeouts),
+    }
+}
+
+fn merge_timeouts(base: Timeouts, raw: RawTimeouts) -> Timeouts {
+    Timeouts {
+        connect: raw.connect.unwrap_or(base.connect),
+        first_token: raw.first_token.unwrap_or(base.first_token),
+        idle: raw.idle.unwrap_or(base.idle),
+        total: raw.total.unwrap_or(base.total),
+    }
+}
+
+/// Relative to the working directory; as it is where there is none.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,154 @@
+//! A table of mistakes: each is one problem, at its place, with a way out and without what could be a secret.
+
+use super::bad;
+
+/// The text, and how its only problem begins after `config.toml:`, and what else it says.
+const PROBLEMS: &[(&str, &str, &str)] = &[
+    // names
+    ("[race]\npolcy = 1", "2:1: unknown key \"polcy\" in [race]", "did you mean \"policy\"?"),
+    ("[sever]", "1:2: unknown key \"sever\" in the file", "did you mean \"server\"?"),
+    ("[server]\ntls = {}", "2:1: unknown key \"tls\"", "expected one of listen, body_max, drain"),
+    ("[race]\nretries = 0", "2:1: unknown key \"retries\" in [race]", "one of policy"),
+    ("[store]\nretention = \"90d\"", "2:1: unknown key \"retention\" in [store]", "expected \"url\""),
+    ("[users.a]\ntoken = \"x\"\nadmin = true", "3:1: unknown key \"admin\" in [users.a]", "token_sha256"),
+    ("[providers.groq]\ncancel_billing = \"stops\"", "2:1: unknown key \"cancel_billing\"", "api_key"),
+    ("race.timeouts.conect = \"1s\"", "1:15: unknown key \"conect\" in timeouts of [race]", "\"connect\"?"),
+    ("[providers.Groq]\nbase_url = \"http://h\"", "1:12: bad provider name \"Groq\"", "a-z"),
+    // types
+    ("server = 1", "1:10: \"server\" in the file is an integer", "expected a table"),
+    ("[[models]]", "1:1: \"models\" in the file is a list", "expected a table"),
+    ("models.a = 1", "1:12: \"a\" in [models] is an integer", "expected a table"),
+    ("race.policy = true", "1:15: \"policy\" in [race] is a boolean", "expected a string"),
+    ("race.max_attempts = 2.5", "1:21: \"max_attempts\" in [race] is a number with a fraction", "an integer"),
+    ("race.audit = \"1\"", "1:14: \"audit\" in [race] is a string", "expected a number"),
+    ("race.hedge_after = 500", "1:20: \"hedge_after\" in [race] is an integer", "expected a string"),
+    ("providers.groq.api_key = 1", "1:26: \"api_key\" in [providers.groq] is an integer", "a list of strings"),
+    ("providers.groq.api_key = [[1]]", "1:27: \"api_key\" in [providers.groq] is a list", "expected a string"),
+    ("providers.a.simulate = 1", "1:24: \"simulate\" in [providers.a] is an integer", "expected a table"),
+    ("users.a = {token=\"t\",keys=1}", "1:27: \"keys\" in [users.a] is an integer", "expected a table"),
+    // values
+    ("race.policy = \"rase\"", "1:15: bad value \"rase\" for \"policy\" in [race]", "did you mean \"race\"?"),
+    ("race.policy = \"adaptive\"", "1:15: bad value \"adaptive\"", "one of race, hedge, fallback, weighted"),
+    ("race.hedge_after = \"p95\"", "1:20: bad value \"p95\" for \"hedge_after\"", "\"250ms\""),
+    ("race.timeouts.idle = \"0s\"", "1:22: bad value \"0s\" for \"idle\"", "1ms to 365d"),
+    ("race.max_attempts = 0", "1:21: bad value 0 for \"max_attempts\"", "expected 1 to 16"),
+    ("race.max_attempts = 17", "1:21: bad value 17 for", "expected 1 to 16"),
+    ("race.max_attempts = -1", "1:21: bad value -1 for", "expected 1 to 16"),
+    ("race.audit = 1.5", "1:14: bad value 1.5 for \"audit\"", "expected 0 to 1"),
+    ("race.audit = nan", "1:14: bad value nan for \"audit\"", "expected 0 to 1"),
+    ("server.listen = \"localhost\"", "1:17: bad value \"localhost\" for \"listen\"", "127.0.0.1:8080"),
+    ("server.body_max = \"1KB\"", "1:19: bad value \"1KB\" for \"body_max\"", "1KiB to 1GiB"),
+    ("server.body_max = 10", "1:19: bad value 10 for \"body_max\"", "1024 to 1073741824"),
+    ("server.body_max = \"big\"", "1:19: bad value \"big\" for \"body_max\"", "32MiB"),
+    ("server.listen = \"${UNSET}\"", "1:17: \"listen\" in [server] needs UNSET, which is not set", ":-default"),
+    ("server.listen = \"${EMPTY}\"", "1:17: \"listen\" in [server] needs EMPTY", ""),
+    ("server.listen = \"${\"", "1:17: \"listen\" in [server] has a \"${\" that is no variable", "${NAME}"),
+    // store
+    ("store.url = \"postgres://u:planted@h/d\"", "1:13: \"url\" in [store] has the scheme \"postgres\"", "sqlite:"),
+    ("store.url = \"history.db\"", "1:13: \"url\" in [store] has no scheme", "sqlite:photofinish.db"),
+    ("store.url = \"sqlite::memory:\"", "1:13: \"url\" in [store] names a database in memory", ""),
+    ("store.url = \"sqlite:a?mode=ro\"", "1:13: \"url\" in [store] has options", ""),
+    ("store.url = \"sqlite:\"", "1:13: \"url\" in [store] names no file", ""),
+    // providers
+    ("[providers.my-vllm]", "1:12: [providers.my-vllm] has no address", "base_url = "),
+    ("[providers.grok]", "1:12: [providers.grok] has no address", "did you mean \"groq\"?"),
+    ("providers.azure.api_key = \"k\"", "1:11: [providers.azure] has no address", "base_url"),
+    ("providers.a.base_url = \"ftp://h\"", "1:24: \"base_url\" in [providers.a] does not begin with", "http or https"),
+    ("providers.a.base_url = \"h:80\"", "1:24: \"base_url\" in [providers.a] does not begin with", ""),
+    ("providers.a.base_url = \"http://\"", "1:24: \"base_url\" in [providers.a] is no URL", ""),
+    ("providers.a.base_url = \"http://h:x/v1\"", "1:24: \"base_url\" in [providers.a] has no host, or a port", ""),
+    ("providers.a.base_url = \"http://u:planted@h\"", "1:24: \"base_url\" in [providers.a] has a user", ""),
+    ("providers.a.base_url = \"http://h/?key=planted\"", "1:24: \"base_url\" in [providers.a] has a query", ""),
+    ("providers.a.base_url = \"http://h/#f\"", "1:24: \"base_url\" in [providers.a] has a query or a fragment", ""),
+    (
+        "providers.openai.dialect = \"anthropic\"",
+        "1:28: bad value \"anthropic\" for \"dialect\"",
+        "expected \"openai\"",
+    ),
+    ("providers.openai.forward_headers = [\"Cookie\"]", "1:37: \"Cookie\" in \"forward_headers\"", "no credential"),
+    ("providers.openai.forward_headers = [\"X-Photofinish-Policy\"]", "1:37: ", "never forwarded"),
+    ("providers.openai.forward_headers = [\"a b\"]", "1:37: \"a b\" in", "is not a header name"),
+    ("providers.azure = {base_url=\"http://h\",forward_headers=[\"api-key\"]}", "1:57: ", "the provider's own key"),
+    ("providers.groq.api_key = \"\"", "1:26: \"api_key\" in [providers.groq] is empty", "${NAME_OF_A_VARIABLE}"),
+    ("providers.groq.api_key = []", "1:11: \"api_key\" in [providers.groq] is an empty list", ""),
+    ("providers.groq.api_key = \"${SPACED}\"", "1:26: \"api_key\" in [providers.groq] has spaces", "visible ASCII"),
+    ("providers.groq.api_key = \"${planted key}\"", "1:26: \"api_key\" in [providers.groq] has a \"${\"", ""),
+    ("providers.groq.api_key = \"file:/\"", "1:26: cannot read the file of \"api_key\"", "directory"),
+    ("providers.s = {simulate={}, api_key=\"k\"}", "1:11: [providers.s] is simulated and has \"api_key\" too", ""),
+    ("providers.s.simulate.failure = \"hung\"", "1:32: bad value \"hung\" for \"failure\"", "did you mean \"hang\"?"),
+    ("providers.s.simulate.failures = 2", "1:33: bad value 2 for \"failures\"", "0 to 1"),
+    ("providers.s.simulate.tokens = 0", "1:31: bad value 0 for \"tokens\"", "1 to 1000000"),
+    // models
+    ("[models.a]", "1:9: [models.a] has no \"upstreams\"", "groq/llama"),
+    ("models.a.upstreams = []", "1:22: \"upstreams\" in [models.a] is empty", ""),
+    ("models.a.upstreams = \"groq/x\"", "1:22: \"upstreams\" in [models.a] is a string", "a list such as"),
+    ("models.a.upstreams = [\"groq\"]", "1:23: bad upstream \"groq\"", "PROVIDER/MODEL"),
+    ("models.a.upstreams = [\"gorq/x\"]", "1:23: unknown provider \"gorq\"", "did you mean \"groq\"?"),
+    ("models.a.upstreams = [\"azure/x\"]", "1:23: provider azure has no address", "[providers.azure]"),
+    ("models.a.upstreams = [\"groq/x\", \"groq/x\"]", "1:33: the upstream \"groq/x\" is listed twice", ""),
+    ("models.a.upstreams = [{weight=1}]", "1:23: an upstream of [models.a] has no \"upstream\"", "PROVIDER/MODEL"),
+    ("models.a.upstreams = [{upstream=\"groq/x\",weight=-1}]", "1:49: bad value -1 for \"weight\"", ""),
+    ("models.a.upstreams = [{upstream=\"groq/x\",weight=0}]", "1:8: every upstream of [models.a] has the weight", ""),
+    ("models.a.upstreams = [{upstream=\"groq/x\",input_price=1}]", "1:23: an upstream of", "no \"output_price\""),
+    ("models.a.upstreams = [{upstream=\"groq/x\",timeouts={total=\"1s\"}}]", "1:52: unknown key \"total\"", "idle"),
+    ("models.\"a,b\".upstreams = [\"groq/x\"]", "1:8: the model name in [models.a,b] is not usable", "commas"),
+    ("models.a = {upstreams=[\"groq/x\"],aliases=[\"a\"]}", "1:43: the alias \"a\" in [models.a] is the name", ""),
+    (
+        "models.a = {upstreams=[\"groq/x\"],aliases=[\"b\",\"b\"]}",
+        "1:47: the alias \"b\"",
+        "of the model \"a\" already",
+    ),
+    // users
+    ("[server]\nlisten = \"0.0.0.0:80\"", "2:10: \"listen\" in [server] is 0.0.0.0:80", "token = \"${ALICE_TOKEN}\""),
+    ("users.a = {}", "1:7: [users.a] has no token", "token_sha256"),
+    ("users.a.token = \"${UNSET}\"", "1:17: \"token\" in [users.a] needs UNSET, which is not set", ""),
+    ("users.a.token = \"${BLANK}\"", "1:17: \"token\" in [users.a] needs BLANK", ""),
+    ("users.a.token = \"\"", "1:17: \"token\" in [users.a] is empty", ""),
+    ("users.a.token = \"file:/nonexistent/t\"", "1:17: \"token\" in [users.a] needs file:/nonexistent/t", "missing"),
+    ("users.a.token_sha256 = \"planted\"", "1:24: \"token_sha256\" in [users.a] is no SHA-256", "64 hexadecimal"),
+    ("users.a = {token=\"t\",token_sha256=\"x\"}", "1:7: [users.a] has both \"token\" and", "either"),
+    (
+        "users.a.token = \"planted\"\nusers.b.token = \"planted\"",
+        "2:17: [users.b] has the same token as [users.a]",
+        "for each user",
+    ),
+    (
+        "providers.groq.api_key=\"k\"\nusers.a = {token=\"t\",keys={gorq=\"planted\"}}",
+        "2:28: unknown provider \"gorq\" in keys of [users.a]",
+        "did you mean \"groq\"?",
+    ),
+    ("users.a = {token=\"t\",keys={groq=\"k\"}}", "1:28: unknown provider \"groq\"", "a table [providers.groq]"),
+    // syntax
+    ("[race]\naudit = = 1\n[sever]", "2:9: not TOML: ", ""),
+    ("race.audit = 1\nrace.audit = 2", "2:6: not TOML: duplicate key", ""),
+    ("users.a.token = \"planted", "1:25: not TOML: ", ""),
+];
+
+#[test]
+fn each_problem_has_its_place_and_a_way_out() {
+    let mut wrong = String::new();
+    for (text, start, also) in PROBLEMS {
+        let problems = bad(text).to_string();
+        let placed = problems.starts_with(&format!("config.toml:{start}")) && problems.contains(also);
+        let secret = problems.contains("planted");
+        if !placed || secret || !problems.ends_with("\n1 problem") {
+            wrong.push_str(&format!("{problems}\nin {text}\n\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn all_problems_come_at_once_in_the_order_of_the_file() {
+    let problems = bad("[models.a]\nupstreams = [\"nobody/x\", 1]\n[race]\npolcy = 1\naudit = 7\n[server]\nlisten = 3");
+    let lines: Vec<_> = problems.list.iter().map(|problem| (problem.line, problem.column)).collect();
+    assert_eq!(lines, [(2, 14), (2, 26), (4, 1), (5, 9), (7, 10)], "{problems}");
+    assert!(problems.to_string().ends_with("\n5 problems"), "{problems}");
+}
+
+#[test]
+fn one_mistake_is_one_problem() {
+    let text =
+        "providers.a.base_url = \"nonsense\"\nmodels.m.upstreams = [\"a/x\"]\nusers.u = {token=\"t\",keys={a=\"k\"}}";
+    assert_eq!(bad(text).list.len(), 1);
+}

@@ -1,0 +1,206 @@
+//! Strings of the config: `${VAR}`, `${VAR:-default}`, `file:/path`, and secrets, which no message may quote.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use secrecy::SecretString;
+
+use super::problem::Found;
+use super::reader::{At, Scope};
+
+/// Bytes; a file with a secret may not be larger.
+const SECRET_FILE_MAX: u64 = 64 * 1024;
+
+/// A string with its variables filled in.
+pub(super) struct Text {
+    pub(super) value: String,
+    /// As it stands in the file: what messages quote, for a variable may hold a secret.
+    pub(super) typed: String,
+}
+
+/// A secret, or why there is none.
+pub(super) enum Secret {
+    /// Not empty, and fit for a header.
+    Set(SecretString),
+    /// These variables (or `file:…` names) are unset, empty or missing.
+    Unset(Vec<String>),
+    /// Wrong, and reported.
+    Bad,
+}
+
+/// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.
+pub(super) fn plain(scope: &Scope<'_>, what: &str, typed: At<String>) -> Option<At<Text>> {
+    match expand(&typed.value, scope.env) {
+        Err(Malformed) => scope.report(malformed(typed.offset, what)),
+        Ok(expanded) if !expanded.unset.is_empty() => {
+            scope.report(unset(typed.offset, what, &expanded.unset));
+        }
+        Ok(expanded) => {
+            let text = Text { value: expanded.value, typed: typed.value };
+            return Some(At { offset: typed.offset, value: text });
+        }
+    }
+    None
+}
+
+/// A key or a token: white space around it does not belong to it. Messages name variables, and nothing else of it.
+pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secret {
+    let Ok(expanded) = expand(&typed.value, scope.env) else {
+        scope.report(malformed(typed.offset, what));
+        return Secret::Bad;
+    };
+    if !expanded.unset.is_empty() {
+        return Secret::Unset(expanded.unset);
+    }
+    // The file is called what it was typed as: what a variable holds is nobody's business.
+    let by_name = typed.value.starts_with("file:");
+    let sources = if by_name { vec![typed.value.clone()] } else { expanded.variables };
+    let value = match expanded.value.strip_prefix("file:") {
+        None => expanded.value,
+        Some(path) => match read_secret_file(path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Secret::Unset(sources),
+            Err(error) => {
+                scope.report(Found::at(typed.offset, format!("cannot read the file of {what}: {error}")));
+                return Secret::Bad;
+            }
+        },
+    };
+    let value = value.trim();
+    if value.is_empty() {
+        if sources.is_empty() {
+            scope.report(Found::at(typed.offset, format!("{what} is empty")).expected(SECRET_EXPECTED));
+            return Secret::Bad;
+        }
+        return Secret::Unset(sources);
+    }
+    if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = format!("{what} has spaces or characters that cannot be sent in a header");
+        scope.report(Found::at(typed.offset, message).expected("visible ASCII characters"));
+        return Secret::Bad;
+    }
+    Secret::Set(SecretString::from(value))
+}
+
+/// The problem of a string whose variables are unset.
+pub(super) fn unset(offset: usize, what: &str, names: &[String]) -> Found {
+    let message = format!("{what} needs {}", not_set(names));
+    Found::at(offset, message).expected("a value, or ${NAME:-default} in the file")
+}
+
+/// `A and B, which are not set`, for messages; `file:…` names are files that are missing or empty.
+pub(super) fn not_set(names: &[String]) -> String {
+    let plural = if names.len() == 1 { "which is" } else { "which are" };
+    let how = if names.iter().any(|name| name.starts_with("file:")) { "missing or empty" } else { "not set" };
+    format!("{}, {plural} {how}", names.join(" and "))
+}
+
+const SECRET_EXPECTED: &str = "\"${NAME_OF_A_VARIABLE}\" or \"file:/path\"";
+
+/// What `expand` makes of a string.
+struct Expanded {
+    value: String,
+    /// All that were named.
+    variables: Vec<String>,
+    /// Those of them that have neither a value nor a default; then `value` has gaps.
+    unset: Vec<String>,
+}
+
+/// A `${` without an end, or without a variable's name in it. It says nothing of the text: that may be a secret.
+struct Malformed;
+
+/// Fills in the variables; an empty one counts as unset. `$${` stands for `${`. What is filled in is not read again.
+fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, Malformed> {
+    let mut expanded = Expanded { value: String::new(), variables: Vec::new(), unset: Vec::new() };
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        let (before, reference) = rest.split_at(start);
+        if let Some(before) = before.strip_suffix('$') {
+            expanded.value.push_str(before);
+            expanded.value.push_str("${");
+            rest = &reference[2..];
+            continue;
+        }
+        expanded.value.push_str(before);
+        let (reference, after) = reference[2..].split_once('}').ok_or(Malformed)?;
+        let (name, default) = match reference.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (reference, None),
+        };
+        if !is_variable(name) {
+            return Err(Malformed);
+        }
+        match env(name).filter(|value| !value.is_empty()) {
+            Some(value) => expanded.value.push_str(&value),
+            None => match default {
+                Some(default) => expanded.value.push_str(default),
+                None => expanded.unset.push(name.to_owned()),
+            },
+        }
+        expanded.variables.push(name.to_owned());
+        rest = after;
+    }
+    expanded.value.push_str(rest);
+    Ok(expanded)
+}
+
+fn is_variable(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
+}
+
+fn malformed(offset: usize, what: &str) -> Found {
+    Found::at(offset, format!("{what} has a \"${{\" that is no variable"))
+        .expected("${NAME}, ${NAME:-default}, or $${ for the two characters")
+}
+
+fn read_secret_file(path: &str) -> io::Result<String> {
+    let mut content = String::new();
+    let read = File::open(path)?.take(SECRET_FILE_MAX + 1).read_to_string(&mut content)?;
+    if read as u64 > SECRET_FILE_MAX {
+        return Err(io::Error::other("it is larger than 64 KiB"));
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(name: &str) -> Option<String> {
+        match name {
+            "SET" => Some("value".into()),
+            "NESTED" => Some("${SET}".into()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_are_filled_in() {
+        for (text, expected) in [
+            ("plain $ text", "plain $ text"),
+            ("${SET}", "value"),
+            ("a${SET}b${SET}", "avaluebvalue"),
+            ("${UNSET:-other}", "other"),
+            ("${EMPTY:-other}", "other"),
+            ("${UNSET:-}", ""),
+            ("${NESTED}", "${SET}"),
+            ("$${SET}", "${SET}"),
+            ("pa$$word", "pa$$word"),
+        ] {
+            let expanded = expand(text, &env).ok().unwrap();
+            assert_eq!((expanded.value.as_str(), expanded.unset.len()), (expected, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn unset_and_malformed_are_told_apart() {
+        for (text, unset) in [("${UNSET}", "UNSET"), ("x${EMPTY}", "EMPTY")] {
+            assert_eq!(expand(text, &env).ok().unwrap().unset, [unset]);
+        }
+        for text in ["${", "${SET", "${}", "${1X}", "${A B}", "${:-x}"] {
+            assert!(expand(text, &env).is_err(), "{text}");
+        }
+    }
+}
