@@ -26,7 +26,7 @@ pub struct Options {
     pub listen: SocketAddr,
 
     /// What it calls itself in its answers.
-    #[arg(long, default_value = "simulated")]
+    #[arg(long, default_value = "simulator")]
     pub name: String,
 
     /// Median time to first token.
