@@ -1,1 +1,171 @@
-//! To be written.
+//! A simulated provider: OpenAI chat completions over real HTTP, with paced tokens and failures on demand, for trying
+//! the gateway without keys and for its tests. It says in every answer that it is simulated.
+//!
+//! Not a model, and not a mock of one vendor: any model name is served, any credentials are taken.
+
+mod answer;
+mod pace;
+mod request;
+mod stream;
+mod tally;
+mod wire;
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::config::Simulation;
+use crate::shutdown::Shutdown;
+
+pub use tally::{Counts, End, Ended};
+
+use answer::Answers;
+use tally::Tally;
+
+/// Connections open at once; more wait in the listener's backlog.
+const CONNECTIONS_MAX: usize = 4096;
+/// Streams of one HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 1024;
+/// Bytes of a request's head.
+const HEAD_MAX: usize = 64 * 1024;
+/// Header lines of a request.
+const HEADERS_MAX: usize = 100;
+/// For a request's head; an idle kept-alive connection is closed after it too.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// Pause after a failed accept (no file descriptors left, say), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A running simulated provider. Dropping it stops nothing: it runs until its [`Shutdown`] drains.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    addr: SocketAddr,
+    tally: Arc<Tally>,
+}
+
+impl Simulator {
+    /// Serves on `listener` until `shutdown` drains; streams that run then go on until it is cancelled.
+    ///
+    /// A gateway that has simulated providers gives them a [`Shutdown`] of their own and drains it after itself:
+    /// they are its upstreams, and it needs them while it drains.
+    ///
+    /// # Errors
+    /// When the listener does not know its address.
+    pub fn start(
+        name: &str,
+        simulation: Simulation,
+        listener: TcpListener,
+        shutdown: &Shutdown,
+    ) -> io::Result<Simulator> {
+        let addr = listener.local_addr()?;
+        let tally = Arc::new(Tally::default());
+        let answers = Arc::new(Answers::new(name, simulation, Arc::clone(&tally)));
+        shutdown.spawn(accept_until_drained(listener, answers, shutdown.clone()));
+        Ok(Simulator { addr, tally })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Up to and with the version path, without a slash at the end.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.addr)
+    }
+
+    /// Chat requests so far, by what became of them.
+    pub fn counts(&self) -> Counts {
+        self.tally.counts()
+    }
+
+    /// The latest chat requests that have ended, oldest first; at most 4096.
+    pub fn ended(&self) -> Vec<Ended> {
+        self.tally.ended()
+    }
+
+    /// Waits until the counts are as `wanted` says; for tests, instead of a sleep.
+    pub async fn counts_are(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
+        self.tally.counts_are(wanted).await
+    }
+}
+
+async fn accept_until_drained(listener: TcpListener, answers: Arc<Answers>, shutdown: Shutdown) {
+    tokio::select! {
+        () = shutdown.draining() => {}
+        () = accept_all(&listener, &answers, &shutdown) => {}
+    }
+}
+
+async fn accept_all(listener: &TcpListener, answers: &Arc<Answers>, shutdown: &Shutdown) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                shutdown.spawn(serve(stream, Arc::clone(answers), shutdown.clone(), permit));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a simulated provider cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection, to its end. The permit is given back with it.
+async fn serve(stream: TcpStream, answers: Arc<Answers>, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let builder = builder(&shutdown);
+    let service = service_fn(move |request| Arc::clone(&answers).answer(request));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        () = shutdown.draining() => connection.as_mut().graceful_shutdown(),
+        _ = connection.as_mut() => return,
+    }
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        _ = connection => {}
+    }
+}
+
+fn builder(shutdown: &Shutdown) -> Builder<Spawner> {
+    let mut builder = Builder::new(Spawner(shutdown.clone()));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX));
+    builder
+}
+
+/// hyper's tasks (one for each HTTP/2 stream) are tasks that a shutdown waits for, too.
+#[derive(Clone)]
+struct Spawner(Shutdown);
+
+impl<F> Executor<F> for Spawner
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests;

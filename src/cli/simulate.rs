@@ -1,0 +1,198 @@
+//! `photofinish simulate`: one simulated provider on a port, for trying a gateway against it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use tokio::net::TcpListener;
+
+use crate::config::units::parse_duration;
+use crate::config::{SimulatedFailure, Simulation};
+use crate::shutdown::Shutdown;
+use crate::simulate::Simulator;
+
+/// How long running streams may go on after the first signal.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Run a simulated OpenAI-compatible provider: TTFT and speed distributions, failures on demand.
+///
+/// Every answer says that it is simulated. Any model name is served; a request for the model `fail-NAME` always fails in
+/// that way, whatever --failures says.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Address and port to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
+    pub listen: SocketAddr,
+
+    /// What it calls itself in its answers.
+    #[arg(long, default_value = "simulator")]
+    pub name: String,
+
+    /// Median time to first token.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
+    pub ttft: Duration,
+
+    /// Spread of TTFT and gaps: standard deviation of their logarithm, 0 to 3; 0 is exact.
+    #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = jitter)]
+    pub jitter: f64,
+
+    /// Median decode speed.
+    #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = rate)]
+    pub tokens_per_second: f64,
+
+    /// Tokens of an answer, unless the request's max_tokens is smaller.
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub tokens: u32,
+
+    /// Share of requests that fail, 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub failures: f64,
+
+    /// How they fail: 429, 401, 400, 500, hang, stall, reset, cut, error-frame or empty.
+    #[arg(long, value_name = "NAME", default_value = "500", value_parser = failure)]
+    pub failure: SimulatedFailure,
+
+    /// Makes the draws repeatable; from the clock if left out.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+impl Options {
+    pub fn simulation(&self) -> Simulation {
+        Simulation {
+            ttft: self.ttft,
+            jitter: self.jitter,
+            tokens_per_second: self.tokens_per_second,
+            tokens: self.tokens,
+            failures: self.failures,
+            failure: self.failure,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Serves until `shutdown` drains, and then until its streams have ended, at most five seconds.
+///
+/// # Errors
+/// When it cannot listen.
+pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
+    let listen = options.listen;
+    let listener = TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("cannot listen on {listen}; another port is chosen with --listen"))?;
+    let simulator = Simulator::start(&options.name, options.simulation(), listener, &shutdown)?;
+    let base_url = simulator.base_url();
+    tracing::info!(name = options.name, %base_url, "a simulated provider listens");
+    tracing::info!(
+        "try: curl -N {base_url}/chat/completions -H 'content-type: application/json' \
+         -d '{{\"model\":\"simulated\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"hi\"}}]}}'"
+    );
+    shutdown.draining().await;
+    let running = simulator.counts().running;
+    tracing::info!(running, "stopping");
+    tokio::select! {
+        _ = shutdown.finished(DRAIN) => {}
+        () = shutdown.cancelled() => {}
+    }
+    shutdown.cancel();
+    Ok(())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn failure(name: &str) -> Result<SimulatedFailure, String> {
+    SimulatedFailure::from_name(name).ok_or_else(|| {
+        let names = SimulatedFailure::ALL.map(SimulatedFailure::as_str).join(", ");
+        format!("expected one of {names}")
+    })
+}
+
+fn jitter(text: &str) -> Result<f64, String> {
+    number(text, |jitter| (0.0..=3.0).contains(&jitter), "a number from 0 to 3")
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, |rate| rate > 0.0 && rate.is_finite(), "a number above 0")
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, |share| (0.0..=1.0).contains(&share), "a number from 0 to 1")
+}
+
+fn number(text: &str, good: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| good(*number)).ok_or_else(|| format!("expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Options, String> {
+        let arguments = std::iter::once("simulate").chain(arguments.iter().copied());
+        Cli::try_parse_from(arguments).map(|cli| cli.options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_config() {
+        Cli::command().debug_assert();
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.simulation(), Simulation::default());
+        assert_eq!(options.listen, "127.0.0.1:9000".parse().unwrap());
+    }
+
+    #[test]
+    fn every_failure_has_its_name_and_is_in_the_help() {
+        let help = Cli::command().render_long_help().to_string();
+        for failure in SimulatedFailure::ALL {
+            assert_eq!(parse(&["--failure", failure.as_str()]).unwrap().failure, failure);
+            assert!(help.contains(failure.as_str()), "{failure:?} is not in:\n{help}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        let cases = [
+            ("--failures", "1.5", "a number from 0 to 1"),
+            ("--failures", "NaN", "a number from 0 to 1"),
+            ("--jitter", "9", "a number from 0 to 3"),
+            ("--tokens-per-second", "0", "a number above 0"),
+            ("--tokens-per-second", "inf", "a number above 0"),
+            ("--tokens", "0", "not in 1..=100000"),
+            ("--failure", "explode", "expected one of 429"),
+            ("--ttft", "soon", "--ttft"),
+        ];
+        for (option, value, expected) in cases {
+            let error = parse(&[option, value]).unwrap_err();
+            assert!(error.contains(expected), "{option} {value}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_busy_port_is_a_clear_error() {
+        let busy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = busy.local_addr().unwrap();
+        let options = parse(&["--listen", &addr.to_string()]).unwrap();
+        let error = run(options, Shutdown::new()).await.unwrap_err();
+        assert!(format!("{error:#}").starts_with(&format!("cannot listen on {addr}; another port")), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn it_ends_with_the_shutdown() {
+        let shutdown = Shutdown::new();
+        let options = parse(&["--listen", "127.0.0.1:0"]).unwrap();
+        shutdown.drain();
+        run(options, shutdown.clone()).await.unwrap();
+        assert!(shutdown.is_cancelled());
+    }
+}

@@ -1,0 +1,239 @@
+//! From a request to its answer: routes, checks, and which failure it gets. Not the pace of a stream: see `stream`.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use crate::config::{SimulatedFailure, Simulation};
+
+use super::pace::{Draws, Pace};
+use super::request::ChatRequest;
+use super::stream::{Course, TokenStream};
+use super::tally::{End, Tally, Ticket};
+use super::wire::{Wire, Words, error_json};
+
+/// Bytes of a request's body.
+const BODY_MAX: usize = 32 * 1024 * 1024;
+/// Tokens of one choice, whatever the config says.
+const TOKENS_MAX: u32 = 100_000;
+/// What the model of a request that is to fail begins with.
+const FAIL_PREFIX: &str = "fail-";
+
+const SIMULATED: HeaderName = HeaderName::from_static("x-simulated");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+pub(super) type AnswerBody = Either<Full<Bytes>, TokenStream>;
+
+/// Answers the requests of one simulator.
+pub(super) struct Answers {
+    name: String,
+    simulation: Simulation,
+    draws: Draws,
+    words: Arc<Words>,
+    tally: Arc<Tally>,
+    /// For request ids.
+    requests: AtomicU64,
+}
+
+impl Answers {
+    pub(super) fn new(name: &str, simulation: Simulation, tally: Arc<Tally>) -> Answers {
+        Answers {
+            name: name.to_owned(),
+            draws: Draws::new(simulation.seed),
+            simulation,
+            words: Arc::new(Words::new(name)),
+            tally,
+            requests: AtomicU64::new(1),
+        }
+    }
+
+    /// # Errors
+    /// A simulated reset, or a request that could not be read: the connection is closed without an answer.
+    pub(super) async fn answer(self: Arc<Answers>, request: Request<Incoming>) -> io::Result<Response<AnswerBody>> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut response = match (request.method(), request.uri().path()) {
+            (&Method::POST, "/v1/chat/completions") => self.read_chat(request.into_body(), number).await?,
+            (&Method::GET, "/v1/models") => whole(StatusCode::OK, &self.models()),
+            (_, "/v1/chat/completions") => method_not_allowed("POST"),
+            (_, "/v1/models") => method_not_allowed("GET"),
+            _ => refusal(StatusCode::NOT_FOUND, "The simulated provider serves /v1/chat/completions and /v1/models."),
+        };
+        let headers = response.headers_mut();
+        headers.insert(SIMULATED, HeaderValue::from_static("true"));
+        if let Ok(id) = HeaderValue::try_from(format!("req-simulated-{number}")) {
+            headers.insert(REQUEST_ID, id);
+        }
+        Ok(response)
+    }
+
+    async fn read_chat(&self, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
+        let body = match Limited::new(body, BODY_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                let message = format!("The request is larger than {BODY_MAX} bytes.");
+                return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE, &message));
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        match ChatRequest::parse(&body) {
+            Ok(request) => self.chat(request, number).await,
+            Err(message) => {
+                self.tally.start(None).end(End::Failed);
+                Ok(refusal(StatusCode::BAD_REQUEST, &format!("The simulated provider: {message}.")))
+            }
+        }
+    }
+
+    async fn chat(&self, mut request: ChatRequest, number: u64) -> io::Result<Response<AnswerBody>> {
+        let mut ticket = self.tally.start(request.user.take());
+        let (drawn, pace) = self.draws.draw(&self.simulation);
+        let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
+            Some(None) => {
+                ticket.end(End::Failed);
+                return Ok(unknown_failure());
+            }
+            Some(asked) => asked,
+            None => drawn,
+        };
+        if let Some(response) = failure.and_then(|failure| self.refused(failure)) {
+            ticket.end(End::Failed);
+            return Ok(response);
+        }
+        let wire = Wire::new(format!("chatcmpl-simulated-{number}"), &request);
+        match failure {
+            Some(SimulatedFailure::Hang) => match std::future::pending::<Infallible>().await {},
+            Some(SimulatedFailure::Reset) => {
+                ticket.end(End::Failed);
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, "a simulated reset"))
+            }
+            Some(SimulatedFailure::Stall | SimulatedFailure::Cut) => {
+                Ok(self.stream(&request, failure, wire, pace, ticket))
+            }
+            _ if request.stream => Ok(self.stream(&request, failure, wire, pace, ticket)),
+            _ => Ok(self.one_piece(&request, failure, &wire, pace, ticket).await),
+        }
+    }
+
+    /// The answer of a failure that is one by its status.
+    fn refused(&self, failure: SimulatedFailure) -> Option<Response<AnswerBody>> {
+        let (status, kind, code) = match failure {
+            SimulatedFailure::RateLimit => (429, "rate_limit_error", "rate_limit_exceeded"),
+            SimulatedFailure::Unauthorized => (401, "authentication_error", "invalid_api_key"),
+            SimulatedFailure::BadRequest => (400, "invalid_request_error", "invalid_value"),
+            SimulatedFailure::ServerError => (500, "server_error", "internal_error"),
+            _ => return None,
+        };
+        let status = StatusCode::from_u16(status).ok()?;
+        let mut response = whole(status, &self.failure_json(failure, kind, code));
+        if failure == SimulatedFailure::RateLimit {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Some(response)
+    }
+
+    fn failure_json(&self, failure: SimulatedFailure, kind: &str, code: &str) -> Value {
+        let message = format!("A simulated failure ({}) of {}: nothing is really wrong.", failure.as_str(), self.name);
+        error_json(&message, kind, Some(code))
+    }
+
+    fn overloaded_json(&self) -> Value {
+        self.failure_json(SimulatedFailure::ErrorFrame, "server_error", "overloaded")
+    }
+
+    /// How many tokens an answer has, and why it ends there.
+    fn length(&self, request: &ChatRequest) -> (u32, &'static str) {
+        let wanted = self.simulation.tokens.min(TOKENS_MAX);
+        match request.tokens_max {
+            Some(max) if max < wanted => (max, "length"),
+            _ => (wanted, "stop"),
+        }
+    }
+
+    /// Also for an answer in one piece that is to break off.
+    fn stream(
+        &self,
+        request: &ChatRequest,
+        failure: Option<SimulatedFailure>,
+        wire: Wire,
+        pace: Pace,
+        ticket: Ticket,
+    ) -> Response<AnswerBody> {
+        let (tokens, reason) = self.length(request);
+        let (content_type, opening, cut_after) = match request.stream {
+            true => ("text/event-stream; charset=utf-8", wire.role(), (tokens / 2).max(1)),
+            false => ("application/json", Bytes::from_static(br#"{"object":"chat.completion","#), 0),
+        };
+        let course = match failure {
+            Some(SimulatedFailure::Stall) => Course::stalled(opening),
+            Some(SimulatedFailure::Cut) => Course::cut(opening, cut_after),
+            Some(SimulatedFailure::ErrorFrame) => Course::error(opening, Wire::error(&self.overloaded_json())),
+            Some(SimulatedFailure::Empty) => Course::whole(&wire, 0, "stop", request.include_usage),
+            _ => Course::whole(&wire, tokens, reason, request.include_usage),
+        };
+        let body = TokenStream::new(course, wire, Arc::clone(&self.words), pace, ticket);
+        let mut response = Response::new(Either::Right(body));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }
+
+    /// Waits as long as the stream would have taken. When the client leaves, the connection drops this future.
+    async fn one_piece(
+        &self,
+        request: &ChatRequest,
+        failure: Option<SimulatedFailure>,
+        wire: &Wire,
+        mut pace: Pace,
+        mut ticket: Ticket,
+    ) -> Response<AnswerBody> {
+        let (tokens, reason) = match failure {
+            Some(_) => (0, "stop"),
+            None => self.length(request),
+        };
+        tokio::time::sleep_until(ticket.started() + pace.whole(tokens)).await;
+        if failure == Some(SimulatedFailure::ErrorFrame) {
+            ticket.end(End::Failed);
+            return whole(StatusCode::OK, &self.overloaded_json());
+        }
+        ticket.end(End::Completed);
+        whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason))
+    }
+
+    fn models(&self) -> Value {
+        let fails = SimulatedFailure::ALL.map(|failure| format!("{FAIL_PREFIX}{}", failure.as_str()));
+        let model = |id: String| json!({ "id": id, "object": "model", "created": 0, "owned_by": self.name });
+        let models: Vec<Value> = std::iter::once("simulated".to_owned()).chain(fails).map(model).collect();
+        json!({ "object": "list", "data": models })
+    }
+}
+
+fn whole(status: StatusCode, json: &Value) -> Response<AnswerBody> {
+    let mut response = Response::new(Either::Left(Full::from(json.to_string())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn refusal(status: StatusCode, message: &str) -> Response<AnswerBody> {
+    whole(status, &error_json(message, "invalid_request_error", None))
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response<AnswerBody> {
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &format!("Only {allowed} is served here."));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+fn unknown_failure() -> Response<AnswerBody> {
+    let names = SimulatedFailure::ALL.map(SimulatedFailure::as_str).join(", ");
+    let message = format!("No such simulated failure: a model `{FAIL_PREFIX}NAME` has one of the names {names}.");
+    whole(StatusCode::NOT_FOUND, &error_json(&message, "invalid_request_error", Some("model_not_found")))
+}

@@ -1,0 +1,149 @@
+//! The JSON and the events of answers, in the shape of OpenAI's chat completions. Not when they are sent.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::request::ChatRequest;
+
+/// What follows the sentence that says that the answer is simulated, again and again.
+const FILLER: &str = "These words stand for the tokens of a model. They come at the pace that the simulation was told, \
+                      so that a race has something to run for.";
+
+/// The text of every answer of one simulator, a word for a token.
+pub(super) struct Words {
+    opening: Vec<String>,
+    filler: Vec<String>,
+}
+
+impl Words {
+    pub(super) fn new(name: &str) -> Words {
+        let opening = format!("This is a simulated answer from {name}: no model was asked.");
+        let opening = opening.split(' ').enumerate().map(|(at, word)| match at {
+            0 => word.to_owned(),
+            _ => format!(" {word}"),
+        });
+        Words { opening: opening.collect(), filler: FILLER.split(' ').map(|word| format!(" {word}")).collect() }
+    }
+
+    /// The text of the token at this place, counted from 0; never empty.
+    pub(super) fn token(&self, at: u32) -> &str {
+        let at = at as usize;
+        match self.opening.get(at) {
+            Some(word) => word,
+            None => &self.filler[(at - self.opening.len()) % self.filler.len()],
+        }
+    }
+
+    fn text(&self, tokens: u32) -> String {
+        (0..tokens).map(|at| self.token(at)).collect()
+    }
+}
+
+/// What all parts of one answer have in common.
+pub(super) struct Wire {
+    /// The events' JSON up to the choices.
+    head: String,
+    /// What comes after the choices; OpenAI sends `usage: null` in every chunk when usage was asked for.
+    tail: &'static str,
+    id: String,
+    created: u64,
+    model: String,
+    choices: u32,
+    prompt_tokens: u64,
+}
+
+impl Wire {
+    pub(super) fn new(id: String, request: &ChatRequest) -> Wire {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let head = format!(
+            r#"data: {{"id":{},"object":"chat.completion.chunk","created":{created},"model":{},"system_fingerprint":"simulated","choices":["#,
+            Value::from(id.as_str()),
+            Value::from(request.model.as_str()),
+        );
+        Wire {
+            head,
+            tail: if request.include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" },
+            id,
+            created,
+            model: request.model.clone(),
+            choices: request.choices,
+            prompt_tokens: request.prompt_tokens,
+        }
+    }
+
+    pub(super) fn role(&self) -> Bytes {
+        self.event(r#"{"role":"assistant","content":"","refusal":null}"#, "null")
+    }
+
+    pub(super) fn token(&self, text: &str) -> Bytes {
+        self.event(&format!(r#"{{"content":{}}}"#, Value::from(text)), "null")
+    }
+
+    /// `reason` is `stop` or `length`.
+    pub(super) fn finish(&self, reason: &str) -> Bytes {
+        self.event("{}", &format!("\"{reason}\""))
+    }
+
+    /// `tokens` of each choice.
+    pub(super) fn usage(&self, tokens: u32) -> Bytes {
+        Bytes::from(format!("{}],\"usage\":{}}}\n\n", self.head, self.usage_json(tokens)))
+    }
+
+    /// An error frame in a 200.
+    pub(super) fn error(error: &Value) -> Bytes {
+        Bytes::from(format!("data: {error}\n\n"))
+    }
+
+    pub(super) fn done() -> Bytes {
+        Bytes::from_static(b"data: [DONE]\n\n")
+    }
+
+    /// An answer in one piece.
+    pub(super) fn whole(&self, words: &Words, tokens: u32, reason: &str) -> Value {
+        let text = words.text(tokens);
+        let choice = |index| {
+            json!({
+                "index": index,
+                "message": { "role": "assistant", "content": text, "refusal": null },
+                "logprobs": null,
+                "finish_reason": reason,
+            })
+        };
+        json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": "simulated",
+            "choices": (0..self.choices).map(choice).collect::<Vec<_>>(),
+            "usage": self.usage_json(tokens),
+        })
+    }
+
+    /// One event for each choice.
+    fn event(&self, delta: &str, finish_reason: &str) -> Bytes {
+        let choice = |index| {
+            let Wire { head, tail, .. } = self;
+            format!(
+                r#"{head}{{"index":{index},"delta":{delta},"logprobs":null,"finish_reason":{finish_reason}}}{tail}"#
+            )
+        };
+        Bytes::from((0..self.choices).map(choice).collect::<String>())
+    }
+
+    fn usage_json(&self, tokens: u32) -> Value {
+        let completion_tokens = u64::from(tokens) * u64::from(self.choices);
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": self.prompt_tokens + completion_tokens,
+        })
+    }
+}
+
+/// An error in OpenAI's shape.
+pub(super) fn error_json(message: &str, kind: &str, code: Option<&str>) -> Value {
+    json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
+}

@@ -1,0 +1,8 @@
+//! The integration tests, one binary.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod support_works;

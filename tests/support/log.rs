@@ -1,0 +1,114 @@
+//! What a fake provider has seen, and waiting for it to see more.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::soon;
+
+/// One request, as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// From 0, over all connections of the provider.
+    pub number: usize,
+    /// From 0.
+    pub connection: usize,
+    /// `HTTP/1.1` or `HTTP/2.0`
+    pub version: String,
+    pub method: String,
+    pub path: String,
+    /// In order; names lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+}
+
+impl Request {
+    /// The first header of this name, lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("a JSON body")
+    }
+}
+
+/// A request and what became of it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub request: Request,
+    pub arrived: Instant,
+    /// When its last step was done.
+    pub answered: Option<Instant>,
+    /// When the provider saw that the client had left: closed or reset the connection, or reset the stream. For HTTP/1.1
+    /// this may also be after the answer.
+    pub closed: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log(watch::Sender<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    exchanges: Vec<Exchange>,
+    connections: usize,
+}
+
+impl Log {
+    /// Returns the number of the new connection.
+    pub(super) fn connected(&self) -> usize {
+        let mut number = 0;
+        self.0.send_modify(|state| {
+            number = state.connections;
+            state.connections += 1;
+        });
+        number
+    }
+
+    /// Gives the request its number.
+    pub(super) fn arrived(&self, request: &mut Request) {
+        self.0.send_modify(|state| {
+            request.number = state.exchanges.len();
+            let exchange = Exchange { request: request.clone(), arrived: Instant::now(), answered: None, closed: None };
+            state.exchanges.push(exchange);
+        });
+    }
+
+    pub(super) fn answered(&self, number: usize) {
+        self.0.send_modify(|state| state.exchanges[number].answered = Some(Instant::now()));
+    }
+
+    /// The client broke off this exchange.
+    pub(super) fn closed(&self, number: usize) {
+        self.0.send_modify(|state| state.exchanges[number].closed = Some(Instant::now()));
+    }
+
+    /// The client closed a connection, and with it every exchange that was on it.
+    pub(super) fn closed_connection(&self, connection: usize) {
+        self.0.send_modify(|state| {
+            for exchange in state.exchanges.iter_mut().filter(|exchange| exchange.request.connection == connection) {
+                exchange.closed = Some(Instant::now());
+            }
+        });
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.0.borrow().connections
+    }
+
+    pub(super) fn exchanges(&self) -> Vec<Exchange> {
+        self.0.borrow().exchanges.clone()
+    }
+
+    /// Waits until `wanted` finds what it looks for in the exchange of this number.
+    pub(super) async fn wait<T>(&self, number: usize, what: &str, wanted: impl Fn(&Exchange) -> Option<T>) -> T {
+        let mut seen = self.0.subscribe();
+        let found = async {
+            let state = seen.wait_for(|state| state.exchanges.get(number).and_then(&wanted).is_some()).await;
+            state.ok().and_then(|state| state.exchanges.get(number).and_then(&wanted)).expect("the log outlives this")
+        };
+        soon(&format!("request {number} {what}"), found).await
+    }
+}
