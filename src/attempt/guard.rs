@@ -13,7 +13,7 @@ use crate::history::record::DEFINITION_VERSION;
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
 use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
-use crate::upstream::Connected;
+use crate::upstream::{Connected, Response};
 
 /// What was decided about an attempt from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ pub(super) struct Guard {
     input_tokens_estimate: i64,
     recorder: Recorder,
     shutdown: Shutdown,
-    _slot: Slot,
+    _slot: Option<Slot>,
 }
 
 impl Guard {
-    pub fn new(spec: &Spec, slot: Slot, dispatch: Instant, fate: Arc<AtomicU8>) -> Guard {
+    pub fn new(spec: &mut Spec, dispatch: Instant, fate: Arc<AtomicU8>) -> Guard {
         Guard {
-            record: new_record(spec, &slot, dispatch),
+            record: new_record(spec, dispatch),
             meter: Meter::new(dispatch),
             dispatch,
             fate,
@@ -54,7 +54,7 @@ impl Guard {
             input_tokens_estimate: input_tokens_estimate(spec.request.len()),
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
-            _slot: slot,
+            _slot: spec.slot.take(),
         }
     }
 
@@ -67,6 +67,15 @@ impl Guard {
         self.record.conn_reused = Some(connected.reused);
         self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
         self.record.connect_us = Some(self.elapsed(connected.at));
+    }
+
+    /// Status and headers of the answer.
+    pub fn head(&mut self, response: &Response) {
+        let number = |name: &str| response.headers.get(name).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        self.record.headers_us = Some(self.elapsed(Instant::now()));
+        self.record.http_status = Some(i64::from(response.status.as_u16()));
+        self.record.ratelimit_remaining_requests = number("x-ratelimit-remaining-requests");
+        self.record.ratelimit_remaining_tokens = number("x-ratelimit-remaining-tokens");
     }
 
     /// It served the client to its end.
@@ -108,7 +117,8 @@ impl Guard {
             }
             (None, Fate::Audited) => {
                 record.audited = true;
-                censored = Some(if self.shutdown.is_cancelled() { CensorCause::Shutdown } else { CensorCause::Timeout });
+                censored =
+                    Some(if self.shutdown.is_cancelled() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
             }
             (None, Fate::Late | Fate::Deadline) => {
@@ -138,7 +148,8 @@ impl Guard {
             }
             (None, None) => {}
         }
-        (record.cost_usd, record.cost_basis) = cost(record, self.meter.usage().cost_usd, self.price, self.input_tokens_estimate);
+        (record.cost_usd, record.cost_basis) =
+            cost(record, self.meter.usage().cost_usd, self.price, self.input_tokens_estimate);
         record.clone()
     }
 }
@@ -157,11 +168,19 @@ pub(super) fn input_tokens_estimate(bytes: usize) -> i64 {
 
 fn fate(cell: &AtomicU8) -> Fate {
     let value = cell.load(Ordering::Relaxed);
-    [Fate::Lost, Fate::Audited, Fate::Late, Fate::Deadline].into_iter().find(|fate| *fate as u8 == value).unwrap_or(Fate::Running)
+    [Fate::Lost, Fate::Audited, Fate::Late, Fate::Deadline]
+        .into_iter()
+        .find(|fate| *fate as u8 == value)
+        .unwrap_or(Fate::Running)
 }
 
 /// What it cost: the provider's own word, else usage at the configured price, else at least its prompt.
-fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>, input_estimate: i64) -> (Option<f64>, CostBasis) {
+fn cost(
+    record: &AttemptRecord,
+    reported: Option<f64>,
+    price: Option<Price>,
+    input_estimate: i64,
+) -> (Option<f64>, CostBasis) {
     if let Some(cost) = reported {
         return (Some(cost), CostBasis::Reported);
     }
@@ -178,7 +197,7 @@ fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>, inp
     }
 }
 
-fn new_record(spec: &Spec, slot: &Slot, dispatch: Instant) -> AttemptRecord {
+fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
         race_id: spec.race_id.clone(),
         ordinal: i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
@@ -238,7 +257,7 @@ fn new_record(spec: &Spec, slot: &Slot, dispatch: Instant) -> AttemptRecord {
         ratelimit_remaining_tokens: None,
         cost_usd: None,
         cost_basis: CostBasis::Unknown,
-        in_flight_upstream: slot.before,
+        in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
         definition_version: DEFINITION_VERSION,
     }
 }

@@ -242,8 +242,14 @@ mod tests {
     fn only_payload_sets_the_first_token() {
         let reasoning = Chunk { payload: Some(Payload { kind: PayloadKind::Reasoning, chars: 2 }), ..Chunk::default() };
         let (meter, _) = metered(&[(5, Chunk::default()), (10, reasoning), (30, text(3)), (60, text(3))]);
-        assert_eq!((meter.first_byte, meter.first_event, meter.first_token_us()), (Some(5_000), Some(5_000), Some(10_000)));
-        assert_eq!((meter.first_answer, meter.second_token, meter.last_token), (Some(30_000), Some(30_000), Some(60_000)));
+        assert_eq!(
+            (meter.first_byte, meter.first_event, meter.first_token_us()),
+            (Some(5_000), Some(5_000), Some(10_000))
+        );
+        assert_eq!(
+            (meter.first_answer, meter.second_token, meter.last_token),
+            (Some(30_000), Some(30_000), Some(60_000))
+        );
         assert_eq!((meter.payload_events, meter.reasoning_events, meter.chars_total), (3, 1, 8));
     }
 
@@ -262,9 +268,14 @@ mod tests {
         assert_eq!(burst(vec![(100, text(80)), (101, twenty())]), Some(true), "one event");
         let paced: Vec<_> = (0..20).map(|token| (100 + token * 20, text(4))).chain([(600, twenty())]).collect();
         assert_eq!(burst(paced), Some(false));
-        let lump: Vec<_> = [(100, text(4))].into_iter().chain((0..19).map(|_| (800, text(4)))).chain([(801, twenty())]).collect();
+        let lump: Vec<_> =
+            [(100, text(4))].into_iter().chain((0..19).map(|_| (800, text(4)))).chain([(801, twenty())]).collect();
         assert_eq!(burst(lump), Some(true), "nearly all at once");
-        assert_eq!(burst(vec![(100, text(9)), (101, usage(r#"{"completion_tokens":3}"#))]), Some(false), "too few tokens");
+        assert_eq!(
+            burst(vec![(100, text(9)), (101, usage(r#"{"completion_tokens":3}"#))]),
+            Some(false),
+            "too few tokens"
+        );
         assert_eq!(burst(vec![(100, text(9))]), None, "unknown count");
     }
 }

@@ -52,7 +52,8 @@ pub struct Spec {
     pub headers: HeaderMap,
     /// Probability with which it will be audited should it lose.
     pub p_audit: f64,
-    pub slot: Slot,
+    /// Its place in the count of this upstream's running attempts; the guard takes it.
+    pub slot: Option<Slot>,
 }
 
 /// A started attempt: the race polls it.

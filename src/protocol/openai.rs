@@ -6,8 +6,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::PayloadKind;
@@ -60,6 +62,8 @@ pub fn read(event: &Event) -> Frame<'_> {
     let fields = event.fields();
     let error_event = fields.name == Some(b"error");
     match fields.data {
+        // Some servers write a bare JSON line into a 200 when something is wrong.
+        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
         None => Frame::KeepAlive,
         Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
         Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done,
@@ -68,6 +72,25 @@ pub fn read(event: &Event) -> Frame<'_> {
         Some(Cow::Borrowed(data)) => read_data(data),
         Some(Cow::Owned(data)) => read_joined(data),
     }
+}
+
+/// The events that a server would have sent which answered as a whole: one chunk with everything, and `[DONE]`. None if
+/// the body is no completion.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let mut answer: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
+    if answer.get("error").is_some_and(|error| !error.is_null()) {
+        return None;
+    }
+    for choice in answer.get_mut("choices")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+        let mut message = choice.shift_remove("message")?;
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (index, call) in calls.into_iter().flatten().filter_map(Value::as_object_mut).enumerate() {
+            call.entry("index").or_insert(Value::from(index));
+        }
+        choice.insert("delta".to_owned(), message);
+    }
+    answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
+    Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
 }
 
 fn read_data(data: &[u8]) -> Frame<'_> {
@@ -415,8 +438,6 @@ fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use PayloadKind::*;
 
@@ -535,6 +556,30 @@ mod tests {
         );
         assert_eq!((chunk.finish_reason.as_deref(), chunk.model.as_deref()), (Some("length"), Some("m-1")));
         assert_eq!(chunk.payload.map(|payload| payload.kind), Some(Text));
+    }
+
+    #[test]
+    fn a_whole_answer_becomes_one_chunk() {
+        let whole = br#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi","tool_calls":[{"id":"a"}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}"#;
+        let events = events_of_whole(whole).unwrap();
+        let text = std::str::from_utf8(&events).unwrap();
+        assert!(
+            text.contains(r#""tool_calls":[{"id":"a","index":0}]"#) && text.ends_with("\n\ndata: [DONE]\n\n"),
+            "{text}"
+        );
+        let event = Event { raw: events.slice(..events.len() - 14) };
+        assert!(matches!(
+            read(&event),
+            Frame::Chunk(Chunk { payload: Some(_), finish_reason: Some(_), usage: Some(_), .. })
+        ));
+        assert_eq!(events_of_whole(br#"{"error":"x"}"#), None);
+        assert_eq!(events_of_whole(b"[]"), None);
+    }
+
+    #[test]
+    fn a_bare_json_line_is_read() {
+        let event = Event { raw: Bytes::from("{\"error\":\"model gone\"}\n") };
+        assert!(matches!(read(&event), Frame::Error(_)));
     }
 
     #[test]
