@@ -2,8 +2,8 @@
 -- The figures (TTFT, TPOT, tok/s) are views, so that a definition can be corrected later. Columns: docs/measurement.md.
 --
 -- race_id is a UUID v7, whose text sorts by time, and both tables are clustered by it: rows are appended, and a range of
--- race_id is a range of time that reads nothing else. So neither table needs a second index for "since". No foreign key:
--- an attempt may be written before its race is.
+-- race_id is a range of time that reads nothing else. The one index beside is for people who ask by started_at. No foreign
+-- key: an attempt may be written before its race is.
 
 PRAGMA application_id = 1346916180; -- "PHOT": how photofinish knows its own file
 
@@ -30,6 +30,8 @@ CREATE TABLE race (
     in_flight INTEGER NOT NULL,
     gateway_version TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX race_started_at ON race (started_at);
 
 CREATE TABLE attempt (
     race_id TEXT NOT NULL,
@@ -105,7 +107,7 @@ CREATE TABLE attempt (
 -- Null for: fewer than 2 tokens (or than 1 after the first event), no time between them, a burst, several choices, a
 -- count that is not the provider's. e2e_tok_s is all output tokens over dispatch to last token.
 CREATE VIEW attempt_speed AS
-SELECT race_id, ordinal, provider, upstream, model, hour, outcome,
+SELECT race_id, ordinal, provider, upstream, model, started_at, hour, outcome,
        first_token_us / 1000.0 AS ttft_ms,
        ttft_obs_us / 1000.0 AS ttft_obs_ms,
        ttft_event,
@@ -123,6 +125,7 @@ FROM (SELECT *,
                   FROM (SELECT attempt.*,
                                attempt.provider || '/' || attempt.model_sent AS upstream,
                                race.model AS model,
+                               race.started_at AS started_at,
                                strftime('%Y-%m-%dT%H', race.started_at / 1000000, 'unixepoch') AS hour,
                                coalesce(attempt.burst, 0) = 0 AND coalesce(race.n_choices, 1) = 1 AS steady,
                                CASE WHEN attempt.tok_src NOT IN ('usage', 'partial') THEN NULL
@@ -136,7 +139,7 @@ FROM (SELECT *,
 -- One row a race. overhead_ms is what the gateway itself added before the client's first token; null for a client that
 -- did not ask to stream, which gets its first byte when the answer is complete.
 CREATE VIEW race_speed AS
-SELECT race.race_id, race.model,
+SELECT race.race_id, race.model, race.started_at,
        strftime('%Y-%m-%dT%H', race.started_at / 1000000, 'unixepoch') AS hour,
        race.outcome, race.attempts,
        attempt.provider || '/' || attempt.model_sent AS upstream,

@@ -66,11 +66,12 @@ impl Survival {
             None => Estimate::NotReached { over_us: self.longest_us },
         })
     }
+}
 
-    /// Whether there are about enough events, 10/(1−p), to print this quantile without a mark.
-    pub fn is_firm(&self, p: f64) -> bool {
-        self.events as f64 * (1.0 - p) >= 10.0 - 1e-6
-    }
+/// Whether this many samples (for an estimate: events) are about enough, 10/(1−p), to print a quantile without a mark.
+/// For the lower tail it is 10/p.
+pub fn is_firm(samples: usize, p: f64) -> bool {
+    samples as f64 * p.min(1.0 - p) >= 10.0 - 1e-6
 }
 
 /// The plain quantile: the smallest value that a share of at least `p` of the values does not exceed. Reorders them.
@@ -132,11 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn ten_events_beyond_the_quantile_are_firm() {
-        let times: Vec<(i64, bool)> = (0..200).map(|time| (time, true)).collect();
-        let survival = observed(&times);
-        assert!(survival.is_firm(0.5) && survival.is_firm(0.95) && !survival.is_firm(0.99));
-        assert!(!observed(&times[1..]).is_firm(0.95));
+    fn ten_samples_beyond_the_quantile_are_firm() {
+        assert!(is_firm(20, 0.5) && is_firm(200, 0.95) && is_firm(1_000, 0.99) && is_firm(200, 0.05));
+        assert!(!is_firm(19, 0.5) && !is_firm(199, 0.95) && !is_firm(999, 0.99) && !is_firm(199, 0.05));
     }
 
     /// The example of `docs/measurement.md`: winners alone turn the ranking round.
