@@ -5,7 +5,7 @@
 //! everything that records.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -70,7 +70,7 @@ impl Recorder {
 
     /// Records that were taken and are not written yet.
     pub fn depth(&self) -> usize {
-        self.state.pending.load(Relaxed)
+        self.state.waiting()
     }
 
     /// Records in the database since the start.
@@ -114,9 +114,8 @@ impl Writer {
         if !self.tasks.finished(limit).await {
             // The transaction under way is undone with its connection.
             self.task.abort();
-            let left = self.state.pending.load(Relaxed);
-            self.state.lose(left);
         }
+        self.state.lose(self.state.waiting());
         let dropped = self.state.dropped.load(Relaxed);
         if dropped > 0 {
             tracing::warn!(dropped, "rows of the history were lost since the start");
@@ -127,7 +126,8 @@ impl Writer {
 
 /// What both sides count.
 struct State {
-    pending: AtomicUsize,
+    /// Signed: one that is sent during the finish may be taken off twice.
+    pending: AtomicI64,
     written: AtomicU64,
     dropped: AtomicU64,
     violations: AtomicU64,
@@ -140,7 +140,7 @@ struct State {
 impl State {
     fn new() -> State {
         State {
-            pending: AtomicUsize::new(0),
+            pending: AtomicI64::new(0),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
@@ -151,14 +151,18 @@ impl State {
         }
     }
 
+    fn waiting(&self) -> usize {
+        usize::try_from(self.pending.load(Relaxed)).unwrap_or(0)
+    }
+
     fn keep(&self, records: usize) {
         self.written.fetch_add(records as u64, Relaxed);
-        self.pending.fetch_sub(records, Relaxed);
+        self.pending.fetch_sub(records as i64, Relaxed);
     }
 
     fn lose(&self, records: usize) {
         self.dropped.fetch_add(records as u64, Relaxed);
-        self.pending.fetch_sub(records, Relaxed);
+        self.pending.fetch_sub(records as i64, Relaxed);
     }
 }
 
@@ -233,7 +237,7 @@ impl Writing {
         self.state.keep(self.batch.len());
         self.state.store_ok.send_replace(true);
         if tries > 0 {
-            let waiting = self.state.pending.load(Relaxed);
+            let waiting = self.state.waiting();
             let after_ms = began.elapsed().as_millis();
             tracing::info!(tries, after_ms, waiting, "the history is being written again");
         }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -74,7 +74,7 @@ const HEADER: [&str; 12] = [
 fn table(upstreams: &[Figures], options: &Options) -> Table {
     let mut table = Table::new();
     if options.terminal {
-        table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+        table.load_style(presets::UTF8_NO_BORDERS).set_content_arrangement(ContentArrangement::Dynamic);
         if let Some(width) = options.width {
             table.set_width(width);
         }
@@ -85,6 +85,10 @@ fn table(upstreams: &[Figures], options: &Options) -> Table {
     for upstream in upstreams {
         table.add_row(line(upstream));
     }
+    if let Some(names) = table.column_mut(0) {
+        // Whole, to be copied; the others wrap.
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -92,7 +96,7 @@ fn table(upstreams: &[Figures], options: &Options) -> Table {
 }
 
 fn line(figures: &Figures) -> Vec<String> {
-    let share = |count: usize| match (100 * count).checked_div(figures.attempts) {
+    let share = |count: usize| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
         Some(percent) if count > 0 => format!("{count} ({percent} %)"),
         _ => count.to_string(),
     };

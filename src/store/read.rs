@@ -24,6 +24,7 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 pub struct Reader {
     path: PathBuf,
     connection: SqliteConnection,
+    pub(super) time_limit: Duration,
 }
 
 /// Which attempts are wanted; all that is set must hold.
@@ -62,7 +63,7 @@ pub enum ReadError {
 
 impl Reader {
     pub(super) async fn open(path: &Path) -> Result<Reader, OpenError> {
-        Ok(Reader { path: path.into(), connection: open::readable(path).await? })
+        Ok(Reader { path: path.into(), connection: open::readable(path).await?, time_limit: TIME_LIMIT })
     }
 
     /// Hands each attempt that the filter lets through to `each`, newest race first, at most [`ATTEMPTS_MAX`]. Returns
@@ -101,7 +102,7 @@ impl Reader {
     }
 
     async fn limit_time(&mut self) -> Result<(), sqlx::Error> {
-        let deadline = Instant::now() + TIME_LIMIT;
+        let deadline = Instant::now() + self.time_limit;
         self.connection
             .lock_handle()
             .await?

@@ -192,3 +192,16 @@ async fn the_filter_cuts_by_time_model_and_provider() {
         assert_eq!(reader.attempts(&filter, |_| {}).await.unwrap(), expected, "{filter:?}");
     }
 }
+
+#[tokio::test]
+async fn a_query_that_takes_too_long_is_stopped() {
+    let (_directory, path, store) = new_store().await;
+    let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
+    store.write(&batch).await.unwrap();
+    let mut reader = Store::open_read_only(&path).await.unwrap();
+    reader.time_limit = std::time::Duration::ZERO;
+    let error = reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap_err();
+    assert!(matches!(error, ReadError::TimeLimit { .. }), "{error}");
+    reader.time_limit = std::time::Duration::from_secs(60);
+    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1_000);
+}
