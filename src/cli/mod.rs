@@ -1,2 +1,5 @@
 //! To be written.
+
 pub mod check;
+pub mod simulate;
+pub mod stats;

@@ -2,7 +2,12 @@
 //!
 //! Pure: no SQL (that is `store`), no tasks (that is `recorder`).
 
+pub mod invariants;
 pub mod record;
+pub mod survival;
+
+#[cfg(test)]
+pub mod sample;
 
 pub use record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,

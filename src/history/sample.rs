@@ -1,0 +1,209 @@
+//! Records for tests: sound rows of each kind, and two with every column filled in or left out.
+
+use super::record::{
+    AttemptOutcome, AttemptRecord, CensorCause, CostBasis, DEFINITION_VERSION, RaceOutcome, RaceRecord, StartReason,
+    TokenSource,
+};
+
+/// 2026-01-02T03:04:05Z
+pub const STARTED_AT: i64 = 1_767_323_045_000_000;
+
+/// The id of the `n`th race after [`STARTED_AT`], one each millisecond.
+pub fn race_id(n: i64) -> String {
+    let ms = (STARTED_AT / 1_000 + n) as u64;
+    format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff)
+}
+
+/// A streamed race of three that went well; `groq/llama-70b` won it.
+pub fn race(n: i64) -> RaceRecord {
+    RaceRecord {
+        race_id: race_id(n),
+        started_at: STARTED_AT + n * 1_000,
+        user: Some("alice".into()),
+        api: "chat",
+        model: "llama-3.3-70b".into(),
+        stream: true,
+        policy: Some("race"),
+        optimise: Some("ttft"),
+        n_choices: Some(1),
+        max_tokens: Some(256),
+        has_tools: true,
+        input_bytes: 4_001,
+        input_tokens_estimate: 1_000,
+        attempts: 3,
+        winner: Some(0),
+        first_token_sent_us: Some(101_500),
+        done_us: Some(2_101_500),
+        outcome: RaceOutcome::Ok,
+        http_status: Some(200),
+        in_flight: 7,
+        gateway_version: "0.1.0",
+    }
+}
+
+/// A rejected request: every column that may be null is.
+pub fn bare_race(n: i64) -> RaceRecord {
+    RaceRecord {
+        user: None,
+        stream: false,
+        policy: None,
+        optimise: None,
+        n_choices: None,
+        max_tokens: None,
+        has_tools: false,
+        attempts: 0,
+        winner: None,
+        first_token_sent_us: None,
+        done_us: None,
+        outcome: RaceOutcome::Rejected,
+        http_status: None,
+        ..race(n)
+    }
+}
+
+/// Attempt 0 of race `n`: first token after 100 ms, 41 tokens in 2 s, so 50 ms a token. Every column has a value, and
+/// no two of one type have the same but for the times that must agree.
+pub fn won(n: i64) -> AttemptRecord {
+    AttemptRecord {
+        race_id: race_id(n),
+        ordinal: 0,
+        provider: "groq".into(),
+        model_sent: "llama-70b".into(),
+        model_reported: Some("llama-70b-0115".into()),
+        dialect: "openai",
+        key_id: Some("k1".into()),
+        start_reason: StartReason::First,
+        dispatch_us: 1_000,
+        p_include: Some(0.75),
+        p_audit: Some(0.02),
+        audited: false,
+        conn_reused: Some(true),
+        http_version: Some("2"),
+        connect_us: Some(11),
+        headers_us: Some(80_000),
+        first_byte_us: Some(80_500),
+        first_event_us: Some(80_600),
+        first_token_us: Some(100_000),
+        first_kind: Some("text"),
+        first_answer_us: Some(100_001),
+        second_token_us: Some(150_000),
+        last_token_us: Some(2_100_000),
+        finish_us: Some(2_100_100),
+        eof_us: Some(2_100_200),
+        cancel_us: Some(2_100_300),
+        ttft_obs_us: Some(100_000),
+        ttft_event: Some(1),
+        censor_cause: Some(CensorCause::Shutdown),
+        outcome: AttemptOutcome::Won,
+        http_status: Some(200),
+        failure: Some("reset"),
+        failure_phase: Some("stream"),
+        retry_after_ms: Some(1_234),
+        payload_events: 41,
+        reasoning_events: 3,
+        chars_total: 164,
+        chars_first: 4,
+        keepalives: 2,
+        gap_p50_us: Some(50_000),
+        gap_p99_us: Some(60_000),
+        gap_max_us: Some(61_000),
+        burst: Some(false),
+        client_stalled: true,
+        input_tokens: Some(1_024),
+        cached_input_tokens: Some(512),
+        output_tokens: Some(41),
+        reasoning_tokens: Some(5),
+        tok_src: TokenSource::Usage,
+        finish_reason: Some("stop".into()),
+        server_queue_us: Some(21),
+        server_prefill_us: Some(22),
+        server_decode_us: Some(23),
+        server_total_us: Some(24),
+        ratelimit_remaining_requests: Some(99),
+        ratelimit_remaining_tokens: Some(98_000),
+        cost_usd: Some(0.0125),
+        cost_basis: CostBasis::Computed,
+        in_flight_upstream: 6,
+        definition_version: DEFINITION_VERSION,
+    }
+}
+
+/// Attempt 1 of race `n`, cut at the winner's first token: every column that may be null is, but for the censored TTFT.
+pub fn lost(n: i64, after_us: i64) -> AttemptRecord {
+    AttemptRecord {
+        ordinal: 1,
+        provider: "cerebras".into(),
+        ttft_obs_us: Some(after_us),
+        ttft_event: Some(0),
+        censor_cause: Some(CensorCause::Lost),
+        outcome: AttemptOutcome::Lost,
+        ..bare_attempt(n)
+    }
+}
+
+/// Attempt 2 of race `n`, which could not connect.
+pub fn failed(n: i64) -> AttemptRecord {
+    AttemptRecord {
+        ordinal: 2,
+        provider: "my-vllm".into(),
+        failure: Some("connect"),
+        failure_phase: Some("connect"),
+        ..bare_attempt(n)
+    }
+}
+
+fn bare_attempt(n: i64) -> AttemptRecord {
+    AttemptRecord {
+        model_reported: None,
+        key_id: None,
+        p_include: None,
+        p_audit: None,
+        conn_reused: None,
+        http_version: None,
+        connect_us: None,
+        headers_us: None,
+        first_byte_us: None,
+        first_event_us: None,
+        first_token_us: None,
+        first_kind: None,
+        first_answer_us: None,
+        second_token_us: None,
+        last_token_us: None,
+        finish_us: None,
+        eof_us: None,
+        cancel_us: None,
+        ttft_obs_us: None,
+        ttft_event: None,
+        censor_cause: None,
+        outcome: AttemptOutcome::Failed,
+        http_status: None,
+        failure: None,
+        failure_phase: None,
+        retry_after_ms: None,
+        payload_events: 0,
+        reasoning_events: 0,
+        chars_total: 0,
+        chars_first: 0,
+        keepalives: 0,
+        gap_p50_us: None,
+        gap_p99_us: None,
+        gap_max_us: None,
+        burst: None,
+        client_stalled: false,
+        input_tokens: None,
+        cached_input_tokens: None,
+        output_tokens: None,
+        reasoning_tokens: None,
+        tok_src: TokenSource::None,
+        finish_reason: None,
+        server_queue_us: None,
+        server_prefill_us: None,
+        server_decode_us: None,
+        server_total_us: None,
+        ratelimit_remaining_requests: None,
+        ratelimit_remaining_tokens: None,
+        cost_usd: None,
+        cost_basis: CostBasis::Unknown,
+        ..won(n)
+    }
+}

@@ -1,0 +1,179 @@
+//! Opening the database file: whose it is, which edition, and what to tell the operator when it cannot be used.
+//!
+//! Nothing is changed in a file before it is known to be ours.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
+
+use super::code;
+
+/// Why a database cannot be used, and what to do about it. For the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no database at {path}: `photofinish serve` makes one; or name the config that points to yours")]
+    Absent { path: PathBuf },
+    #[error(
+        "cannot create or open the database {path}: {reason}. Make its directory, and let this user write there, or \
+         set another url under [store]"
+    )]
+    Unusable { path: PathBuf, reason: String },
+    #[error(
+        "{path} is not an SQLite database, or it is damaged. Move it away, or set another url under [store]; a file \
+         that was never there is made anew"
+    )]
+    NotADatabase { path: PathBuf },
+    #[error("{path} is the database of another program; it was not touched. Set another url under [store]")]
+    Foreign { path: PathBuf },
+    #[error(
+        "{path} was written by a newer photofinish (its migration {version} is unknown here). Run that version, or \
+         set another url under [store]"
+    )]
+    Newer { path: PathBuf, version: i64 },
+    #[error("{path} was written by an older photofinish: start `photofinish serve` once to bring it up to date")]
+    Older { path: PathBuf },
+    #[error(
+        "{path} was written by another build of photofinish (its migration {version} reads differently). Run that \
+         build, or set another url under [store]"
+    )]
+    Different { path: PathBuf, version: i64 },
+    #[error("{path} is locked by another process. End that one, or wait until it is done, and try again")]
+    Locked { path: PathBuf },
+}
+
+/// How long SQLite itself waits for a lock. Short: the recorder tries again, and says so in the log.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// "PHOT", as the first migration sets it.
+const APPLICATION_ID: i64 = 0x5048_4F54;
+
+/// At most this many rows of each index are looked at when the planner's statistics are renewed on close.
+const ANALYSIS_LIMIT: u32 = 400;
+
+/// Opens for writing; creates the file, readable for its owner only, and brings its tables up to date.
+pub(super) async fn writable(path: &Path) -> Result<SqliteConnection, OpenError> {
+    create_private(path).map_err(|error| OpenError::Unusable { path: path.into(), reason: error.to_string() })?;
+    let explained = |error| explain(path, &error);
+    let mut connection = options(path).connect().await.map_err(explained)?;
+    match owner(&mut connection).await.map_err(explained)? {
+        Owner::Other => return Err(OpenError::Foreign { path: path.into() }),
+        Owner::Nobody | Owner::Photofinish => {}
+    }
+    connection.close().await.map_err(explained)?;
+
+    let mut connection = options(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Normal)
+        .optimize_on_close(true, ANALYSIS_LIMIT)
+        .connect()
+        .await
+        .map_err(explained)?;
+    migrate(&mut connection).await.map_err(|error| explain_migration(path, &error))?;
+    Ok(connection)
+}
+
+/// Opens for reading only; the file must be there, ours, and of this edition.
+pub(super) async fn readable(path: &Path) -> Result<SqliteConnection, OpenError> {
+    if !path.exists() {
+        return Err(OpenError::Absent { path: path.into() });
+    }
+    let explained = |error| explain(path, &error);
+    let mut connection = options(path).read_only(true).connect().await.map_err(explained)?;
+    match owner(&mut connection).await.map_err(explained)? {
+        Owner::Other => return Err(OpenError::Foreign { path: path.into() }),
+        Owner::Nobody => return Err(OpenError::Older { path: path.into() }),
+        Owner::Photofinish => {}
+    }
+    let migrator = migrator();
+    let applied = connection
+        .list_applied_migrations(&migrator.table_name)
+        .await
+        .map_err(|error| explain_migration(path, &error))?;
+    if let Some(unknown) = applied.iter().find(|applied| !migrator.version_exists(applied.version)) {
+        return Err(OpenError::Newer { path: path.into(), version: unknown.version });
+    }
+    if applied.len() < migrator.iter().count() {
+        return Err(OpenError::Older { path: path.into() });
+    }
+    Ok(connection)
+}
+
+/// Every edition of the tables, oldest first. A file that was released is never edited.
+pub(super) fn migrator() -> Migrator {
+    let race_and_attempt = include_str!("../../migrations/0001_race_and_attempt.sql");
+    Migrator::with_migrations(vec![Migration::new(
+        1,
+        "race and attempt".into(),
+        MigrationType::Simple,
+        race_and_attempt.into_sql_str(),
+        false,
+    )])
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging()
+        .thread_name(|id| format!("sqlite-{id}"))
+}
+
+/// SQLite gives its `-wal` and `-shm` files the mode of this one. A file that is there is not even opened: to close it
+/// again would drop the locks that other connections of this process hold on it.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut open = std::fs::OpenOptions::new();
+    open.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    match open.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+enum Owner {
+    /// No table yet.
+    Nobody,
+    Photofinish,
+    Other,
+}
+
+async fn owner(connection: &mut SqliteConnection) -> Result<Owner, sqlx::Error> {
+    let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *connection).await?;
+    Ok(match (application_id, tables) {
+        (APPLICATION_ID, _) => Owner::Photofinish,
+        (0, 0) => Owner::Nobody,
+        _ => Owner::Other,
+    })
+}
+
+/// All in one transaction: two processes that start on one new file wait for each other, and neither sees half of it.
+async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    migrator().run_direct(None, &mut *transaction, false).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
+    let path = path.to_path_buf();
+    match error {
+        MigrateError::VersionMissing(version) => OpenError::Newer { path, version: *version },
+        MigrateError::VersionMismatch(version) => OpenError::Different { path, version: *version },
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => explain(&path, error),
+        error => OpenError::Unusable { path, reason: error.to_string() },
+    }
+}
+
+fn explain(path: &Path, error: &sqlx::Error) -> OpenError {
+    let path = path.to_path_buf();
+    match code::primary(error) {
+        Some(code::NOTADB | code::CORRUPT) => OpenError::NotADatabase { path },
+        Some(code::BUSY | code::LOCKED) => OpenError::Locked { path },
+        _ => OpenError::Unusable { path, reason: error.to_string() },
+    }
+}

@@ -1,0 +1,50 @@
+//! `docs/measurement.md` names every column that there is, in its order, and its queries run.
+
+use super::*;
+use crate::clock::wall_micros;
+use crate::history::sample;
+
+const PAGE: &str = include_str!("../../../docs/measurement.md");
+
+/// The first cells of the table under a heading, without their quotes.
+fn documented(heading: &str) -> Vec<String> {
+    let (_, rest) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+    let section = rest.split("\n## ").next().unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    cells.map(|(column, _)| column.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn every_column_is_explained() {
+    let (_directory, path, _store) = new_store().await;
+    let mut other = plain(&path).await;
+    for (kind, name) in [
+        ("Table", "race"),
+        ("Table", "attempt"),
+        ("View", "attempt_speed"),
+        ("View", "race_speed"),
+        ("View", "upstream_hourly"),
+    ] {
+        let columns: Vec<String> =
+            sqlx::query_scalar("SELECT name FROM pragma_table_info(?)").bind(name).fetch_all(&mut other).await.unwrap();
+        assert_eq!(documented(&format!("{kind} `{name}`")), columns);
+    }
+}
+
+#[tokio::test]
+async fn the_ten_queries_find_something() {
+    let (_directory, path, store) = new_store().await;
+    let mut of_now = sample::race(0);
+    of_now.started_at = wall_micros() - 60_000_000;
+    let attempts = [sample::won(0), sample::lost(0, 99_000), sample::failed(0)];
+    let batch: Vec<Record> = std::iter::once(race(of_now)).chain(attempts.map(attempt)).collect();
+    store.write(&batch).await.unwrap();
+    let mut other = plain(&path).await;
+    let queries: Vec<&'static str> =
+        PAGE.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    assert_eq!(queries.len(), 10);
+    for sql in queries {
+        let rows = sqlx::query(sql).fetch_all(&mut other).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        assert!(!rows.is_empty(), "{sql}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Whose file it is, which edition, and what the operator is told.
+
+use super::*;
+use crate::history::sample;
+
+/// The error of opening for writing, as text.
+async fn refused(path: &Path) -> String {
+    match Store::open(path).await {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn refused_reading(path: &Path) -> String {
+    match Store::open_read_only(path).await {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_is_private_and_migrated_and_opens_again() {
+    let (_directory, path, store) = new_store().await;
+    store.write(&[race(sample::race(0))]).await.unwrap();
+    store.close().await;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let store = Store::open(&path).await.unwrap();
+    let mut other = plain(&path).await;
+    let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut other).await.unwrap();
+    let races: i64 = sqlx::query_scalar("SELECT count(*) FROM race").fetch_one(&mut other).await.unwrap();
+    assert_eq!((journal.as_str(), races), ("wal", 1));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_empty_file_is_a_new_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("empty.db");
+    std::fs::write(&path, "").unwrap();
+    assert!(refused_reading(&path).await.contains("photofinish serve"));
+    Store::open(&path).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn two_may_start_on_one_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let (one, other) = tokio::join!(Store::open(&path), Store::open(&path));
+    one.unwrap().close().await;
+    other.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nowhere").join("history.db");
+    let message = refused(&path).await;
+    assert!(message.contains(path.to_str().unwrap()) && message.contains("No such file"), "{message}");
+    let message = refused_reading(&path).await;
+    assert!(message.contains(path.to_str().unwrap()) && message.contains("photofinish serve"), "{message}");
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn garbage_is_no_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.db");
+    let text = "these are my notes ".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    for message in [refused(&path).await, refused_reading(&path).await] {
+        assert!(message.contains("not an SQLite database"), "{message}");
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    assert!(refused(directory.path()).await.contains("cannot create or open"));
+}
+
+#[tokio::test]
+async fn a_foreign_database_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, sql) in [("tables.db", "CREATE TABLE race (x)"), ("id.db", "PRAGMA application_id = 7")] {
+        let path = directory.path().join(name);
+        sqlx::raw_sql(sql).execute(&mut plain(&path).await).await.unwrap();
+        let before = std::fs::read(&path).unwrap();
+        for message in [refused(&path).await, refused_reading(&path).await] {
+            assert!(message.contains("another program"), "{message}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_newer_edition_and_another_build_are_told_apart() {
+    let (_directory, path, store) = new_store().await;
+    store.close().await;
+    let mut other = plain(&path).await;
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (99, 'later', 1, x'00', 0)";
+    sqlx::query(newer).execute(&mut other).await.unwrap();
+    for message in [refused(&path).await, refused_reading(&path).await] {
+        assert!(message.contains("newer photofinish") && message.contains("99"), "{message}");
+    }
+    let edited = "DELETE FROM _sqlx_migrations WHERE version = 99; UPDATE _sqlx_migrations SET checksum = x'00'";
+    sqlx::raw_sql(edited).execute(&mut other).await.unwrap();
+    assert!(refused(&path).await.contains("another build"));
+    sqlx::query("DELETE FROM _sqlx_migrations").execute(&mut other).await.unwrap();
+    assert!(refused_reading(&path).await.contains("older photofinish"));
+}
+
+#[tokio::test]
+async fn a_lock_is_named() {
+    let (_directory, path, store) = new_store().await;
+    store.close().await;
+    let mut other = plain(&path).await;
+    let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+    assert!(refused(&path).await.contains("locked"));
+    lock.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn reading_works_before_during_and_after_writing() {
+    let (_directory, path, store) = new_store().await;
+    let mut reader = Store::open_read_only(&path).await.unwrap();
+    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 0);
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1);
+    reader.close().await;
+    store.close().await;
+    let mut reader = Store::open_read_only(&path).await.unwrap();
+    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1);
+}

@@ -1,0 +1,135 @@
+//! A batch of records as one transaction of few statements.
+//!
+//! Statements, not rows, are what costs: rows go in many to a statement, in three fixed sizes, so that six prepared
+//! statements do for every batch. A record that is there already is left as it is: a batch whose commit was made, but
+//! whose answer was lost, may be sent again.
+
+use std::sync::Arc;
+
+use sqlx::error::BoxDynError;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+use super::columns::Row;
+use crate::history::{AttemptRecord, RaceRecord};
+
+/// One row to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Race(Box<RaceRecord>),
+    Attempt(Box<AttemptRecord>),
+}
+
+/// A batch was not written; no part of it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct WriteError {
+    /// Whether the same batch may succeed later: the database is locked, or its disk full or gone.
+    pub retry: bool,
+    reason: String,
+    /// Whether the connection is as it was before: nothing had begun.
+    pub(super) connection_is_sound: bool,
+}
+
+impl WriteError {
+    /// The database cannot be opened at present.
+    pub(super) fn unavailable(reason: String) -> WriteError {
+        WriteError { retry: true, reason, connection_is_sound: false }
+    }
+
+    fn new(error: &sqlx::Error, connection_is_sound: bool) -> WriteError {
+        WriteError { retry: may_pass(error), reason: error.to_string(), connection_is_sound }
+    }
+}
+
+/// The prepared texts, most rows first.
+pub(super) struct Statements {
+    race: [Statement; 3],
+    attempt: [Statement; 3],
+}
+
+struct Statement {
+    rows: usize,
+    sql: Arc<str>,
+}
+
+impl Statements {
+    pub(super) fn new() -> Statements {
+        const ROWS: [usize; 3] = [100, 10, 1];
+        Statements { race: ROWS.map(Statement::new::<RaceRecord>), attempt: ROWS.map(Statement::new::<AttemptRecord>) }
+    }
+
+    /// Writes all of the batch or nothing of it.
+    pub(super) async fn write(&self, connection: &mut SqliteConnection, batch: &[Record]) -> Result<(), WriteError> {
+        // A deferred transaction would fail at its first write, whatever the busy timeout, if another had written.
+        let mut transaction =
+            connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| WriteError::new(&error, true))?;
+        let failed = |error| WriteError::new(&error, false);
+        insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
+        insert(&mut transaction, &self.attempt, batch.iter().filter_map(Record::attempt)).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+}
+
+impl Statement {
+    fn new<R: Row>(rows: usize) -> Statement {
+        let row = format!("({})", vec!["?"; R::COLUMNS.len()].join(","));
+        let values = vec![row; rows].join(",");
+        let (table, columns) = (R::TABLE, R::COLUMNS.join(","));
+        Statement {
+            rows,
+            sql: format!("INSERT INTO {table} ({columns}) VALUES {values} ON CONFLICT DO NOTHING").into(),
+        }
+    }
+}
+
+impl Record {
+    fn race(&self) -> Option<&RaceRecord> {
+        match self {
+            Record::Race(race) => Some(race),
+            Record::Attempt(_) => None,
+        }
+    }
+
+    fn attempt(&self) -> Option<&AttemptRecord> {
+        match self {
+            Record::Race(_) => None,
+            Record::Attempt(attempt) => Some(attempt),
+        }
+    }
+}
+
+async fn insert<'r, R: Row + 'r>(
+    connection: &mut SqliteConnection,
+    statements: &[Statement; 3],
+    records: impl Iterator<Item = &'r R>,
+) -> Result<(), sqlx::Error> {
+    let records: Vec<&R> = records.collect();
+    let mut rest = records.as_slice();
+    for statement in statements {
+        while let Some((rows, left)) = rest.split_at_checked(statement.rows) {
+            let arguments = bound(rows).map_err(sqlx::Error::Encode)?;
+            sqlx::query_with(AssertSqlSafe(statement.sql.clone()), arguments).execute(&mut *connection).await?;
+            rest = left;
+        }
+    }
+    Ok(())
+}
+
+fn bound<R: Row>(rows: &[&R]) -> Result<SqliteArguments, BoxDynError> {
+    let mut arguments = SqliteArguments::default();
+    for row in rows {
+        row.bind(&mut arguments)?;
+    }
+    Ok(arguments)
+}
+
+/// Whether time, or the operator, may mend it.
+fn may_pass(error: &sqlx::Error) -> bool {
+    use super::code::{BUSY, CANTOPEN, FULL, IOERR, LOCKED, READONLY};
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => true,
+        error => super::code::primary(error)
+            .is_some_and(|code| [BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN].contains(&code)),
+    }
+}
