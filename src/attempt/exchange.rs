@@ -32,6 +32,8 @@ pub struct Ready {
     pub headers: HeaderMap,
     /// Everything up to the end of the first event with payload, as it came.
     pub prelude: Bytes,
+    /// The short hash of the key that was sent.
+    pub key_id: Option<String>,
     pub stream: EventStream,
 }
 
@@ -63,7 +65,7 @@ pub(super) async fn exchange(mut spec: Spec, dispatch: Instant, fate: Arc<Atomic
             return Err(failure);
         }
     };
-    Ok(Ready { status, headers, prelude, stream })
+    Ok(Ready { status, headers, prelude, key_id: spec.key.as_ref().map(|key| key.id().to_owned()), stream })
 }
 
 /// Reads to the end of the first event with payload.

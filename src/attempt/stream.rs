@@ -135,6 +135,16 @@ impl EventStream {
         self.guard.meter.stalled = true;
     }
 
+    /// Ends the attempt because the total deadline passed while it was read.
+    pub fn time_out(&mut self) -> Failure {
+        self.fail(FailureKind::Timeout, "the total deadline passed")
+    }
+
+    /// Microseconds from the reading of the client's request to the dispatch.
+    pub fn dispatch_us(&self) -> i64 {
+        self.guard.record.dispatch_us
+    }
+
     /// Microseconds from dispatch to the first token.
     pub fn first_token_us(&self) -> Option<i64> {
         self.guard.meter.first_token_us()

@@ -1,1 +1,143 @@
-//! To be written.
+//! What is done with a client's request, whatever its surface: authenticate, read, plan, race, answer, record.
+//!
+//! [`chat`] is that order. Every answer of the gateway's own is in `rejection`.
+
+mod answer;
+mod body;
+mod caller;
+mod field;
+mod gateway;
+mod launcher;
+mod models;
+mod overrides;
+mod race_guard;
+mod rejection;
+
+pub use caller::authenticate;
+pub use gateway::{Gateway, Live, Totals};
+pub use models::{list, one};
+pub use rejection::Rejection;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Request, Response};
+
+use crate::clock::Instant;
+use crate::protocol::request::ChatRequest;
+use crate::race::{Finish, Race};
+use crate::relay::{RelayBody, assemble};
+use crate::routing::plan::{Plan, plan};
+use answer::Facts;
+use caller::Caller;
+use field::{Field, Runner};
+use launcher::Launcher;
+use race_guard::RaceGuard;
+
+/// `POST /v1/chat/completions`
+pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
+    let live = gateway.live();
+    let (parts, body) = request.into_parts();
+    let caller = match authenticate(&live, &parts.headers) {
+        Ok(caller) => caller,
+        Err(rejection) => {
+            gateway.totals().unauthorized();
+            return rejection.into_response(None);
+        }
+    };
+    let mut guard = RaceGuard::new(&gateway, &caller);
+    match serve(&gateway, &live, &caller, &parts.headers, body, &mut guard).await {
+        Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
+        Ok(Served::Whole(response)) => {
+            guard.answered(response.status());
+            response
+        }
+        Err(rejection) => {
+            guard.rejected(&rejection);
+            rejection.into_response(Some(guard.race_id()))
+        }
+    }
+}
+
+type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
+
+enum Served {
+    /// The head of the answer, and what makes its body of the race's guard.
+    Streaming(Relay, Response<()>),
+    Whole(Response<Body>),
+}
+
+async fn serve(
+    gateway: &Arc<Gateway>,
+    live: &Arc<Live>,
+    caller: &Caller,
+    headers: &http::HeaderMap,
+    body: Body,
+    guard: &mut RaceGuard,
+) -> Result<Served, Rejection> {
+    let bytes = body::read(headers, body, live.config.server.body_max).await?;
+    let read_at = guard.request_read(&bytes);
+    let request = Arc::new(ChatRequest::parse(bytes)?);
+    guard.request(&request);
+    let overrides = overrides::read(headers)?;
+    let field = field::resolve(gateway, live, caller, &request.model, &overrides)?;
+    guard.policy(field.settings.policy);
+    let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
+    let plan = plan(&field.settings, &runners, fastrand::f64());
+    let launcher = Launcher::new(gateway, headers, &request, &field, guard, read_at);
+    tokio::select! {
+        biased;
+        served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
+        () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
+    }
+}
+
+/// Runs the race to an answer. A client that does not stream is only served whole, so for it the race may go on.
+async fn run(
+    gateway: &Gateway,
+    request: &ChatRequest,
+    field: &Field,
+    plan: Plan,
+    launcher: Launcher,
+    read_at: Instant,
+    guard: &mut RaceGuard,
+) -> Result<Served, Rejection> {
+    let mut race = Race::new(plan, launcher, read_at);
+    loop {
+        let finish = race.run().await;
+        let (ready, candidate, ordinal) = match finish {
+            Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
+            Finish::Failed => return answer::all_failed(&race, field, request, guard),
+            Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
+        };
+        let runner = &field.runners[candidate];
+        gateway.forgive(&runner.target(ready.key_id.clone()));
+        guard.won(ordinal, request.stream.then_some(ready.status));
+        let facts = Facts::new(guard, runner, &ready, race.started(), read_at);
+        let idle = runner.upstream.timeouts.idle;
+        if request.stream {
+            let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
+            let head = answer::head(&ready, &facts);
+            let relay: Relay = Box::new(move |guard| {
+                RelayBody::new(ready.stream, ready.prelude, include_usage, idle, &shutdown, guard)
+            });
+            return Ok(Served::Streaming(relay, head));
+        }
+        let mut ready = ready;
+        let prelude = std::mem::take(&mut ready.prelude);
+        match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, idle)).await {
+            Ok(Ok(whole)) => return Ok(Served::Whole(answer::whole(&ready, &facts, whole))),
+            Ok(Err(failure)) => {
+                drop(ready);
+                guard.lost_winner();
+                race.reopen(candidate, failure);
+            }
+            Err(_) => {
+                let failure = ready.stream.time_out();
+                let mut failures = race.failures().to_vec();
+                failures.push((candidate, failure));
+                return Err(Rejection::deadline(&field.failed(&failures)));
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The head of an answer, and what a race without a winner is answered with.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::Served;
+use super::field::{Field, Runner};
+use super::launcher::Launcher;
+use super::race_guard::RaceGuard;
+use super::rejection::{Failed, Rejection};
+use crate::attempt::Ready;
+use crate::clock::{Instant, micros_between};
+use crate::failure::{Answer, Failure, FailureKind};
+use crate::protocol::request::ChatRequest;
+use crate::race::Race;
+use crate::race::verdict::is_the_requests_fault;
+use crate::relay::assemble_events;
+
+/// What the response headers tell of the race.
+pub struct Facts {
+    race_id: String,
+    upstream: String,
+    ttft_us: i64,
+    attempts: usize,
+    client_ttft_us: i64,
+    overhead_us: i64,
+}
+
+impl Facts {
+    pub fn new(guard: &RaceGuard, runner: &Runner, ready: &Ready, attempts: usize, read_at: Instant) -> Facts {
+        let ttft_us = ready.stream.first_token_us().unwrap_or(0);
+        let client_ttft_us = micros_between(read_at, Instant::now());
+        let overhead_us = (client_ttft_us - ready.stream.dispatch_us() - ttft_us).max(0);
+        Facts {
+            race_id: guard.race_id().to_owned(),
+            upstream: runner.name.clone(),
+            ttft_us,
+            attempts,
+            client_ttft_us,
+            overhead_us,
+        }
+    }
+
+    fn write(&self, headers: &mut HeaderMap) {
+        let millis = |micros: i64| micros as f64 / 1e3;
+        let pairs = [
+            ("x-photofinish-race", self.race_id.clone()),
+            ("x-photofinish-upstream", self.upstream.clone()),
+            ("x-photofinish-ttft-ms", ((self.ttft_us + 500) / 1_000).to_string()),
+            ("x-photofinish-attempts", self.attempts.to_string()),
+            (
+                "server-timing",
+                format!("ttft;dur={:.3}, gateway;dur={:.3}", millis(self.client_ttft_us), millis(self.overhead_us)),
+            ),
+        ];
+        for (name, value) in pairs {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+    }
+}
+
+/// The head of a streamed answer.
+pub fn head(ready: &Ready, facts: &Facts) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = ready.status;
+    let headers = response.headers_mut();
+    *headers = passed_on(&ready.headers);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    // Proxies between here and the client must not hold tokens back.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    facts.write(headers);
+    response
+}
+
+/// A whole answer, put together of a stream.
+pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = ready.status;
+    *response.headers_mut() = passed_on(&ready.headers);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    facts.write(response.headers_mut());
+    response
+}
+
+/// Nobody won. The answer is chosen by the class of the failures, not by their order.
+///
+/// # Errors
+/// What the gateway itself has to say, where no upstream's own answer is the client's to see.
+pub fn all_failed(
+    race: &Race<Launcher>,
+    field: &Field,
+    request: &ChatRequest,
+    guard: &RaceGuard,
+) -> Result<Served, Rejection> {
+    let failures: Vec<&Failure> = race.failures().iter().map(|(_, failure)| failure).collect();
+    let all = |test: fn(FailureKind) -> bool| !failures.is_empty() && failures.iter().all(|failure| test(failure.kind));
+    let failed: Vec<Failed> = field.failed(race.failures());
+    let refused = failures.iter().find(|failure| failure.kind == FailureKind::ContentPolicy);
+    if let Some(answer) = refused.and_then(|failure| failure.answer.as_ref()) {
+        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+    }
+    if all(is_the_requests_fault)
+        && let Some(answer) = most_telling(&failures)
+    {
+        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+    }
+    if all(|kind| kind == FailureKind::Empty)
+        && let Some(answer) = failures.first().and_then(|failure| failure.answer.as_ref())
+    {
+        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+    }
+    if all(|kind| kind == FailureKind::RateLimited) {
+        return Err(Rejection::rate_limited(&failed));
+    }
+    Err(Rejection::all_failed(&failed))
+}
+
+/// Of several answers that say that the request is wrong, the one that says most.
+fn most_telling<'a>(failures: &[&'a Failure]) -> Option<&'a Answer> {
+    let rank = |failure: &Failure| match failure.kind {
+        FailureKind::ContextLength => 3,
+        FailureKind::BadRequest => 2,
+        _ => 1,
+    };
+    // The first of equals: `max_by_key` would give the last.
+    let best = failures.iter().rev().filter(|failure| failure.answer.is_some()).max_by_key(|failure| rank(failure))?;
+    best.answer.as_ref()
+}
+
+/// A provider's own error, or an empty answer: status, type and bytes as they came.
+fn as_it_came(answer: &Answer, request: &ChatRequest, guard: &RaceGuard) -> Response<Body> {
+    let empty = answer.status == StatusCode::OK.as_u16();
+    let (body, content_type) = if empty && !request.stream {
+        (assemble_events(answer.body.clone()), Some("application/json".to_owned()))
+    } else {
+        (answer.body.clone(), answer.content_type.clone())
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    if let Some(value) = content_type.and_then(|value| HeaderValue::try_from(value).ok()) {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    if let Ok(value) = HeaderValue::from_str(guard.race_id()) {
+        response.headers_mut().insert("x-photofinish-race", value);
+    }
+    response
+}
+
+/// Request ids, rate limits and Retry-After go down to the client; cookies, `server` and connection headers do not.
+fn passed_on(upstream: &HeaderMap) -> HeaderMap {
+    let goes = |name: &str| {
+        name.ends_with("request-id")
+            || ["x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+            || ["openai-processing-ms", "openai-version", "x-simulated"].contains(&name)
+    };
+    upstream.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
+}

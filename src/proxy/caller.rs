@@ -1,0 +1,71 @@
+//! Who calls, and which keys came along.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+
+use super::gateway::Live;
+use super::rejection::Rejection;
+use crate::config::User;
+
+/// Keys brought with one request; more are refused.
+const BROUGHT_MAX: usize = 32;
+const KEY_HEADER: &str = "x-photofinish-key-";
+
+/// The authenticated client.
+pub struct Caller {
+    /// None where the config has no users: then the listener is on loopback.
+    pub user: Option<Arc<User>>,
+    /// By provider. Used for this request and never stored.
+    pub brought: HashMap<String, SecretString>,
+}
+
+/// Checks the token (`Authorization: Bearer …` or `x-api-key`) and reads the keys that came along.
+///
+/// # Errors
+/// 401 without a valid token; 400 for a key header that names no provider.
+pub fn authenticate(live: &Live, headers: &HeaderMap) -> Result<Caller, Rejection> {
+    let users = &live.config.users;
+    let user = if users.is_empty() {
+        None
+    } else {
+        let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
+        // Hashes are compared, so the time taken tells nothing of the token.
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let user = users.iter().find(|user| user.token_sha256 == hash);
+        Some(user.cloned().ok_or_else(|| Rejection::unauthorized("the token is not known"))?)
+    };
+    Ok(Caller { user, brought: brought(live, headers)? })
+}
+
+fn token(headers: &HeaderMap) -> Option<&[u8]> {
+    let bearer = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
+        let (scheme, token) = value.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+    });
+    let token = bearer.or_else(|| headers.get("x-api-key").map(HeaderValue::as_bytes))?;
+    Some(token.trim_ascii()).filter(|token| !token.is_empty())
+}
+
+fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, SecretString>, Rejection> {
+    let mut keys = HashMap::new();
+    for (name, value) in headers {
+        let Some(provider) = name.as_str().strip_prefix(KEY_HEADER) else { continue };
+        if !live.config.providers.contains_key(provider) {
+            return Err(Rejection::header(
+                name.as_str(),
+                &format!("there is no provider {provider:?} in the configuration"),
+            ));
+        }
+        let key = value.to_str().map(str::trim).unwrap_or_default();
+        if key.is_empty() || keys.len() == BROUGHT_MAX {
+            return Err(Rejection::header(name.as_str(), "expected a key: visible ASCII characters"));
+        }
+        keys.insert(provider.to_owned(), SecretString::from(key));
+    }
+    Ok(keys)
+}

@@ -1,0 +1,198 @@
+//! The field of a race: which upstreams may serve this caller's request, with which keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::caller::Caller;
+use super::gateway::{Gateway, Live};
+use super::overrides::Overrides;
+use super::rejection::{Failed, Rejection};
+use crate::config::{Keys, Model, RaceSettings, Upstream};
+use crate::failure::{Failure, FailureKind, Phase};
+use crate::routing::cooldown::Target;
+use crate::routing::keyring::{self, Key, Ring};
+use crate::routing::plan;
+use crate::upstream::Endpoint;
+
+/// Upstreams that one request may name itself.
+const NAMED_MAX: usize = 64;
+
+/// Everyone who may be started.
+#[derive(Clone)]
+pub struct Field {
+    pub settings: RaceSettings,
+    /// At least one.
+    pub runners: Arc<Vec<Runner>>,
+    /// Upstreams that are set aside, and for how long.
+    cooling: Vec<(String, Duration)>,
+}
+
+/// An upstream with what it takes to ask it.
+#[derive(Clone)]
+pub struct Runner {
+    pub upstream: Upstream,
+    /// `provider/model`
+    pub name: String,
+    pub endpoint: Endpoint,
+    /// In the order of trying; empty where none is sent.
+    pub keys: Vec<Key>,
+}
+
+impl Runner {
+    pub fn for_plan(&self) -> plan::Runner {
+        plan::Runner { weight: self.upstream.weight, first_token: self.upstream.timeouts.first_token }
+    }
+
+    /// What is set aside when this upstream fails with that key.
+    pub fn target(&self, key_id: Option<String>) -> Target {
+        target(&self.upstream, key_id)
+    }
+
+    /// The first key that is not cooling down; the first of all if all are.
+    pub fn key(&self, gateway: &Gateway) -> Option<&Key> {
+        let rested = self.keys.iter().find(|key| gateway.cooling(&self.target(Some(key.id().to_owned()))).is_none());
+        rested.or(self.keys.first())
+    }
+}
+
+impl Field {
+    /// Every failure with its upstream's name, those that were not started because they cool down included.
+    pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<Failed> {
+        let started = failures.iter().map(|(candidate, failure)| Failed {
+            upstream: self.runners[*candidate].name.clone(),
+            failure: failure.clone(),
+        });
+        let cooling = self
+            .cooling
+            .iter()
+            .map(|(upstream, wait)| Failed { upstream: upstream.clone(), failure: cooling_down(*wait) });
+        started.chain(cooling).collect()
+    }
+}
+
+/// Finds the upstreams of a model, an alias, or of a request that names them itself.
+///
+/// # Errors
+/// 404 for an unknown model, 400 where none can serve the caller, 429 where all are cooling down.
+pub fn resolve(
+    gateway: &Gateway,
+    live: &Live,
+    caller: &Caller,
+    model: &str,
+    overrides: &Overrides,
+) -> Result<Field, Rejection> {
+    let (upstreams, settings) = match (&overrides.upstreams, live.config.model(model)) {
+        (Some(names), model) => {
+            let settings = model.map_or(&live.config.race, |model| &model.race);
+            let upstreams = named(live, model, names, settings)
+                .map_err(|why| Rejection::header(Overrides::upstreams_header(), &why))?;
+            (upstreams, settings)
+        }
+        (None, Some(model)) => (model.upstreams.clone(), &model.race),
+        (None, None) => {
+            let unknown = |why: String| Rejection::unknown_model(model, &live.config.nearest_models(model), &why);
+            let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
+            (upstreams, &live.config.race)
+        }
+    };
+    let settings = overrides.apply(settings);
+    let turn = gateway.next_turn();
+    let (mut runners, mut cooling, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    for upstream in upstreams {
+        let provider = &upstream.provider;
+        let name = format!("{}/{}", provider.name, upstream.model);
+        let user = caller.user.as_deref();
+        let keys = match keyring::ring(provider, user, caller.brought.get(&provider.name), turn) {
+            Ring::Off => {
+                off.push(why_off(&upstream));
+                continue;
+            }
+            Ring::NoneNeeded => Vec::new(),
+            Ring::Keys(keys) => keys,
+        };
+        let Some(endpoint) = live.endpoint(provider).cloned() else { continue };
+        match wait_for_all(gateway, &upstream, &keys) {
+            Some(wait) => cooling.push((name, wait)),
+            None => runners.push(Runner { upstream, name, endpoint, keys }),
+        }
+    }
+    if runners.is_empty() {
+        return Err(match cooling.iter().map(|(_, wait)| *wait).min() {
+            Some(wait) => {
+                let failed: Vec<Failed> = cooling
+                    .into_iter()
+                    .map(|(upstream, wait)| Failed { upstream, failure: cooling_down(wait) })
+                    .collect();
+                Rejection::cooling_down(&failed, wait)
+            }
+            None => Rejection::no_upstream(model, &off),
+        });
+    }
+    Ok(Field { settings, runners: Arc::new(runners), cooling })
+}
+
+/// The shortest wait, if every key of an upstream is set aside.
+fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<Duration> {
+    if keys.is_empty() {
+        return gateway.cooling(&target(upstream, None));
+    }
+    let waits: Option<Vec<Duration>> =
+        keys.iter().map(|key| gateway.cooling(&target(upstream, Some(key.id().to_owned())))).collect();
+    waits.and_then(|waits| waits.into_iter().min())
+}
+
+/// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
+fn named(
+    live: &Live,
+    model: Option<&Arc<Model>>,
+    names: &str,
+    settings: &RaceSettings,
+) -> Result<Vec<Upstream>, String> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let (provider, model_name) =
+            name.split_once('/').ok_or_else(|| format!("{name:?} is not written as provider/model"))?;
+        let known = live
+            .config
+            .providers
+            .get(provider)
+            .ok_or_else(|| format!("there is no provider {provider:?} in the configuration"))?;
+        if model_name.is_empty() {
+            return Err(format!("{name:?} names no model"));
+        }
+        let twice = upstreams.iter().any(|upstream| upstream.provider.name == provider && upstream.model == model_name);
+        if twice || upstreams.len() == NAMED_MAX {
+            return Err(format!("{name:?} is named twice, or there are more than {NAMED_MAX}"));
+        }
+        let listed = model.and_then(|model| {
+            model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)
+        });
+        upstreams.push(listed.cloned().unwrap_or_else(|| Upstream {
+            provider: known.clone(),
+            model: model_name.to_owned(),
+            weight: 1.0,
+            price: None,
+            timeouts: settings.timeouts,
+        }));
+    }
+    if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
+}
+
+fn target(upstream: &Upstream, key_id: Option<String>) -> Target {
+    Target { provider: upstream.provider.name.clone(), model: upstream.model.clone(), key_id }
+}
+
+fn cooling_down(wait: Duration) -> Failure {
+    let mut failure =
+        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("set aside for another {wait:.0?}"));
+    failure.retry_after = Some(wait);
+    failure
+}
+
+fn why_off(upstream: &Upstream) -> String {
+    let provider = &upstream.provider;
+    match &provider.keys {
+        Keys::Off(missing) => format!("{} is off because {} is not set", provider.name, missing.join(", ")),
+        Keys::NotConfigured | Keys::Keys(_) => format!("{} is off", provider.name),
+    }
+}

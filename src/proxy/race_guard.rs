@@ -1,0 +1,167 @@
+//! The guard of a race's row: opened once the caller is known, written once, at the latest when dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::caller::Caller;
+use super::gateway::Gateway;
+use super::rejection::Rejection;
+use crate::attempt::Slot;
+use crate::clock::{Instant, micros_between, wall_micros};
+use crate::config::Policy;
+use crate::failure::Failure;
+use crate::history::{RaceOutcome, RaceRecord};
+use crate::protocol::request::ChatRequest;
+use crate::recorder::Recorder;
+use crate::relay::Watch;
+use crate::shutdown::Shutdown;
+
+/// Not `Clone`: two guards would report one race twice.
+pub struct RaceGuard {
+    record: RaceRecord,
+    /// How it ended; none as long as a drop means that the client left.
+    outcome: Option<RaceOutcome>,
+    /// Zero of all its times: when the request was read, until then when it came.
+    read_at: Instant,
+    attempts: Arc<AtomicUsize>,
+    recorder: Recorder,
+    shutdown: Shutdown,
+    _slot: Slot,
+}
+
+impl RaceGuard {
+    pub fn new(gateway: &Gateway, caller: &Caller) -> RaceGuard {
+        let slot = gateway.enter_race();
+        let record = RaceRecord {
+            race_id: uuid::Uuid::now_v7().to_string(),
+            started_at: wall_micros(),
+            user: caller.user.as_ref().map(|user| user.name.clone()),
+            api: "chat",
+            model: String::new(),
+            stream: false,
+            policy: None,
+            optimise: None,
+            n_choices: None,
+            max_tokens: None,
+            has_tools: false,
+            input_bytes: 0,
+            input_tokens_estimate: 0,
+            attempts: 0,
+            winner: None,
+            first_token_sent_us: None,
+            done_us: None,
+            outcome: RaceOutcome::ClientGone,
+            http_status: None,
+            in_flight: slot.before,
+            gateway_version: env!("CARGO_PKG_VERSION"),
+        };
+        RaceGuard {
+            record,
+            outcome: None,
+            read_at: Instant::now(),
+            attempts: Arc::default(),
+            recorder: gateway.recorder().clone(),
+            shutdown: gateway.shutdown().clone(),
+            _slot: slot,
+        }
+    }
+
+    pub fn race_id(&self) -> &str {
+        &self.record.race_id
+    }
+
+    /// Counts the attempts that were started; the launcher raises it.
+    pub fn attempts(&self) -> Arc<AtomicUsize> {
+        self.attempts.clone()
+    }
+
+    /// The request was read: the race's clock starts.
+    pub fn request_read(&mut self, body: &Bytes) -> Instant {
+        self.read_at = Instant::now();
+        self.record.started_at = wall_micros();
+        self.record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        self.record.input_tokens_estimate = self.record.input_bytes / 4;
+        self.read_at
+    }
+
+    pub fn request(&mut self, request: &ChatRequest) {
+        let record = &mut self.record;
+        // Longer than any name, so that a client cannot fill the disk with it.
+        record.model = request.model.chars().take(512).collect();
+        record.stream = request.stream;
+        record.n_choices = request.n_choices;
+        record.max_tokens = request.max_tokens;
+        record.has_tools = request.has_tools;
+    }
+
+    pub fn policy(&mut self, policy: Policy) {
+        self.record.policy = Some(policy.as_str());
+        self.record.optimise = Some("ttft");
+    }
+
+    /// The client's response is bound to this attempt.
+    pub fn won(&mut self, ordinal: usize, streaming: Option<StatusCode>) {
+        self.record.winner = i64::try_from(ordinal).ok();
+        self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
+    }
+
+    /// The winner broke before anything of it was delivered.
+    pub fn lost_winner(&mut self) {
+        self.record.winner = None;
+    }
+
+    /// A whole answer goes out now.
+    pub fn answered(&mut self, status: StatusCode) {
+        let now = self.elapsed();
+        self.record.http_status = Some(i64::from(status.as_u16()));
+        self.record.done_us = Some(now);
+        if status.is_success() {
+            self.record.first_token_sent_us = self.record.winner.map(|_| now);
+        }
+        self.outcome = Some(if status.is_success() { RaceOutcome::Ok } else { RaceOutcome::Error });
+    }
+
+    /// The gateway answers itself.
+    pub fn rejected(&mut self, rejection: &Rejection) {
+        self.record.http_status = Some(i64::from(rejection.status().as_u16()));
+        self.record.done_us = Some(self.elapsed());
+        self.outcome = Some(match rejection.after_race {
+            _ if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
+            true => RaceOutcome::Error,
+            false => RaceOutcome::Rejected,
+        });
+    }
+
+    fn elapsed(&self) -> i64 {
+        micros_between(self.read_at, Instant::now())
+    }
+}
+
+impl Watch for RaceGuard {
+    fn first_token(&mut self) {
+        self.record.first_token_sent_us = Some(self.elapsed());
+    }
+
+    fn ended(&mut self, failure: Option<&Failure>) {
+        self.record.done_us = Some(self.elapsed());
+        self.outcome.get_or_insert(match failure {
+            None => RaceOutcome::Ok,
+            Some(_) if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
+            Some(_) => RaceOutcome::Error,
+        });
+    }
+}
+
+impl Drop for RaceGuard {
+    fn drop(&mut self) {
+        let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
+        self.record.outcome = self.outcome.unwrap_or(gone);
+        self.record.attempts = i64::try_from(self.attempts.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        let now = self.elapsed();
+        self.record.done_us.get_or_insert(now);
+        self.recorder.race(self.record.clone());
+    }
+}

@@ -1,0 +1,240 @@
+//! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::config::units::format_bytes;
+use crate::failure::{Failure, FailureKind};
+use crate::protocol::request::InvalidRequest;
+
+/// One upstream that did not serve the request.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    pub upstream: String,
+    pub failure: Failure,
+}
+
+/// A refusal, or the news that nobody answered.
+#[derive(Debug)]
+pub struct Rejection {
+    status: StatusCode,
+    /// OpenAI's `type`.
+    kind: &'static str,
+    /// Begins with `photofinish_`.
+    code: &'static str,
+    message: String,
+    /// The member of the request that is meant.
+    param: Option<&'static str>,
+    attempts: Vec<Failed>,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+    /// Attempts were made, so this is an answer of the race and no refusal of the gateway's own.
+    pub after_race: bool,
+}
+
+const INVALID: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+
+impl Rejection {
+    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
+        Rejection {
+            status,
+            kind,
+            code,
+            message,
+            param: None,
+            attempts: Vec::new(),
+            retry_after: None,
+            allow: None,
+            after_race: false,
+        }
+    }
+
+    pub fn unauthorized(why: &str) -> Rejection {
+        let message = format!("{why}: send a user's token as `Authorization: Bearer …` or `x-api-key: …`");
+        Rejection::new(StatusCode::UNAUTHORIZED, "authentication_error", "photofinish_unauthorized", message)
+    }
+
+    /// A request header with a value that cannot be used.
+    pub fn header(name: &str, why: &str) -> Rejection {
+        Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_header", format!("header {name}: {why}"))
+    }
+
+    pub fn too_large(max: usize) -> Rejection {
+        let max = u64::try_from(max).unwrap_or(u64::MAX);
+        let message = format!(
+            "the request body is larger than {}: send less, or raise body_max under [server]",
+            format_bytes(max)
+        );
+        Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, "photofinish_too_large", message)
+    }
+
+    pub fn body_stopped(after: Duration) -> Rejection {
+        let message = format!("the request body stopped coming for {after:?}");
+        Rejection::new(StatusCode::REQUEST_TIMEOUT, INVALID, "photofinish_body_timeout", message)
+    }
+
+    pub fn body_broke() -> Rejection {
+        Rejection::new(
+            StatusCode::BAD_REQUEST,
+            INVALID,
+            "photofinish_invalid_request",
+            "the request body broke off".to_owned(),
+        )
+    }
+
+    pub fn unknown_model(model: &str, nearest: &[String], why: &str) -> Rejection {
+        let shown: String = model.chars().take(200).collect();
+        let hint = if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
+        let message =
+            format!("the model {shown:?} is not configured, and {why}.{hint} GET /v1/models lists what there is.");
+        let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
+        rejection.param = Some("model");
+        rejection
+    }
+
+    /// The model is known, and nobody can serve it to this caller.
+    pub fn no_upstream(model: &str, off: &[String]) -> Rejection {
+        let why = if off.is_empty() { "none of its upstreams can be used".to_owned() } else { off.join("; ") };
+        let message = format!(
+            "no upstream of {model:?} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER."
+        );
+        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
+        rejection.param = Some("model");
+        rejection
+    }
+
+    /// Everybody who could serve it is set aside.
+    pub fn cooling_down(failed: &[Failed], wait: Duration) -> Rejection {
+        let message =
+            "every upstream is set aside after a rate limit or a refusal: try again after Retry-After".to_owned();
+        let mut rejection =
+            Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_cooling_down", message);
+        rejection.attempts = failed.to_vec();
+        rejection.retry_after = Some(wait);
+        rejection
+    }
+
+    /// Every attempt was rate-limited.
+    pub fn rate_limited(failed: &[Failed]) -> Rejection {
+        let wait = failed.iter().filter_map(|failed| failed.failure.retry_after).min();
+        let message = "every upstream is rate-limited: try again later, or add upstreams or keys".to_owned();
+        let mut rejection =
+            Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_rate_limited", message);
+        rejection.attempts = failed.to_vec();
+        rejection.retry_after = Some(wait.unwrap_or(Duration::from_secs(1)));
+        rejection.after_race = true;
+        rejection
+    }
+
+    pub fn all_failed(failed: &[Failed]) -> Rejection {
+        let message = format!("every upstream failed: {}", summary(failed));
+        let mut rejection = Rejection::new(StatusCode::BAD_GATEWAY, SERVER, "photofinish_all_failed", message);
+        rejection.attempts = failed.to_vec();
+        rejection.after_race = true;
+        rejection
+    }
+
+    pub fn deadline(failed: &[Failed]) -> Rejection {
+        let message =
+            "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams"
+                .to_owned();
+        let mut rejection = Rejection::new(StatusCode::GATEWAY_TIMEOUT, SERVER, "photofinish_timeout", message);
+        rejection.attempts = failed.to_vec();
+        rejection.after_race = true;
+        rejection
+    }
+
+    pub fn shutting_down() -> Rejection {
+        let message = "the gateway is shutting down: send the request again".to_owned();
+        let mut rejection =
+            Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_shutting_down", message);
+        rejection.retry_after = Some(Duration::from_secs(1));
+        rejection
+    }
+
+    pub fn not_found(path: &str) -> Rejection {
+        let shown: String = path.chars().take(200).collect();
+        let message =
+            format!("there is nothing at {shown}: the gateway serves POST /v1/chat/completions and GET /v1/models");
+        Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_not_found", message)
+    }
+
+    pub fn method(allow: &'static str) -> Rejection {
+        let message = format!("this path takes {allow} only");
+        let mut rejection =
+            Rejection::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, "photofinish_method_not_allowed", message);
+        rejection.allow = Some(allow);
+        rejection
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The answer, with the race's id where there is one.
+    pub fn into_response(self, race_id: Option<&str>) -> Response<Body> {
+        let mut error = json!({ "message": self.message, "type": self.kind, "param": self.param, "code": self.code });
+        if !self.attempts.is_empty() {
+            error["attempts"] = self.attempts.iter().map(attempt).collect();
+        }
+        let mut response = Response::new(Body::from(json!({ "error": error }).to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if let Some(value) = race_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert("x-photofinish-race", value);
+        }
+        response
+    }
+}
+
+impl From<InvalidRequest> for Rejection {
+    fn from(invalid: InvalidRequest) -> Rejection {
+        let param = match &invalid {
+            InvalidRequest::NoModel => Some("model"),
+            InvalidRequest::Member { member, .. } | InvalidRequest::Twice(member) => Some(*member),
+            InvalidRequest::Json(_) | InvalidRequest::NotAnObject => None,
+        };
+        let mut rejection =
+            Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", invalid.to_string());
+        rejection.param = param;
+        rejection
+    }
+}
+
+fn attempt(failed: &Failed) -> Value {
+    let Failed { upstream, failure } = failed;
+    json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
+}
+
+fn summary(failed: &[Failed]) -> String {
+    let each: Vec<String> =
+        failed.iter().map(|Failed { upstream, failure }| format!("{upstream} {}", spoken(failure))).collect();
+    each.join(", ")
+}
+
+fn spoken(failure: &Failure) -> String {
+    match (failure.kind, failure.status) {
+        (FailureKind::Empty, _) | (_, None) => failure.kind.to_string(),
+        (kind, Some(status)) => format!("{kind} ({status})"),
+    }
+}
