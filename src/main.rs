@@ -1,1 +1,7 @@
-fn main() {}
+//! The program: three lines over the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    photofinish::cli::main()
+}

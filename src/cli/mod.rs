@@ -1,5 +1,152 @@
-//! To be written.
+//! The command line. Output is for people on a terminal and plain when piped; errors go to standard error; exit codes are
+//! 0, 1 (it failed) and 2 (wrong use, or a bad configuration).
 
 pub mod check;
 pub mod simulate;
 pub mod stats;
+
+mod serve;
+mod signals;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::units::parse_duration;
+use crate::config::{self, Config, LoadError};
+use crate::shutdown::Shutdown;
+use crate::telemetry;
+
+/// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
+/// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
+#[derive(Debug, Parser)]
+#[command(name = "photofinish", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    /// The configuration file.
+    #[arg(long, global = true, value_name = "PATH", env = "PHOTOFINISH_CONFIG", default_value = "config.toml")]
+    config: PathBuf,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  photofinish serve                       start the gateway
+  photofinish check                       what is on, off and wrong in the configuration
+  photofinish stats --since 24h           who is fast, out of every attempt of the last day
+  photofinish simulate --ttft 300ms       a provider to try things against
+
+The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the gateway.
+    ///
+    /// Reloads the configuration on SIGHUP and when the file changes. SIGINT or SIGTERM ends it cleanly: running streams
+    /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
+    Serve,
+    /// Read the configuration and tell what is on, off and wrong.
+    Check,
+    /// Who is fast and who fails, per upstream, out of every recorded attempt.
+    ///
+    /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
+    Stats(StatsOptions),
+    Simulate(simulate::Options),
+}
+
+#[derive(clap::Args, Debug)]
+struct StatsOptions {
+    /// Only attempts that were started within this time.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    since: Option<Duration>,
+    /// Only requests for this model, as the app asked for it.
+    #[arg(long)]
+    model: Option<String>,
+    /// Only this provider.
+    #[arg(long)]
+    provider: Option<String>,
+    /// An array of objects, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command that was typed.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    telemetry::start();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
+    };
+    let code = runtime.block_on(run(cli));
+    // A look-up of a name may still block a thread; nobody waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        Command::Simulate(options) => {
+            let shutdown = Shutdown::new();
+            shutdown.spawn(signals::forward(shutdown.clone()));
+            simulate::run(options, shutdown).await
+        }
+        command => {
+            let config = match config::load(&cli.config) {
+                Ok(config) => config,
+                Err(error) => return bad_config(&error),
+            };
+            with_config(command, config).await
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Somebody piped us into `head`.
+        Err(error)
+            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match command {
+        Command::Serve => {
+            drop(out);
+            serve::run(config).await
+        }
+        Command::Check => Ok(check::render(&config, &mut out)?),
+        Command::Stats(StatsOptions { since, model, provider, json }) => {
+            let terminal = io::stdout().is_terminal();
+            let options = stats::Options { since, model, provider, json, terminal, width: None };
+            stats::run(&config.store.path, &options, &mut out).await
+        }
+        Command::Simulate(_) => Ok(()),
+    }
+}
+
+fn bad_config(error: &LoadError) -> ExitCode {
+    report(&format!("{error}"));
+    ExitCode::from(2)
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    report(&format!("photofinish: {error:#}"));
+    ExitCode::FAILURE
+}
+
+fn report(text: &str) {
+    // Nobody is left to tell if standard error is closed.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}

@@ -1,1 +1,87 @@
-//! To be written.
+//! The listener: connections in, requests routed to `proxy`, a bound on everything, and a clean end.
+//!
+//! HTTP/1.1 and HTTP/2 (with prior knowledge) on one port. A connection is watched while its request is served: when the
+//! client goes, the request's future is dropped, and with it everything upstream.
+
+mod health;
+mod routes;
+
+pub use routes::router;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::shutdown::Shutdown;
+
+/// Client connections at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = 16_384;
+/// A client must have sent its request's head by then.
+const HEAD_FOR: Duration = Duration::from_secs(30);
+/// Concurrent requests on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 1_024;
+/// After the cancel of a shutdown, a client has so long to take the event that tells it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Between two tries to accept when the system has no more descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// Accepts until draining begins. Each connection is a task of `shutdown`.
+pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut draining = std::pin::pin!(shutdown.draining());
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            biased;
+            () = &mut draining => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = connection(stream, router.clone(), shutdown.clone());
+                shutdown.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
+    // Without it small events wait for the client's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let mut draining = std::pin::pin!(shutdown.draining());
+    let cancelled = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    let mut cancelled = std::pin::pin!(cancelled);
+    let mut told = false;
+    loop {
+        tokio::select! {
+            // An error here is a client that left or spoke no HTTP: nothing to do about it.
+            _ = connection.as_mut() => return,
+            () = &mut draining, if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = &mut cancelled => return,
+        }
+    }
+}

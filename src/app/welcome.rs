@@ -1,0 +1,34 @@
+//! What the log says of a configuration: which file, what is on, what is off and why.
+
+use crate::config::{Config, Keys};
+
+pub(super) fn configuration(config: &Config) {
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.path.display(), "photofinish");
+    let (mut on, mut simulated, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    for provider in config.providers.values() {
+        match &provider.keys {
+            _ if provider.simulate.is_some() => simulated.push(provider.name.clone()),
+            Keys::Off(missing) => off.push(format!("{} ({} is not set)", provider.name, missing.join(", "))),
+            Keys::NotConfigured | Keys::Keys(_) => on.push(provider.name.clone()),
+        }
+    }
+    for (what, names) in [("on", on), ("simulated", simulated), ("off", off)] {
+        if !names.is_empty() {
+            tracing::info!("providers {what}: {}", names.join(", "));
+        }
+    }
+    let usable = config
+        .models
+        .values()
+        .filter(|model| model.upstreams.iter().any(|upstream| config.provider_is_on(&upstream.provider)));
+    let models: Vec<String> = usable
+        .map(|model| format!("{} ({} of {})", model.name, model.race.policy.as_str(), model.upstreams.len()))
+        .collect();
+    tracing::info!("models: {}", if models.is_empty() { "none".to_owned() } else { models.join(", ") });
+    if !config.users.is_empty() {
+        tracing::info!(users = config.users.len(), "callers must send a token");
+    }
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+}
