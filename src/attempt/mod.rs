@@ -12,7 +12,7 @@ mod stream;
 
 pub use exchange::Ready;
 pub use in_flight::{InFlight, Slot};
-pub use stream::{EventStream, Item, Kind};
+pub use stream::{EventStream, Item, Kind, READ_OUT_FOR};
 
 use std::future::Future;
 use std::pin::Pin;

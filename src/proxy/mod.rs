@@ -13,7 +13,6 @@ mod overrides;
 mod race_guard;
 mod rejection;
 
-pub use caller::authenticate;
 pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;
@@ -24,12 +23,13 @@ use axum::body::Body;
 use http::{Request, Response};
 
 use crate::clock::Instant;
+use crate::config::User;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
 use crate::routing::plan::{Plan, plan};
 use answer::Facts;
-use caller::Caller;
+use caller::{Caller, authenticate};
 use field::{Field, Runner};
 use launcher::Launcher;
 use race_guard::RaceGuard;
@@ -38,15 +38,15 @@ use race_guard::RaceGuard;
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
     let (parts, body) = request.into_parts();
-    let caller = match authenticate(&live, &parts.headers) {
-        Ok(caller) => caller,
+    let user = match authenticate(&live, &parts.headers) {
+        Ok(user) => user,
         Err(rejection) => {
             gateway.totals().unauthorized();
             return rejection.into_response(None);
         }
     };
-    let mut guard = RaceGuard::new(&gateway, &caller);
-    match serve(&gateway, &live, &caller, &parts.headers, body, &mut guard).await {
+    let mut guard = RaceGuard::new(&gateway, user.as_deref());
+    match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
         Ok(Served::Whole(response)) => {
             guard.answered(response.status());
@@ -70,7 +70,7 @@ enum Served {
 async fn serve(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
-    caller: &Caller,
+    user: Option<Arc<User>>,
     headers: &http::HeaderMap,
     body: Body,
     guard: &mut RaceGuard,
@@ -79,8 +79,9 @@ async fn serve(
     let read_at = guard.request_read(&bytes);
     let request = Arc::new(ChatRequest::parse(bytes)?);
     guard.request(&request);
+    let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
-    let field = field::resolve(gateway, live, caller, &request.model, &overrides)?;
+    let field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
     guard.policy(field.settings.policy);
     let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
     let plan = plan(&field.settings, &runners, fastrand::f64());
@@ -126,7 +127,11 @@ async fn run(
         let mut ready = ready;
         let prelude = std::mem::take(&mut ready.prelude);
         match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, idle)).await {
-            Ok(Ok(whole)) => return Ok(Served::Whole(answer::whole(&ready, &facts, whole))),
+            Ok(Ok(whole)) => {
+                let response = answer::whole(&ready, &facts, whole);
+                ready.stream.read_out(gateway.shutdown());
+                return Ok(Served::Whole(response));
+            }
             Ok(Err(failure)) => {
                 drop(ready);
                 guard.lost_winner();

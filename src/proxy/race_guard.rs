@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::caller::Caller;
 use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
-use crate::config::Policy;
+use crate::config::{Policy, User};
 use crate::failure::Failure;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::protocol::request::ChatRequest;
@@ -33,12 +32,12 @@ pub struct RaceGuard {
 }
 
 impl RaceGuard {
-    pub fn new(gateway: &Gateway, caller: &Caller) -> RaceGuard {
+    pub fn new(gateway: &Gateway, user: Option<&User>) -> RaceGuard {
         let slot = gateway.enter_race();
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
-            user: caller.user.as_ref().map(|user| user.name.clone()),
+            user: user.map(|user| user.name.clone()),
             api: "chat",
             model: String::new(),
             stream: false,
