@@ -127,7 +127,7 @@ impl RaceGuard {
     pub fn rejected(&mut self, rejection: &Rejection) {
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         self.record.done_us = Some(self.elapsed());
-        self.outcome = Some(match rejection.after_race {
+        self.outcome = Some(match rejection.is_after_race() {
             _ if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
             true => RaceOutcome::Error,
             false => RaceOutcome::Rejected,
