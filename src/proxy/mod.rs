@@ -42,19 +42,22 @@ pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Bod
         Ok(user) => user,
         Err(rejection) => {
             gateway.totals().unauthorized();
-            return rejection.into_response(None);
+            return rejection.into_response();
         }
     };
     let mut guard = RaceGuard::new(&gateway, user.as_deref());
     match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
-        Ok(Served::Whole(response)) => {
+        Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());
+            answer::name_race(response.headers_mut(), &guard);
             response
         }
         Err(rejection) => {
             guard.rejected(&rejection);
-            rejection.into_response(Some(guard.race_id()))
+            let mut response = rejection.into_response();
+            answer::name_race(response.headers_mut(), &guard);
+            response
         }
     }
 }
@@ -108,17 +111,18 @@ async fn run(
         let finish = race.run().await;
         let (ready, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => return answer::all_failed(&race, field, request, guard),
+            Finish::Failed => return answer::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
         gateway.forgive(&runner.target(ready.key_id.clone()));
         guard.won(ordinal, request.stream.then_some(ready.status));
-        let facts = Facts::new(guard, runner, &ready, race.started(), read_at);
+        let facts = Facts::new(runner, &ready, read_at);
         let idle = runner.upstream.timeouts.idle;
         if request.stream {
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
-            let head = answer::head(&ready, &facts);
+            let mut head = answer::head(&ready, &facts);
+            answer::name_race(head.headers_mut(), guard);
             let relay: Relay = Box::new(move |guard| {
                 RelayBody::new(ready.stream, ready.prelude, include_usage, idle, &shutdown, guard)
             });

@@ -72,6 +72,11 @@ impl RaceGuard {
         &self.record.race_id
     }
 
+    /// How many attempts were started by now.
+    pub fn started(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
     /// Counts the attempts that were started; the launcher raises it.
     pub fn attempts(&self) -> Arc<AtomicUsize> {
         self.attempts.clone()
@@ -158,7 +163,7 @@ impl Drop for RaceGuard {
     fn drop(&mut self) {
         let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
         self.record.outcome = self.outcome.unwrap_or(gone);
-        self.record.attempts = i64::try_from(self.attempts.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
         self.recorder.race(self.record.clone());

@@ -188,8 +188,7 @@ impl Rejection {
         &self.0.message
     }
 
-    /// The answer, with the race's id where there is one.
-    pub fn into_response(self, race_id: Option<&str>) -> Response<Body> {
+    pub fn into_response(self) -> Response<Body> {
         let mut error =
             json!({ "message": self.0.message, "type": self.0.kind, "param": self.0.param, "code": self.0.code });
         if !self.0.attempts.is_empty() {
@@ -208,9 +207,6 @@ impl Rejection {
         if let Some(wait) = self.0.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if let Some(value) = race_id.and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert("x-photofinish-race", value);
         }
         response
     }
