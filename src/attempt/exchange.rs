@@ -168,13 +168,16 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("application/json"))
 }
 
-/// `retry-after-ms`, or `retry-after` in seconds. A date is not read: few send it, and their clock is not ours.
+/// `retry-after-ms`, or `retry-after` in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| {
-        headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)
-    };
-    let seconds = number("retry-after-ms").map(|millis| millis / 1e3).or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let seconds =
+        number("retry-after-ms").map(|millis| millis / 1e3).or_else(|| number(RETRY_AFTER.as_str())).or_else(|| {
+            let until = jiff::fmt::rfc2822::parse(text(RETRY_AFTER.as_str())?).ok()?.timestamp();
+            Some((until.as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
+        });
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 fn outgoing(spec: &Spec) -> Outgoing {
@@ -228,7 +231,10 @@ mod tests {
             retry_after(&headers(&[("retry-after", "7"), ("retry-after-ms", "250")])),
             Some(Duration::from_millis(250))
         );
-        for odd in ["-1", "soon", "NaN", "inf", "1e300", "Wed, 21 Oct 2026 07:28:00 GMT"] {
+        assert_eq!(retry_after(&headers(&[("retry-after", "Wed, 21 Oct 2020 07:28:00 GMT")])), Some(Duration::ZERO));
+        let far = retry_after(&headers(&[("retry-after", "Tue, 21 Oct 2098 07:28:00 GMT")])).unwrap();
+        assert!(far > Duration::from_secs(86_400 * 365), "{far:?}");
+        for odd in ["-1", "soon", "NaN", "inf", "1e300", "Wed, 99 Oct 2026"] {
             assert_eq!(retry_after(&headers(&[("retry-after", odd)])), None, "{odd}");
         }
     }
