@@ -91,14 +91,14 @@ impl Meter {
         if self.model.is_none() {
             self.model = chunk.model.as_deref().map(|model| model.chars().take(256).collect());
         }
-        if let Some(usage) = chunk.usage {
+        if let Some(usage) = &chunk.usage {
             self.usage.add(usage);
             self.usage_after_finish |= self.finish.is_some();
         }
-        if let Some(timings) = chunk.timings {
+        if let Some(timings) = &chunk.timings {
             self.usage.add_timings(timings);
         }
-        if let Some(time_info) = chunk.time_info {
+        if let Some(time_info) = &chunk.time_info {
             self.usage.add_time_info(time_info);
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn usage(json: &'static str) -> Chunk<'static> {
-        Chunk { usage: Some(json), usage_only: true, ..Chunk::default() }
+        Chunk { usage: Some(json.into()), usage_only: true, ..Chunk::default() }
     }
 
     #[test]

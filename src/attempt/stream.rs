@@ -9,7 +9,7 @@ use super::guard::Guard;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::openai::{self, Frame};
+use crate::protocol::openai::{self, Chunk, Frame};
 use crate::protocol::sse::{Event, Scanner};
 use crate::routing::keyring::{Key, scrub};
 use crate::shutdown::Shutdown;
@@ -212,7 +212,8 @@ impl EventStream {
                 self.done = true;
                 Kind::Done
             }
-            Frame::Error(data) => {
+            Frame::Error { data, usage } => {
+                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
                 Kind::Error(error::of_frame(&scrub(Bytes::copy_from_slice(&data), self.key.as_ref())))
             }
             Frame::Malformed => {

@@ -9,17 +9,14 @@ mod payload;
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::PayloadKind;
+use super::json::{Broken, Json, unescape};
 use super::sse::Event;
-use payload::{Delta, merge};
 
 /// What one event is.
 #[derive(Debug, PartialEq)]
@@ -28,8 +25,11 @@ pub enum Frame<'a> {
     KeepAlive,
     /// `[DONE]`
     Done,
-    /// An error in a 200, with its data.
-    Error(Cow<'a, [u8]>),
+    /// An error in a 200: its data, and the usage that a vendor may put beside it.
+    Error {
+        data: Cow<'a, [u8]>,
+        usage: Option<Cow<'a, str>>,
+    },
     /// Not valid JSON.
     Malformed,
     Chunk(Chunk<'a>),
@@ -44,9 +44,9 @@ pub struct Chunk<'a> {
     /// The `model` field.
     pub model: Option<Cow<'a, str>>,
     /// JSON objects that hold usage or timings, see [`super::usage`].
-    pub usage: Option<&'a str>,
-    pub timings: Option<&'a str>,
-    pub time_info: Option<&'a str>,
+    pub usage: Option<Cow<'a, str>>,
+    pub timings: Option<Cow<'a, str>>,
+    pub time_info: Option<Cow<'a, str>>,
     /// `choices` is empty, and there is usage: the chunk that `include_usage` asks for.
     pub usage_only: bool,
 }
@@ -70,10 +70,11 @@ pub fn read(event: &Event) -> Frame<'_> {
         None => Frame::KeepAlive,
         Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
         Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done,
-        Some(data) if error_event => Frame::Error(data),
+        Some(data) if error_event => Frame::Error { data, usage: None },
         Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
         Some(Cow::Borrowed(data)) => read_data(data),
-        Some(Cow::Owned(data)) => read_joined(data),
+        // Data in several lines is rare: a JSON text that is spread over lines.
+        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
     }
 }
 
@@ -97,14 +98,15 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 }
 
 fn read_data(data: &[u8]) -> Frame<'_> {
-    match serde_json::from_slice::<Wire<'_>>(data) {
-        Err(_) => odd(data),
-        Ok(wire) if wire.is_error() => Frame::Error(Cow::Borrowed(data)),
-        Ok(wire) => Frame::Chunk(wire.facts()),
+    let wire = std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read);
+    match wire {
+        Err(Broken) => odd(data),
+        Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage },
+        Ok(wire) => Frame::Chunk(wire.chunk),
     }
 }
 
-/// JSON of a shape that is not known carries nothing, but is passed on; what is no JSON at all is not.
+/// What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
 fn odd(data: &[u8]) -> Frame<'static> {
     match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
         Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
@@ -112,161 +114,110 @@ fn odd(data: &[u8]) -> Frame<'static> {
     }
 }
 
-/// Data in several lines is rare: a JSON text that is spread over lines. Its facts are copied out.
-fn read_joined(data: Vec<u8>) -> Frame<'static> {
-    let chunk = match serde_json::from_slice::<Wire<'_>>(&data) {
-        Err(_) => return odd(&data),
-        Ok(wire) if wire.is_error() => None,
-        Ok(wire) => {
-            let facts = wire.facts();
-            let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-            Some(Chunk {
-                payload: facts.payload,
-                finish_reason: owned(facts.finish_reason),
-                model: owned(facts.model),
-                usage_only: facts.usage_only,
-                usage: None,
-                timings: None,
-                time_info: None,
-            })
+impl Frame<'_> {
+    fn into_owned(self) -> Frame<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        match self {
+            Frame::KeepAlive => Frame::KeepAlive,
+            Frame::Done => Frame::Done,
+            Frame::Malformed => Frame::Malformed,
+            Frame::Error { data, usage } => Frame::Error { data: Cow::Owned(data.into_owned()), usage: owned(usage) },
+            Frame::Chunk(chunk) => Frame::Chunk(Chunk {
+                payload: chunk.payload,
+                usage_only: chunk.usage_only,
+                finish_reason: owned(chunk.finish_reason),
+                model: owned(chunk.model),
+                usage: owned(chunk.usage),
+                timings: owned(chunk.timings),
+                time_info: owned(chunk.time_info),
+            }),
         }
-    };
-    chunk.map_or(Frame::Error(Cow::Owned(data)), Frame::Chunk)
+    }
 }
 
 /// A chunk as it is written, as far as it matters.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Wire<'a> {
-    #[serde(borrow, default)]
-    choices: Choices<'a>,
-    #[serde(borrow, default)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    x_groq: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    timings: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    time_info: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    base_resp: Option<&'a RawValue>,
-}
-
-/// The beginning of Groq's own object.
-#[derive(Deserialize)]
-struct Groq<'a> {
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct BaseResp {
-    #[serde(default)]
-    status_code: i64,
+    chunk: Chunk<'a>,
+    is_error: bool,
+    choices: usize,
+    /// Usage from places that count less than the member of that name.
+    other_usage: Option<&'a str>,
 }
 
 impl<'a> Wire<'a> {
-    fn is_error(&self) -> bool {
-        let raw_error =
-            |error: &Option<&RawValue>| error.is_some_and(|raw| !matches!(raw.get(), "false" | "\"\"" | "{}" | "[]"));
-        raw_error(&self.error)
-            || self.object.is_some_and(|object| object.get() == "\"error\"")
-            || self.groq().is_some_and(|groq| raw_error(&groq.error))
-            || self.base_resp.is_some_and(|base| {
-                serde_json::from_str::<BaseResp>(base.get()).is_ok_and(|base| base.status_code != 0)
-            })
-    }
-
-    fn groq(&self) -> Option<Groq<'a>> {
-        self.x_groq.and_then(|groq| serde_json::from_str(groq.get()).ok())
-    }
-
-    fn facts(self) -> Chunk<'a> {
-        let groq_usage = self.groq().and_then(|groq| groq.usage);
-        let usage = self.usage.or(groq_usage).or(self.choices.usage).map(RawValue::get);
-        Chunk {
-            payload: self.choices.payload,
-            finish_reason: self.choices.finish_reason,
-            model: self.model.and_then(text),
-            usage,
-            timings: self.timings.map(RawValue::get),
-            time_info: self.time_info.map(RawValue::get),
-            usage_only: self.choices.count == 0 && self.usage.is_some(),
+    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
+        let mut wire = Wire::default();
+        let mut usage = None;
+        let mut json = Json::new(text);
+        json.object(|name, json| {
+            match name {
+                "choices" => json.list(|json| wire.choice(json))?,
+                "model" => wire.chunk.model = text_of(json)?,
+                "usage" => usage = json.some()?,
+                "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
+                "time_info" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
+                "error" => wire.is_error |= says_error(json.skip()?),
+                "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
+                "x_groq" => wire.groq(json)?,
+                "base_resp" => wire.base_resp(json)?,
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if json.peek().is_some() {
+            return Err(Broken);
         }
+        wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
+        wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
+        Ok(wire)
     }
-}
 
-/// All choices of a chunk, folded while they are read.
-#[derive(Default)]
-struct Choices<'a> {
-    count: usize,
-    payload: Option<Payload>,
-    finish_reason: Option<Cow<'a, str>>,
-    /// Some vendors put usage into the choice.
-    usage: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
-    finish_reason: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fold;
-        impl<'de> Visitor<'de> for Fold {
-            type Value = Choices<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a list of choices")
-            }
-
-            fn visit_unit<E>(self) -> Result<Choices<'de>, E> {
-                Ok(Choices::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Choices<'de>, A::Error> {
-                let mut choices = Choices::default();
-                while let Some(choice) = sequence.next_element::<Choice<'de>>()? {
-                    choices.add(choice);
+    fn choice(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        self.choices += 1;
+        json.object(|name, json| {
+            match name {
+                "delta" => self.chunk.payload = payload::merge(self.chunk.payload, payload::of_delta(json)?),
+                "finish_reason" => {
+                    let reason = text_of(json)?;
+                    self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
                 }
-                Ok(choices)
+                // Some vendors put usage into the choice.
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                _ => drop(json.skip()?),
             }
-        }
-        deserializer.deserialize_any(Fold)
+            Ok(())
+        })
+    }
+
+    /// Groq's own object.
+    fn groq(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            match name {
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                "error" => self.is_error |= says_error(json.skip()?),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    /// MiniMax' own object: any status but 0 is an error.
+    fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            let value = json.skip()?;
+            self.is_error |= name == "status_code" && value != "0" && value != "null";
+            Ok(())
+        })
     }
 }
 
-impl<'a> Choices<'a> {
-    fn add(&mut self, choice: Choice<'a>) {
-        self.count += 1;
-        let payload = choice.delta.and_then(|delta| delta.payload());
-        self.payload = merge(self.payload, payload);
-        self.finish_reason = choice.finish_reason.and_then(text).or(self.finish_reason.take());
-        self.usage = choice.usage.or(self.usage);
-    }
+/// Servers write an `error` that is none into good chunks.
+fn says_error(value: &str) -> bool {
+    !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
 }
 
-/// A string where one is expected; anything else is none, so that an odd vendor loses no event.
-fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.is_empty() {
-        return None;
-    }
-    match memchr::memchr(b'\\', inner.as_bytes()) {
-        None => Some(Cow::Borrowed(inner)),
-        Some(_) => serde_json::from_str::<String>(raw.get()).ok().map(Cow::Owned),
-    }
+/// A string that is not empty, where one is expected; anything else is none, so that an odd vendor loses no event.
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }

@@ -1,6 +1,5 @@
 //! Tables of what is payload, and what is no chunk at all.
 
-use super::payload::string_chars;
 use super::*;
 use PayloadKind::*;
 
@@ -88,10 +87,10 @@ fn what_is_no_chunk_is_told_apart() {
         r#"{"object":"error","message":"x"}"#,
     ] {
         let event = Event { raw: Bytes::from(format!("data: {error}\n\n")) };
-        assert_eq!(read(&event), Frame::Error(Cow::Borrowed(error.as_bytes())), "{error}");
+        assert_eq!(read(&event), Frame::Error { data: Cow::Borrowed(error.as_bytes()), usage: None }, "{error}");
     }
     let event = Event { raw: Bytes::from("event: error\ndata: {\"message\":\"x\"}\n\n") };
-    assert!(matches!(read(&event), Frame::Error(_)));
+    assert!(matches!(read(&event), Frame::Error { .. }));
     for fine in [r#"{"error":null}"#, r#"{"base_resp":{"status_code":0}}"#, r#"{"choices":{}}"#, r#"[1]"#] {
         assert_eq!(chunk(fine).payload, None, "{fine}");
     }
@@ -140,7 +139,7 @@ fn a_whole_answer_becomes_one_chunk() {
 #[test]
 fn a_bare_json_line_is_read() {
     let event = Event { raw: Bytes::from("{\"error\":\"model gone\"}\n") };
-    assert!(matches!(read(&event), Frame::Error(_)));
+    assert!(matches!(read(&event), Frame::Error { .. }));
 }
 
 #[test]
@@ -151,14 +150,16 @@ fn data_over_several_lines_is_one_chunk() {
 
 proptest::proptest! {
     #[test]
-    fn characters_are_counted_as_serde_counts_them(text in "\\PC{0,40}") {
-        let json = serde_json::to_string(&text).unwrap();
-        let raw: &RawValue = serde_json::from_str(&json).unwrap();
-        proptest::prop_assert_eq!(string_chars(raw).unwrap_or(0) as usize, text.chars().count());
-    }
-
-    #[test]
     fn never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         read(&Event { raw: Bytes::from(bytes) });
     }
+}
+
+#[test]
+fn usage_beside_an_error_is_found() {
+    let event = Event {
+        raw: Bytes::from("data: {\"error\":{\"code\":400},\"choices\":[],\"usage\":{\"completion_tokens\":10}}\n\n"),
+    };
+    let Frame::Error { usage, .. } = read(&event) else { panic!("no error") };
+    assert_eq!(usage.as_deref(), Some("{\"completion_tokens\":10}"));
 }
