@@ -5,4 +5,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod gateway;
+mod race_rules;
 mod support_works;
