@@ -73,7 +73,6 @@ impl Setup {
     }
 
     /// The model `m` as this text says, instead of the one that is made of the providers.
-    #[expect(dead_code, reason = "for the tests of models, which come with another part")]
     pub fn model(mut self, text: &str) -> Setup {
         self.has_model = true;
         self.table(text)
@@ -205,9 +204,12 @@ fn assert_attempt_sound(attempt: &Row) {
 async fn select(connection: &mut SqliteConnection, query: &'static str) -> Vec<Row> {
     let rows = sqlx::query(query).fetch_all(connection).await.unwrap();
     let value = |row: &sqlx::sqlite::SqliteRow, index: usize| {
-        let kind = row.try_get_raw(index).unwrap().type_info().name().to_owned();
+        let raw = row.try_get_raw(index).unwrap();
+        if raw.is_null() {
+            return Value::Null;
+        }
+        let kind = raw.type_info().name().to_owned();
         match kind.as_str() {
-            "NULL" => Value::Null,
             "INTEGER" => json!(row.get::<i64, _>(index)),
             "REAL" => json!(row.get::<f64, _>(index)),
             "TEXT" => json!(row.get::<String, _>(index)),

@@ -5,6 +5,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cancel;
+mod failures;
 mod gateway;
+mod http2;
+mod limits;
+mod pool;
+mod race_record;
 mod race_rules;
+mod relay_rules;
+mod rescue;
 mod support_works;
+mod talk;
