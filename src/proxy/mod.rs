@@ -26,7 +26,7 @@ use http::{Request, Response};
 use crate::clock::Instant;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Finish, Race};
-use crate::relay::{RelayBody, assemble};
+use crate::relay::{RelayBody, assemble, read_out};
 use crate::routing::plan::{Plan, plan};
 use answer::Facts;
 use caller::Caller;
@@ -126,7 +126,12 @@ async fn run(
         let mut ready = ready;
         let prelude = std::mem::take(&mut ready.prelude);
         match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, idle)).await {
-            Ok(Ok(whole)) => return Ok(Served::Whole(answer::whole(&ready, &facts, whole))),
+            Ok(Ok(whole)) => {
+                let response = answer::whole(&ready, &facts, whole);
+                // Not awaited: the client has everything.
+                gateway.shutdown().spawn(read_out(ready.stream));
+                return Ok(Served::Whole(response));
+            }
             Ok(Err(failure)) => {
                 drop(ready);
                 guard.lost_winner();

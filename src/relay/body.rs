@@ -10,14 +10,12 @@ use http_body::{Body, Frame};
 use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{DONE, error_event};
+use super::{DONE, END_GRACE, error_event};
 use crate::attempt::{EventStream, Item, Kind};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
 
-/// How long the end of the upstream's body is awaited after `[DONE]`, so that its connection can be used again.
-const END_GRACE: Duration = Duration::from_secs(1);
 /// A pause between two polls that says that the client did not take what was there.
 const STALL: Duration = Duration::from_millis(100);
 

@@ -7,12 +7,16 @@ mod body;
 mod whole;
 
 pub use body::{RelayBody, Watch};
-pub use whole::{assemble, assemble_events};
+pub use whole::{assemble, assemble_events, read_out};
+
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::failure::Failure;
 
+/// How long the end of the upstream's body is awaited after `[DONE]`, so that its connection can be used again.
+const END_GRACE: Duration = Duration::from_secs(1);
 /// The end of a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::END_GRACE;
 use crate::attempt::{EventStream, Kind};
 use crate::failure::{Failure, FailureKind};
 use crate::protocol::assemble::Assembly;
@@ -43,6 +44,13 @@ pub async fn assemble(stream: &mut EventStream, prelude: Bytes, idle: Duration) 
     }
     stream.won();
     Ok(Bytes::from(assembly.finish().to_string()))
+}
+
+/// Reads what stands behind the end, for a moment, so that the connection can be used again.
+pub async fn read_out(mut stream: EventStream) {
+    let rest = async { while let Some(Ok(_)) = poll_fn(|context| stream.poll_item(context)).await {} };
+    // What does not end in time is cancelled with the stream.
+    let _ = tokio::time::timeout(END_GRACE, rest).await;
 }
 
 /// The answer that an empty stream amounts to.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::gateway::{Setup, pick};
-use crate::support::{FakeProvider, Script};
+use crate::support::{FakeProvider, Gate, Script};
 use crate::talk::{end, hear};
 
 const CONNECTION: [&str; 4] = ["outcome", "start_reason", "conn_reused", "http_version"];
@@ -15,13 +15,25 @@ async fn a_connection_is_used_again() {
     for _ in 0..3 {
         assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
     }
-    assert_eq!(hear(&mut gateway.whole().await).await.status, 200);
-    hear(&mut gateway.whole().await).await;
     let rows = gateway.stop().await;
     let reused: Vec<_> = rows.attempts.iter().map(|attempt| attempt["conn_reused"].clone()).collect();
-    assert_eq!(reused, [0, 1, 1, 1, 1]);
+    assert_eq!(reused, [0, 1, 1]);
     assert_eq!(fake.connections(), 1);
-    assert!(rows.attempts.iter().all(|attempt| attempt["http_version"] == "1.1"));
+    assert!(rows.attempts.iter().all(|attempt| attempt["http_version"] == "1.1" && !attempt["eof_us"].is_null()));
+}
+
+#[tokio::test]
+async fn a_whole_answer_waits_for_no_end_and_breaks_off_none() {
+    let end_may = Gate::new();
+    let script = Script::sse().role().token("hello").finish("stop").done().wait(&end_may).end();
+    let fake = FakeProvider::start(vec![script]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    assert_eq!(hear(&mut gateway.whole().await).await.status, 200);
+    end_may.open();
+    fake.answered(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert!(!rows.one("a")["eof_us"].is_null(), "read to its end: the connection can be used again");
 }
 
 #[tokio::test]
