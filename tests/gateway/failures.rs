@@ -1,5 +1,8 @@
 //! What failures mean: who is set aside, who is asked next, and what the client is told when nobody is left.
 
+use std::io;
+use std::sync::{Arc, Mutex};
+
 use serde_json::json;
 
 use crate::gateway::{Rows, Setup, pick};
@@ -10,6 +13,26 @@ const TWO_KEYS: &str = "api_key = [\"sk-one\", \"sk-two\"]";
 
 fn key(request: &Request) -> String {
     request.header("authorization").unwrap_or_default().to_owned()
+}
+
+/// The log of one test's thread, on which its gateway runs too.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
 }
 
 /// Answers of two providers, asked one after the other, and what the client gets.
@@ -55,7 +78,11 @@ async fn a_429_cools_its_key_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_set_aside() {
+async fn a_refused_key_is_set_aside_and_told_to_the_operator() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
     let refused = |request: &Request| match request.number {
         0 => Script::status(401, &[], &format!(r#"{{"error":{{"message":"bad key {}"}}}}"#, key(request))),
         _ => Script::stream(&["hello"]),
@@ -73,6 +100,10 @@ async fn a_refused_key_is_set_aside() {
     assert!(keys[1..].iter().all(|key| *key != keys[0]), "{keys:?}");
     let rows = gateway.stop().await;
     assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "unauthorized", "headers"]));
+    let log = log.text();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN") && line.contains("a/m")).collect();
+    assert!(warnings.len() == 1 && warnings[0].contains("unauthorized"), "{log}");
+    assert!(!log.contains("sk-"), "{log}");
 }
 
 #[tokio::test]
@@ -155,6 +186,21 @@ async fn failures_of_several_classes_are_a_502_that_lists_them() {
     assert_eq!(heard.json()["error"]["attempts"], expected);
     assert_eq!(end(rows.one("b")), json!(["failed", null, null, "overloaded", "headers"]));
     assert_eq!(rows.one("b")["start_reason"], "fallback");
+}
+
+#[tokio::test]
+async fn one_that_cools_down_is_listed_beside_the_failures() {
+    let a = FakeProvider::start(vec![Script::status(429, &[("retry-after", "60")], "{}")]).await;
+    let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!(heard.status, 502);
+    let attempts = &heard.json()["error"]["attempts"];
+    assert_eq!(json!([attempts[0]["upstream"], attempts[0]["failure"]]), json!(["b/m", "server_error"]));
+    assert_eq!(json!([attempts[1]["upstream"], attempts[1]["failure"]]), json!(["a/m", "cooling_down"]));
+    let rows = gateway.stop().await;
+    assert_eq!((rows.of(0).len(), rows.of(1).len(), a.requests().len()), (2, 1, 1));
 }
 
 #[tokio::test]

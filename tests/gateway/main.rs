@@ -10,6 +10,7 @@ mod failures;
 mod gateway;
 mod http2;
 mod limits;
+mod policies;
 mod pool;
 mod race_record;
 mod race_rules;
