@@ -212,3 +212,17 @@ async fn when_all_are_rate_limited_the_shortest_wait_is_told() {
     assert_eq!((heard.status, heard.header("retry-after")), (429, "7"));
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn an_error_body_in_a_200_is_the_error_it_names() {
+    let body = r#"{"error":{"message":"slow down","code":429}}"#;
+    let a = FakeProvider::start(vec![Script::status(200, &[], body), Script::stream(&["never"])]).await;
+    let b = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    for _ in 0..2 {
+        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    }
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "rate_limited", "first_token"]));
+    assert_eq!(a.requests().len(), 1, "it cools down");
+}

@@ -20,6 +20,7 @@ pub const CHAT: &str = "/v1/chat/completions";
 /// A config, table by table. What is not said keeps its default; no losers are audited.
 #[derive(Debug)]
 pub struct Setup {
+    server: String,
     race: String,
     tables: String,
     upstreams: Vec<String>,
@@ -46,12 +47,25 @@ pub struct Rows {
 
 impl Setup {
     pub fn new() -> Setup {
-        Setup { race: String::new(), tables: String::new(), upstreams: Vec::new(), has_model: false }
+        Setup {
+            server: String::new(),
+            race: String::new(),
+            tables: String::new(),
+            upstreams: Vec::new(),
+            has_model: false,
+        }
     }
 
     /// Providers `a`, `b`, … behind the model `m`, in this order, as `a/m`, `b/m`, ….
     pub fn over(fakes: &[&FakeProvider]) -> Setup {
         ('a'..='z').zip(fakes).fold(Setup::new(), |setup, (name, fake)| setup.provider(&name.to_string(), fake, ""))
+    }
+
+    /// A line under `[server]`.
+    pub fn server(mut self, line: &str) -> Setup {
+        self.server.push_str(line);
+        self.server.push('\n');
+        self
     }
 
     /// A line under `[race]`.
@@ -87,8 +101,8 @@ impl Setup {
 
     /// The whole file.
     pub fn text(&self, database: &Path) -> String {
-        let mut text =
-            format!("[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n", database.display());
+        let (server, database) = (&self.server, database.display());
+        let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}[store]\nurl = \"sqlite:{database}\"\n");
         let audit = if self.race.contains("audit") { "" } else { "audit = 0.0\n" };
         write!(text, "[race]\n{audit}{}{}", self.race, self.tables).unwrap();
         if !self.has_model && !self.upstreams.is_empty() {

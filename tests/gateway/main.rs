@@ -16,5 +16,6 @@ mod race_record;
 mod race_rules;
 mod relay_rules;
 mod rescue;
+mod shutdown;
 mod support_works;
 mod talk;

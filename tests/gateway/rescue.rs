@@ -81,6 +81,20 @@ async fn after_a_dead_winner_the_losers_come_again() {
 }
 
 #[tokio::test]
+async fn a_winner_that_falls_silent_is_replaced_too() {
+    let a = FakeProvider::start(vec![Script::sse().role().token("half").until_closed()]).await;
+    let b = FakeProvider::start(vec![Script::stream(&["rescued"])]).await;
+    let race = "policy = \"fallback\"\ntimeouts = { idle = \"300ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(race).start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!(heard.json()["choices"][0]["message"]["content"], "rescued");
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "idle_timeout", "stream"]));
+    assert_eq!(rows.one("b")["outcome"], "won");
+}
+
+#[tokio::test]
 async fn when_every_rescue_fails_each_failure_is_listed() {
     let a = FakeProvider::start(vec![dies()]).await;
     let b = FakeProvider::start(vec![Script::status(500, &[], r#"{"error":{"message":"boom"}}"#)]).await;
