@@ -1,38 +1,16 @@
 //! What failures mean: who is set aside, who is asked next, and what the client is told when nobody is left.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use serde_json::json;
 
-use crate::gateway::{Rows, Setup, pick};
-use crate::support::{FakeProvider, Gate, Request, Script};
+use crate::gateway::{CHAT, Rows, Setup, pick};
+use crate::program::Program;
+use crate::support::{FakeProvider, Gate, RawClient, Request, Script};
 use crate::talk::{Heard, end, error_and_close, hear, stream_after};
 
 const TWO_KEYS: &str = "api_key = [\"sk-one\", \"sk-two\"]";
 
 fn key(request: &Request) -> String {
     request.header("authorization").unwrap_or_default().to_owned()
-}
-
-/// The log of one test's thread, on which its gateway runs too.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
 }
 
 /// Answers of two providers, asked one after the other, and what the client gets.
@@ -78,11 +56,7 @@ async fn a_429_cools_its_key_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_set_aside_and_told_to_the_operator() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+async fn a_refused_key_is_set_aside() {
     let refused = |request: &Request| match request.number {
         0 => Script::status(401, &[], &format!(r#"{{"error":{{"message":"bad key {}"}}}}"#, key(request))),
         _ => Script::stream(&["hello"]),
@@ -100,7 +74,20 @@ async fn a_refused_key_is_set_aside_and_told_to_the_operator() {
     assert!(keys[1..].iter().all(|key| *key != keys[0]), "{keys:?}");
     let rows = gateway.stop().await;
     assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "unauthorized", "headers"]));
-    let log = log.text();
+}
+
+#[tokio::test]
+async fn a_refused_key_is_told_to_the_operator() {
+    let fake = FakeProvider::start(vec![Script::status(401, &[], r#"{"error":"bad key sk-one"}"#)]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config.toml");
+    let setup = Setup::new().provider("a", &fake, "api_key = \"sk-one\"");
+    std::fs::write(&config, setup.text(&directory.path().join("test.db"))).unwrap();
+    let (program, address) = Program::serve(&config, None).await;
+    let mut client = RawClient::connect(address).await;
+    client.post(CHAT, &json!({"model": "m", "messages": []})).await;
+    assert_eq!(hear(&mut client).await.status, 502);
+    let log = program.end().await;
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN") && line.contains("a/m")).collect();
     assert!(warnings.len() == 1 && warnings[0].contains("unauthorized"), "{log}");
     assert!(!log.contains("sk-"), "{log}");

@@ -1,72 +1,17 @@
 //! HTTP/2 on both sides: with providers over TLS, with clients by prior knowledge.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::net::TcpStream;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use crate::gateway::{CHAT, Rows, Setup, pick};
+use crate::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon, sse_events};
 use crate::talk::{end, hear};
-
-/// The program itself, serving. Killed when dropped.
-struct Program {
-    child: Child,
-    log: BufReader<ChildStderr>,
-}
-
-impl Program {
-    async fn serve(config: &Path, authorities: &Path) -> (Program, SocketAddr) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_photofinish"))
-            .args(["serve", "--config"])
-            .arg(config)
-            .env("SSL_CERT_FILE", authorities)
-            .env_remove("SSL_CERT_DIR")
-            .env_remove("PHOTOFINISH_LOG")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut program = Program { child, log };
-        let listens = spawn_blocking(move || {
-            let lines = program.log.by_ref().lines().map_while(Result::ok);
-            let address =
-                lines.filter_map(|line| Some(line.split_once("listening on http://")?.1.trim().to_owned())).next();
-            (program, address)
-        });
-        let (program, address) = soon("it listens", listens).await.unwrap();
-        (program, address.expect("an address in the log").parse().unwrap())
-    }
-
-    /// Asks it to end, and waits until it has.
-    async fn end(mut self) {
-        let process = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
-        let ended = spawn_blocking(move || {
-            let mut log = String::new();
-            // Read to its end, so that the program is not held up by its log.
-            self.log.read_to_string(&mut log).unwrap();
-            (self.child.wait().unwrap(), log)
-        });
-        let (status, log) = soon("the end", ended).await.unwrap();
-        assert!(status.success(), "{log}");
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[tokio::test]
 async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
@@ -81,8 +26,8 @@ async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
     let authorities = directory.path().join("ca.pem");
     std::fs::write(&authorities, format!("{}{}", loser.ca(), winner.ca())).unwrap();
     std::fs::write(&config, Setup::over(&[&loser, &winner]).text(&database)).unwrap();
-    // A program of its own: the roots to trust come out of the environment.
-    let (program, address) = Program::serve(&config, &authorities).await;
+    // The roots to trust come out of the environment, and so does a program of its own.
+    let (program, address) = Program::serve(&config, Some(&authorities)).await;
     for race in 0..RACES {
         let mut client = RawClient::connect(address).await;
         client.post(CHAT, &json!({"model": "m", "stream": true, "messages": []})).await;

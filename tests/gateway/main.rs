@@ -12,6 +12,7 @@ mod http2;
 mod limits;
 mod policies;
 mod pool;
+mod program;
 mod race_record;
 mod race_rules;
 mod relay_rules;
