@@ -87,7 +87,7 @@ impl<W: Watch> RelayBody<W> {
                 self.complete();
                 self.state = State::Done;
                 self.timer.as_mut().reset(Instant::now() + READ_OUT_FOR);
-                Some(item.raw)
+                Some(with_its_line_end(item.raw))
             }
             Kind::Error(facts) => {
                 let failure = self.stream.fail_with(facts);
@@ -197,6 +197,11 @@ impl<W: Watch> RelayBody<W> {
         }
         Poll::Ready(None)
     }
+}
+
+/// The LF of a last CRLF may still be on its way, and behind `[DONE]` nothing more is passed on.
+fn with_its_line_end(raw: Bytes) -> Bytes {
+    if raw.ends_with(b"\r\n\r") { Bytes::from([&raw, &b"\n"[..]].concat()) } else { raw }
 }
 
 impl<W: Watch + Unpin> Body for RelayBody<W> {

@@ -1,0 +1,238 @@
+//! The gateway of one test, in process: over fake providers, with a database of its own that is read after the end.
+//! Not for the commands: tests of those start the program itself.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use photofinish::app::App;
+use photofinish::config;
+use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};
+use tempfile::TempDir;
+
+use crate::support::{FakeProvider, RawClient, soon};
+
+pub const CHAT: &str = "/v1/chat/completions";
+
+/// A config, table by table. What is not said keeps its default; no losers are audited.
+#[derive(Debug)]
+pub struct Setup {
+    server: String,
+    race: String,
+    tables: String,
+    upstreams: Vec<String>,
+    has_model: bool,
+}
+
+/// A running gateway. Its directory goes with it.
+pub struct TestGateway {
+    app: App,
+    directory: TempDir,
+}
+
+/// One row: its columns by name. NULL is null.
+pub type Row = BTreeMap<String, Value>;
+
+/// Everything that was recorded.
+#[derive(Debug)]
+pub struct Rows {
+    /// In the order in which they began.
+    pub races: Vec<Row>,
+    /// By race, then by ordinal.
+    pub attempts: Vec<Row>,
+}
+
+impl Setup {
+    pub fn new() -> Setup {
+        Setup {
+            server: String::new(),
+            race: String::new(),
+            tables: String::new(),
+            upstreams: Vec::new(),
+            has_model: false,
+        }
+    }
+
+    /// Providers `a`, `b`, … behind the model `m`, in this order, as `a/m`, `b/m`, ….
+    pub fn over(fakes: &[&FakeProvider]) -> Setup {
+        ('a'..='z').zip(fakes).fold(Setup::new(), |setup, (name, fake)| setup.provider(&name.to_string(), fake, ""))
+    }
+
+    /// A line under `[server]`.
+    pub fn server(mut self, line: &str) -> Setup {
+        self.server.push_str(line);
+        self.server.push('\n');
+        self
+    }
+
+    /// A line under `[race]`.
+    pub fn race(mut self, line: &str) -> Setup {
+        self.race.push_str(line);
+        self.race.push('\n');
+        self
+    }
+
+    /// A provider, with further lines of its table; `NAME/m` joins the model `m`.
+    pub fn provider(self, name: &str, fake: &FakeProvider, lines: &str) -> Setup {
+        self.provider_at(name, &fake.base_url(), lines)
+    }
+
+    /// The same for any address.
+    pub fn provider_at(mut self, name: &str, base_url: &str, lines: &str) -> Setup {
+        self.upstreams.push(format!("\"{name}/m\""));
+        self.table(&format!("[providers.{name}]\nbase_url = \"{base_url}\"\n{lines}"))
+    }
+
+    /// The model `m` as this text says, instead of the one that is made of the providers.
+    pub fn model(mut self, text: &str) -> Setup {
+        self.has_model = true;
+        self.table(text)
+    }
+
+    /// Any tables, such as `[users.…]`.
+    pub fn table(mut self, text: &str) -> Setup {
+        self.tables.push_str(text);
+        self.tables.push('\n');
+        self
+    }
+
+    /// The whole file.
+    pub fn text(&self, database: &Path) -> String {
+        let (server, database) = (&self.server, database.display());
+        let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}[store]\nurl = \"sqlite:{database}\"\n");
+        let audit = if self.race.contains("audit") { "" } else { "audit = 0.0\n" };
+        write!(text, "[race]\n{audit}{}{}", self.race, self.tables).unwrap();
+        if !self.has_model && !self.upstreams.is_empty() {
+            write!(text, "[models.m]\nupstreams = [{}]\n", self.upstreams.join(", ")).unwrap();
+        }
+        text
+    }
+
+    pub async fn start(&self) -> TestGateway {
+        let directory = tempfile::tempdir().unwrap();
+        let text = self.text(&directory.path().join("test.db"));
+        let config = match config::parse(&text, &directory.path().join("config.toml"), &|_| None) {
+            Ok(config) => config,
+            Err(problems) => panic!("{problems}\nin\n{text}"),
+        };
+        let app = soon("the start", App::start(config)).await.unwrap();
+        TestGateway { app, directory }
+    }
+}
+
+impl TestGateway {
+    pub fn addr(&self) -> SocketAddr {
+        self.app.addr()
+    }
+
+    /// A connection on which the model `m` was asked to stream.
+    pub async fn streaming(&self) -> RawClient {
+        self.ask(&json!({"model": "m", "stream": true, "messages": []})).await
+    }
+
+    /// A connection on which the model `m` was asked for a whole answer.
+    pub async fn whole(&self) -> RawClient {
+        self.ask(&json!({"model": "m", "messages": []})).await
+    }
+
+    pub async fn ask(&self, body: &Value) -> RawClient {
+        let mut client = RawClient::connect(self.addr()).await;
+        client.post(CHAT, body).await;
+        client
+    }
+
+    /// Ends the gateway when all that runs has ended, and reads what it recorded. Whatever the test was about, the rows
+    /// must be sound.
+    pub async fn stop(self) -> Rows {
+        assert_eq!(soon("the end", self.app.stop()).await, 0, "rows that could not be written");
+        let rows = Rows::read(&self.directory.path().join("test.db")).await;
+        rows.assert_sound();
+        rows
+    }
+}
+
+impl Rows {
+    pub async fn read(database: &Path) -> Rows {
+        let mut connection =
+            SqliteConnectOptions::new().filename(PathBuf::from(database)).read_only(true).connect().await.unwrap();
+        Rows {
+            races: select(&mut connection, "SELECT * FROM race ORDER BY race_id").await,
+            attempts: select(&mut connection, "SELECT * FROM attempt ORDER BY race_id, ordinal").await,
+        }
+    }
+
+    /// The attempts of the race of this number, from 0, in the order of their starting.
+    pub fn of(&self, race: usize) -> Vec<&Row> {
+        let race_id = &self.races[race]["race_id"];
+        self.attempts.iter().filter(|attempt| attempt["race_id"] == *race_id).collect()
+    }
+
+    /// The only attempt of a provider.
+    pub fn one(&self, provider: &str) -> &Row {
+        let mut found = self.attempts.iter().filter(|attempt| attempt["provider"] == provider);
+        match (found.next(), found.next()) {
+            (Some(row), None) => row,
+            _ => panic!("not one attempt of {provider}: {:#?}", self.attempts),
+        }
+    }
+
+    /// What must hold for any row, and between the two tables.
+    pub fn assert_sound(&self) {
+        for race in 0..self.races.len() {
+            let (row, attempts) = (&self.races[race], self.of(race));
+            assert_eq!(row["attempts"], attempts.len(), "as many rows as attempts: {row:#?} {attempts:#?}");
+            for (ordinal, attempt) in attempts.iter().enumerate() {
+                assert_eq!(attempt["ordinal"], ordinal);
+                assert_attempt_sound(attempt);
+            }
+            let won = attempts.iter().filter(|attempt| attempt["outcome"] == "won").count();
+            assert!(won <= 1, "one winner at most: {attempts:#?}");
+        }
+        let known = |attempt: &Row| self.races.iter().any(|race| race["race_id"] == attempt["race_id"]);
+        assert!(self.attempts.iter().all(known), "every attempt has its race");
+    }
+}
+
+/// The columns of a row that are listed, as one value to compare with.
+pub fn pick(row: &Row, columns: &[&str]) -> Value {
+    columns.iter().map(|column| row.get(*column).cloned().unwrap_or_else(|| panic!("no column {column}"))).collect()
+}
+
+fn assert_attempt_sound(attempt: &Row) {
+    let times =
+        ["connect_us", "headers_us", "first_byte_us", "first_event_us", "first_token_us", "last_token_us", "eof_us"];
+    let known: Vec<i64> = times.iter().filter_map(|time| attempt[*time].as_i64()).collect();
+    assert!(known.is_sorted(), "times in order: {attempt:#?}");
+    assert_eq!(attempt["ttft_event"] == 1, !attempt["first_token_us"].is_null(), "{attempt:#?}");
+    if attempt["ttft_event"] == 1 {
+        assert_eq!(attempt["ttft_obs_us"], attempt["first_token_us"], "{attempt:#?}");
+    }
+    if attempt["ttft_event"] == 0 {
+        assert!(!attempt["ttft_obs_us"].is_null() && !attempt["censor_cause"].is_null(), "{attempt:#?}");
+    }
+}
+
+async fn select(connection: &mut SqliteConnection, query: &'static str) -> Vec<Row> {
+    let rows = sqlx::query(query).fetch_all(connection).await.unwrap();
+    let value = |row: &sqlx::sqlite::SqliteRow, index: usize| {
+        let raw = row.try_get_raw(index).unwrap();
+        if raw.is_null() {
+            return Value::Null;
+        }
+        let kind = raw.type_info().name().to_owned();
+        match kind.as_str() {
+            "INTEGER" => json!(row.get::<i64, _>(index)),
+            "REAL" => json!(row.get::<f64, _>(index)),
+            "TEXT" => json!(row.get::<String, _>(index)),
+            other => panic!("a column of type {other}"),
+        }
+    };
+    rows.iter()
+        .map(|row| {
+            row.columns().iter().map(|column| (column.name().to_owned(), value(row, column.ordinal()))).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,181 @@
+//! What a race records and how long it lasts, over real sockets: rules 8 to 12 and 14 of what goes wrong in other racers.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::gateway::{Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+use crate::talk::{end, hear, silent, stream_after};
+
+#[tokio::test]
+async fn r08_a_retry_does_not_hold_up_the_others() {
+    let (picky_may, healthy_may) = (Gate::new(), Gate::new());
+    let held = picky_may.clone();
+    let picky = FakeProvider::answering(move |request| {
+        if request.json().get("stream_options").is_some() {
+            return Script::status(400, &[], r#"{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs"}]}"#);
+        }
+        stream_after(&held, &["picky"])
+    })
+    .await;
+    let healthy = FakeProvider::start(vec![stream_after(&healthy_may, &["healthy"]), silent()]).await;
+    let gateway = Setup::over(&[&picky, &healthy]).start().await;
+    let mut client = gateway.streaming().await;
+    assert!(picky.request(1).await.json().get("stream_options").is_none(), "asked again without");
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "healthy"), "while the retry is still awaited");
+    picky.closed(1).await;
+
+    picky_may.open();
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!(heard.said(), "picky");
+    assert!(picky.request(2).await.json().get("stream_options").is_none(), "remembered");
+    let rows = gateway.stop().await;
+    let first = rows.of(0);
+    assert_eq!(first.len(), 3);
+    let columns = ["provider", "start_reason", "outcome", "failure"];
+    assert_eq!(pick(first[0], &columns), json!(["a", "first", "failed", "bad_request"]));
+    assert_eq!(pick(first[1], &columns), json!(["b", "first", "won", null]));
+    assert_eq!(pick(first[2], &columns), json!(["a", "retry", "lost", null]));
+    assert_eq!(rows.of(1).len(), 2);
+}
+
+#[tokio::test]
+async fn r09_every_loser_leaves_a_row() {
+    let (with_headers, with_role) = (Gate::new(), Gate::new());
+    let a = FakeProvider::start(vec![silent()]).await;
+    let b = FakeProvider::start(vec![Script::sse().reached(&with_headers).until_closed()]).await;
+    let c =
+        FakeProvider::start(vec![Script::sse().wait(&with_headers).role().reached(&with_role).until_closed()]).await;
+    let d = FakeProvider::start(vec![stream_after(&with_role, &["hello"])]).await;
+    let gateway = Setup::over(&[&a, &b, &c, &d]).start().await;
+    let mut client = gateway.whole().await;
+    a.request(0).await;
+    assert_eq!(hear(&mut client).await.json()["choices"][0]["message"]["content"], "hello");
+    for loser in [&a, &b, &c] {
+        loser.closed(0).await;
+    }
+    let rows = gateway.stop().await;
+    assert_eq!(pick(&rows.races[0], &["attempts", "winner", "outcome", "stream"]), json!([4, 3, "ok", 0]));
+    for loser in ["a", "b", "c"] {
+        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert!(rows.one(loser)["ttft_obs_us"].as_i64() > Some(0));
+    }
+    assert_eq!(end(rows.one("d")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn r10_the_ttft_of_a_hedge_is_its_own() {
+    let hanging = FakeProvider::start(vec![silent()]).await;
+    let hedge = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let gateway = Setup::over(&[&hanging, &hedge]).race("policy = \"hedge\"\nhedge_after = \"2s\"").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(heard.header("x-photofinish-ttft-ms").parse::<i64>().unwrap() < 2_000, "{:?}", heard.headers);
+    let rows = gateway.stop().await;
+    let hedge = rows.one("b");
+    assert_eq!(pick(hedge, &["start_reason", "outcome", "ttft_event"]), json!(["hedge", "won", 1]));
+    let (dispatch, ttft) = (hedge["dispatch_us"].as_i64().unwrap(), hedge["ttft_obs_us"].as_i64().unwrap());
+    assert!(dispatch >= 2_000_000 && ttft < 2_000_000, "{hedge:#?}");
+    assert!(rows.races[0]["first_token_sent_us"].as_i64().unwrap() >= dispatch + ttft, "the client's is the race's");
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+}
+
+#[tokio::test]
+async fn r11_the_total_timeout_does_not_cut_a_stream() {
+    let long =
+        Script::sse().role().token("one ").delay(Duration::from_secs(3)).token("two").finish("stop").done().end();
+    let slow = FakeProvider::start(vec![long]).await;
+    let gateway = Setup::over(&[&slow]).race("timeouts = { total = \"2s\" }").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(heard.said() == "one two" && heard.is_done(), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert!(rows.races[0]["done_us"].as_i64().unwrap() > 2_000_000);
+}
+
+#[tokio::test]
+async fn r11_the_total_timeout_ends_a_race_without_a_winner() {
+    let mid = || Script::sse().role().token("one ").until_closed();
+    let (hanging, talking) = (FakeProvider::start(vec![silent()]).await, FakeProvider::start(vec![mid()]).await);
+    let setup = Setup::new().race("timeouts = { total = \"1s\" }");
+    let gateway = setup.provider("a", &hanging, "").provider("b", &talking, "").start().await;
+    let streaming = json!({"model": "a/m", "stream": true, "messages": []});
+    let heard = hear(&mut gateway.ask(&streaming).await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (504, "photofinish_timeout"), "before the commit");
+    hanging.closed(0).await;
+    let heard = hear(&mut gateway.ask(&json!({"model": "b/m", "messages": []})).await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (504, "photofinish_timeout"), "not streaming");
+    talking.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+    assert_eq!(end(rows.one("b")), json!(["failed_mid", 1, null, "timeout", "stream"]));
+    for race in &rows.races {
+        assert_eq!(pick(race, &["outcome", "http_status"]), json!(["error", 504]));
+    }
+}
+
+#[tokio::test]
+async fn r12_characters_and_line_ends_may_be_split_over_reads() {
+    let event = |text: &str| {
+        let chunk = json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
+        format!("data: {chunk}\r\n\r\n")
+    };
+    let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\r\n\r\n";
+    let sent = format!("{}{}{finish}data: [DONE]\r\n\r\n", event("é😀 "), event("日本"));
+    let by_bytes = || sent.as_bytes().chunks(1).fold(Script::sse(), |script, byte| script.chunk(byte)).end();
+    let fake = FakeProvider::start(vec![by_bytes(), by_bytes()]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.body, sent);
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!(heard.json()["choices"][0]["message"]["content"], "é😀 日本");
+    let rows = gateway.stop().await;
+    for attempt in &rows.attempts {
+        assert_eq!(pick(attempt, &["outcome", "payload_events", "chars_total"]), json!(["won", 2, 5]));
+    }
+}
+
+#[tokio::test]
+async fn r12_an_endless_line_is_bounded() {
+    let endless = (0..10).fold(Script::sse().chunk("data: "), |script, _| script.chunk(vec![b'x'; 1 << 20]));
+    let a = FakeProvider::start(vec![endless.until_closed()]).await;
+    let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "malformed", "first_token"]));
+    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+}
+
+#[tokio::test]
+async fn r14_what_we_cancelled_is_not_held_against_a_provider() {
+    const LOST: usize = 12;
+    let cancelled = FakeProvider::answering(|request| match request.number {
+        number if number < LOST => Script::sse().role().until_closed(),
+        _ => Script::stream(&["at last"]),
+    })
+    .await;
+    let winner = FakeProvider::answering(|request| match request.number {
+        number if number < LOST => Script::stream(&["hello"]),
+        _ => silent(),
+    })
+    .await;
+    let gateway = Setup::over(&[&cancelled, &winner]).start().await;
+    for race in 0..LOST {
+        let mut client = gateway.streaming().await;
+        cancelled.request(race).await;
+        let heard = hear(&mut client).await;
+        assert_eq!(heard.upstream(), "b/m");
+        cancelled.closed(race).await;
+    }
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("a/m", "at last"));
+    let rows = gateway.stop().await;
+    let of_a: Vec<_> = rows.attempts.iter().filter(|attempt| attempt["provider"] == "a").collect();
+    assert_eq!(of_a.len(), LOST + 1);
+    assert!(of_a[..LOST].iter().all(|attempt| end(attempt) == json!(["lost", 0, "lost", null, null])), "{of_a:#?}");
+    assert_eq!(of_a[LOST]["outcome"], "won");
+}

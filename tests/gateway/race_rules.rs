@@ -1,0 +1,201 @@
+//! Who wins a race, over real sockets: rules 1 to 7 and 13 of what goes wrong in other racers.
+
+use serde_json::json;
+
+use crate::gateway::{Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+use crate::talk::{end, error_and_close, first_text, hear, silent, stream_after};
+
+#[tokio::test]
+async fn r01_headers_do_not_win() {
+    let sent = Gate::new();
+    let headers_only = FakeProvider::start(vec![Script::sse().reached(&sent).until_closed()]).await;
+    let healthy = FakeProvider::start(vec![stream_after(&sent, &["hello"])]).await;
+    let gateway = Setup::over(&[&headers_only, &healthy]).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, heard.upstream(), heard.said().as_str()), (200, "b/m", "hello"));
+    headers_only.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "http_status"]), json!(["ok", 1, 200]));
+}
+
+#[tokio::test]
+async fn r02_a_role_a_ping_or_an_empty_string_does_not_win() {
+    let sent = Gate::new();
+    let chatter = Script::sse()
+        .comment("ping")
+        .role()
+        .token("")
+        .delta(json!({"reasoning_content": "", "tool_calls": [], "refusal": null, "content": null}))
+        .chunk("event: ping\ndata: {}\n\n")
+        .event(r#"{"choices":[],"prompt_filter_results":[{"x":1}]}"#)
+        .reached(&sent)
+        .until_closed();
+    let chatty = FakeProvider::start(vec![chatter]).await;
+    let healthy = FakeProvider::start(vec![stream_after(&sent, &["hello"])]).await;
+    let gateway = Setup::over(&[&chatty, &healthy]).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    chatty.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(pick(rows.one("a"), &["payload_events", "first_token_us"]), json!([0, null]));
+}
+
+#[tokio::test]
+async fn r03_an_empty_stream_does_not_win() {
+    let healthy_may = Gate::new();
+    // Without the end of its body, so that the fake sees when the gateway has turned away.
+    let empty = FakeProvider::start(vec![Script::sse().role().finish("stop").done().until_closed()]).await;
+    let healthy = FakeProvider::start(vec![stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = Setup::over(&[&empty, &healthy]).start().await;
+    let mut client = gateway.streaming().await;
+    empty.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["empty", null, null, null, null]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn r03_when_all_are_empty_the_first_is_passed_on_as_it_came() {
+    let first = || Script::sse().comment("first").role().finish("length").done().end();
+    let a = FakeProvider::start(vec![first(), first()]).await;
+    let b = FakeProvider::start(vec![Script::sse().done().end(), Script::sse().done().end()]).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, heard.header("content-type")), (200, "text/event-stream"));
+    assert!(heard.body.starts_with(": first\n\ndata: {") && heard.is_done(), "{}", heard.body);
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!((heard.status, heard.header("content-type")), (200, "application/json"));
+    assert_eq!(heard.json()["choices"][0]["finish_reason"], "length");
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 4);
+    for attempt in &rows.attempts {
+        assert_eq!(end(attempt), json!(["empty", null, null, null, null]));
+    }
+    for race in &rows.races {
+        assert_eq!(pick(race, &["winner", "http_status"]), json!([null, 200]));
+    }
+}
+
+#[tokio::test]
+async fn r04_a_fast_refusal_does_not_beat_a_healthy_attempt() {
+    let healthy_may = Gate::new();
+    let body = r#"{"error":{"message":"Unknown parameter: 'foo'","type":"invalid_request_error"}}"#;
+    let picky = FakeProvider::start(vec![error_and_close(400, body)]).await;
+    let healthy = FakeProvider::start(vec![stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = Setup::over(&[&picky, &healthy]).start().await;
+    let mut client = gateway.streaming().await;
+    picky.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, heard.said().as_str()), (200, "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "bad_request", "headers"]));
+    assert_eq!(rows.one("a")["http_status"], 400);
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn r05_an_error_frame_does_not_win() {
+    let healthy_may = Gate::new();
+    let frame = r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#;
+    let broken = FakeProvider::start(vec![Script::sse().role().event(frame).until_closed()]).await;
+    let healthy = FakeProvider::start(vec![stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = Setup::over(&[&broken, &healthy]).start().await;
+    let mut client = gateway.streaming().await;
+    broken.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "overloaded", "first_token"]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn r06_cancelling_the_losers_leaves_the_winner_alone() {
+    let (rest, sent) = (Gate::new(), Gate::new());
+    let winning = Script::sse().wait(&sent).role().token("one ").wait(&rest).token("two").finish("stop").done().end();
+    let winner = FakeProvider::start(vec![winning]).await;
+    let with_role = FakeProvider::start(vec![Script::sse().role().reached(&sent).until_closed()]).await;
+    let without_headers = FakeProvider::start(vec![silent()]).await;
+    let gateway = Setup::over(&[&winner, &with_role, &without_headers]).start().await;
+    let mut client = gateway.streaming().await;
+    without_headers.request(0).await;
+    assert_eq!(client.head().await.status, 200);
+    assert_eq!(first_text(&mut client).await, "one ");
+    with_role.closed(0).await;
+    without_headers.closed(0).await;
+    rest.open();
+    assert_eq!(first_text(&mut client).await, "two");
+    let mut last = String::new();
+    while let Some(event) = client.event().await.unwrap() {
+        last = event;
+    }
+    assert_eq!(last, "[DONE]");
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    for loser in ["b", "c"] {
+        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert!(!rows.one(loser)["cancel_us"].is_null());
+    }
+}
+
+#[tokio::test]
+async fn r07_of_two_ready_at_once_the_second_is_closed_too() {
+    const RACES: usize = 20;
+    let gates: Vec<(Gate, Gate)> = (0..RACES).map(|_| (Gate::new(), Gate::new())).collect();
+    let script =
+        |(both, rest): &(Gate, Gate)| Script::sse().wait(both).role().token("x").wait(rest).finish("stop").done().end();
+    let scripts: Vec<Script> = gates.iter().map(script).collect();
+    let (a, b) = (FakeProvider::start(scripts.clone()).await, FakeProvider::start(scripts).await);
+    let before_headers = FakeProvider::answering(|_| silent()).await;
+    let gateway = Setup::over(&[&a, &b, &before_headers]).start().await;
+    for (race, (both, rest)) in gates.iter().enumerate() {
+        let mut client = gateway.streaming().await;
+        for fake in [&a, &b, &before_headers] {
+            fake.request(race).await;
+        }
+        both.open();
+        let head = client.head().await;
+        let loser = if head.header("x-photofinish-upstream") == Some("a/m") { &b } else { &a };
+        loser.closed(race).await;
+        before_headers.closed(race).await;
+        rest.open();
+        client.body(&head).await.unwrap();
+    }
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 3 * RACES);
+    let outcomes = |wanted: &str| rows.attempts.iter().filter(|attempt| attempt["outcome"] == wanted).count();
+    assert_eq!((outcomes("won"), outcomes("lost")), (RACES, 2 * RACES));
+    for attempt in rows.attempts.iter().filter(|attempt| attempt["outcome"] == "lost") {
+        // One that was read to its first token in the same pass may know its TTFT.
+        let seen = !attempt["first_token_us"].is_null();
+        let expected = if seen { json!(["lost", 1, null, null, null]) } else { json!(["lost", 0, "lost", null, null]) };
+        assert_eq!(end(attempt), expected);
+    }
+}
+
+#[tokio::test]
+async fn r13_a_slow_favourite_is_overtaken() {
+    let favourite = FakeProvider::start(vec![Script::sse().role().until_closed()]).await;
+    let second = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let gateway = Setup::over(&[&favourite, &second]).race("policy = \"hedge\"\nhedge_after = \"200ms\"").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"));
+    favourite.closed(0).await;
+    let rows = gateway.stop().await;
+    let (favourite, second) = (rows.one("a"), rows.one("b"));
+    assert_eq!(end(favourite), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(pick(second, &["outcome", "start_reason"]), json!(["won", "hedge"]));
+    // Censored on its own clock: it had waited at least until the hedge's token.
+    let overtaken_us = second["dispatch_us"].as_i64().unwrap() + second["ttft_obs_us"].as_i64().unwrap();
+    let waited_us = favourite["dispatch_us"].as_i64().unwrap() + favourite["ttft_obs_us"].as_i64().unwrap();
+    assert!(waited_us >= overtaken_us && overtaken_us >= 200_000, "{favourite:#?} {second:#?}");
+}

@@ -1,0 +1,177 @@
+//! What a streaming client gets of the winner, byte for byte, and how a stream ends that breaks.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+use crate::talk::{Heard, end, first_text, hear};
+
+/// A stream of one provider, and what came of it.
+async fn relayed(script: Script, ask: &Value, race: &str) -> (Heard, crate::gateway::Rows) {
+    let fake = FakeProvider::start(vec![script]).await;
+    let gateway = Setup::over(&[&fake]).race(race).start().await;
+    let heard = hear(&mut gateway.ask(ask).await).await;
+    (heard, gateway.stop().await)
+}
+
+fn streaming() -> Value {
+    json!({"model": "m", "stream": true, "messages": []})
+}
+
+#[tokio::test]
+async fn every_kind_of_payload_commits() {
+    let table = [
+        ("text", json!({"content": "x"})),
+        ("text", json!({"content": [{"type": "text", "text": "x"}]})),
+        ("reasoning", json!({"reasoning_content": "x"})),
+        ("reasoning", json!({"reasoning": "x"})),
+        ("tool", json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]})),
+        ("refusal", json!({"refusal": "x"})),
+        ("audio", json!({"audio": {"id": "a", "data": "eA=="}})),
+    ];
+    let rest: Vec<Gate> = table.iter().map(|_| Gate::new()).collect();
+    let script = |((_, delta), rest): (&(&str, Value), &Gate)| {
+        Script::sse().role().delta(delta.clone()).wait(rest).finish("stop").done().end()
+    };
+    let fake = FakeProvider::start(table.iter().zip(&rest).map(script).collect()).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    for rest in &rest {
+        let mut client = gateway.streaming().await;
+        // It comes although the provider says no more than this one payload.
+        let head = client.head().await;
+        assert_eq!(head.status, 200);
+        rest.open();
+        client.body(&head).await.unwrap();
+    }
+    let rows = gateway.stop().await;
+    let kinds: Vec<&Value> = rows.attempts.iter().map(|attempt| &attempt["first_kind"]).collect();
+    assert_eq!(kinds, table.iter().map(|(kind, _)| *kind).collect::<Vec<_>>());
+    assert!(rows.attempts.iter().all(|attempt| attempt["outcome"] == "won" && attempt["payload_events"] == 1));
+}
+
+#[tokio::test]
+async fn the_prelude_is_held_back_and_sent_whole() {
+    let (role_sent, token_may) = (Gate::new(), Gate::new());
+    let script = Script::sse().comment("hello").role().reached(&role_sent).wait(&token_may).token("one").token("two");
+    let fake = FakeProvider::start(vec![script.finish("stop").done().end()]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let mut client = gateway.streaming().await;
+    role_sent.passed().await;
+    token_may.open();
+    client.head().await;
+    let first = String::from_utf8(client.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(first.starts_with(": hello\n\ndata: ") && first.contains("\"role\"") && first.contains("one"), "{first}");
+    assert_eq!(first_text(&mut client).await, "two");
+    while client.event().await.unwrap().is_some() {}
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn the_stream_is_the_upstreams_byte_for_byte() {
+    let finish = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"odd":{"b":1,"a":[2]}}"#;
+    let parts = [
+        "\u{feff}: first\n\n".to_owned(),
+        "event: message\r\nid: 7\r\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\r\n\r\n"
+            .into(),
+        "data:{\"choices\":[{\"delta\":{\"content\":\"a\\u00e9\"},  \"index\":0}]}\n\n".into(),
+        ": in between\n\n".into(),
+        "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"b\"}}]}\n\n".into(),
+        format!("retry: 10\ndata: {finish}\n\n"),
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n".into(),
+        "data: [DONE]\n\n".into(),
+    ];
+    let script = parts.iter().fold(Script::sse(), |script, part| script.chunk(part)).end();
+    let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": []});
+    let (heard, rows) = relayed(script, &ask, "").await;
+    assert_eq!(heard.body, parts.concat());
+    assert_eq!(heard.header("content-type"), "text/event-stream; charset=utf-8");
+    assert_eq!(pick(rows.one("a"), &["payload_events", "keepalives"]), json!([2, 2]));
+}
+
+#[tokio::test]
+async fn usage_is_asked_for_recorded_and_taken_out_again() {
+    let stream = || Script::sse().role().tokens(&["a", "b"]).finish("stop").usage(1_000, 2_000).done().end();
+    let fake = FakeProvider::start(vec![stream(), stream()]).await;
+    let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 1.0, output_price = 2.0 }]";
+    let gateway = Setup::over(&[&fake]).model(model).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(!heard.body.contains("usage") && heard.is_done(), "{}", heard.body);
+    assert_eq!(fake.requests()[0].json()["stream_options"], json!({"include_usage": true}));
+    let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": []});
+    let heard = hear(&mut gateway.ask(&ask).await).await;
+    assert!(heard.body.contains("\"total_tokens\":3000"), "{}", heard.body);
+    let rows = gateway.stop().await;
+    for attempt in &rows.attempts {
+        let columns = ["input_tokens", "output_tokens", "tok_src", "finish_reason", "cost_usd", "cost_basis"];
+        assert_eq!(pick(attempt, &columns), json!([1_000, 2_000, "usage", "stop", 0.005, "computed"]));
+    }
+}
+
+#[tokio::test]
+async fn a_complete_stream_without_done_gets_it() {
+    let (heard, rows) = relayed(Script::sse().role().token("x").finish("stop").end(), &streaming(), "").await;
+    assert!(heard.is_done() && heard.said() == "x", "{}", heard.body);
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn an_event_that_is_no_json_is_left_out() {
+    let script = Script::sse().role().token("a").event("{\"choices\": [").token("b").finish("stop").done().end();
+    let (heard, rows) = relayed(script, &streaming(), "").await;
+    assert_eq!((heard.said().as_str(), heard.events().len()), ("ab", 5));
+    assert!(heard.is_done());
+    assert_eq!(rows.one("a")["outcome"], "won");
+}
+
+/// A stream that breaks behind its first token ends with an error event and without `[DONE]`.
+async fn breaks(script: Script, race: &str, failure: &str) -> Heard {
+    let (heard, rows) = relayed(script, &streaming(), race).await;
+    assert_eq!((heard.status, heard.said().as_str()), (200, "x"));
+    let last: Value = serde_json::from_str(heard.events().last().unwrap()).unwrap();
+    assert!(!last["error"].is_null() && !heard.body.contains("[DONE]"), "{}", heard.body);
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, failure, "stream"]));
+    assert_eq!(pick(&rows.races[0], &["outcome", "http_status", "winner"]), json!(["error", 200, 0]));
+    heard
+}
+
+fn begun() -> Script {
+    Script::sse().role().token("x")
+}
+
+#[tokio::test]
+async fn a_reset_after_the_commit_is_told() {
+    let fallen = Gate::new();
+    let fake = FakeProvider::start(vec![begun().wait(&fallen).reset()]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let mut client = gateway.streaming().await;
+    client.head().await;
+    assert_eq!(first_text(&mut client).await, "x");
+    fallen.open();
+    let event: Value = serde_json::from_str(&client.event().await.unwrap().unwrap()).unwrap();
+    assert_eq!(event["error"]["code"], "photofinish_stream_broken");
+    assert_eq!(client.event().await.unwrap(), None);
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "reset", "stream"]));
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_after_the_commit_is_told() {
+    breaks(begun().close(), "", "closed").await;
+}
+
+#[tokio::test]
+async fn an_end_without_a_finish_is_told() {
+    breaks(begun().end(), "", "closed").await;
+}
+
+#[tokio::test]
+async fn an_error_frame_after_the_commit_is_passed_on() {
+    let frame = r#"{"error":{"message":"boom","type":"server_error"}}"#;
+    let heard = breaks(begun().event(frame).until_closed(), "", "server_error").await;
+    assert_eq!(heard.events().last().unwrap(), frame);
+}
+
+#[tokio::test]
+async fn silence_after_the_commit_is_told() {
+    breaks(begun().until_closed(), "timeouts = { idle = \"500ms\" }", "idle_timeout").await;
+}
