@@ -5,4 +5,18 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cli_commands;
+mod cli_proxy;
+mod cli_serve;
+mod http_auth;
+mod http_errors;
+mod http_models;
+mod http_passing;
+mod http_plan;
+mod http_secrets;
+mod http_simulated;
+mod http_two;
+mod process;
+mod store_shutdown;
+mod store_trouble;
 mod support_works;
