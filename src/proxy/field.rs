@@ -16,7 +16,7 @@ use crate::upstream::Endpoint;
 
 /// Upstreams that one request may name itself.
 const NAMED_MAX: usize = 64;
-/// Bytes of a model's name that a request may give itself: it is kept in rows and in what is set aside.
+/// Bytes of a model's name that a request may give itself: it is kept in rows and goes into a header.
 const NAME_MAX: usize = 512;
 
 /// Everyone who may be started.
@@ -169,8 +169,8 @@ fn named(
         if model_name.is_empty() {
             return Err(format!("{} names no model", quoted(name)));
         }
-        if model_name.len() > NAME_MAX {
-            return Err(format!("{} names a model with more than {NAME_MAX} bytes", quoted(name)));
+        if model_name.len() > NAME_MAX || model_name.contains(char::is_control) {
+            return Err(format!("{} has more than {NAME_MAX} bytes or control characters in it", quoted(name)));
         }
         let twice = upstreams.iter().any(|upstream| upstream.provider.name == provider && upstream.model == model_name);
         if twice || upstreams.len() == NAMED_MAX {

@@ -62,11 +62,13 @@ async fn an_unknown_model_is_a_404_with_the_nearest_names() {
 
     let (status, _, message) = served.ask("nobody/m").await.error();
     assert!(status == 404 && message.contains("no provider \"nobody\""), "{message}");
+    let (status, _, message) = served.ask("one/m\u{7}m").await.error();
+    assert!(status == 404 && message.contains("control characters"), "{message}");
 
     let setup = served.stop().await;
-    assert_eq!(setup.races().await, vec!["rejected 0 404"; 2]);
+    assert_eq!(setup.races().await, vec!["rejected 0 404"; 3]);
     assert_eq!(setup.texts("SELECT race_id FROM race ORDER BY race_id").await[0], race);
-    assert_eq!(setup.texts("SELECT model FROM race ORDER BY race_id").await, ["lama-fast", "nobody/m"]);
+    assert_eq!(setup.texts("SELECT model FROM race ORDER BY race_id").await, ["lama-fast", "nobody/m", "one/m\u{7}m"]);
 }
 
 #[tokio::test]
@@ -136,10 +138,13 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         let allowed: Vec<&str> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
-    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/metrics"] {
+    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/metrics", "//v1/models"] {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
         assert!(message.contains("/v1/chat/completions"), "{message}");
+    }
+    for path in ["/v1/models/%ff", "/v1/models/", "/v1/models/%00"] {
+        assert_eq!(served.get(path, &[]).await.error().0, 404, "{path}");
     }
     let setup = served.stop().await;
     assert!(setup.races().await.is_empty(), "no race began");
