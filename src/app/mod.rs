@@ -4,8 +4,9 @@ mod reload;
 mod simulated;
 mod welcome;
 
+pub use reload::Watch;
+
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,9 +75,9 @@ impl App {
         &self.gateway
     }
 
-    /// Reloads the config whenever the file at `path` changes or [`App::reload`] is called.
-    pub fn watch(&self, path: PathBuf) {
-        self.serving.spawn(reload::watch(path, self.gateway.clone(), self.simulated.clone()));
+    /// Reloads the config on SIGHUP and whenever the file has changed.
+    pub fn watch(&self, watch: Watch) {
+        self.serving.spawn(watch.run(self.gateway.clone(), self.simulated.clone()));
     }
 
     /// Reads the config anew. A bad one is reported, and the old one stays in force.

@@ -1,9 +1,10 @@
 //! A new configuration while the gateway runs: on SIGHUP, or when the file has changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::simulated::Simulated;
 use super::welcome;
@@ -13,28 +14,40 @@ use crate::proxy::{Gateway, Live};
 /// How often the file is looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Runs until the gateway drains.
-pub(super) async fn watch(path: PathBuf, gateway: std::sync::Arc<Gateway>, simulated: Simulated) {
-    let mut hangup = match signal(SignalKind::hangup()) {
-        Ok(hangup) => hangup,
-        Err(error) => {
-            tracing::warn!(%error, "cannot listen for SIGHUP: the config is not reloaded");
-            return;
-        }
-    };
-    let mut draining = std::pin::pin!(gateway.shutdown().draining());
-    let mut seen = stamp(&path);
-    loop {
-        let asked = tokio::select! {
-            () = &mut draining => return,
-            _ = hangup.recv() => true,
-            () = tokio::time::sleep(LOOK_EVERY) => false,
-        };
-        let now = stamp(&path);
-        // A file that is away for a moment is being replaced.
-        if asked || (now != seen && now.is_some()) {
-            seen = now;
-            reload(&path, &gateway, &simulated).await;
+/// What is watched. Made before the gateway starts: what changes or is signalled while it does is not missed.
+pub struct Watch {
+    path: PathBuf,
+    seen: Option<Stamp>,
+    hangup: Signal,
+}
+
+/// What tells one state of a file from another.
+type Stamp = (SystemTime, u64);
+
+impl Watch {
+    /// From now on SIGHUP does not end the process.
+    ///
+    /// # Errors
+    /// When the signal cannot be listened for.
+    pub fn new(path: PathBuf) -> std::io::Result<Watch> {
+        Ok(Watch { seen: stamp(&path), path, hangup: signal(SignalKind::hangup())? })
+    }
+
+    /// Runs until the gateway drains.
+    pub(super) async fn run(mut self, gateway: Arc<Gateway>, simulated: Simulated) {
+        let mut draining = std::pin::pin!(gateway.shutdown().draining());
+        loop {
+            let asked = tokio::select! {
+                () = &mut draining => return,
+                _ = self.hangup.recv() => true,
+                () = tokio::time::sleep(LOOK_EVERY) => false,
+            };
+            let now = stamp(&self.path);
+            // A file that is away for a moment is being replaced.
+            if asked || (now != self.seen && now.is_some()) {
+                self.seen = now;
+                reload(&self.path, &gateway, &simulated).await;
+            }
         }
     }
 }
@@ -74,8 +87,7 @@ fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 2] 
     [("server.listen", before.server.listen != after.server.listen), ("store.url", before.store != after.store)]
 }
 
-/// What tells one state of a file from another.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

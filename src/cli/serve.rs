@@ -1,6 +1,6 @@
 //! `photofinish serve`: the gateway until a signal ends it.
 
-use crate::app::App;
+use crate::app::{App, Watch};
 use crate::cli::signals::Signals;
 use crate::config::Config;
 
@@ -10,9 +10,9 @@ use crate::config::Config;
 /// When it cannot start, or rows could not be written at the end.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
-    let path = config.path.clone();
+    let watch = Watch::new(config.path.clone())?;
     let app = App::start(config).await?;
-    app.watch(path);
+    app.watch(watch);
     signals.next().await;
     let lost = tokio::select! {
         lost = app.stop() => lost,

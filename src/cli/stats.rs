@@ -45,7 +45,8 @@ pub async fn run(store_path: &Path, options: &Options, out: &mut impl io::Write)
     let upstreams = tallies.figures();
     if options.json {
         let objects: Vec<Value> = upstreams.iter().map(object).collect();
-        serde_json::to_writer_pretty(&mut *out, &objects)?;
+        // As the error of `out` that it is, for the caller to tell a closed pipe by.
+        serde_json::to_writer_pretty(&mut *out, &objects).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if upstreams.is_empty() {
         write_nothing(store_path, &filter, out)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::caller::Caller;
 use super::gateway::{Gateway, Live};
 use super::overrides::Overrides;
-use super::rejection::{Failed, Rejection};
+use super::rejection::{Failed, Rejection, quoted};
 use crate::config::{Keys, Model, RaceSettings, Upstream};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::Target;
@@ -16,6 +16,8 @@ use crate::upstream::Endpoint;
 
 /// Upstreams that one request may name itself.
 const NAMED_MAX: usize = 64;
+/// Bytes of a model's name that a request may give itself: it is kept in rows and goes into a header.
+const NAME_MAX: usize = 512;
 
 /// Everyone who may be started.
 #[derive(Clone)]
@@ -158,18 +160,21 @@ fn named(
     let mut upstreams: Vec<Upstream> = Vec::new();
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let (provider, model_name) =
-            name.split_once('/').ok_or_else(|| format!("{name:?} is not written as provider/model"))?;
+            name.split_once('/').ok_or_else(|| format!("{} is not written as provider/model", quoted(name)))?;
         let known = live
             .config
             .providers
             .get(provider)
-            .ok_or_else(|| format!("there is no provider {provider:?} in the configuration"))?;
+            .ok_or_else(|| format!("there is no provider {} in the configuration", quoted(provider)))?;
         if model_name.is_empty() {
-            return Err(format!("{name:?} names no model"));
+            return Err(format!("{} names no model", quoted(name)));
+        }
+        if model_name.len() > NAME_MAX || model_name.contains(char::is_control) {
+            return Err(format!("{} has more than {NAME_MAX} bytes or control characters in it", quoted(name)));
         }
         let twice = upstreams.iter().any(|upstream| upstream.provider.name == provider && upstream.model == model_name);
         if twice || upstreams.len() == NAMED_MAX {
-            return Err(format!("{name:?} is named twice, or there are more than {NAMED_MAX}"));
+            return Err(format!("{} is named twice, or there are more than {NAMED_MAX}", quoted(name)));
         }
         let listed = model.and_then(|model| {
             model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::rejection::Rejection;
+use super::rejection::{Rejection, quoted};
 use crate::config::units::parse_duration;
 use crate::config::{MAX_ATTEMPTS, Policy, RaceSettings};
 
@@ -66,12 +66,12 @@ fn attempts(value: &str) -> Option<usize> {
 }
 
 fn expected_attempts(value: &str) -> String {
-    format!("{value:?} is not a whole number from 1 to {MAX_ATTEMPTS}")
+    format!("{} is not a whole number from 1 to {MAX_ATTEMPTS}", quoted(value))
 }
 
 fn expected_policy(name: &str) -> String {
     let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.as_str()).collect();
-    format!("{name:?} is none of {}", names.join(", "))
+    format!("{} is none of {}", quoted(name), names.join(", "))
 }
 
 #[cfg(test)]

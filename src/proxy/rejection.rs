@@ -91,10 +91,11 @@ impl Rejection {
     }
 
     pub fn unknown_model(model: &str, nearest: &[String], why: &str) -> Rejection {
-        let shown: String = model.chars().take(200).collect();
         let hint = if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
-        let message =
-            format!("the model {shown:?} is not configured, and {why}.{hint} GET /v1/models lists what there is.");
+        let message = format!(
+            "the model {} is not configured, and {why}.{hint} GET /v1/models lists what there is.",
+            quoted(model)
+        );
         let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
         rejection.0.param = Some("model");
         rejection
@@ -104,7 +105,8 @@ impl Rejection {
     pub fn no_upstream(model: &str, off: &[String]) -> Rejection {
         let why = if off.is_empty() { "none of its upstreams can be used".to_owned() } else { off.join("; ") };
         let message = format!(
-            "no upstream of {model:?} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER."
+            "no upstream of {} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER.",
+            quoted(model)
         );
         let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
         rejection.0.param = Some("model");
@@ -161,9 +163,10 @@ impl Rejection {
     }
 
     pub fn not_found(path: &str) -> Rejection {
-        let shown: String = path.chars().take(200).collect();
-        let message =
-            format!("there is nothing at {shown}: the gateway serves POST /v1/chat/completions and GET /v1/models");
+        let message = format!(
+            "there is nothing at {}: the gateway serves POST /v1/chat/completions and GET /v1/models",
+            quoted(path)
+        );
         Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_not_found", message)
     }
 
@@ -229,6 +232,11 @@ impl From<InvalidRequest> for Rejection {
 fn attempt(failed: &Failed) -> Value {
     let Failed { upstream, failure } = failed;
     json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
+}
+
+/// What a client sent, for a message: quoted, and not all of it if it is long.
+pub fn quoted(text: &str) -> String {
+    format!("{:?}", text.chars().take(200).collect::<String>())
 }
 
 fn summary(failed: &[Failed]) -> String {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
@@ -33,7 +34,14 @@ async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Resp
     proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-async fn model(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>, headers: HeaderMap) -> Response<Body> {
+/// The id may be anything that a client can write, so also what is no text.
+async fn model(
+    State(gateway): State<Arc<Gateway>>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let Ok(Path(id)) = id else { return Rejection::not_found(uri.path()).into_response() };
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 

@@ -1,0 +1,301 @@
+//! The built program in a process of its own: configured, started, signalled, and seen only through its sockets, its output
+//! and its files. For the product's face; races themselves are tested in process.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, SqliteConnection};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use crate::support::{FakeProvider, RawClient, soon, sse_events};
+
+pub const CHAT: &str = "/v1/chat/completions";
+
+/// A directory with a `config.toml`, which the program is started in. Its environment is empty but for what is set here.
+pub struct Setup {
+    dir: TempDir,
+    env: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// `config` may begin with dotted keys such as `server.drain`; it listens on a free port and audits no loser.
+    pub fn new(config: &str) -> Setup {
+        let setup = Setup { dir: TempDir::new().unwrap(), env: Vec::new() };
+        setup.configure(config);
+        setup
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Replaces the config as editors do: in one step.
+    pub fn configure(&self, config: &str) {
+        self.write("new.toml", format!("server.listen = \"127.0.0.1:0\"\nrace.audit = 0.0\n{config}"));
+        std::fs::rename(self.path("new.toml"), self.path("config.toml")).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.path("photofinish.db")
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_photofinish"));
+        command.args(args).current_dir(self.dir.path()).env_clear().stdin(Stdio::null());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs a command to its end.
+    pub async fn run(&self, args: &[&str]) -> Ran {
+        let mut command = self.command(args);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+        Ran::new(&soon("the command ends", output).await.unwrap())
+    }
+
+    pub fn spawn(&self, args: &[&str]) -> Process {
+        Process::new(self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Starts the gateway; it listens when this returns.
+    pub async fn serve(self) -> Served {
+        let process = self.spawn(&["serve"]);
+        let addr = process.address("listening on http://").await;
+        Served { setup: self, process, addr }
+    }
+
+    /// The first column of every row, as text.
+    pub async fn texts(&self, sql: &'static str) -> Vec<String> {
+        let mut connection = self.connect().await;
+        let rows: Vec<Option<String>> = sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap();
+        rows.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    pub async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&mut self.connect().await).await.unwrap()
+    }
+
+    /// Each attempt as `provider outcome failure`, in the order of the races.
+    pub async fn attempts(&self) -> Vec<String> {
+        self.texts(
+            "SELECT provider || ' ' || outcome || coalesce(' ' || failure, '') FROM attempt ORDER BY race_id, ordinal",
+        )
+        .await
+    }
+
+    /// Each race as `outcome attempts status`.
+    pub async fn races(&self) -> Vec<String> {
+        self.texts("SELECT outcome || ' ' || attempts || ' ' || coalesce(http_status, '-') FROM race ORDER BY race_id")
+            .await
+    }
+
+    pub async fn connect(&self) -> SqliteConnection {
+        SqliteConnectOptions::new().filename(self.database()).connect().await.unwrap()
+    }
+}
+
+/// What a command left behind.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn new(output: &Output) -> Ran {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Ran { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+/// A running program. Killed when it is dropped.
+pub struct Process {
+    pid: u32,
+    seen: watch::Receiver<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    log: String,
+    /// Its exit code, none if a signal ended it.
+    ended: Option<Option<i32>>,
+}
+
+impl Process {
+    fn new(mut child: Child) -> Process {
+        let (sender, seen) = watch::channel(Seen::default());
+        let pid = child.id();
+        let stderr = child.stderr.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                sender.send_modify(|seen| seen.log.extend([line.as_str(), "\n"]));
+            }
+            let status = child.wait().unwrap();
+            sender.send_modify(|seen| seen.ended = Some(status.code()));
+        });
+        Process { pid, seen }
+    }
+
+    /// Waits for a line with this text; gives the line.
+    pub async fn logged(&self, text: &str) -> String {
+        self.logged_times(text, 1).await
+    }
+
+    /// Waits for that many lines with this text; gives the last of them.
+    pub async fn logged_times(&self, text: &str, times: usize) -> String {
+        let mut seen = self.seen.clone();
+        let there = seen.wait_for(|seen| seen.ended.is_some() || seen.log.matches(text).count() >= times);
+        let log = match tokio::time::timeout(std::time::Duration::from_secs(30), there).await {
+            Ok(seen) => seen.unwrap().log.clone(),
+            Err(_) => panic!("{text:?} is not logged {times} times: {}", self.log()),
+        };
+        let line = log.lines().filter(|line| line.contains(text)).nth(times - 1);
+        line.unwrap_or_else(|| panic!("{text:?} is not logged {times} times: {log}")).to_owned()
+    }
+
+    /// The address behind this text in the log.
+    pub async fn address(&self, text: &str) -> SocketAddr {
+        let line = self.logged(text).await;
+        let (_, rest) = line.split_once(text).unwrap();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && !".:".contains(c)).unwrap_or(rest.len());
+        rest[..end].parse().unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        self.seen.borrow().log.clone()
+    }
+
+    /// `TERM`, `HUP`, `KILL` …
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([format!("-{name}"), self.pid.to_string()]).status().unwrap();
+        assert!(status.success(), "kill -{name}");
+    }
+
+    /// Waits for its end; gives the exit code, none if a signal ended it.
+    pub async fn ended(&self) -> Option<i32> {
+        let mut seen = self.seen.clone();
+        let ended = async { seen.wait_for(|seen| seen.ended.is_some()).await.unwrap().ended.unwrap() };
+        soon("the process ends", ended).await
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.seen.borrow().ended.is_none() {
+            // It may just have ended by itself.
+            let _ = Command::new("kill").args(["-KILL", &self.pid.to_string()]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// A gateway that runs.
+pub struct Served {
+    pub setup: Setup,
+    pub process: Process,
+    pub addr: SocketAddr,
+}
+
+impl Served {
+    pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let mut client = RawClient::connect(self.addr).await;
+        client.request(method, path, headers, body).await;
+        Answer::read(&mut client).await
+    }
+
+    pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send("GET", path, headers, "").await
+    }
+
+    pub async fn chat(&self, headers: &[(&str, &str)], body: &Value) -> Answer {
+        self.send("POST", CHAT, headers, body.to_string()).await
+    }
+
+    /// A streamed request for this model.
+    pub async fn ask(&self, model: &str) -> Answer {
+        self.chat(&[], &asking(model)).await
+    }
+
+    /// A connection on which a streamed request was sent.
+    pub async fn asking(&self, model: &str) -> RawClient {
+        let mut client = RawClient::connect(self.addr).await;
+        client.post(CHAT, &asking(model)).await;
+        client
+    }
+
+    /// Ends it as an operator does; every row is on disk then.
+    pub async fn stop(self) -> Setup {
+        self.process.signal("TERM");
+        let code = self.process.ended().await;
+        assert_eq!(code, Some(0), "{}", self.process.log());
+        self.setup
+    }
+}
+
+pub fn asking(model: &str) -> Value {
+    json!({ "model": model, "stream": true, "messages": [{"role": "user", "content": "hello"}] })
+}
+
+/// `[providers.NAME]` with the address of the fake; more of its keys may follow.
+pub fn provider(name: &str, fake: &FakeProvider) -> String {
+    format!("\n[providers.{name}]\nbase_url = \"{}\"\n", fake.base_url())
+}
+
+/// A whole answer.
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub async fn read(client: &mut RawClient) -> Answer {
+        let head = client.head().await;
+        let body = client.body(&head).await.unwrap();
+        Answer { status: head.status, headers: head.headers, body }
+    }
+
+    /// The first header of this name, lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
+    }
+
+    /// The data of every event of a stream.
+    pub fn events(&self) -> Vec<String> {
+        sse_events(&self.body)
+    }
+
+    /// Status, `error.code`, `error.message`; checks the shape of an error.
+    pub fn error(&self) -> (u16, String, String) {
+        let json = self.json();
+        let error = json["error"].as_object().unwrap_or_else(|| panic!("no error: {json}"));
+        for member in ["message", "type", "param", "code"] {
+            assert!(error.contains_key(member), "{member} is missing: {json}");
+        }
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        let text = |member: &str| error[member].as_str().unwrap().to_owned();
+        (self.status, text("code"), text("message"))
+    }
+}
