@@ -8,7 +8,7 @@ use super::guard::Guard;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::openai::{self, Frame};
+use crate::protocol::openai::{self, Chunk, Frame};
 use crate::protocol::sse::{Event, Scanner};
 use crate::upstream::Body;
 
@@ -182,7 +182,11 @@ impl EventStream {
                 self.done = true;
                 Kind::Done
             }
-            Frame::Error(data) => Kind::Error(error::of_frame(&data)),
+            Frame::Error(data) => {
+                let usage = openai::usage_beside_error(&data);
+                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
+                Kind::Error(error::of_frame(&data))
+            }
             Frame::Malformed => {
                 meter.malformed += 1;
                 Kind::Malformed

@@ -93,6 +93,11 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
 }
 
+/// The usage that a vendor may put beside an error, see [`super::usage`].
+pub fn usage_beside_error(data: &[u8]) -> Option<&str> {
+    serde_json::from_slice::<Wire<'_>>(data).ok()?.facts().usage
+}
+
 fn read_data(data: &[u8]) -> Frame<'_> {
     match serde_json::from_slice::<Wire<'_>>(data) {
         Err(_) => odd(data),
@@ -447,6 +452,14 @@ mod tests {
             Frame::Chunk(chunk) => chunk,
             other => panic!("{data}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn usage_beside_an_error_is_found() {
+        let data = br#"{"error":{"code":400,"message":"limit"},"choices":[],"usage":{"completion_tokens":10}}"#;
+        assert_eq!(usage_beside_error(data), Some(r#"{"completion_tokens":10}"#));
+        assert_eq!(usage_beside_error(b"{\"error\":{}}"), None);
+        assert_eq!(usage_beside_error(b"limit"), None);
     }
 
     fn payload_of(delta: &str) -> Option<(PayloadKind, u32)> {
