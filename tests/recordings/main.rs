@@ -6,6 +6,7 @@
 //! the test says that it was skipped, and passes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
+#![expect(clippy::print_stdout, reason = "says what was checked, or that it was skipped")]
 
 mod recording;
 #[expect(dead_code, unused_imports, reason = "these tests need a part of what is shared")]
