@@ -74,6 +74,17 @@ impl Shutdown {
     }
 }
 
+/// Runs hyper's own tasks, those of HTTP/2 streams among them.
+impl<F> hyper::rt::Executor<F> for Shutdown
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.spawn(task);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

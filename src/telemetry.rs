@@ -7,9 +7,15 @@ use tracing_subscriber::EnvFilter;
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
+/// What these say of single frames and statements could hold what must not be logged, whatever level is asked for.
+const QUIET: [&str; 4] = ["h2=warn", "hyper=warn", "rustls=warn", "sqlx=warn"];
+
 /// Starts the log. Later calls do nothing, so that tests may start several gateways in one process.
 pub fn start() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let mut filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    for quiet in QUIET.iter().filter_map(|quiet| quiet.parse().ok()) {
+        filter = filter.add_directive(quiet);
+    }
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // A second start finds the first one's subscriber in place: that one stays, and nothing is lost.
     let _ = tracing_subscriber::fmt()

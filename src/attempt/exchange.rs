@@ -16,6 +16,7 @@ use crate::clock::Instant;
 use crate::config::Auth;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
 use crate::protocol::{error, openai};
+use crate::routing::keyring::{Key, scrub};
 use crate::upstream::{Body, Outgoing, Response};
 
 /// Bytes that are held back before the first payload.
@@ -50,22 +51,18 @@ pub(super) async fn exchange(mut spec: Spec, dispatch: Instant, fate: Arc<Atomic
         }
     };
     guard.head(&response);
-    let scrub = spec.key.as_ref().map(|key| key.expose());
+    let key = spec.key.take();
     if !response.status.is_success() {
-        let failure = refused(response, scrub).await;
+        let failure = refused(response, key.as_ref()).await;
         guard.failed(&failure);
         return Err(failure);
     }
     let Response { status, headers, body } = response;
-    let mut stream = if is_json(&headers) { whole(body, guard).await? } else { EventStream::new(Some(body), guard) };
-    let prelude = match prelude(&mut stream).await {
-        Ok(prelude) => prelude,
-        Err(mut failure) => {
-            scrub_failure(&mut failure, scrub);
-            return Err(failure);
-        }
-    };
-    Ok(Ready { status, headers, prelude, key_id: spec.key.as_ref().map(|key| key.id().to_owned()), stream })
+    let key_id = key.as_ref().map(|key| key.id().to_owned());
+    let mut stream =
+        if is_json(&headers) { whole(body, key, guard).await? } else { EventStream::new(Some(body), key, guard) };
+    let prelude = prelude(&mut stream).await?;
+    Ok(Ready { status, headers, prelude, key_id, stream })
 }
 
 /// Reads to the end of the first event with payload.
@@ -112,15 +109,16 @@ fn without_payload(stream: &mut EventStream, held: Bytes) -> Failure {
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
-async fn whole(body: Body, mut guard: Guard) -> Result<EventStream, Failure> {
+async fn whole(body: Body, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
     let (bytes, ended) = collect(body, EVENT_MAX).await;
     if let Err(mut failure) = ended {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
         return Err(failure);
     }
+    let bytes = scrub(bytes, key.as_ref());
     let events = openai::events_of_whole(&bytes);
-    let mut stream = EventStream::new(None, guard);
+    let mut stream = EventStream::new(None, key, guard);
     match events {
         Some(events) => stream.push(events),
         None => return Err(stream.fail_with(error::of_frame(&bytes))),
@@ -129,19 +127,19 @@ async fn whole(body: Body, mut guard: Guard) -> Result<EventStream, Failure> {
 }
 
 /// Reads an error answer; one that breaks off or takes too long is kept as far as it came.
-async fn refused(response: Response, scrub: Option<&str>) -> Failure {
+async fn refused(response: Response, key: Option<&Key>) -> Failure {
     let status = response.status.as_u16();
     let (body, _) = match tokio::time::timeout(ERROR_BODY_FOR, collect(response.body, ERROR_BODY_MAX)).await {
         Ok(collected) => collected,
         Err(_) => (Bytes::new(), Ok(())),
     };
+    let body = scrub(body, key);
     let facts = error::of_body(status, &body);
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
     failure.retry_after = retry_after(&response.headers);
     let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
     failure.answer = Some(Answer { status, content_type, body });
-    scrub_failure(&mut failure, scrub);
     failure
 }
 
@@ -165,29 +163,21 @@ async fn collect(mut body: Body, max: usize) -> (Bytes, Result<(), Failure>) {
     (bytes.freeze(), Ok(()))
 }
 
-/// Some vendors quote the key that they refuse.
-fn scrub_failure(failure: &mut Failure, key: Option<&str>) {
-    let Some(key) = key.filter(|key| !key.is_empty()) else { return };
-    failure.message = failure.message.replace(key, "***");
-    if let Some(answer) = &mut failure.answer
-        && memchr::memmem::find(&answer.body, key.as_bytes()).is_some()
-    {
-        answer.body = Bytes::from(String::from_utf8_lossy(&answer.body).replace(key, "***"));
-    }
-}
-
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("application/json"))
 }
 
-/// `retry-after-ms`, or `retry-after` in seconds. A date is not read: few send it, and their clock is not ours.
+/// `retry-after-ms`, or `retry-after` in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| {
-        headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)
-    };
-    let seconds = number("retry-after-ms").map(|millis| millis / 1e3).or_else(|| number(RETRY_AFTER.as_str()))?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let seconds =
+        number("retry-after-ms").map(|millis| millis / 1e3).or_else(|| number(RETRY_AFTER.as_str())).or_else(|| {
+            let until = jiff::fmt::rfc2822::parse(text(RETRY_AFTER.as_str())?).ok()?.timestamp();
+            Some((until.as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
+        });
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 fn outgoing(spec: &Spec) -> Outgoing {
@@ -241,20 +231,12 @@ mod tests {
             retry_after(&headers(&[("retry-after", "7"), ("retry-after-ms", "250")])),
             Some(Duration::from_millis(250))
         );
-        for odd in ["-1", "soon", "NaN", "inf", "1e300", "Wed, 21 Oct 2026 07:28:00 GMT"] {
+        assert_eq!(retry_after(&headers(&[("retry-after", "Wed, 21 Oct 2020 07:28:00 GMT")])), Some(Duration::ZERO));
+        let far = retry_after(&headers(&[("retry-after", "Tue, 21 Oct 2098 07:28:00 GMT")])).unwrap();
+        assert!(far > Duration::from_secs(86_400 * 365), "{far:?}");
+        for odd in ["-1", "soon", "NaN", "inf", "1e300", "Wed, 99 Oct 2026"] {
             assert_eq!(retry_after(&headers(&[("retry-after", odd)])), None, "{odd}");
         }
-    }
-
-    #[test]
-    fn a_key_that_a_vendor_quotes_is_taken_out() {
-        let mut failure =
-            Failure::new(FailureKind::Unauthorized, Phase::Headers, "Incorrect API key provided: sk-planted");
-        failure.answer =
-            Some(Answer { status: 401, content_type: None, body: Bytes::from("{\"error\":\"sk-planted is wrong\"}") });
-        scrub_failure(&mut failure, Some("sk-planted"));
-        assert_eq!(failure.message, "Incorrect API key provided: ***");
-        assert_eq!(failure.answer.unwrap().body, "{\"error\":\"*** is wrong\"}");
     }
 
     #[test]

@@ -1,18 +1,12 @@
 //! Counts what passes: times, kinds, characters, gaps and usage of one attempt. Pure: events and stamps in, columns out.
 
+use super::burst::Burst;
 use super::gaps::Gaps;
 use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
 use crate::protocol::openai::{Chunk, Payload};
 use crate::protocol::usage::Usage;
-
-/// A burst: so many tokens, in this few events, or nearly all within so short a time, or this fast.
-const BURST_TOKENS: i64 = 16;
-const BURST_EVENTS: i64 = 2;
-const BURST_SHARE: f64 = 0.9;
-const BURST_WINDOW_US: i64 = 10_000;
-const BURST_TOKENS_PER_SECOND: f64 = 5_000.0;
 
 /// All times are microseconds after the dispatch.
 #[derive(Debug)]
@@ -33,10 +27,7 @@ pub struct Meter {
     /// Events that were left out because they were no JSON.
     pub malformed: i64,
     gaps: Gaps,
-    /// Characters that came within the burst window after `window_start`, and the most that any such window held.
-    window_start: i64,
-    window_chars: i64,
-    window_most: i64,
+    burst: Burst,
     usage: Usage,
     usage_after_finish: bool,
     finish_reason: Option<String>,
@@ -62,9 +53,7 @@ impl Meter {
             keepalives: 0,
             malformed: 0,
             gaps: Gaps::default(),
-            window_start: 0,
-            window_chars: 0,
-            window_most: 0,
+            burst: Burst::default(),
             usage: Usage::default(),
             usage_after_finish: false,
             finish_reason: None,
@@ -102,14 +91,14 @@ impl Meter {
         if self.model.is_none() {
             self.model = chunk.model.as_deref().map(|model| model.chars().take(256).collect());
         }
-        if let Some(usage) = chunk.usage {
+        if let Some(usage) = &chunk.usage {
             self.usage.add(usage);
             self.usage_after_finish |= self.finish.is_some();
         }
-        if let Some(timings) = chunk.timings {
+        if let Some(timings) = &chunk.timings {
             self.usage.add_timings(timings);
         }
-        if let Some(time_info) = chunk.time_info {
+        if let Some(time_info) = &chunk.time_info {
             self.usage.add_time_info(time_info);
         }
     }
@@ -192,23 +181,14 @@ impl Meter {
         }
         let chars = i64::from(payload.chars);
         self.chars_total += chars;
-        if now - self.window_start > BURST_WINDOW_US {
-            (self.window_start, self.window_chars) = (now, 0);
-        }
-        self.window_chars += chars;
-        self.window_most = self.window_most.max(self.window_chars);
+        self.burst.add(now, chars);
     }
 
     /// Whether the provider buffered its answer; none where there is too little to tell.
     fn burst(&self) -> Option<bool> {
         let tokens = self.usage.output_tokens?;
         let ((first, _), last) = (self.first_token?, self.last_token?);
-        if tokens < BURST_TOKENS {
-            return Some(false);
-        }
-        let share = self.window_most as f64 / self.chars_total.max(1) as f64;
-        let rate = tokens as f64 / (((last - first).max(1)) as f64 / 1e6);
-        Some(self.payload_events <= BURST_EVENTS || share >= BURST_SHARE || rate > BURST_TOKENS_PER_SECOND)
+        Some(self.burst.verdict(tokens, self.payload_events, self.chars_total, last - first))
     }
 }
 
@@ -235,7 +215,7 @@ mod tests {
     }
 
     fn usage(json: &'static str) -> Chunk<'static> {
-        Chunk { usage: Some(json), usage_only: true, ..Chunk::default() }
+        Chunk { usage: Some(json.into()), usage_only: true, ..Chunk::default() }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`start`] makes a future that is ready at the first token; what it gives then, a [`Ready`], is read on by the relay.
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
+mod burst;
 mod exchange;
 mod gaps;
 mod guard;
@@ -12,7 +13,7 @@ mod stream;
 
 pub use exchange::Ready;
 pub use in_flight::{InFlight, Slot};
-pub use stream::{EventStream, Item, Kind};
+pub use stream::{EventStream, Item, Kind, READ_OUT_FOR};
 
 use std::future::Future;
 use std::pin::Pin;

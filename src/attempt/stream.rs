@@ -1,6 +1,7 @@
 //! The events of one attempt as they come: read, cut, classified and metered in one pass.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -10,10 +11,15 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::openai::{self, Chunk, Frame};
 use crate::protocol::sse::{Event, Scanner};
+use crate::routing::keyring::{Key, scrub};
+use crate::shutdown::Shutdown;
 use crate::upstream::Body;
 
 /// One event of more than this is no answer.
 pub const EVENT_MAX: usize = 8 << 20;
+
+/// How long the end of a body is awaited behind `[DONE]`.
+pub const READ_OUT_FOR: Duration = Duration::from_secs(1);
 
 /// One event, as it came and what it is.
 #[derive(Debug)]
@@ -48,12 +54,14 @@ pub struct EventStream {
     /// When the read returned that the events under way came with.
     read_at: Instant,
     done: bool,
+    /// The key that was sent: some vendors quote it in their errors.
+    key: Option<Key>,
     pub(super) guard: Guard,
 }
 
 impl EventStream {
-    pub(super) fn new(body: Option<Body>, guard: Guard) -> EventStream {
-        EventStream { body, scanner: Scanner::new(EVENT_MAX), read_at: Instant::now(), done: false, guard }
+    pub(super) fn new(body: Option<Body>, key: Option<Key>, guard: Guard) -> EventStream {
+        EventStream { body, scanner: Scanner::new(EVENT_MAX), read_at: Instant::now(), done: false, key, guard }
     }
 
     /// Puts bytes in front, as if they had just been read.
@@ -135,6 +143,27 @@ impl EventStream {
         self.guard.meter.stalled = true;
     }
 
+    /// Reads what is left behind `[DONE]`, at most for a moment and in the background, so that the connection can be used
+    /// again.
+    pub fn read_out(mut self, shutdown: &Shutdown) {
+        let ended = |stream: &mut EventStream, context: &mut Context<'_>| loop {
+            match stream.poll_item(context) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        };
+        // The end has nearly always come with the last event.
+        let mut here = Context::from_waker(std::task::Waker::noop());
+        if ended(&mut self, &mut here).is_ready() {
+            return;
+        }
+        shutdown.spawn(async move {
+            let rest = std::future::poll_fn(|context| ended(&mut self, context));
+            let _ = tokio::time::timeout(READ_OUT_FOR, rest).await;
+        });
+    }
+
     /// Ends the attempt because the total deadline passed while it was read.
     pub fn time_out(&mut self) -> Failure {
         self.fail(FailureKind::Timeout, "the total deadline passed")
@@ -156,13 +185,14 @@ impl EventStream {
 
     fn item(&mut self, event: Event) -> Item {
         let kind = self.classify(&event);
-        Item { raw: event.raw, kind }
+        let raw = if matches!(kind, Kind::Error(_)) { scrub(event.raw, self.key.as_ref()) } else { event.raw };
+        Item { raw, kind }
     }
 
     /// The last event of a body that forgot its blank line gets one.
     fn last_item(&mut self, event: Event) -> Item {
-        let kind = self.classify(&event);
-        let mut raw = event.raw.to_vec();
+        let Item { raw, kind } = self.item(event);
+        let mut raw = raw.to_vec();
         raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
         Item { raw: Bytes::from(raw), kind }
     }
@@ -182,10 +212,9 @@ impl EventStream {
                 self.done = true;
                 Kind::Done
             }
-            Frame::Error(data) => {
-                let usage = openai::usage_beside_error(&data);
+            Frame::Error { data, usage } => {
                 meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
-                Kind::Error(error::of_frame(&data))
+                Kind::Error(error::of_frame(&scrub(Bytes::copy_from_slice(&data), self.key.as_ref())))
             }
             Frame::Malformed => {
                 meter.malformed += 1;

@@ -21,6 +21,7 @@ pub use load::{LoadError, load, parse};
 pub use problem::{Problem, Problems};
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -299,11 +300,17 @@ pub struct Price {
 }
 
 /// `[users.NAME]`
-#[derive(Debug)]
 pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
     pub token_sha256: [u8; 32],
     /// Keys of this user's own, by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
+}
+
+impl fmt::Debug for User {
+    /// Without the hash: it is as good as the token to whoever can guess.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User").field("name", &self.name).field("keys", &self.keys.keys()).finish_non_exhaustive()
+    }
 }

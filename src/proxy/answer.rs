@@ -20,36 +20,25 @@ use crate::relay::assemble_events;
 
 /// What the response headers tell of the race.
 pub struct Facts {
-    race_id: String,
     upstream: String,
     ttft_us: i64,
-    attempts: usize,
     client_ttft_us: i64,
     overhead_us: i64,
 }
 
 impl Facts {
-    pub fn new(guard: &RaceGuard, runner: &Runner, ready: &Ready, attempts: usize, read_at: Instant) -> Facts {
+    pub fn new(runner: &Runner, ready: &Ready, read_at: Instant) -> Facts {
         let ttft_us = ready.stream.first_token_us().unwrap_or(0);
         let client_ttft_us = micros_between(read_at, Instant::now());
         let overhead_us = (client_ttft_us - ready.stream.dispatch_us() - ttft_us).max(0);
-        Facts {
-            race_id: guard.race_id().to_owned(),
-            upstream: runner.name.clone(),
-            ttft_us,
-            attempts,
-            client_ttft_us,
-            overhead_us,
-        }
+        Facts { upstream: runner.name.clone(), ttft_us, client_ttft_us, overhead_us }
     }
 
     fn write(&self, headers: &mut HeaderMap) {
         let millis = |micros: i64| micros as f64 / 1e3;
         let pairs = [
-            ("x-photofinish-race", self.race_id.clone()),
             ("x-photofinish-upstream", self.upstream.clone()),
             ("x-photofinish-ttft-ms", ((self.ttft_us + 500) / 1_000).to_string()),
-            ("x-photofinish-attempts", self.attempts.to_string()),
             (
                 "server-timing",
                 format!("ttft;dur={:.3}, gateway;dur={:.3}", millis(self.client_ttft_us), millis(self.overhead_us)),
@@ -61,6 +50,14 @@ impl Facts {
             }
         }
     }
+}
+
+/// Every answer to an authenticated request names its race, and how many attempts were started by then.
+pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
+    if let Ok(id) = HeaderValue::from_str(guard.race_id()) {
+        headers.insert("x-photofinish-race", id);
+    }
+    headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
 }
 
 /// The head of a streamed answer.
@@ -91,28 +88,23 @@ pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Body> {
 ///
 /// # Errors
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
-pub fn all_failed(
-    race: &Race<Launcher>,
-    field: &Field,
-    request: &ChatRequest,
-    guard: &RaceGuard,
-) -> Result<Served, Rejection> {
+pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ChatRequest) -> Result<Served, Rejection> {
     let failures: Vec<&Failure> = race.failures().iter().map(|(_, failure)| failure).collect();
     let all = |test: fn(FailureKind) -> bool| !failures.is_empty() && failures.iter().all(|failure| test(failure.kind));
     let failed: Vec<Failed> = field.failed(race.failures());
     let refused = failures.iter().find(|failure| failure.kind == FailureKind::ContentPolicy);
     if let Some(answer) = refused.and_then(|failure| failure.answer.as_ref()) {
-        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+        return Ok(Served::Whole(as_it_came(answer, request)));
     }
     if all(is_the_requests_fault)
         && let Some(answer) = most_telling(&failures)
     {
-        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+        return Ok(Served::Whole(as_it_came(answer, request)));
     }
     if all(|kind| kind == FailureKind::Empty)
         && let Some(answer) = failures.first().and_then(|failure| failure.answer.as_ref())
     {
-        return Ok(Served::Whole(as_it_came(answer, request, guard)));
+        return Ok(Served::Whole(as_it_came(answer, request)));
     }
     if all(|kind| kind == FailureKind::RateLimited) {
         return Err(Rejection::rate_limited(&failed));
@@ -133,7 +125,7 @@ fn most_telling<'a>(failures: &[&'a Failure]) -> Option<&'a Answer> {
 }
 
 /// A provider's own error, or an empty answer: status, type and bytes as they came.
-fn as_it_came(answer: &Answer, request: &ChatRequest, guard: &RaceGuard) -> Response<Body> {
+fn as_it_came(answer: &Answer, request: &ChatRequest) -> Response<Body> {
     let empty = answer.status == StatusCode::OK.as_u16();
     let (body, content_type) = if empty && !request.stream {
         (assemble_events(answer.body.clone()), Some("application/json".to_owned()))
@@ -144,9 +136,6 @@ fn as_it_came(answer: &Answer, request: &ChatRequest, guard: &RaceGuard) -> Resp
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     if let Some(value) = content_type.and_then(|value| HeaderValue::try_from(value).ok()) {
         response.headers_mut().insert(CONTENT_TYPE, value);
-    }
-    if let Ok(value) = HeaderValue::from_str(guard.race_id()) {
-        response.headers_mut().insert("x-photofinish-race", value);
     }
     response
 }

@@ -50,8 +50,15 @@ impl Runner {
 
     /// The first key that is not cooling down; the first of all if all are.
     pub fn key(&self, gateway: &Gateway) -> Option<&Key> {
-        let rested = self.keys.iter().find(|key| gateway.cooling(&self.target(Some(key.id().to_owned()))).is_none());
-        rested.or(self.keys.first())
+        self.rested_key(gateway).or(self.keys.first())
+    }
+
+    pub fn has_rested_key(&self, gateway: &Gateway) -> bool {
+        self.rested_key(gateway).is_some()
+    }
+
+    fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {
+        self.keys.iter().find(|key| gateway.cooling(&self.target(Some(key.id().to_owned()))).is_none())
     }
 }
 

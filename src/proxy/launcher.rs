@@ -17,6 +17,7 @@ use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
 use crate::race::verdict::verdict;
 use crate::race::{Launch, Starting};
+use crate::routing::cooldown::Aside;
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -157,7 +158,10 @@ impl Shared {
             tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
             self.gateway.leave_off_stream_options(&runner.name);
         }
-        rejected
+        // Another key makes it another request.
+        let other_key = matches!(verdict.aside, Some(Aside::KeyRateLimited | Aside::KeyRefused))
+            && runner.has_rested_key(&self.gateway);
+        rejected || other_key
     }
 }
 

@@ -13,7 +13,6 @@ mod overrides;
 mod race_guard;
 mod rejection;
 
-pub use caller::authenticate;
 pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;
@@ -24,12 +23,13 @@ use axum::body::Body;
 use http::{Request, Response};
 
 use crate::clock::Instant;
+use crate::config::User;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
 use crate::routing::plan::{Plan, plan};
 use answer::Facts;
-use caller::Caller;
+use caller::{Caller, authenticate};
 use field::{Field, Runner};
 use launcher::Launcher;
 use race_guard::RaceGuard;
@@ -38,23 +38,26 @@ use race_guard::RaceGuard;
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
     let (parts, body) = request.into_parts();
-    let caller = match authenticate(&live, &parts.headers) {
-        Ok(caller) => caller,
+    let user = match authenticate(&live, &parts.headers) {
+        Ok(user) => user,
         Err(rejection) => {
             gateway.totals().unauthorized();
-            return rejection.into_response(None);
+            return rejection.into_response();
         }
     };
-    let mut guard = RaceGuard::new(&gateway, &caller);
-    match serve(&gateway, &live, &caller, &parts.headers, body, &mut guard).await {
+    let mut guard = RaceGuard::new(&gateway, user.as_deref());
+    match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
-        Ok(Served::Whole(response)) => {
+        Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());
+            answer::name_race(response.headers_mut(), &guard);
             response
         }
         Err(rejection) => {
             guard.rejected(&rejection);
-            rejection.into_response(Some(guard.race_id()))
+            let mut response = rejection.into_response();
+            answer::name_race(response.headers_mut(), &guard);
+            response
         }
     }
 }
@@ -70,7 +73,7 @@ enum Served {
 async fn serve(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
-    caller: &Caller,
+    user: Option<Arc<User>>,
     headers: &http::HeaderMap,
     body: Body,
     guard: &mut RaceGuard,
@@ -79,8 +82,9 @@ async fn serve(
     let read_at = guard.request_read(&bytes);
     let request = Arc::new(ChatRequest::parse(bytes)?);
     guard.request(&request);
+    let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
-    let field = field::resolve(gateway, live, caller, &request.model, &overrides)?;
+    let field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
     guard.policy(field.settings.policy);
     let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
     let plan = plan(&field.settings, &runners, fastrand::f64());
@@ -107,17 +111,18 @@ async fn run(
         let finish = race.run().await;
         let (ready, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => return answer::all_failed(&race, field, request, guard),
+            Finish::Failed => return answer::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
         gateway.forgive(&runner.target(ready.key_id.clone()));
         guard.won(ordinal, request.stream.then_some(ready.status));
-        let facts = Facts::new(guard, runner, &ready, race.started(), read_at);
+        let facts = Facts::new(runner, &ready, read_at);
         let idle = runner.upstream.timeouts.idle;
         if request.stream {
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
-            let head = answer::head(&ready, &facts);
+            let mut head = answer::head(&ready, &facts);
+            answer::name_race(head.headers_mut(), guard);
             let relay: Relay = Box::new(move |guard| {
                 RelayBody::new(ready.stream, ready.prelude, include_usage, idle, &shutdown, guard)
             });
@@ -126,7 +131,11 @@ async fn run(
         let mut ready = ready;
         let prelude = std::mem::take(&mut ready.prelude);
         match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, idle)).await {
-            Ok(Ok(whole)) => return Ok(Served::Whole(answer::whole(&ready, &facts, whole))),
+            Ok(Ok(whole)) => {
+                let response = answer::whole(&ready, &facts, whole);
+                ready.stream.read_out(gateway.shutdown());
+                return Ok(Served::Whole(response));
+            }
             Ok(Err(failure)) => {
                 drop(ready);
                 guard.lost_winner();

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::caller::Caller;
 use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
-use crate::config::Policy;
+use crate::config::{Policy, User};
 use crate::failure::Failure;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::protocol::request::ChatRequest;
@@ -33,12 +32,12 @@ pub struct RaceGuard {
 }
 
 impl RaceGuard {
-    pub fn new(gateway: &Gateway, caller: &Caller) -> RaceGuard {
+    pub fn new(gateway: &Gateway, user: Option<&User>) -> RaceGuard {
         let slot = gateway.enter_race();
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
-            user: caller.user.as_ref().map(|user| user.name.clone()),
+            user: user.map(|user| user.name.clone()),
             api: "chat",
             model: String::new(),
             stream: false,
@@ -71,6 +70,11 @@ impl RaceGuard {
 
     pub fn race_id(&self) -> &str {
         &self.record.race_id
+    }
+
+    /// How many attempts were started by now.
+    pub fn started(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
     }
 
     /// Counts the attempts that were started; the launcher raises it.
@@ -128,7 +132,7 @@ impl RaceGuard {
     pub fn rejected(&mut self, rejection: &Rejection) {
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         self.record.done_us = Some(self.elapsed());
-        self.outcome = Some(match rejection.after_race {
+        self.outcome = Some(match rejection.is_after_race() {
             _ if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
             true => RaceOutcome::Error,
             false => RaceOutcome::Rejected,
@@ -159,7 +163,7 @@ impl Drop for RaceGuard {
     fn drop(&mut self) {
         let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
         self.record.outcome = self.outcome.unwrap_or(gone);
-        self.record.attempts = i64::try_from(self.attempts.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
         self.recorder.race(self.record.clone());

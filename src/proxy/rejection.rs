@@ -18,9 +18,12 @@ pub struct Failed {
     pub failure: Failure,
 }
 
-/// A refusal, or the news that nobody answered.
+/// A refusal, or the news that nobody answered. Boxed, for it is the rare side of many results.
 #[derive(Debug)]
-pub struct Rejection {
+pub struct Rejection(Box<Said>);
+
+#[derive(Debug)]
+struct Said {
     status: StatusCode,
     /// OpenAI's `type`.
     kind: &'static str,
@@ -33,7 +36,7 @@ pub struct Rejection {
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
     /// Attempts were made, so this is an answer of the race and no refusal of the gateway's own.
-    pub after_race: bool,
+    after_race: bool,
 }
 
 const INVALID: &str = "invalid_request_error";
@@ -41,7 +44,7 @@ const SERVER: &str = "server_error";
 
 impl Rejection {
     fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
-        Rejection {
+        Rejection(Box::new(Said {
             status,
             kind,
             code,
@@ -51,7 +54,7 @@ impl Rejection {
             retry_after: None,
             allow: None,
             after_race: false,
-        }
+        }))
     }
 
     pub fn unauthorized(why: &str) -> Rejection {
@@ -93,7 +96,7 @@ impl Rejection {
         let message =
             format!("the model {shown:?} is not configured, and {why}.{hint} GET /v1/models lists what there is.");
         let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
-        rejection.param = Some("model");
+        rejection.0.param = Some("model");
         rejection
     }
 
@@ -104,7 +107,7 @@ impl Rejection {
             "no upstream of {model:?} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER."
         );
         let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
-        rejection.param = Some("model");
+        rejection.0.param = Some("model");
         rejection
     }
 
@@ -114,8 +117,8 @@ impl Rejection {
             "every upstream is set aside after a rate limit or a refusal: try again after Retry-After".to_owned();
         let mut rejection =
             Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_cooling_down", message);
-        rejection.attempts = failed.to_vec();
-        rejection.retry_after = Some(wait);
+        rejection.0.attempts = failed.to_vec();
+        rejection.0.retry_after = Some(wait);
         rejection
     }
 
@@ -125,17 +128,17 @@ impl Rejection {
         let message = "every upstream is rate-limited: try again later, or add upstreams or keys".to_owned();
         let mut rejection =
             Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_rate_limited", message);
-        rejection.attempts = failed.to_vec();
-        rejection.retry_after = Some(wait.unwrap_or(Duration::from_secs(1)));
-        rejection.after_race = true;
+        rejection.0.attempts = failed.to_vec();
+        rejection.0.retry_after = Some(wait.unwrap_or(Duration::from_secs(1)));
+        rejection.0.after_race = true;
         rejection
     }
 
     pub fn all_failed(failed: &[Failed]) -> Rejection {
         let message = format!("every upstream failed: {}", summary(failed));
         let mut rejection = Rejection::new(StatusCode::BAD_GATEWAY, SERVER, "photofinish_all_failed", message);
-        rejection.attempts = failed.to_vec();
-        rejection.after_race = true;
+        rejection.0.attempts = failed.to_vec();
+        rejection.0.after_race = true;
         rejection
     }
 
@@ -144,8 +147,8 @@ impl Rejection {
             "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams"
                 .to_owned();
         let mut rejection = Rejection::new(StatusCode::GATEWAY_TIMEOUT, SERVER, "photofinish_timeout", message);
-        rejection.attempts = failed.to_vec();
-        rejection.after_race = true;
+        rejection.0.attempts = failed.to_vec();
+        rejection.0.after_race = true;
         rejection
     }
 
@@ -153,7 +156,7 @@ impl Rejection {
         let message = "the gateway is shutting down: send the request again".to_owned();
         let mut rejection =
             Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_shutting_down", message);
-        rejection.retry_after = Some(Duration::from_secs(1));
+        rejection.0.retry_after = Some(Duration::from_secs(1));
         rejection
     }
 
@@ -168,40 +171,42 @@ impl Rejection {
         let message = format!("this path takes {allow} only");
         let mut rejection =
             Rejection::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, "photofinish_method_not_allowed", message);
-        rejection.allow = Some(allow);
+        rejection.0.allow = Some(allow);
         rejection
     }
 
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
+    }
+
+    /// Attempts were made: it is an answer of the race, and no refusal of the gateway's own.
+    pub fn is_after_race(&self) -> bool {
+        self.0.after_race
     }
 
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
-    /// The answer, with the race's id where there is one.
-    pub fn into_response(self, race_id: Option<&str>) -> Response<Body> {
-        let mut error = json!({ "message": self.message, "type": self.kind, "param": self.param, "code": self.code });
-        if !self.attempts.is_empty() {
-            error["attempts"] = self.attempts.iter().map(attempt).collect();
+    pub fn into_response(self) -> Response<Body> {
+        let mut error =
+            json!({ "message": self.0.message, "type": self.0.kind, "param": self.0.param, "code": self.0.code });
+        if !self.0.attempts.is_empty() {
+            error["attempts"] = self.0.attempts.iter().map(attempt).collect();
         }
         let mut response = Response::new(Body::from(json!({ "error": error }).to_string()));
-        *response.status_mut() = self.status;
+        *response.status_mut() = self.0.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.status == StatusCode::UNAUTHORIZED {
+        if self.0.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(allow) = self.allow {
+        if let Some(allow) = self.0.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if let Some(wait) = self.retry_after {
+        if let Some(wait) = self.0.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if let Some(value) = race_id.and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert("x-photofinish-race", value);
         }
         response
     }
@@ -216,7 +221,7 @@ impl From<InvalidRequest> for Rejection {
         };
         let mut rejection =
             Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", invalid.to_string());
-        rejection.param = param;
+        rejection.0.param = param;
         rejection
     }
 }

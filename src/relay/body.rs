@@ -11,13 +11,11 @@ use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{DONE, error_event};
-use crate::attempt::{EventStream, Item, Kind};
+use crate::attempt::{EventStream, Item, Kind, READ_OUT_FOR};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
 
-/// How long the end of the upstream's body is awaited after `[DONE]`, so that its connection can be used again.
-const END_GRACE: Duration = Duration::from_secs(1);
 /// A pause between two polls that says that the client did not take what was there.
 const STALL: Duration = Duration::from_millis(100);
 
@@ -88,7 +86,7 @@ impl<W: Watch> RelayBody<W> {
             Kind::Done => {
                 self.complete();
                 self.state = State::Done;
-                self.timer.as_mut().reset(Instant::now() + END_GRACE);
+                self.timer.as_mut().reset(Instant::now() + READ_OUT_FOR);
                 Some(item.raw)
             }
             Kind::Error(facts) => {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
@@ -71,4 +72,28 @@ pub fn ring(provider: &Provider, user: Option<&User>, brought: Option<&SecretStr
 pub fn key_id(key: &SecretString) -> String {
     let hash = Sha256::digest(key.expose_secret().as_bytes());
     hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Takes `key` out of what a provider said: some vendors quote the key that they refuse.
+pub fn scrub(bytes: Bytes, key: Option<&Key>) -> Bytes {
+    match key.map(Key::expose).filter(|key| !key.is_empty()) {
+        Some(key) if memchr::memmem::find(&bytes, key.as_bytes()).is_some() => {
+            Bytes::from(String::from_utf8_lossy(&bytes).replace(key, "***"))
+        }
+        _ => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_a_vendor_quotes_is_taken_out() {
+        let key = Key::new(SecretString::from("sk-planted"), false);
+        let said = Bytes::from_static(b"{\"error\":\"Incorrect API key provided: sk-planted\"}");
+        assert_eq!(scrub(said.clone(), Some(&key)), "{\"error\":\"Incorrect API key provided: ***\"}");
+        assert_eq!(scrub(said.clone(), None), said);
+        assert_eq!(format!("{key:?}").find("planted"), None);
+    }
 }

@@ -28,6 +28,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response<Body> {
         "providers_on": providers_on,
         "draining": draining,
         "races_running": gateway.races(),
+        "unauthorized": gateway.totals().unauthorized_so_far(),
         "records_queued": recorder.depth(),
         "records_dropped": recorder.dropped(),
     });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -61,7 +61,7 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
 async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
     // Without it small events wait for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(shutdown.clone());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

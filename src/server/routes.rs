@@ -30,17 +30,17 @@ async fn chat(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Re
 }
 
 async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
-    proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response(None))
+    proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
 }
 
 async fn model(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>, headers: HeaderMap) -> Response<Body> {
-    proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response(None))
+    proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
 async fn method(allow: &'static str) -> impl IntoResponse {
-    Rejection::method(allow).into_response(None)
+    Rejection::method(allow).into_response()
 }
 
 async fn nothing(uri: Uri) -> impl IntoResponse {
-    Rejection::not_found(uri.path()).into_response(None)
+    Rejection::not_found(uri.path()).into_response()
 }

@@ -42,20 +42,6 @@ pub(super) struct Connector {
     shutdown: Shutdown,
 }
 
-/// Runs hyper's own HTTP/2 task.
-#[derive(Clone)]
-struct Spawn(Shutdown);
-
-impl<F> hyper::rt::Executor<F> for Spawn
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn(task);
-    }
-}
-
 impl Connector {
     pub fn new(shutdown: Shutdown) -> Result<Connector, rustls::Error> {
         let mut roots = RootCertStore::empty();
@@ -107,7 +93,7 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let handshake = http2::Builder::new(Spawn(self.shutdown.clone()))
+        let handshake = http2::Builder::new(self.shutdown.clone())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)

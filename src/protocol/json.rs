@@ -1,0 +1,291 @@
+//! A walk over a JSON text without building anything: the few members that matter are looked at where they stand, the
+//! rest is skipped. Costs a fifth of what typed deserializing does, and this is done for every token of every stream.
+//!
+//! It is strict about structure and lenient within numbers and strings, so what it walks to the end may still be no JSON
+//! in a detail. Not for what has to be understood: that is for `serde_json`.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// Nesting that is followed.
+const DEPTH_MAX: u32 = 64;
+
+/// The text is no JSON, or nested too deeply to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// A place in a JSON text.
+pub struct Json<'a> {
+    text: &'a str,
+    at: usize,
+    depth: u32,
+}
+
+impl<'a> Json<'a> {
+    pub fn new(text: &'a str) -> Json<'a> {
+        Json { text, at: 0, depth: 0 }
+    }
+
+    /// Walks an object: `member` gets each name as it is written, and must take its value. Any other value is skipped.
+    pub fn object(
+        &mut self,
+        mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        if self.peek() != Some(b'{') {
+            return self.skip().map(drop);
+        }
+        self.enter()?;
+        if self.peek() == Some(b'}') {
+            return self.leave();
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                return Err(Broken);
+            }
+            let name = self.string()?;
+            self.expect(b':')?;
+            member(name, self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => return self.leave(),
+                _ => return Err(Broken),
+            }
+        }
+    }
+
+    /// Walks a list: `item` must take each value. Any other value is skipped.
+    pub fn list(&mut self, mut item: impl FnMut(&mut Json<'a>) -> Result<(), Broken>) -> Result<(), Broken> {
+        if self.peek() != Some(b'[') {
+            return self.skip().map(drop);
+        }
+        self.enter()?;
+        if self.peek() == Some(b']') {
+            return self.leave();
+        }
+        loop {
+            item(self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => return self.leave(),
+                _ => return Err(Broken),
+            }
+        }
+    }
+
+    /// Takes any value and gives its text.
+    pub fn skip(&mut self) -> Result<&'a str, Broken> {
+        let first = self.peek();
+        let start = self.at;
+        match first {
+            Some(b'"') => drop(self.string()?),
+            Some(b'{') => self.object(|_, json| json.skip().map(drop))?,
+            Some(b'[') => self.list(|json| json.skip().map(drop))?,
+            _ => self.scalar()?,
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Takes any value; gives what stands between the quotes of a string, and none for anything else.
+    pub fn string_or_skip(&mut self) -> Result<Option<&'a str>, Broken> {
+        match self.peek() {
+            Some(b'"') => self.string().map(Some),
+            _ => self.skip().map(|_| None),
+        }
+    }
+
+    /// Takes any value; gives its text unless it is null.
+    pub fn some(&mut self) -> Result<Option<&'a str>, Broken> {
+        self.skip().map(|value| (value != "null").then_some(value))
+    }
+
+    /// The next byte that is no white space.
+    pub fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let Some(byte) = bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Broken> {
+        if self.peek() != Some(byte) {
+            return Err(Broken);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), Broken> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { Err(Broken) } else { Ok(()) }
+    }
+
+    fn leave(&mut self) -> Result<(), Broken> {
+        self.at += 1;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// At a quote: the text up to the closing one, escapes as they are.
+    fn string(&mut self) -> Result<&'a str, Broken> {
+        let start = self.at + 1;
+        let mut at = start;
+        let bytes = self.text.as_bytes();
+        loop {
+            // Names and most values are shorter than what makes a vector search worth its start.
+            let near = bytes[at..].iter().take(16).position(|byte| matches!(byte, b'"' | b'\\'));
+            let found = match near {
+                Some(offset) => at + offset,
+                None => at + memchr2(b'"', b'\\', &bytes[at..]).ok_or(Broken)?,
+            };
+            if bytes[found] == b'"' {
+                self.at = found + 1;
+                return Ok(&self.text[start..found]);
+            }
+            if !matches!(bytes.get(found + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
+                return Err(Broken);
+            }
+            at = found + 2;
+        }
+    }
+
+    /// A number, true, false or null.
+    fn scalar(&mut self) -> Result<(), Broken> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let len = rest
+            .iter()
+            .position(|byte| !matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.' | b'E'))
+            .unwrap_or(rest.len());
+        let word = &rest[..len];
+        let number = word.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-')
+            && word.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+            && word.last().is_some_and(u8::is_ascii_digit);
+        if !number && !matches!(word, b"null" | b"true" | b"false") {
+            return Err(Broken);
+        }
+        self.at += len;
+        Ok(())
+    }
+}
+
+/// What a string stands for, given what stands between its quotes. None if an escape is none.
+pub fn unescape(inner: &str) -> Option<Cow<'_, str>> {
+    match memchr::memchr(b'\\', inner.as_bytes()) {
+        None => Some(Cow::Borrowed(inner)),
+        Some(_) => serde_json::from_str(&format!("\"{inner}\"")).ok().map(Cow::Owned),
+    }
+}
+
+/// Unicode characters of a string, given what stands between its quotes.
+pub fn characters(inner: &str) -> u32 {
+    let bytes = inner.as_bytes();
+    let mut count = bytes.iter().filter(|byte| (**byte as i8) >= -0x40).count();
+    let mut at = 0;
+    while let Some(offset) = bytes.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        at += offset;
+        if bytes.get(at + 1) == Some(&b'u') {
+            // A low surrogate is the second half of a character that was counted.
+            let low =
+                bytes.get(at + 2..at + 4).is_some_and(|hex| matches!(hex, [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F']));
+            count = count.saturating_sub(5 + usize::from(low));
+            at += 6;
+        } else {
+            count = count.saturating_sub(1);
+            at += 2;
+        }
+    }
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the whole text is walked as one value.
+    fn walks(text: &str) -> bool {
+        let mut json = Json::new(text);
+        json.skip().is_ok() && json.peek().is_none()
+    }
+
+    #[test]
+    fn structure_is_checked() {
+        for good in ["{}", "[]", " { \"a\" : [ 1 , -2.5e3 , true , null , \"x\\\"y\" ] , \"b\" : { } } ", "\"\"", "0"] {
+            assert!(walks(good), "{good}");
+        }
+        for bad in [
+            "",
+            "{",
+            "}",
+            "[1,]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "[1 2]",
+            "\"x",
+            "\"\\",
+            "\"\\q\"",
+            "nul",
+            "truee",
+            "1-",
+            "-",
+            "{}}",
+        ] {
+            assert!(!walks(bad), "{bad}");
+        }
+        assert!(!walks(&"[".repeat(100_000)), "no stack is used up");
+    }
+
+    #[test]
+    fn members_are_given_as_they_stand() {
+        let mut seen = Vec::new();
+        let mut json = Json::new("{\"a\":\"x\\n\",\"b\":[1,{\"c\":2}],\"d\":null}");
+        json.object(|name, json| {
+            seen.push((name, json.some()?));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, [("a", Some("\"x\\n\"")), ("b", Some("[1,{\"c\":2}]")), ("d", None)]);
+        assert_eq!(unescape("x\\n").as_deref(), Some("x\n"));
+        assert_eq!(unescape("\\ud800"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_serde_writes_is_walked_whole(text in "\\PC{0,40}", number: f64, whole: i64) {
+            let value = serde_json::json!({ text.clone(): [text, { "n": number, "w": whole }, [], {}, null, true] });
+            proptest::prop_assert!(walks(&value.to_string()));
+            let pretty = format!("{value:#}");
+            proptest::prop_assert!(walks(&pretty));
+        }
+
+        #[test]
+        fn what_is_cut_short_is_broken(text in "\\PC{0,20}", cut in 0usize..1000) {
+            let whole = serde_json::json!({ "a": [text, {"b": 1}] }).to_string();
+            let cut = whole.floor_char_boundary(cut % whole.len());
+            proptest::prop_assert!(!walks(&whole[..cut]));
+        }
+
+        #[test]
+        fn never_panics(text in "[\\[\\]{}\":,a-u0-9\\\\. é-]{0,60}") {
+            walks(&text);
+            characters(&text);
+            unescape(&text);
+        }
+
+        #[test]
+        fn characters_are_counted_as_serde_counts_them(text in "\\PC{0,40}", escaped: bool) {
+            let json = serde_json::to_string(&text).unwrap();
+            let mut inner = json[1..json.len() - 1].to_owned();
+            if escaped {
+                inner = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            }
+            proptest::prop_assert_eq!(characters(&inner) as usize, text.chars().count());
+        }
+    }
+}

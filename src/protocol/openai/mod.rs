@@ -1,0 +1,223 @@
+//! The `openai` dialect: what one event of a chat-completions stream carries.
+//!
+//! [`read`] looks at an event without building anything: strings stay where they are, only their emptiness and length
+//! are taken. It is the one place that knows what counts as payload (the rules: `docs/measurement.md`).
+
+mod payload;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::PayloadKind;
+use super::json::{Broken, Json, unescape};
+use super::sse::Event;
+
+/// What one event is.
+#[derive(Debug, PartialEq)]
+pub enum Frame<'a> {
+    /// A comment, a ping, an event without data.
+    KeepAlive,
+    /// `[DONE]`
+    Done,
+    /// An error in a 200: its data, and the usage that a vendor may put beside it.
+    Error {
+        data: Cow<'a, [u8]>,
+        usage: Option<Cow<'a, str>>,
+    },
+    /// Not valid JSON.
+    Malformed,
+    Chunk(Chunk<'a>),
+}
+
+/// The facts of one chunk. One chunk may carry payload, finish and usage at once.
+#[derive(Debug, Default, PartialEq)]
+pub struct Chunk<'a> {
+    /// None for a role, an empty string, a prompt filter, progress, usage.
+    pub payload: Option<Payload>,
+    pub finish_reason: Option<Cow<'a, str>>,
+    /// The `model` field.
+    pub model: Option<Cow<'a, str>>,
+    /// JSON objects that hold usage or timings, see [`super::usage`].
+    pub usage: Option<Cow<'a, str>>,
+    pub timings: Option<Cow<'a, str>>,
+    pub time_info: Option<Cow<'a, str>>,
+    /// `choices` is empty, and there is usage: the chunk that `include_usage` asks for.
+    pub usage_only: bool,
+}
+
+/// Generated output in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Of several, the answer's before reasoning.
+    pub kind: PayloadKind,
+    /// Unicode characters.
+    pub chars: u32,
+}
+
+/// Reads one event.
+pub fn read(event: &Event) -> Frame<'_> {
+    let fields = event.fields();
+    let error_event = fields.name == Some(b"error");
+    match fields.data {
+        // Some servers write a bare JSON line into a 200 when something is wrong.
+        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
+        None => Frame::KeepAlive,
+        Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
+        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done,
+        Some(data) if error_event => Frame::Error { data, usage: None },
+        Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
+        Some(Cow::Borrowed(data)) => read_data(data),
+        // Data in several lines is rare: a JSON text that is spread over lines.
+        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
+    }
+}
+
+/// The events that a server would have sent which answered as a whole: one chunk with everything, and `[DONE]`. None if
+/// the body is no completion.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let mut answer: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
+    if answer.get("error").is_some_and(|error| !error.is_null()) {
+        return None;
+    }
+    for choice in answer.get_mut("choices")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+        let mut message = choice.shift_remove("message")?;
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (index, call) in calls.into_iter().flatten().filter_map(Value::as_object_mut).enumerate() {
+            call.entry("index").or_insert(Value::from(index));
+        }
+        choice.insert("delta".to_owned(), message);
+    }
+    answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
+    Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
+}
+
+fn read_data(data: &[u8]) -> Frame<'_> {
+    let wire = std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read);
+    match wire {
+        Err(Broken) => odd(data),
+        Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage },
+        Ok(wire) => Frame::Chunk(wire.chunk),
+    }
+}
+
+/// What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
+fn odd(data: &[u8]) -> Frame<'static> {
+    match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
+        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
+        _ => Frame::Malformed,
+    }
+}
+
+impl Frame<'_> {
+    fn into_owned(self) -> Frame<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        match self {
+            Frame::KeepAlive => Frame::KeepAlive,
+            Frame::Done => Frame::Done,
+            Frame::Malformed => Frame::Malformed,
+            Frame::Error { data, usage } => Frame::Error { data: Cow::Owned(data.into_owned()), usage: owned(usage) },
+            Frame::Chunk(chunk) => Frame::Chunk(Chunk {
+                payload: chunk.payload,
+                usage_only: chunk.usage_only,
+                finish_reason: owned(chunk.finish_reason),
+                model: owned(chunk.model),
+                usage: owned(chunk.usage),
+                timings: owned(chunk.timings),
+                time_info: owned(chunk.time_info),
+            }),
+        }
+    }
+}
+
+/// A chunk as it is written, as far as it matters.
+#[derive(Default)]
+struct Wire<'a> {
+    chunk: Chunk<'a>,
+    is_error: bool,
+    choices: usize,
+    /// Usage from places that count less than the member of that name.
+    other_usage: Option<&'a str>,
+}
+
+impl<'a> Wire<'a> {
+    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
+        let mut wire = Wire::default();
+        let mut usage = None;
+        let mut json = Json::new(text);
+        json.object(|name, json| {
+            match name {
+                "choices" => json.list(|json| wire.choice(json))?,
+                "model" => wire.chunk.model = text_of(json)?,
+                "usage" => usage = json.some()?,
+                "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
+                "time_info" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
+                "error" => wire.is_error |= says_error(json.skip()?),
+                "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
+                "x_groq" => wire.groq(json)?,
+                "base_resp" => wire.base_resp(json)?,
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if json.peek().is_some() {
+            return Err(Broken);
+        }
+        wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
+        wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
+        Ok(wire)
+    }
+
+    fn choice(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        self.choices += 1;
+        json.object(|name, json| {
+            match name {
+                "delta" => self.chunk.payload = payload::merge(self.chunk.payload, payload::of_delta(json)?),
+                "finish_reason" => {
+                    let reason = text_of(json)?;
+                    self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
+                }
+                // Some vendors put usage into the choice.
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    /// Groq's own object.
+    fn groq(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            match name {
+                "usage" => self.other_usage = json.some()?.or(self.other_usage),
+                "error" => self.is_error |= says_error(json.skip()?),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    /// MiniMax' own object: any status but 0 is an error.
+    fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            let value = json.skip()?;
+            self.is_error |= name == "status_code" && value != "0" && value != "null";
+            Ok(())
+        })
+    }
+}
+
+/// Servers write an `error` that is none into good chunks.
+fn says_error(value: &str) -> bool {
+    !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
+}
+
+/// A string that is not empty, where one is expected; anything else is none, so that an odd vendor loses no event.
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
+}

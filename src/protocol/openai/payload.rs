@@ -1,0 +1,113 @@
+//! What of a delta is generated output, and how many characters of it. Strings stay where they are.
+
+use super::Payload;
+use crate::protocol::PayloadKind;
+use crate::protocol::json::{Broken, Json, characters};
+
+/// Takes a delta.
+pub(super) fn of_delta(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+    let (mut answer, mut reasoning) = (None, None);
+    json.object(|name, json| {
+        let payload = match name {
+            "content" => content(json, PayloadKind::Text)?,
+            // Some vendors send the same text under two of these names.
+            "reasoning_content" | "reasoning" | "thinking" => {
+                let payload = content(json, PayloadKind::Reasoning)?;
+                reasoning = reasoning.or(payload);
+                return Ok(());
+            }
+            "refusal" => content(json, PayloadKind::Refusal)?,
+            "tool_calls" => tool_calls(json)?,
+            "function_call" => tool(function(json)?),
+            "audio" => audio(json)?,
+            _ => return json.skip().map(drop),
+        };
+        answer = merge(answer, payload);
+        Ok(())
+    })?;
+    Ok(merge(answer, reasoning))
+}
+
+/// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
+pub(super) fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let kind = if a.kind == PayloadKind::Reasoning { b.kind } else { a.kind };
+            Some(Payload { kind, chars: a.chars.saturating_add(b.chars) })
+        }
+        (a, b) => a.or(b),
+    }
+}
+
+/// A string, or a list of parts (Mistral: `thinking` and `text`, each again a string or a list).
+fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
+    if json.peek() != Some(b'[') {
+        let text = json.string_or_skip()?.filter(|text| !text.is_empty());
+        return Ok(text.map(|text| Payload { kind, chars: characters(text) }));
+    }
+    let mut all = None;
+    json.list(|json| {
+        let (mut thinking, mut part) = (false, None);
+        json.object(|name, json| {
+            match name {
+                "type" => thinking = json.string_or_skip()? == Some("thinking"),
+                "text" | "thinking" => part = merge(part, content(json, kind)?),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        let part =
+            part.map(|part: Payload| if thinking { Payload { kind: PayloadKind::Reasoning, ..part } } else { part });
+        all = merge(all, part);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn tool_calls(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+    let mut all = None;
+    json.list(|json| {
+        json.object(|name, json| {
+            match name {
+                "function" | "custom" => all = merge(all, tool(function(json)?)),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    })?;
+    Ok(all)
+}
+
+/// Characters of a call's name and arguments, a custom tool's input among them.
+fn function(json: &mut Json<'_>) -> Result<u32, Broken> {
+    let mut chars: u32 = 0;
+    json.object(|name, json| {
+        let more = match (name, json.peek()) {
+            ("name" | "arguments" | "input", Some(b'"')) => json.string_or_skip()?.map_or(0, characters),
+            // Some servers send arguments as an object.
+            ("arguments", Some(b'{')) => u32::try_from(json.skip()?.len()).unwrap_or(u32::MAX),
+            _ => json.skip().map(|_| 0)?,
+        };
+        chars = chars.saturating_add(more);
+        Ok(())
+    })?;
+    Ok(chars)
+}
+
+fn tool(chars: u32) -> Option<Payload> {
+    (chars > 0).then_some(Payload { kind: PayloadKind::Tool, chars })
+}
+
+fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+    let (mut sound, mut chars) = (false, 0);
+    json.object(|name, json| {
+        let value = json.string_or_skip()?.filter(|value| !value.is_empty());
+        match name {
+            "data" => sound |= value.is_some(),
+            "transcript" => chars = value.map_or(0, characters),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((sound || chars > 0).then_some(Payload { kind: PayloadKind::Audio, chars }))
+}

@@ -1,0 +1,157 @@
+//! The architecture as a test: layers, what only one room may do, lengths, and a first line that says what a file is
+//! for. It reads the sources as text, so that a rule is broken here before a reviewer has to see it.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helper fails by panicking")]
+
+#[path = "architecture/layers.rs"]
+mod layers;
+#[path = "architecture/lexer.rs"]
+mod lexer;
+#[path = "architecture/rules.rs"]
+mod rules;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use lexer::Token;
+
+/// Lines of a file.
+const FILE_MAX: usize = 400;
+/// Lines of a function, from `fn` to its closing brace.
+const FUNCTION_MAX: usize = 70;
+
+/// Files that may be longer: path, lines at most, and why.
+const LONGER: &[(&str, usize, &str)] = &[];
+
+struct Source {
+    /// From the crate's root, with slashes.
+    path: String,
+    text: String,
+    tokens: Vec<Token>,
+}
+
+impl Source {
+    /// For a file under `src` the module at the top of the crate, under `tests` the directory below it.
+    fn room(&self) -> &str {
+        let inner = self.path.split_once('/').map_or("", |(_, rest)| rest);
+        inner.split(['/', '.']).next().unwrap_or("")
+    }
+
+    fn complaints(&self, problems: Vec<String>) -> impl Iterator<Item = String> {
+        problems.into_iter().map(|problem| format!("{}:{problem}", self.path))
+    }
+}
+
+#[test]
+fn a_module_imports_only_from_groups_below_its_own() {
+    let groups = layers::groups(&fs::read_to_string(root().join("src/lib.rs")).unwrap()).unwrap();
+    assert_eq!(groups.get("cli"), groups.values().max(), "lib.rs lists the groups bottom first, cli on top");
+    let mut problems = Vec::new();
+    for source in product_code() {
+        let file = source.path.trim_start_matches("src/");
+        if ["lib.rs", "main.rs"].contains(&file) {
+            continue;
+        }
+        let depth = layers::module_path(file).len();
+        let imports = layers::imports(&source.tokens, depth);
+        problems.extend(source.complaints(layers::violations(&groups, source.room(), &imports)));
+    }
+    none(&problems);
+}
+
+#[test]
+fn only_one_room_does_each_thing() {
+    none(&product_code().iter().flat_map(|source| broken(rules::ONE_ROOM, source)).collect::<Vec<_>>());
+}
+
+#[test]
+fn nobody_does_what_is_forbidden() {
+    let everywhere = sources(&["src", "tests", "benches"]);
+    let mut problems: Vec<String> = everywhere.iter().flat_map(|source| broken(rules::NOBODY, source)).collect();
+    problems.extend(sources(&["tests"]).iter().flat_map(|source| broken(rules::IN_TESTS, source)));
+    none(&problems);
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut problems = Vec::new();
+    for source in sources(&["src", "tests", "benches"]) {
+        let lines = source.text.lines().count();
+        let exception = LONGER.iter().find(|(path, ..)| *path == source.path);
+        let limit = exception.map_or(FILE_MAX, |(_, limit, _)| *limit);
+        if lines > limit {
+            problems.push(format!("{}: {lines} lines; at most {limit}. Split it by idea", source.path));
+        } else if exception.is_some() && lines <= FILE_MAX {
+            problems.push(format!("{}: {lines} lines; strike it from the list of longer files", source.path));
+        }
+        problems.extend(source.complaints(rules::long_functions(&source.tokens, FUNCTION_MAX)));
+    }
+    let gone = LONGER.iter().filter(|(path, ..)| !root().join(path).exists());
+    problems.extend(gone.map(|(path, ..)| format!("{path}: is gone; strike it from the list of longer files")));
+    none(&problems);
+}
+
+#[test]
+fn every_file_opens_by_saying_what_it_is_for() {
+    let silent = sources(&["src", "tests", "benches"]).into_iter().filter(|source| !source.text.starts_with("//! "));
+    none(
+        &silent
+            .map(|source| format!("{}:1: open with `//!`: what it is for, and what not", source.path))
+            .collect::<Vec<_>>(),
+    );
+}
+
+fn broken(rules: &[rules::Rule], source: &Source) -> Vec<String> {
+    source.complaints(rules::broken(rules, source.room(), &source.tokens)).collect()
+}
+
+fn none(problems: &[String]) {
+    assert!(problems.is_empty(), "{} against the architecture:\n{}", problems.len(), problems.join("\n"));
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What is under `src`, without tests: neither `#[cfg(test)]` items nor the files that only such a `mod` names.
+fn product_code() -> Vec<Source> {
+    let mut all = sources(&["src"]);
+    let mut test_modules = BTreeSet::new();
+    for source in &mut all {
+        let (kept, modules) = lexer::without_tests(&source.tokens);
+        source.tokens = kept;
+        let below = layers::module_path(source.path.trim_start_matches("src/")).join("/");
+        test_modules.extend(modules.into_iter().map(|module| format!("src/{below}/{module}").replace("//", "/")));
+    }
+    let of = |source: &Source, module: &String| {
+        source.path.strip_prefix(module.as_str()).is_some_and(|rest| rest.starts_with(['/', '.']))
+    };
+    all.retain(|source| !test_modules.iter().any(|module| of(source, module)));
+    assert!(all.iter().any(|source| source.path == "src/lib.rs"), "the sources are where this test looks for them");
+    all
+}
+
+/// Every Rust file below these directories; one that does not exist has none.
+fn sources(directories: &[&str]) -> Vec<Source> {
+    let mut found = Vec::new();
+    for directory in directories.iter().filter(|directory| root().join(directory).is_dir()) {
+        collect(directory, &mut found);
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+fn collect(directory: &str, found: &mut Vec<Source>) {
+    for entry in fs::read_dir(root().join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{directory}/{}", entry.file_name().to_str().expect("a name in UTF-8"));
+        if entry.file_type().unwrap().is_dir() {
+            collect(&path, found);
+        } else if path.ends_with(".rs") {
+            let text = fs::read_to_string(root().join(&path)).unwrap();
+            let tokens = lexer::tokens(&text);
+            found.push(Source { path, text, tokens });
+        }
+    }
+}
