@@ -1,0 +1,111 @@
+//! What the gateway's own work costs: an event of a stream, a request's body, a plan. Not the sockets: see
+//! `examples/load`.
+
+#![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
+
+mod sample;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use photofinish::config::{Policy, RaceSettings, Timeouts};
+use photofinish::protocol::openai;
+use photofinish::protocol::request::ChatRequest;
+use photofinish::protocol::sse::{Event, Scanner};
+use photofinish::routing::plan::{Runner, plan};
+
+/// Text events of one stream.
+const TOKENS: usize = 400;
+const EVENT_MAX: usize = 1 << 20;
+
+fn stream(criterion: &mut Criterion) {
+    let events = sample::stream(TOKENS);
+    let mut group = criterion.benchmark_group("stream");
+    group.throughput(Throughput::Elements(events.len() as u64));
+    for (cut, reads) in [("event", events.clone()), ("16k", sample::reads(&events, 16 << 10))] {
+        group.bench_function(format!("scan, {cut} per read"), |bencher| {
+            bencher.iter(|| each_event(&reads, |event| drop(black_box(event))));
+        });
+        group.bench_function(format!("scan and read, {cut} per read"), |bencher| {
+            bencher.iter(|| each_event(&reads, |event| drop(black_box(openai::read(&event)))));
+        });
+    }
+    group.finish();
+}
+
+fn read(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("read");
+    let kinds = [
+        ("role", sample::ROLE),
+        ("text", sample::TEXT),
+        ("tool", sample::TOOL),
+        ("finish", sample::FINISH),
+        ("usage", sample::USAGE),
+        ("done", sample::DONE),
+    ];
+    for (name, text) in kinds {
+        let event = Event { raw: Bytes::from_static(text.as_bytes()) };
+        group.bench_function(name, |bencher| bencher.iter(|| drop(black_box(openai::read(black_box(&event))))));
+    }
+    group.finish();
+}
+
+fn request(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("request");
+    for (name, size) in [("1kB", 1 << 10), ("1MB", 1 << 20)] {
+        let content = "QUJD".repeat(size / 4);
+        let body = format!(
+            r#"{{"model":"demo","stream":true,"temperature":0.2,"messages":[{{"role":"user","content":"{content}"}}]}}"#
+        );
+        let body = Bytes::from(body);
+        group.throughput(Throughput::Bytes(body.len() as u64));
+        group.bench_function(format!("parse, {name}"), |bencher| {
+            bencher.iter(|| ChatRequest::parse(black_box(body.clone())));
+        });
+        let request = ChatRequest::parse(body).expect("a valid request");
+        group.bench_function(format!("body for an upstream, {name}"), |bencher| {
+            bencher.iter(|| request.body_for(black_box("llama-3.3-70b-versatile"), true));
+        });
+    }
+    group.finish();
+}
+
+fn planning(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan");
+    let second = Duration::from_secs(1);
+    let timeouts = Timeouts { connect: second, first_token: second, idle: second, total: second };
+    let runners = [Runner { weight: 1.0, first_token: second }; 4];
+    for policy in Policy::ALL {
+        let settings = RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, timeouts };
+        group.bench_function(policy.as_str(), |bencher| {
+            bencher.iter(|| plan(black_box(&settings), black_box(&runners), 0.4));
+        });
+    }
+    group.finish();
+}
+
+fn each_event(reads: &[Bytes], mut seen: impl FnMut(Event)) {
+    let mut scanner = Scanner::new(EVENT_MAX);
+    for read in reads {
+        scanner.push(read.clone());
+        while let Some(event) = scanner.next_event().expect("events within the bound") {
+            seen(event);
+        }
+    }
+}
+
+fn quick() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+}
+
+criterion_group! {
+    name = benches;
+    config = quick();
+    targets = stream, read, request, planning
+}
+criterion_main!(benches);

@@ -1,0 +1,47 @@
+//! Quantiles and the table that is printed.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Durations, for quantiles.
+#[derive(Default)]
+pub struct Sample(Vec<Duration>);
+
+impl Sample {
+    pub fn add(&mut self, value: Duration) {
+        self.0.push(value);
+    }
+
+    /// `n`, p50, p90, p99 and the largest, in milliseconds.
+    pub fn line(mut self) -> String {
+        self.0.sort_unstable();
+        let at = |q: f64| {
+            let rank = (self.0.len() as f64 * q).ceil() as usize;
+            self.0.get(rank.max(1) - 1).map_or(f64::NAN, |value| value.as_secs_f64() * 1e3)
+        };
+        let (p50, p90, p99, max) = (at(0.5), at(0.9), at(0.99), at(1.0));
+        format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} ms  (n {})", self.0.len())
+    }
+}
+
+/// Names on the left, figures on the right.
+#[derive(Default)]
+pub struct Table(Vec<(String, String)>);
+
+impl Table {
+    pub fn row(&mut self, name: impl Into<String>, figure: impl Into<String>) {
+        self.0.push((name.into(), figure.into()));
+    }
+
+    /// # Errors
+    /// When standard output is closed.
+    pub fn print(&self, title: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        writeln!(out, "{title}")?;
+        for (name, figure) in &self.0 {
+            writeln!(out, "  {name:width$}  {figure}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! The gateway, the very program that ships, in a process of its own; what that process uses, and the rows that it leaves.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
+use tempfile::TempDir;
+
+/// The kernel's unit of CPU time in /proc, 100 a second on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What it logs before the address.
+const LISTENING: &str = "listening on http://";
+
+/// A running gateway; killed when dropped before [`Gateway::stop`].
+pub struct Gateway {
+    child: Child,
+    pub addr: SocketAddr,
+    dir: TempDir,
+    /// Held open: it logs on.
+    _log: BufReader<ChildStderr>,
+}
+
+/// What the database holds.
+pub struct Rows {
+    pub races: i64,
+    /// As the race rows count them.
+    pub started: i64,
+    pub attempts: i64,
+    /// The gateway's own view of its share of the client's TTFT, in milliseconds: p50 and p99.
+    pub overhead_ms: [Option<f64>; 2],
+}
+
+impl Gateway {
+    /// Starts one with a model `load` that races these upstreams.
+    pub fn start(base_urls: &[String]) -> anyhow::Result<Gateway> {
+        let program = program()?;
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("config.toml");
+        fs::write(&path, config(dir.path(), base_urls))?;
+        let mut command = Command::new(&program);
+        command.arg("serve").arg("--config").arg(&path).env_remove("PHOTOFINISH_LOG").stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+        let mut log = BufReader::new(child.stderr.take().context("no standard error")?);
+        let addr = listening(&mut log)?;
+        Ok(Gateway { child, addr, dir, _log: log })
+    }
+
+    /// CPU time so far, user and system.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        cpu_of(&self.child.id().to_string())
+    }
+
+    /// Resident memory in KiB.
+    pub fn rss_kib(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it cleanly and reads what it has written.
+    pub async fn stop(mut self) -> anyhow::Result<Rows> {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status()?;
+        ensure!(told.success(), "the gateway is gone");
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the gateway ended with {status}");
+        let options = SqliteConnectOptions::new().filename(self.dir.path().join("load.db")).read_only(true);
+        let mut connection = options.connect().await?;
+        let (races, started): (i64, i64) =
+            sqlx::query_as("SELECT count(*), coalesce(sum(attempts), 0) FROM race").fetch_one(&mut connection).await?;
+        let (attempts,): (i64,) = sqlx::query_as("SELECT count(*) FROM attempt").fetch_one(&mut connection).await?;
+        let overheads: Vec<(f64,)> =
+            sqlx::query_as("SELECT overhead_ms FROM race_speed WHERE overhead_ms IS NOT NULL ORDER BY overhead_ms")
+                .fetch_all(&mut connection)
+                .await?;
+        connection.close().await?;
+        let quantile =
+            |percent: usize| overheads.get((overheads.len() * percent / 100).min(overheads.len().max(1) - 1));
+        let overhead_ms = [50, 99].map(|percent| quantile(percent).map(|(ms,)| *ms));
+        Ok(Rows { races, started, attempts, overhead_ms })
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Both fail when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Rows {
+    pub fn line(&self) -> String {
+        let verdict = if self.started == self.attempts { "equal" } else { "DIFFERENT" };
+        format!("{} races, {} attempts started, {} attempt rows: {verdict}", self.races, self.started, self.attempts)
+    }
+}
+
+/// CPU time of this process: the upstreams and the clients.
+pub fn own_cpu() -> anyhow::Result<Duration> {
+    cpu_of("self")
+}
+
+fn cpu_of(pid: &str) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in brackets may hold anything; user and system time are the 12th and 13th field behind it.
+    let (_, rest) = stat.rsplit_once(')').context("no process name")?;
+    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>()?;
+    Ok(TICK * ticks)
+}
+
+/// Built beside this example, in the same profile.
+fn program() -> anyhow::Result<PathBuf> {
+    let example = std::env::current_exe()?;
+    let target = example.parent().and_then(Path::parent).context("no target directory")?;
+    let program = target.join("photofinish");
+    ensure!(program.exists(), "{} is not there: cargo build --release", program.display());
+    Ok(program)
+}
+
+fn config(dir: &Path, base_urls: &[String]) -> String {
+    let database = dir.join("load.db");
+    let mut config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n[race]\naudit = 0.0\n",
+        database.display()
+    );
+    for (number, base_url) in base_urls.iter().enumerate() {
+        config.push_str(&format!("[providers.up{number}]\nbase_url = \"{base_url}\"\n"));
+    }
+    let upstreams: Vec<String> = (0..base_urls.len()).map(|number| format!("\"up{number}/simulated\"")).collect();
+    config.push_str(&format!("[models.load]\nupstreams = [{}]\n", upstreams.join(", ")));
+    config
+}
+
+/// Reads the log up to the address.
+fn listening(log: &mut impl BufRead) -> anyhow::Result<SocketAddr> {
+    let mut text = String::new();
+    loop {
+        let before = text.len();
+        ensure!(log.read_line(&mut text)? > 0, "the gateway did not start:\n{text}");
+        if let Some((_, addr)) = text[before..].split_once(LISTENING) {
+            return addr.trim().parse().context("its address");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Simulated upstreams on free loopback ports, in this process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use photofinish::config::Simulation;
+use photofinish::shutdown::Shutdown;
+use photofinish::simulate::{Ended, Simulator};
+use tokio::net::TcpListener;
+
+/// How long the upstreams may take to see that their clients are gone.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// They run until the process ends.
+pub struct Upstreams {
+    simulators: Vec<Simulator>,
+    pub shutdown: Shutdown,
+}
+
+impl Upstreams {
+    /// One for each TTFT, without jitter.
+    pub async fn start(ttfts: &[Duration], tokens_per_second: f64) -> anyhow::Result<Upstreams> {
+        let shutdown = Shutdown::new();
+        let mut simulators = Vec::new();
+        for ttft in ttfts {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let simulation =
+                Simulation { ttft: *ttft, jitter: 0.0, tokens_per_second, tokens: 100_000, ..Simulation::default() };
+            simulators.push(Simulator::start("load", simulation, listener, &shutdown)?);
+        }
+        Ok(Upstreams { simulators, shutdown })
+    }
+
+    pub fn base_urls(&self) -> Vec<String> {
+        self.simulators.iter().map(Simulator::base_url).collect()
+    }
+
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.simulators.iter().map(Simulator::addr).collect()
+    }
+
+    /// Waits until no request runs any more.
+    pub async fn quiet(&self) -> anyhow::Result<()> {
+        for simulator in &self.simulators {
+            let quiet = simulator.counts_are(|counts| counts.running == 0);
+            tokio::time::timeout(QUIET, quiet).await.context("an upstream still generates")?;
+        }
+        Ok(())
+    }
+
+    /// What has ended, at most 4096 requests of each upstream.
+    pub fn ended(&self) -> impl Iterator<Item = Ended> {
+        self.simulators.iter().flat_map(Simulator::ended)
+    }
+}
