@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::endpoint::{Endpoint, Origin};
+use super::line::Line;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
 
@@ -24,12 +27,16 @@ const PING_EVERY: Duration = Duration::from_secs(25);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Some providers' edges answer with many cookies.
 const HEADER_LIST_MAX: u32 = 64 * 1024;
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// An address that has not answered by then is no longer waited for alone.
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// The read buffer of an HTTP/1.1 connection.
 const READ_BUFFER_MAX: usize = 256 * 1024;
 
 /// A connection that was just made.
 pub(super) enum Made {
-    Http1(http1::SendRequest<Full<Bytes>>),
+    Http1(Line),
     Http2 {
         sender: http2::SendRequest<Full<Bytes>>,
         /// How many streams the peer allows at once, as far as it has said.
@@ -82,11 +89,7 @@ impl Connector {
     {
         let handshake = http1::Builder::new().max_buf_size(READ_BUFFER_MAX).handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
-        // An error of the connection reaches the request that it breaks.
-        self.shutdown.spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(Made::Http1(sender))
+        Ok(Made::Http1(Line::new(sender, Box::pin(connection))))
     }
 
     async fn http2<S>(&self, stream: S) -> Result<Made, Failure>
@@ -111,23 +114,30 @@ impl Connector {
     }
 }
 
-/// Tries each address of the name in turn.
+/// Tries the addresses of the name: the next one when one is refused, or has not answered for a moment. The first that
+/// answers is taken.
 async fn dial(origin: &Origin) -> Result<TcpStream, Failure> {
-    let addresses = tokio::net::lookup_host((origin.host.as_str(), origin.port)).await;
-    let addresses =
-        addresses.map_err(|error| failure(FailureKind::Dns, &format!("name look-up of {}: {error}", origin.host)))?;
+    let found = tokio::net::lookup_host((origin.host.as_str(), origin.port)).await;
+    let found =
+        found.map_err(|error| failure(FailureKind::Dns, &format!("name look-up of {}: {error}", origin.host)))?;
+    let mut addresses = found.take(ADDRESSES_MAX).peekable();
     let mut last = failure(FailureKind::Dns, &format!("{} has no address", origin.host));
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
+    let mut dialling = FuturesUnordered::new();
+    loop {
+        dialling.extend(addresses.next().map(TcpStream::connect));
+        // The caller's timeout bounds the last one.
+        let wait = if addresses.peek().is_some() { NEXT_ADDRESS_AFTER } else { Duration::MAX };
+        match tokio::time::timeout(wait, dialling.next()).await {
+            Err(_) => {}
+            Ok(Some(Ok(stream))) => {
                 // Without it small requests wait for the peer's delayed acknowledgement.
                 stream.set_nodelay(true).map_err(|error| refused(&error))?;
                 return Ok(stream);
             }
-            Err(error) => last = refused(&error),
+            Ok(Some(Err(error))) => last = refused(&error),
+            Ok(None) => return Err(last),
         }
     }
-    Err(last)
 }
 
 fn refused(error: &io::Error) -> Failure {

@@ -6,6 +6,7 @@
 
 mod connect;
 mod endpoint;
+mod line;
 mod pool;
 mod response;
 

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 
 use super::connect::Made;
+use super::line::Line;
 use super::response::{Body, Response};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -38,7 +39,7 @@ pub(super) struct Pool {
 }
 
 struct Idle {
-    sender: http1::SendRequest<Full<Bytes>>,
+    line: Line,
     since: Instant,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Http2 {
 
 /// One connection for one request.
 pub(super) enum Connection {
-    Http1 { sender: http1::SendRequest<Full<Bytes>>, reused: bool },
+    Http1 { line: Line, reused: bool },
     Http2 { stream: Stream, reused: bool },
 }
 
@@ -76,10 +77,10 @@ impl Pool {
         if let Some(connection) = self.least_loaded() {
             return Some(Connection::Http2 { stream: Stream::open(connection), reused: true });
         }
-        let mut idle = lock(&self.idle);
-        while let Some(Idle { sender, since }) = idle.pop() {
-            if !sender.is_closed() && since.elapsed() < IDLE_FOR {
-                return Some(Connection::Http1 { sender, reused: true });
+        // Taken out first: to look at a connection is not to be done under the lock.
+        while let Some(Idle { mut line, since }) = self.newest_idle() {
+            if since.elapsed() < IDLE_FOR && line.is_usable() {
+                return Some(Connection::Http1 { line, reused: true });
             }
         }
         None
@@ -88,7 +89,7 @@ impl Pool {
     /// Takes in a connection that was just made, for a first request.
     pub fn adopt(&self, made: Made) -> Connection {
         match made {
-            Made::Http1(sender) => Connection::Http1 { sender, reused: false },
+            Made::Http1(line) => Connection::Http1 { line, reused: false },
             Made::Http2 { sender, streams_max } => {
                 let born = Instant::now();
                 let connection = Arc::new(Http2 {
@@ -107,21 +108,25 @@ impl Pool {
     /// Keeps a connection for a later request.
     pub fn put_back(&self, connection: Connection) {
         match connection {
-            Connection::Http1 { sender, .. } => self.put_back_http1(sender),
+            Connection::Http1 { line, .. } => self.put_back_http1(line),
             Connection::Http2 { mut stream, .. } => stream.ended = true,
         }
     }
 
-    pub(super) fn put_back_http1(&self, sender: http1::SendRequest<Full<Bytes>>) {
+    pub(super) fn put_back_http1(&self, line: Line) {
         let mut idle = lock(&self.idle);
-        if !sender.is_closed() && idle.len() < IDLE_MAX {
-            idle.push(Idle { sender, since: Instant::now() });
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle { line, since: Instant::now() });
         }
+    }
+
+    fn newest_idle(&self) -> Option<Idle> {
+        lock(&self.idle).pop()
     }
 
     /// Closes what has been idle for long or is of no use any more.
     pub fn sweep(&self) {
-        lock(&self.idle).retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < IDLE_FOR);
+        lock(&self.idle).retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.line.is_usable());
         lock(&self.shared).retain(|connection| connection.is_usable());
     }
 
@@ -175,11 +180,9 @@ impl Connection {
     /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
     pub async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         match self {
-            Connection::Http1 { mut sender, .. } => {
-                // A connection that was just given back may not have finished its last answer's bookkeeping.
-                sender.ready().await.map_err(|error| send_error(&error))?;
-                let response = sender.send_request(request).await.map_err(|error| send_error(&error))?;
-                Ok(split(response, |body| Body::http1(body, sender, pool.clone())))
+            Connection::Http1 { mut line, .. } => {
+                let response = line.send(request).await.map_err(|error| send_error(&error, false))?;
+                Ok(split(response, |body| Body::http1(body, line, pool.clone())))
             }
             Connection::Http2 { mut stream, .. } => {
                 let mut sender = stream.connection.sender.clone();
@@ -191,7 +194,7 @@ impl Connection {
                     Ok(response) => Ok(split(response, |body| Body::http2(body, stream))),
                     Err(error) => {
                         stream.ended = true;
-                        Err(send_error(&error))
+                        Err(send_error(&error, true))
                     }
                 }
             }
@@ -204,11 +207,25 @@ fn split(response: http::Response<Incoming>, body: impl FnOnce(Incoming) -> Body
     Response { status: head.status, headers: head.headers, body: body(incoming) }
 }
 
-fn send_error(error: &hyper::Error) -> SendError {
+fn send_error(error: &hyper::Error, http2: bool) -> SendError {
     let failure = failure_of(error, Phase::Headers);
-    let dead =
+    let gone =
         error.is_canceled() || error.is_closed() || matches!(failure.kind, FailureKind::Closed | FailureKind::Reset);
-    SendError { failure, dead }
+    // A reset of one HTTP/2 stream says nothing of its connection, and the request may have been worked on.
+    let stream_reset =
+        http2 && h2_error(error).is_some_and(|h2| h2.is_reset() && h2.reason() != Some(h2::Reason::REFUSED_STREAM));
+    SendError { failure, dead: gone && !stream_reset }
+}
+
+fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(h2) = inner.downcast_ref() {
+            return Some(h2);
+        }
+        source = inner.source();
+    }
+    None
 }
 
 /// What an error of the connection means, for a request or for the body of its answer.

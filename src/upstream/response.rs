@@ -7,11 +7,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use http_body::Body as _;
-use http_body_util::Full;
+use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::SendRequest;
 
+use super::line::Line;
 use super::pool::{Pool, Stream, failure_of};
 use crate::failure::{Failure, Phase};
 
@@ -29,14 +28,14 @@ pub struct Body {
 }
 
 enum Held {
-    Http1(SendRequest<Full<Bytes>>, Arc<Pool>),
+    Http1(Line, Arc<Pool>),
     Http2(Stream),
     Ended,
 }
 
 impl Body {
-    pub(super) fn http1(incoming: Incoming, sender: SendRequest<Full<Bytes>>, pool: Arc<Pool>) -> Body {
-        Body { incoming, connection: Held::Http1(sender, pool) }
+    pub(super) fn http1(incoming: Incoming, line: Line, pool: Arc<Pool>) -> Body {
+        Body { incoming, connection: Held::Http1(line, pool) }
     }
 
     pub(super) fn http2(incoming: Incoming, stream: Stream) -> Body {
@@ -49,7 +48,7 @@ impl Body {
     /// A failure of phase stream; the caller knows the phase better.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
-            match Pin::new(&mut self.incoming).poll_frame(context) {
+            match self.poll_frame(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) if data.is_empty() => {}
@@ -65,9 +64,20 @@ impl Body {
         }
     }
 
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.incoming).poll_frame(context);
+        match &mut self.connection {
+            Held::Http1(line, _) if frame.is_pending() => {
+                line.drive(context);
+                Pin::new(&mut self.incoming).poll_frame(context)
+            }
+            _ => frame,
+        }
+    }
+
     fn give_back(&mut self) {
         match std::mem::replace(&mut self.connection, Held::Ended) {
-            Held::Http1(sender, pool) => pool.put_back_http1(sender),
+            Held::Http1(line, pool) => pool.put_back_http1(line),
             Held::Http2(mut stream) => stream.ended = true,
             Held::Ended => {}
         }

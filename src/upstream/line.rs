@@ -1,0 +1,63 @@
+//! One HTTP/1.1 connection. Whoever waits for its answer drives it: there is no task beside.
+//!
+//! So everything that one read brought is handed on before anybody sleeps, a token costs one wake-up and not two, and to
+//! drop the connection closes it at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+
+/// What reads and writes the socket; ready when the connection has ended.
+type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+pub(super) struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    /// None once it ended. Its error reaches the request that it breaks.
+    driver: Option<Driver>,
+}
+
+impl Line {
+    pub fn new(sender: SendRequest<Full<Bytes>>, driver: Driver) -> Line {
+        Line { sender, driver: Some(driver) }
+    }
+
+    /// Whether a request can be sent over it right now. Looks at the socket: a peer that closed it meanwhile is seen here.
+    pub fn is_usable(&mut self) -> bool {
+        // Twice: the first look may only finish the bookkeeping of the last answer.
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.driver.is_some() && self.sender.is_ready()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        let sending = self.sender.send_request(request);
+        let mut sending = std::pin::pin!(sending);
+        let driver = &mut self.driver;
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(answer) = sending.as_mut().poll(context) {
+                return Poll::Ready(answer);
+            }
+            drive(driver, context);
+            sending.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Moves bytes between the socket and whoever reads the answer.
+    pub fn drive(&mut self, context: &mut Context<'_>) {
+        drive(&mut self.driver, context);
+    }
+}
+
+fn drive(driver: &mut Option<Driver>, context: &mut Context<'_>) {
+    if driver.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
+        *driver = None;
+    }
+}
