@@ -5,6 +5,8 @@
 //! outlive every task that records, and is joined by its owner.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -16,6 +18,8 @@ use tokio_util::task::TaskTracker;
 pub struct Shutdown {
     draining: CancellationToken,
     cancelled: CancellationToken,
+    /// The same, to be looked at without the token's lock.
+    is_cancelled: Arc<AtomicBool>,
     tasks: TaskTracker,
 }
 
@@ -40,6 +44,7 @@ impl Shutdown {
 
     /// Everything that still runs is to end now. Implies draining.
     pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
         self.draining.cancel();
         self.cancelled.cancel();
     }
@@ -49,7 +54,7 @@ impl Shutdown {
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled()
+        self.is_cancelled.load(Ordering::Acquire)
     }
 
     /// Resolves once draining began.

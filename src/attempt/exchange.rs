@@ -1,8 +1,6 @@
 //! The exchange itself: connect, send, read to the first payload. What comes before it is held back.
 
 use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,20 +9,22 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::Spec;
 use super::guard::Guard;
-use super::stream::{EVENT_MAX, EventStream, Kind};
+use super::meter::Meter;
+use super::stream::{EVENT_MAX, EventStream, Item, Kind};
 use crate::clock::Instant;
 use crate::config::Auth;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
-use crate::protocol::{error, openai};
+use crate::protocol::error::{self, ErrorFacts};
+use crate::protocol::openai;
 use crate::routing::keyring::{Key, scrub};
-use crate::upstream::{Body, Outgoing, Response};
+use crate::upstream::{Body, Client, Outgoing, Response};
 
 /// Bytes that are held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;
 /// Bytes of an error body that are kept.
 const ERROR_BODY_MAX: usize = 64 << 10;
 /// How long an error body may take.
-const ERROR_BODY_FOR: Duration = Duration::from_secs(5);
+const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
 
 /// An attempt whose first token is there.
 pub struct Ready {
@@ -39,128 +39,147 @@ pub struct Ready {
 }
 
 /// Runs until the first token or a failure.
-pub(super) async fn exchange(mut spec: Spec, dispatch: Instant, fate: Arc<AtomicU8>) -> Result<Ready, Failure> {
-    let mut guard = Guard::new(&mut spec, dispatch, fate);
-    let outgoing = outgoing(&spec);
-    let sent = spec.client.send(&outgoing, |connected| guard.connected(connected)).await;
-    let response = match sent {
+pub(super) async fn exchange(
+    client: Client,
+    outgoing: Outgoing,
+    key: Option<Key>,
+    mut guard: Guard,
+) -> Result<Ready, Failure> {
+    guard.dispatched();
+    let response = match client.send(&outgoing, |connected| guard.connected(connected)).await {
         Ok(response) => response,
         Err(failure) => {
             guard.failed(&failure);
             return Err(failure);
         }
     };
+    // A request may be large, and is not needed any more.
+    drop(outgoing);
     guard.head(&response);
-    let key = spec.key.take();
     if !response.status.is_success() {
-        let failure = refused(response, key.as_ref()).await;
-        guard.failed(&failure);
-        return Err(failure);
+        return Err(refused(response, key.as_ref(), &mut guard).await);
     }
     let Response { status, headers, body } = response;
     let key_id = key.as_ref().map(|key| key.id().to_owned());
     let mut stream =
         if is_json(&headers) { whole(body, key, guard).await? } else { EventStream::new(Some(body), key, guard) };
-    let prelude = prelude(&mut stream).await?;
+    let prelude = prelude(&mut stream, &headers).await?;
     Ok(Ready { status, headers, prelude, key_id, stream })
 }
 
 /// Reads to the end of the first event with payload.
-async fn prelude(stream: &mut EventStream) -> Result<Bytes, Failure> {
+async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes, Failure> {
     let mut held = BytesMut::new();
+    let mut read = 0;
     loop {
         let Some(item) = poll_fn(|context| stream.poll_item(context)).await else {
-            return Err(without_payload(stream, held.freeze()));
+            return Err(without_payload(stream, held.freeze(), headers));
         };
-        let item = item?;
-        match item.kind {
-            Kind::Malformed => continue,
-            Kind::Error(facts) => return Err(stream.fail_with(facts)),
-            Kind::Payload if held.is_empty() => return Ok(item.raw),
-            _ => held.extend_from_slice(&item.raw),
+        let Item { raw, kind } = item?;
+        read += raw.len();
+        match kind {
+            Kind::Malformed => {}
+            Kind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
+            Kind::Payload if held.is_empty() => return Ok(raw),
+            Kind::Payload => {
+                held.extend_from_slice(&raw);
+                return Ok(held.freeze());
+            }
+            Kind::Done => {
+                held.extend_from_slice(&raw);
+                return Err(without_payload(stream, held.freeze(), headers));
+            }
+            Kind::Other | Kind::UsageOnly => held.extend_from_slice(&raw),
         }
-        if matches!(item.kind, Kind::Payload) {
-            return Ok(held.freeze());
-        }
-        if matches!(item.kind, Kind::Done) {
-            return Err(without_payload(stream, held.freeze()));
-        }
-        if held.len() > PRELUDE_MAX {
+        if read > PRELUDE_MAX {
             return Err(stream.fail(FailureKind::Malformed, format!("{PRELUDE_MAX} bytes without a token")));
         }
     }
 }
 
 /// The stream ended and nothing was generated. `empty` is an answer too: it is kept, should all the others be empty.
-fn without_payload(stream: &mut EventStream, held: Bytes) -> Failure {
-    let message = if stream.is_complete() {
-        "it finished without generating anything"
-    } else {
-        "it ended without generating anything"
-    };
-    let mut failure = stream.fail(FailureKind::Empty, message);
+fn without_payload(stream: &mut EventStream, held: Bytes, headers: &HeaderMap) -> Failure {
+    let how = if stream.is_complete() { "finished" } else { "ended" };
+    let mut failure = stream.fail(FailureKind::Empty, format!("it {how} without generating anything"));
     failure.status = Some(StatusCode::OK.as_u16());
-    failure.answer = Some(Answer {
-        status: StatusCode::OK.as_u16(),
-        content_type: Some("text/event-stream".to_owned()),
-        body: held,
-    });
+    failure.answer = Some(answer(StatusCode::OK.as_u16(), headers, held));
     failure
+}
+
+/// An error in a 200 is what it names. One that blames the request is an answer that the client may have to see.
+fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> Failure {
+    let mut failure = stream.fail_with(facts);
+    let status = failure.status.unwrap_or(StatusCode::BAD_REQUEST.as_u16());
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    failure.answer = Some(answer(status, &headers, data));
+    failure
+}
+
+fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Answer { status, content_type, body }
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
 async fn whole(body: Body, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
-    let (bytes, ended) = collect(body, EVENT_MAX).await;
-    if let Err(mut failure) = ended {
+    let mut bytes = BytesMut::new();
+    if let Err(mut failure) = collect(body, &mut bytes, EVENT_MAX, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
         return Err(failure);
     }
-    let bytes = scrub(bytes, key.as_ref());
+    let bytes = scrub(bytes.freeze(), key.as_ref());
     let events = openai::events_of_whole(&bytes);
     let mut stream = EventStream::new(None, key, guard);
     match events {
-        Some(events) => stream.push(events),
-        None => return Err(stream.fail_with(error::of_frame(&bytes))),
+        // The token came with the last read, so the end of the body comes behind it.
+        Some(events) => stream.push_whole(events),
+        None => return Err(error_in_a_200(&mut stream, error::of_frame(&bytes), bytes)),
     }
     Ok(stream)
 }
 
-/// Reads an error answer; one that breaks off or takes too long is kept as far as it came.
-async fn refused(response: Response, key: Option<&Key>) -> Failure {
-    let status = response.status.as_u16();
-    let (body, _) = match tokio::time::timeout(ERROR_BODY_FOR, collect(response.body, ERROR_BODY_MAX)).await {
-        Ok(collected) => collected,
-        Err(_) => (Bytes::new(), Ok(())),
-    };
-    let body = scrub(body, key);
-    let facts = error::of_body(status, &body);
-    let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
-    failure.status = Some(status);
-    failure.retry_after = retry_after(&response.headers);
-    let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    failure.answer = Some(Answer { status, content_type, body });
+/// An error answer. The status decides at once; the body is read for what else it says, as far as it comes in time.
+async fn refused(response: Response, key: Option<&Key>, guard: &mut Guard) -> Failure {
+    let Response { status, headers, body } = response;
+    let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
+    guard.refused(&failure);
+    let mut bytes = BytesMut::new();
+    let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut guard.meter);
+    // What breaks off or is too long is kept as far as it came.
+    if let Ok(Ok(())) = tokio::time::timeout(ERROR_BODY_FOR, read).await {
+        guard.meter.eof(Instant::now());
+    }
+    failure = refusal(status.as_u16(), &headers, scrub(bytes.freeze(), key));
+    guard.refused(&failure);
     failure
 }
 
-/// Reads a body to its end, or `max` bytes of it. What came is given also where it broke off.
-async fn collect(mut body: Body, max: usize) -> (Bytes, Result<(), Failure>) {
-    let mut bytes = BytesMut::new();
+fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
+    let facts = error::of_body(status, &body);
+    let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
+    failure.status = Some(status);
+    failure.retry_after = retry_after(headers);
+    failure.answer = Some(answer(status, headers, body));
+    failure
+}
+
+/// Reads a body to its end, or `max` bytes of it.
+async fn collect(mut body: Body, bytes: &mut BytesMut, max: usize, meter: &mut Meter) -> Result<(), Failure> {
     while let Some(chunk) = poll_fn(|context| body.poll_chunk(context)).await {
-        match chunk {
-            Ok(chunk) if bytes.len() + chunk.len() <= max => bytes.extend_from_slice(&chunk),
-            Ok(_) => {
-                let failure = Failure::new(
-                    FailureKind::Malformed,
-                    Phase::FirstToken,
-                    format!("an answer of more than {max} bytes"),
-                );
-                return (bytes.freeze(), Err(failure));
-            }
-            Err(failure) => return (bytes.freeze(), Err(failure)),
+        let chunk = chunk?;
+        meter.read(Instant::now());
+        if bytes.len() + chunk.len() > max {
+            return Err(Failure::new(
+                FailureKind::Malformed,
+                Phase::FirstToken,
+                format!("an answer of more than {max} bytes"),
+            ));
         }
+        bytes.extend_from_slice(&chunk);
     }
-    (bytes.freeze(), Ok(()))
+    Ok(())
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -180,7 +199,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-fn outgoing(spec: &Spec) -> Outgoing {
+/// The request for this upstream, whole.
+pub(super) fn outgoing(spec: &Spec) -> Outgoing {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));

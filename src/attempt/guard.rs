@@ -31,6 +31,7 @@ pub(super) enum Fate {
 pub(super) struct Guard {
     pub record: AttemptRecord,
     pub meter: Meter,
+    read_at: Instant,
     dispatch: Instant,
     fate: Arc<AtomicU8>,
     /// How it ended by itself, once it did.
@@ -43,10 +44,12 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub fn new(spec: &mut Spec, dispatch: Instant, fate: Arc<AtomicU8>) -> Guard {
+    pub fn new(spec: &mut Spec, fate: Arc<AtomicU8>) -> Guard {
+        let dispatch = Instant::now();
         Guard {
             record: new_record(spec, dispatch),
             meter: Meter::new(dispatch),
+            read_at: spec.read_at,
             dispatch,
             fate,
             ended: None,
@@ -56,6 +59,13 @@ impl Guard {
             shutdown: spec.shutdown.clone(),
             _slot: spec.slot.take(),
         }
+    }
+
+    /// The attempt's clock starts: it asks for its connection now.
+    pub fn dispatched(&mut self) {
+        self.dispatch = Instant::now();
+        self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
+        self.meter = Meter::new(self.dispatch);
     }
 
     /// Microseconds since the dispatch.
@@ -83,6 +93,12 @@ impl Guard {
         self.ended.get_or_insert(AttemptOutcome::Won);
     }
 
+    /// It was refused. Said as soon as the status is there, and again once its body was read and tells more.
+    pub fn refused(&mut self, failure: &Failure) {
+        self.ended = None;
+        self.failed(failure);
+    }
+
     /// It ended by its own fault. The first ending stands.
     pub fn failed(&mut self, failure: &Failure) {
         if self.ended.is_some() {
@@ -108,6 +124,7 @@ impl Guard {
         self.meter.write(&mut self.record);
         let now = self.elapsed(Instant::now());
         let record = &mut self.record;
+        record.audited = fate(&self.fate) == Fate::Audited;
         let mut censored = None;
         record.outcome = match (self.ended, fate(&self.fate)) {
             (Some(outcome), _) => outcome,
@@ -116,7 +133,6 @@ impl Guard {
                 AttemptOutcome::Lost
             }
             (None, Fate::Audited) => {
-                record.audited = true;
                 censored =
                     Some(if self.shutdown.is_cancelled() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
@@ -157,6 +173,10 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let record = self.finish();
+        if self.meter.malformed > 0 {
+            let (malformed, provider) = (self.meter.malformed, &record.provider);
+            tracing::warn!(malformed, provider, "events that were no JSON were left out");
+        }
         self.recorder.attempt(record);
     }
 }

@@ -186,7 +186,9 @@ impl Meter {
 
     /// Whether the provider buffered its answer; none where there is too little to tell.
     fn burst(&self) -> Option<bool> {
-        let tokens = self.usage.output_tokens?;
+        let hidden = if self.reasoning_events == 0 { self.usage.reasoning_tokens.unwrap_or(0) } else { 0 };
+        // Reasoning that was not streamed took no time in the stream.
+        let tokens = self.usage.output_tokens?.saturating_sub(hidden);
         let ((first, _), last) = (self.first_token?, self.last_token?);
         Some(self.burst.verdict(tokens, self.payload_events, self.chars_total, last - first))
     }

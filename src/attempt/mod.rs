@@ -13,7 +13,7 @@ mod stream;
 
 pub use exchange::Ready;
 pub use in_flight::{InFlight, Slot};
-pub use stream::{EventStream, Item, Kind, READ_OUT_FOR};
+pub use stream::{EventStream, Item, Kind};
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ use crate::recorder::Recorder;
 use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint};
-use guard::Fate;
+use guard::{Fate, Guard};
 
 /// Everything that an attempt needs. Owned, for it outlives the race when it is audited.
 pub struct Spec {
@@ -64,11 +64,13 @@ pub struct Attempt {
     candidate: usize,
 }
 
-/// Starts an attempt; its clock runs from now.
-pub fn start(spec: Spec) -> Attempt {
+/// Starts an attempt. Its row is certain from here on; its clock runs from its first poll.
+pub fn start(mut spec: Spec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
     let candidate = spec.starting.candidate;
-    let future = Box::pin(exchange::exchange(spec, Instant::now(), fate.clone()));
+    let guard = Guard::new(&mut spec, fate.clone());
+    let outgoing = exchange::outgoing(&spec);
+    let future = Box::pin(exchange::exchange(spec.client, outgoing, spec.key, guard));
     Attempt { future, fate, candidate }
 }
 

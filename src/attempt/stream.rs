@@ -1,9 +1,11 @@
 //! The events of one attempt as they come: read, cut, classified and metered in one pass.
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Sleep;
 
 use super::guard::Guard;
 use crate::clock::Instant;
@@ -18,8 +20,9 @@ use crate::upstream::Body;
 /// One event of more than this is no answer.
 pub const EVENT_MAX: usize = 8 << 20;
 
-/// How long the end of a body is awaited behind `[DONE]`.
-pub const READ_OUT_FOR: Duration = Duration::from_secs(1);
+/// How long the end of a body is awaited behind a finish reason or `[DONE]`, for usage that may come and so that the
+/// connection can be used again.
+const READ_OUT_FOR: Duration = Duration::from_secs(2);
 
 /// One event, as it came and what it is.
 #[derive(Debug)]
@@ -40,8 +43,8 @@ pub enum Kind {
     UsageOnly,
     /// `[DONE]`
     Done,
-    /// An error in a 200.
-    Error(ErrorFacts),
+    /// An error in a 200, with its data.
+    Error { facts: ErrorFacts, data: Bytes },
     /// No JSON: to be left out.
     Malformed,
 }
@@ -53,6 +56,11 @@ pub struct EventStream {
     scanner: Scanner,
     /// When the read returned that the events under way came with.
     read_at: Instant,
+    /// Since when nothing came: the last read, or when reading went on after a slow client.
+    quiet_since: Instant,
+    /// Fires when it has been quiet for too long. Moved only when it fires; none before the commit.
+    timer: Option<Pin<Box<Sleep>>>,
+    idle: Duration,
     done: bool,
     /// The key that was sent: some vendors quote it in their errors.
     key: Option<Key>,
@@ -61,14 +69,66 @@ pub struct EventStream {
 
 impl EventStream {
     pub(super) fn new(body: Option<Body>, key: Option<Key>, guard: Guard) -> EventStream {
-        EventStream { body, scanner: Scanner::new(EVENT_MAX), read_at: Instant::now(), done: false, key, guard }
+        let now = Instant::now();
+        EventStream {
+            body,
+            scanner: Scanner::new(EVENT_MAX),
+            read_at: now,
+            quiet_since: now,
+            timer: None,
+            idle: Duration::MAX,
+            done: false,
+            key,
+            guard,
+        }
     }
 
-    /// Puts bytes in front, as if they had just been read.
+    /// Bytes that were just read.
     pub(super) fn push(&mut self, bytes: Bytes) {
         self.read_at = Instant::now();
+        self.quiet_since = self.read_at;
         self.guard.meter.read(self.read_at);
         self.scanner.push(bytes);
+    }
+
+    /// The bytes of a whole answer that was just read to its end.
+    pub(super) fn push_whole(&mut self, bytes: Bytes) {
+        self.push(bytes);
+        self.guard.meter.eof(self.read_at);
+    }
+
+    /// From now on it is the winner's: the idle timeout runs.
+    pub fn serve(&mut self, idle: Duration) {
+        self.idle = idle;
+        self.quiet_since = Instant::now();
+        self.timer = Some(Box::pin(tokio::time::sleep(idle)));
+    }
+
+    /// The next event of a winner; none once it is complete, or ended without being so.
+    ///
+    /// # Errors
+    /// What broke it. Nothing can break what is complete.
+    pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+        if let Poll::Ready(item) = self.poll_item(context) {
+            return Poll::Ready(item);
+        }
+        let Some(timer) = &mut self.timer else { return Poll::Pending };
+        while timer.as_mut().poll(context).is_ready() {
+            let complete = self.done || self.guard.meter.has_finished();
+            let patience = if complete { self.idle.min(READ_OUT_FOR) } else { self.idle };
+            let due = self.quiet_since + patience;
+            if due > Instant::now() {
+                timer.as_mut().reset(due);
+                continue;
+            }
+            self.body = None;
+            if complete {
+                return Poll::Ready(None);
+            }
+            let failure = self.fail(FailureKind::IdleTimeout, format!("no byte for {:?}", self.idle));
+            return Poll::Ready(Some(Err(failure)));
+        }
+        Poll::Pending
     }
 
     /// The next event; none at the end of the body.
@@ -89,10 +149,10 @@ impl EventStream {
                 return Poll::Ready(None);
             };
             match std::task::ready!(body.poll_chunk(context)) {
-                Some(Ok(chunk)) => {
-                    self.read_at = Instant::now();
-                    self.guard.meter.read(self.read_at);
-                    self.scanner.push(chunk);
+                Some(Ok(chunk)) => self.push(chunk),
+                Some(Err(_)) if self.is_complete() => {
+                    self.body = None;
+                    return Poll::Ready(None);
                 }
                 Some(Err(mut failure)) => {
                     failure.phase = self.phase();
@@ -133,14 +193,10 @@ impl EventStream {
         self.done || self.guard.meter.has_finished()
     }
 
-    /// When bytes last came.
-    pub fn read_at(&self) -> Instant {
-        self.read_at
-    }
-
-    /// Reading stopped because the client did not take what was there.
+    /// Reading stopped because the client did not take what was there, and goes on now. The idle timer did not run.
     pub fn stalled(&mut self) {
         self.guard.meter.stalled = true;
+        self.quiet_since = Instant::now();
     }
 
     /// Reads what is left behind `[DONE]`, at most for a moment and in the background, so that the connection can be used
@@ -185,7 +241,7 @@ impl EventStream {
 
     fn item(&mut self, event: Event) -> Item {
         let kind = self.classify(&event);
-        let raw = if matches!(kind, Kind::Error(_)) { scrub(event.raw, self.key.as_ref()) } else { event.raw };
+        let raw = if matches!(kind, Kind::Error { .. }) { scrub(event.raw, self.key.as_ref()) } else { event.raw };
         Item { raw, kind }
     }
 
@@ -214,7 +270,8 @@ impl EventStream {
             }
             Frame::Error { data, usage } => {
                 meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
-                Kind::Error(error::of_frame(&scrub(Bytes::copy_from_slice(&data), self.key.as_ref())))
+                let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
+                Kind::Error { facts: error::of_frame(&data), data }
             }
             Frame::Malformed => {
                 meter.malformed += 1;

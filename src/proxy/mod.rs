@@ -109,7 +109,7 @@ async fn run(
     let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
-        let (ready, candidate, ordinal) = match finish {
+        let (mut ready, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
             Finish::Failed => return answer::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
@@ -118,19 +118,17 @@ async fn run(
         gateway.forgive(&runner.target(ready.key_id.clone()));
         guard.won(ordinal, request.stream.then_some(ready.status));
         let facts = Facts::new(runner, &ready, read_at);
-        let idle = runner.upstream.timeouts.idle;
+        ready.stream.serve(runner.upstream.timeouts.idle);
         if request.stream {
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
-            let relay: Relay = Box::new(move |guard| {
-                RelayBody::new(ready.stream, ready.prelude, include_usage, idle, &shutdown, guard)
-            });
+            let relay: Relay =
+                Box::new(move |guard| RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard));
             return Ok(Served::Streaming(relay, head));
         }
-        let mut ready = ready;
         let prelude = std::mem::take(&mut ready.prelude);
-        match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, idle)).await {
+        match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await {
             Ok(Ok(whole)) => {
                 let response = answer::whole(&ready, &facts, whole);
                 ready.stream.read_out(gateway.shutdown());

@@ -2,18 +2,19 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{DONE, error_event};
-use crate::attempt::{EventStream, Item, Kind, READ_OUT_FOR};
+use crate::attempt::{EventStream, Item, Kind};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::protocol::openai;
+use crate::protocol::sse::Event;
 use crate::shutdown::Shutdown;
 
 /// A pause between two polls that says that the client did not take what was there.
@@ -35,11 +36,10 @@ pub struct RelayBody<W> {
     prelude: Option<Bytes>,
     /// The client asked for the usage chunk itself.
     include_usage: bool,
-    idle: Duration,
-    /// Fires at the idle timeout after the last byte, or when the grace behind `[DONE]` is over. Moved only when it fires.
-    timer: Pin<Box<Sleep>>,
     shutdown: Shutdown,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Who is woken by `cancelled`.
+    waker: Option<Waker>,
     state: State,
     /// When the last frame was handed over; none while waiting for the upstream.
     handed_at: Option<Instant>,
@@ -59,7 +59,6 @@ impl<W: Watch> RelayBody<W> {
         stream: EventStream,
         prelude: Bytes,
         include_usage: bool,
-        idle: Duration,
         shutdown: &Shutdown,
         watch: W,
     ) -> RelayBody<W> {
@@ -68,10 +67,9 @@ impl<W: Watch> RelayBody<W> {
             watch,
             prelude: Some(prelude),
             include_usage,
-            idle,
-            timer: Box::pin(tokio::time::sleep(idle)),
             shutdown: shutdown.clone(),
             cancelled: Box::pin(shutdown.cancelled()),
+            waker: None,
             state: State::Open,
             handed_at: None,
         }
@@ -85,95 +83,71 @@ impl<W: Watch> RelayBody<W> {
             Kind::Malformed => None,
             Kind::Done => {
                 self.complete();
-                self.state = State::Done;
-                self.timer.as_mut().reset(Instant::now() + READ_OUT_FOR);
                 Some(with_its_line_end(item.raw))
             }
-            Kind::Error(facts) => {
+            Kind::Error { facts, .. } => {
                 let failure = self.stream.fail_with(facts);
-                self.end(Some(&failure));
-                Some(item.raw)
+                let event = self.broken(&failure);
+                let seen = openai::is_error_event(&Event { raw: item.raw.clone() });
+                Some(if seen { item.raw } else { event })
             }
         }
     }
 
-    /// The upstream's body ended.
+    /// There is nothing more: complete, or not.
     fn upstream_ended(&mut self) -> Option<Bytes> {
-        match self.state {
-            State::Open if self.stream.is_complete() => {
-                self.complete();
-                self.state = State::Ended;
-                Some(Bytes::from_static(DONE))
-            }
-            State::Open => {
-                let failure = self.stream.fail(FailureKind::Closed, "the provider ended it without a finish reason");
-                Some(self.broken(&failure))
-            }
-            State::Done | State::Ended => {
-                self.state = State::Ended;
-                None
-            }
+        let open = self.state == State::Open;
+        if open && !self.stream.is_complete() {
+            let failure = self.stream.fail(FailureKind::Closed, "the provider ended it without a finish reason");
+            return Some(self.broken(&failure));
         }
+        self.complete();
+        self.state = State::Ended;
+        open.then_some(Bytes::from_static(DONE))
     }
 
-    /// Something broke. What was complete before stays complete.
-    fn broke(&mut self, failure: &Failure) -> Option<Bytes> {
-        if self.state == State::Open && self.stream.is_complete() {
-            return self.upstream_ended();
-        }
-        if self.state != State::Open {
-            self.state = State::Ended;
-            return None;
-        }
-        Some(self.broken(failure))
-    }
-
+    /// It ends here, with the event that says so.
     fn broken(&mut self, failure: &Failure) -> Bytes {
-        self.end(Some(failure));
+        self.watch.ended(Some(failure));
+        self.state = State::Ended;
         error_event(failure)
     }
 
     fn complete(&mut self) {
-        self.stream.won();
-        self.watch.ended(None);
+        if self.state == State::Open {
+            self.stream.won();
+            self.watch.ended(None);
+            self.state = State::Done;
+        }
     }
 
-    fn end(&mut self, failure: Option<&Failure>) {
-        self.watch.ended(failure);
-        self.state = State::Ended;
-    }
-
-    /// Called on entry: a long time since the last frame was handed over means that the client was slow. The idle timer
-    /// did not run meanwhile.
+    /// Called on entry: a long time since the last frame was handed over means that the client was slow.
     fn notice_stall(&mut self) {
-        let Some(handed_at) = self.handed_at.take() else { return };
-        if self.state == State::Open && handed_at.elapsed() > STALL {
+        if self.handed_at.take().is_some_and(|handed_at| handed_at.elapsed() > STALL) {
             self.stream.stalled();
-            self.timer.as_mut().reset(Instant::now() + self.idle);
         }
     }
 
-    /// The upstream has nothing: is it time to give up?
-    fn poll_timers(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.shutdown.is_cancelled() || self.cancelled.as_mut().poll(context).is_ready() {
-            // Recorded as a shutdown by the guard, which sees the same.
-            let failure = Failure::new(FailureKind::Closed, Phase::Stream, "the gateway is shutting down");
-            return Poll::Ready(self.broke(&failure));
-        }
-        while self.timer.as_mut().poll(context).is_ready() {
-            let due = self.stream.read_at() + self.idle;
-            if self.state == State::Open && due > Instant::now() {
-                self.timer.as_mut().reset(due);
-                continue;
+    /// The upstream has nothing: is the gateway ending?
+    fn poll_cancelled(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let waker = context.waker();
+        // All streams share one token and its lock, so it is asked only when it would not wake us by itself.
+        let registered = self.waker.as_ref().is_some_and(|before| before.will_wake(waker));
+        if !self.shutdown.is_cancelled() {
+            if registered {
+                return Poll::Pending;
             }
-            if self.state != State::Open {
-                self.state = State::Ended;
-                return Poll::Ready(None);
+            self.waker = Some(waker.clone());
+            if self.cancelled.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
             }
-            let failure = self.stream.fail(FailureKind::IdleTimeout, format!("no byte for {:?}", self.idle));
-            return Poll::Ready(self.broke(&failure));
         }
-        Poll::Pending
+        if self.state != State::Open || self.stream.is_complete() {
+            return Poll::Ready(self.upstream_ended());
+        }
+        // Recorded as a shutdown by the guard, which sees the same.
+        let failure = Failure::new(FailureKind::Closed, Phase::Stream, "the gateway is shutting down");
+        Poll::Ready(Some(self.broken(&failure)))
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -183,12 +157,15 @@ impl<W: Watch> RelayBody<W> {
             return Poll::Ready(Some(prelude));
         }
         while self.state != State::Ended {
-            let bytes = match self.stream.poll_item(context) {
-                Poll::Pending => return self.poll_timers(context),
+            let bytes = match self.stream.poll_served(context) {
+                Poll::Pending => match self.poll_cancelled(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(bytes) => bytes,
+                },
                 // Behind [DONE] nothing more is passed on.
                 Poll::Ready(Some(Ok(_))) if self.state == State::Done => None,
                 Poll::Ready(Some(Ok(item))) => self.pass(item),
-                Poll::Ready(Some(Err(failure))) => self.broke(&failure),
+                Poll::Ready(Some(Err(failure))) => Some(self.broken(&failure)),
                 Poll::Ready(None) => self.upstream_ended(),
             };
             if let Some(bytes) = bytes {

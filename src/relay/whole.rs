@@ -1,7 +1,6 @@
 //! A whole answer for a client that did not ask to stream: the winner's stream, read to its end.
 
 use std::future::poll_fn;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -17,29 +16,25 @@ const ANSWER_MAX: usize = 64 << 20;
 ///
 /// # Errors
 /// When the stream breaks. Nothing was delivered, so the race can go on.
-pub async fn assemble(stream: &mut EventStream, prelude: Bytes, idle: Duration) -> Result<Bytes, Failure> {
+pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes, Failure> {
     let mut assembly = Assembly::default();
     let mut size = prelude.len();
     add_all(&mut assembly, prelude);
-    loop {
-        let item = match tokio::time::timeout(idle, poll_fn(|context| stream.poll_item(context))).await {
-            Err(_) => return Err(stream.fail(FailureKind::IdleTimeout, format!("no byte for {idle:?}"))),
-            Ok(Some(Ok(item))) => item,
-            Ok(Some(Err(_))) if stream.is_complete() => break,
-            Ok(Some(Err(failure))) => return Err(failure),
-            Ok(None) if stream.is_complete() => break,
-            Ok(None) => return Err(stream.fail(FailureKind::Closed, "the provider ended it without a finish reason")),
-        };
+    while let Some(item) = poll_fn(|context| stream.poll_served(context)).await {
+        let item = item?;
         size += item.raw.len();
         if size > ANSWER_MAX {
             return Err(stream.fail(FailureKind::TooLarge, format!("an answer of more than {ANSWER_MAX} bytes")));
         }
         match item.kind {
             Kind::Done => break,
-            Kind::Error(facts) => return Err(stream.fail_with(facts)),
+            Kind::Error { facts, .. } => return Err(stream.fail_with(facts)),
             Kind::Malformed => {}
             Kind::Other | Kind::Payload | Kind::UsageOnly => add(&mut assembly, &Event { raw: item.raw }),
         }
+    }
+    if !stream.is_complete() {
+        return Err(stream.fail(FailureKind::Closed, "the provider ended it without a finish reason"));
     }
     stream.won();
     Ok(Bytes::from(assembly.finish().to_string()))

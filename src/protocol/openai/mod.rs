@@ -114,6 +114,19 @@ fn odd(data: &[u8]) -> Frame<'static> {
     }
 }
 
+/// Whether an OpenAI SDK takes this event for an error: its data has a member `error` that says something.
+pub fn is_error_event(event: &Event) -> bool {
+    let fields = event.fields();
+    let text = fields.data.as_deref().and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
+    let mut found = false;
+    let walked = Json::new(text).object(|name, json| {
+        let value = json.skip()?;
+        found |= name == "error" && says_error(value);
+        Ok(())
+    });
+    walked.is_ok() && found
+}
+
 impl Frame<'_> {
     fn into_owned(self) -> Frame<'static> {
         let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));

@@ -163,3 +163,16 @@ fn usage_beside_an_error_is_found() {
     let Frame::Error { usage, .. } = read(&event) else { panic!("no error") };
     assert_eq!(usage.as_deref(), Some("{\"completion_tokens\":10}"));
 }
+
+#[test]
+fn an_error_that_an_sdk_would_not_see_is_told_apart() {
+    let event = |raw: &'static str| Event { raw: Bytes::from_static(raw.as_bytes()) };
+    assert!(is_error_event(&event("event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n")));
+    for unseen in [
+        "{\"error\":\"x\"}\n",
+        "event: error\ndata: {\"message\":\"x\"}\n\n",
+        "data: {\"x_groq\":{\"error\":\"x\"}}\n\n",
+    ] {
+        assert!(!is_error_event(&event(unseen)), "{unseen}");
+    }
+}
