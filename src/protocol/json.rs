@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
-
 /// Nesting that is followed.
 const DEPTH_MAX: u32 = 64;
 
@@ -134,23 +132,18 @@ impl<'a> Json<'a> {
     /// At a quote: the text up to the closing one, escapes as they are.
     fn string(&mut self) -> Result<&'a str, Broken> {
         let start = self.at + 1;
-        let mut at = start;
         let bytes = self.text.as_bytes();
+        let mut at = start;
         loop {
-            // Names and most values are shorter than what makes a vector search worth its start.
-            let near = bytes[at..].iter().take(16).position(|byte| matches!(byte, b'"' | b'\\'));
-            let found = match near {
-                Some(offset) => at + offset,
-                None => at + memchr2(b'"', b'\\', &bytes[at..]).ok_or(Broken)?,
-            };
-            if bytes[found] == b'"' {
-                self.at = found + 1;
-                return Ok(&self.text[start..found]);
+            at = quote_or_backslash(bytes, at).ok_or(Broken)?;
+            if bytes[at] == b'"' {
+                self.at = at + 1;
+                return Ok(&self.text[start..at]);
             }
-            if !matches!(bytes.get(found + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
+            if !matches!(bytes.get(at + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
                 return Err(Broken);
             }
-            at = found + 2;
+            at += 2;
         }
     }
 
@@ -171,6 +164,23 @@ impl<'a> Json<'a> {
         self.at += len;
         Ok(())
     }
+}
+
+/// Where the first quote or backslash stands from `at` on. Eight bytes a step: most strings here are too short for a vector
+/// search to be worth its start.
+fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
+    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let zero = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*eight);
+        let found = zero(word ^ u64::from_ne_bytes([b'"'; 8])) | zero(word ^ u64::from_ne_bytes([b'\\'; 8]));
+        if found != 0 {
+            return Some(at + (found.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|offset| at + offset)
 }
 
 /// What a string stands for, given what stands between its quotes. None if an escape is none.
