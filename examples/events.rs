@@ -1,6 +1,7 @@
 //! Reads a number of stream events and does nothing else: for counting instructions and allocations with valgrind.
 //!
-//! `events COUNT event|16k scan|read`: how many events, one or many to a read, cut only or classified too. Two runs with
+//! `events COUNT event|16k scan|read|follow`: how many events, one or many to a read; cut only, each read whole, or as a
+//! stream is followed: read whole unless it is like the one before. Two runs with
 //! different counts are subtracted, so that the start of the process does not count (`docs/benchmarks.md`).
 
 #[path = "../benches/sample/mod.rs"]
@@ -10,7 +11,7 @@ use std::hint::black_box;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use photofinish::protocol::openai::{self, Frame};
+use photofinish::protocol::openai::{self, Frame, Template};
 use photofinish::protocol::sse::Scanner;
 
 /// Text events of one stream: a usual answer.
@@ -20,29 +21,36 @@ const EVENT_MAX: usize = 1 << 20;
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [count, cut, depth] = arguments.as_slice() else {
-        return Err(io::Error::other("wanted: COUNT event|16k scan|read"));
+        return Err(io::Error::other("wanted: COUNT event|16k scan|read|follow"));
     };
     let count: usize = count.parse().map_err(io::Error::other)?;
     let events = sample::stream(TOKENS);
     let reads = if cut == "16k" { sample::reads(&events, 16 << 10) } else { events };
     let (mut seen, mut payloads) = (0, 0);
     while seen < count {
-        let (events, with_payload) = read_stream(&reads, depth == "read");
+        let (events, with_payload) = read_stream(&reads, depth);
         seen += events;
         payloads += with_payload;
     }
     writeln!(io::stdout(), "{seen} events, {payloads} with payload")
 }
 
-fn read_stream(reads: &[Bytes], classify: bool) -> (usize, usize) {
+fn read_stream(reads: &[Bytes], depth: &str) -> (usize, usize) {
+    let mut template: Option<Template> = None;
     let mut scanner = Scanner::new(EVENT_MAX);
     let (mut events, mut payloads) = (0, 0);
     for read in reads {
         scanner.push(read.clone());
         while let Ok(Some(event)) = scanner.next_event() {
             events += 1;
-            if classify {
-                payloads += usize::from(matches!(openai::read(&event), Frame::Chunk(chunk) if chunk.payload.is_some()));
+            if depth == "follow" && template.as_ref().is_some_and(|template| template.payload_of(&event).is_some()) {
+                payloads += 1;
+            } else if depth != "scan"
+                && let Frame::Chunk(chunk) = openai::read(&event)
+                && chunk.payload.is_some()
+            {
+                template = Template::learn(&event, &chunk);
+                payloads += 1;
             }
             black_box(event);
         }

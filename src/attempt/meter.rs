@@ -79,7 +79,7 @@ impl Meter {
     pub fn chunk(&mut self, chunk: &Chunk<'_>, at: Instant) {
         let now = micros_between(self.dispatch, at);
         if let Some(payload) = chunk.payload {
-            self.payload(payload, now);
+            self.payload(payload, at);
         }
         if let Some(reason) = &chunk.finish_reason {
             self.finish.get_or_insert(now);
@@ -164,7 +164,9 @@ impl Meter {
         record.server_total_us = usage.total_us;
     }
 
-    fn payload(&mut self, payload: Payload, now: i64) {
+    /// An event with payload.
+    pub fn payload(&mut self, payload: Payload, at: Instant) {
+        let now = micros_between(self.dispatch, at);
         match self.last_token {
             None => self.first_token = Some((now, payload)),
             Some(before) => {

@@ -11,7 +11,7 @@ use super::guard::Guard;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::openai::{self, Chunk, Frame};
+use crate::protocol::openai::{self, Chunk, Frame, Template};
 use crate::protocol::sse::{Event, Scanner};
 use crate::routing::keyring::{Key, scrub};
 use crate::shutdown::Shutdown;
@@ -62,6 +62,8 @@ pub struct EventStream {
     timer: Option<Pin<Box<Sleep>>>,
     idle: Duration,
     done: bool,
+    /// The latest chunk of text: the next one is likely to be like it.
+    template: Option<Template>,
     /// The key that was sent: some vendors quote it in their errors.
     key: Option<Key>,
     pub(super) guard: Guard,
@@ -78,6 +80,7 @@ impl EventStream {
             timer: None,
             idle: Duration::MAX,
             done: false,
+            template: None,
             key,
             guard,
         }
@@ -255,6 +258,10 @@ impl EventStream {
 
     fn classify(&mut self, event: &Event) -> Kind {
         let meter = &mut self.guard.meter;
+        if let Some(payload) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
+            meter.payload(payload, self.read_at);
+            return Kind::Payload;
+        }
         let frame = openai::read(event);
         if !matches!(frame, Frame::KeepAlive) {
             meter.event(self.read_at);
@@ -280,6 +287,7 @@ impl EventStream {
             Frame::Chunk(chunk) => {
                 meter.chunk(&chunk, self.read_at);
                 if chunk.payload.is_some() {
+                    self.template = Template::learn(event, &chunk);
                     Kind::Payload
                 } else if chunk.usage_only {
                     Kind::UsageOnly

@@ -132,19 +132,9 @@ impl<'a> Json<'a> {
     /// At a quote: the text up to the closing one, escapes as they are.
     fn string(&mut self) -> Result<&'a str, Broken> {
         let start = self.at + 1;
-        let bytes = self.text.as_bytes();
-        let mut at = start;
-        loop {
-            at = quote_or_backslash(bytes, at).ok_or(Broken)?;
-            if bytes[at] == b'"' {
-                self.at = at + 1;
-                return Ok(&self.text[start..at]);
-            }
-            if !matches!(bytes.get(at + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
-                return Err(Broken);
-            }
-            at += 2;
-        }
+        let end = string_end(self.text.as_bytes(), start).ok_or(Broken)?;
+        self.at = end + 1;
+        Ok(&self.text[start..end])
     }
 
     /// A number, true, false or null.
@@ -163,6 +153,21 @@ impl<'a> Json<'a> {
         }
         self.at += len;
         Ok(())
+    }
+}
+
+/// Where the closing quote stands of a string that begins (behind its opening one) at `start`.
+pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    loop {
+        at = quote_or_backslash(bytes, at)?;
+        if bytes[at] == b'"' {
+            return Some(at);
+        }
+        if !matches!(bytes.get(at + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
+            return None;
+        }
+        at += 2;
     }
 }
 

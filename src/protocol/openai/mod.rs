@@ -4,6 +4,7 @@
 //! are taken. It is the one place that knows what counts as payload (the rules: `docs/measurement.md`).
 
 mod payload;
+mod template;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+
+pub use template::Template;
 
 use super::PayloadKind;
 use super::json::{Broken, Json, unescape};
@@ -49,6 +52,10 @@ pub struct Chunk<'a> {
     pub time_info: Option<Cow<'a, str>>,
     /// `choices` is empty, and there is usage: the chunk that `include_usage` asks for.
     pub usage_only: bool,
+    /// The one plain string that is all the payload there is, between its quotes, where it stands in the event.
+    pub text: Option<&'a str>,
+    /// OpenAI's `obfuscation`, likewise: it varies from chunk to chunk and means nothing.
+    pub padding: Option<&'a str>,
 }
 
 /// Generated output in a chunk.
@@ -143,6 +150,8 @@ impl Frame<'_> {
                 usage: owned(chunk.usage),
                 timings: owned(chunk.timings),
                 time_info: owned(chunk.time_info),
+                text: None,
+                padding: None,
             }),
         }
     }
@@ -174,6 +183,7 @@ impl<'a> Wire<'a> {
                 "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
                 "x_groq" => wire.groq(json)?,
                 "base_resp" => wire.base_resp(json)?,
+                "obfuscation" => wire.chunk.padding = json.string_or_skip()?,
                 _ => drop(json.skip()?),
             }
             Ok(())
@@ -190,7 +200,11 @@ impl<'a> Wire<'a> {
         self.choices += 1;
         json.object(|name, json| {
             match name {
-                "delta" => self.chunk.payload = payload::merge(self.chunk.payload, payload::of_delta(json)?),
+                "delta" => {
+                    let delta = payload::of_delta(json)?;
+                    self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
+                    self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
+                }
                 "finish_reason" => {
                     let reason = text_of(json)?;
                     self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());

@@ -4,15 +4,29 @@ use super::Payload;
 use crate::protocol::PayloadKind;
 use crate::protocol::json::{Broken, Json, characters};
 
+/// What a delta holds.
+#[derive(Default)]
+pub(super) struct Delta<'a> {
+    pub payload: Option<Payload>,
+    /// The one plain string that is all of it.
+    pub text: Option<&'a str>,
+}
+
 /// Takes a delta.
-pub(super) fn of_delta(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
     let (mut answer, mut reasoning) = (None, None);
+    let (mut text, mut strings, mut others) = (None, 0, 0);
     json.object(|name, json| {
         let payload = match name {
-            "content" => content(json, PayloadKind::Text)?,
+            "content" => {
+                let payload = text_or_parts(json, PayloadKind::Text, &mut text)?;
+                strings += usize::from(payload.is_some());
+                payload
+            }
             // Some vendors send the same text under two of these names.
             "reasoning_content" | "reasoning" | "thinking" => {
-                let payload = content(json, PayloadKind::Reasoning)?;
+                let payload = text_or_parts(json, PayloadKind::Reasoning, &mut text)?;
+                strings += usize::from(payload.is_some());
                 reasoning = reasoning.or(payload);
                 return Ok(());
             }
@@ -22,10 +36,25 @@ pub(super) fn of_delta(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
             "audio" => audio(json)?,
             _ => return json.skip().map(drop),
         };
+        others += usize::from(payload.is_some() && name != "content");
         answer = merge(answer, payload);
         Ok(())
     })?;
-    Ok(merge(answer, reasoning))
+    Ok(Delta { payload: merge(answer, reasoning), text: text.filter(|_| strings == 1 && others == 0) })
+}
+
+/// A string, which is then remembered, or a list of parts.
+fn text_or_parts<'a>(
+    json: &mut Json<'a>,
+    kind: PayloadKind,
+    text: &mut Option<&'a str>,
+) -> Result<Option<Payload>, Broken> {
+    if json.peek() == Some(b'[') {
+        return parts(json, kind);
+    }
+    let found = json.string_or_skip()?.filter(|found| !found.is_empty());
+    *text = found.or(*text);
+    Ok(found.map(|found| Payload { kind, chars: characters(found) }))
 }
 
 /// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
@@ -39,12 +68,13 @@ pub(super) fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
     }
 }
 
-/// A string, or a list of parts (Mistral: `thinking` and `text`, each again a string or a list).
+/// A string, or a list of parts.
 fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
-    if json.peek() != Some(b'[') {
-        let text = json.string_or_skip()?.filter(|text| !text.is_empty());
-        return Ok(text.map(|text| Payload { kind, chars: characters(text) }));
-    }
+    text_or_parts(json, kind, &mut None)
+}
+
+/// Mistral: `thinking` and `text`, each again a string or a list.
+fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
     let mut all = None;
     json.list(|json| {
         let (mut thinking, mut part) = (false, None);
