@@ -103,6 +103,7 @@ fn without_payload(stream: &mut EventStream, held: Bytes) -> Failure {
     failure.answer = Some(Answer {
         status: StatusCode::OK.as_u16(),
         content_type: Some("text/event-stream".to_owned()),
+        headers: Box::default(),
         body: held,
     });
     failure
@@ -139,7 +140,7 @@ async fn refused(response: Response, key: Option<&Key>) -> Failure {
     failure.status = Some(status);
     failure.retry_after = retry_after(&response.headers);
     let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    failure.answer = Some(Answer { status, content_type, body });
+    failure.answer = Some(Answer { status, content_type, headers: Box::default(), body });
     failure
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`chat`] is that order. Every answer of the gateway's own is in `rejection`.
 
+mod all_failed;
 mod answer;
 mod body;
 mod caller;
@@ -111,7 +112,7 @@ async fn run(
         let finish = race.run().await;
         let (ready, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => return answer::all_failed(&race, field, request),
+            Finish::Failed => return all_failed::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
