@@ -107,6 +107,7 @@ async fn run(
     read_at: Instant,
     guard: &mut RaceGuard,
 ) -> Result<Served, Rejection> {
+    let judge = launcher.judge();
     let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
@@ -116,7 +117,7 @@ async fn run(
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
-        gateway.forgive(&runner.target(ready.key_id.clone()));
+        judge.answered(candidate);
         guard.won(ordinal, request.stream.then_some(ready.status));
         let facts = Facts::new(runner, &ready, read_at);
         let idle = runner.upstream.timeouts.idle;
