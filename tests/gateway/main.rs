@@ -34,3 +34,4 @@ mod store_shutdown;
 mod store_trouble;
 mod support_works;
 mod talk;
+mod verdicts;
