@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 /// What went wrong, by the names that are stored in the `failure` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,12 +110,15 @@ impl Phase {
 pub struct Answer {
     pub status: u16,
     pub content_type: Option<String>,
+    /// As the upstream sent them; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
+    /// rare side of many results.
+    pub headers: Box<HeaderMap>,
     /// At most the bound that the reader had; cut off beyond it.
     pub body: Bytes,
 }
 
 impl fmt::Debug for Answer {
-    /// The length only: an answer may quote the prompt.
+    /// The length only: an answer may quote the prompt, and its headers a session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Answer({}, {} bytes)", self.status, self.body.len())
     }

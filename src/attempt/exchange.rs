@@ -33,8 +33,6 @@ pub struct Ready {
     pub headers: HeaderMap,
     /// Everything up to the end of the first event with payload, as it came.
     pub prelude: Bytes,
-    /// The short hash of the key that was sent.
-    pub key_id: Option<String>,
     pub stream: EventStream,
 }
 
@@ -60,11 +58,10 @@ pub(super) async fn exchange(
         return Err(refused(response, key.as_ref(), &mut guard).await);
     }
     let Response { status, headers, body } = response;
-    let key_id = key.as_ref().map(|key| key.id().to_owned());
     let mut stream =
         if is_json(&headers) { whole(body, key, guard).await? } else { EventStream::new(Some(body), key, guard) };
     let prelude = prelude(&mut stream, &headers).await?;
-    Ok(Ready { status, headers, prelude, key_id, stream })
+    Ok(Ready { status, headers, prelude, stream })
 }
 
 /// Reads to the end of the first event with payload.
@@ -118,7 +115,7 @@ fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> F
 
 fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Answer { status, content_type, body }
+    Answer { status, content_type, headers: Box::new(headers.clone()), body }
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.

@@ -24,8 +24,13 @@ pub struct ErrorFacts {
 pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
     let (words, message) = read(body);
     let kind = match status {
+        // Nothing is followed: an address that redirects is no answer.
+        300..=399 => FailureKind::Protocol,
         401 => FailureKind::Unauthorized,
+        // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
+        403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
         402 | 403 => FailureKind::Forbidden,
+        404 if misses_something_else(&words, &message) => FailureKind::BadRequest,
         404 => FailureKind::NotFound,
         408 | 504 => FailureKind::ServerError,
         413 => FailureKind::TooLarge,
@@ -50,9 +55,32 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     ErrorFacts { kind, status, message }
 }
 
-/// True if a 4xx body complains about `stream_options` or `include_usage`.
+/// True if a 4xx body complains about `stream_options` or `include_usage`. Only what the vendor says and where it points
+/// counts: some quote the whole request (`input`), which has the word in it whatever is wrong with it.
 pub fn rejects_stream_options(body: &[u8]) -> bool {
-    [&b"stream_options"[..], b"include_usage"].iter().any(|word| memchr::memmem::find(body, word).is_some())
+    match serde_json::from_slice::<Value>(body) {
+        Ok(value) => complains_of_stream_options(&value),
+        Err(_) => names_stream_options(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)])),
+    }
+}
+
+/// Members in which vendors say what is wrong, and where.
+const COMPLAINTS: [&str; 10] =
+    ["error", "errors", "message", "msg", "detail", "details", "loc", "param", "description", "reason"];
+
+fn complains_of_stream_options(value: &Value) -> bool {
+    match value {
+        Value::String(text) => names_stream_options(text),
+        Value::Array(values) => values.iter().any(complains_of_stream_options),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| COMPLAINTS.contains(&name.as_str()) && complains_of_stream_options(value)),
+        _ => false,
+    }
+}
+
+fn names_stream_options(text: &str) -> bool {
+    text.contains("stream_options") || text.contains("include_usage")
 }
 
 /// The words that classify (type, code, status), lower case, and the message.
@@ -117,9 +145,7 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     ];
     if word(&["context_length", "exceed_context", "context_window"]) || says(&context) {
         Some(FailureKind::ContextLength)
-    } else if word(&["content_filter", "content_policy", "responsibleai", "moderation"])
-        || says(&["content management policy", "content policy", "flagged by moderation", "safety policy"])
-    {
+    } else if refuses_content(words, &message) {
         Some(FailureKind::ContentPolicy)
     } else if word(&["rate_limit", "too_many_requests", "resource_exhausted", "insufficient_quota"]) {
         Some(FailureKind::RateLimited)
@@ -139,6 +165,44 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     } else {
         None
     }
+}
+
+/// True if a vendor will not serve the prompt, whoever sends it.
+fn refuses_content(words: &[String], message: &str) -> bool {
+    let message = message.to_lowercase();
+    let named = ["content_filter", "content_policy", "responsibleai", "moderation"];
+    // Not "flagged" alone: an account may be that too.
+    let said = [
+        "content management policy",
+        "content policy",
+        "flagged by moderation",
+        "safety policy",
+        "requires moderation",
+        "input was flagged",
+        "prompt was flagged",
+        "content was flagged",
+        "violates usage guidelines",
+    ];
+    words.iter().any(|word| named.iter().any(|name| word.contains(name)))
+        || said.iter().any(|phrase| message.contains(phrase))
+}
+
+/// True for a 404 that is about what the request asks for beside the model, so that the upstream serves other requests
+/// well. Without such words it is the model, or the whole path, that is not there.
+fn misses_something_else(words: &[String], message: &str) -> bool {
+    let message = message.to_lowercase();
+    let said = [
+        "endpoints found that",
+        "requested parameters",
+        "support tool",
+        "support image",
+        "support audio",
+        "item with id",
+        "file with id",
+        "file not found",
+        "no such file",
+    ];
+    !words.iter().any(|word| word.contains("model_not_found")) && said.iter().any(|phrase| message.contains(phrase))
 }
 
 /// A plain 4xx is about the request, whatever else its words say.
@@ -180,8 +244,36 @@ mod tests {
             (422, r#"{"detail":"bad field"}"#, BadRequest, "bad field"),
             (422, r#"{"detail":[{"loc":["body"],"msg":"extra"}]}"#, BadRequest, r#"[{"loc":["body"],"msg":"extra"}]"#),
             (401, r#"{"error":"no"}"#, Unauthorized, "no"),
+            (307, "", Protocol, "HTTP status 307 without a message"),
             (403, "", Forbidden, "HTTP status 403 without a message"),
+            (
+                403,
+                r#"{"error":{"code":403,"message":"Your chosen model requires moderation and your input was flagged","metadata":{"flagged_input":"x"}}}"#,
+                ContentPolicy,
+                "Your chosen model requires moderation and your input was flagged",
+            ),
+            (403, r#"{"error":{"message":"no","type":"content_policy_violation"}}"#, ContentPolicy, "no"),
+            (403, r#"{"error":"Your account was flagged"}"#, Forbidden, "Your account was flagged"),
             (404, r#"{"message":"model gone"}"#, NotFound, "model gone"),
+            (404, "<html>nothing here</html>", NotFound, "<html>nothing here</html>"),
+            (
+                404,
+                r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#,
+                BadRequest,
+                "No endpoints found that support tool use.",
+            ),
+            (
+                404,
+                r#"{"error":{"message":"No endpoints found for a/b.","code":404}}"#,
+                NotFound,
+                "No endpoints found for a/b.",
+            ),
+            (
+                404,
+                r#"{"error":{"message":"This is not a chat model and thus not supported in the v1/chat/completions endpoint."}}"#,
+                NotFound,
+                "This is not a chat model and thus not supported in the v1/chat/completions endpoint.",
+            ),
             (413, "", TooLarge, "HTTP status 413 without a message"),
             (429, r#"[{"error":{"message":"slow down","status":"RESOURCE_EXHAUSTED"}}]"#, RateLimited, "slow down"),
             (498, "", Overloaded, "HTTP status 498 without a message"),
@@ -232,6 +324,20 @@ mod tests {
     #[test]
     fn a_complaint_about_stream_options_is_recognised() {
         assert!(rejects_stream_options(br#"{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs"}]}"#));
-        assert!(!rejects_stream_options(br#"{"error":"unknown parameter temperature"}"#));
+        for complaint in [
+            r#"{"error":{"message":"Unknown parameter","param":"stream_options.include_usage"}}"#,
+            r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"]}]}}"#,
+            r#"[{"error":{"message":"stream_options is not allowed"}}]"#,
+            "unknown field `stream_options`",
+        ] {
+            assert!(rejects_stream_options(complaint.as_bytes()), "{complaint}");
+        }
+        for other in [
+            r#"{"error":"unknown parameter temperature"}"#,
+            r#"{"detail":[{"loc":["body","temperature"],"msg":"too hot","input":{"stream_options":{"include_usage":true}}}]}"#,
+            r#"{"error":{"message":"too hot","request":"{\"stream_options\":{}}"}}"#,
+        ] {
+            assert!(!rejects_stream_options(other.as_bytes()), "{other}");
+        }
     }
 }

@@ -1,22 +1,15 @@
-//! The head of an answer, and what a race without a winner is answered with.
+//! The head of a winner's answer, and which headers of an upstream go down. What a race without a winner is answered with:
+//! see `all_failed`.
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response};
 
-use super::Served;
-use super::field::{Field, Runner};
-use super::launcher::Launcher;
+use super::field::Runner;
 use super::race_guard::RaceGuard;
-use super::rejection::{Failed, Rejection};
 use crate::attempt::Ready;
 use crate::clock::{Instant, micros_between};
-use crate::failure::{Answer, Failure, FailureKind};
-use crate::protocol::request::ChatRequest;
-use crate::race::Race;
-use crate::race::verdict::is_the_requests_fault;
-use crate::relay::assemble_events;
 
 /// What the response headers tell of the race.
 pub struct Facts {
@@ -84,64 +77,8 @@ pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Body> {
     response
 }
 
-/// Nobody won. The answer is chosen by the class of the failures, not by their order.
-///
-/// # Errors
-/// What the gateway itself has to say, where no upstream's own answer is the client's to see.
-pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ChatRequest) -> Result<Served, Rejection> {
-    let failures: Vec<&Failure> = race.failures().iter().map(|(_, failure)| failure).collect();
-    let all = |test: fn(FailureKind) -> bool| !failures.is_empty() && failures.iter().all(|failure| test(failure.kind));
-    let failed: Vec<Failed> = field.failed(race.failures());
-    let refused = failures.iter().find(|failure| failure.kind == FailureKind::ContentPolicy);
-    if let Some(answer) = refused.and_then(|failure| failure.answer.as_ref()) {
-        return Ok(Served::Whole(as_it_came(answer, request)));
-    }
-    if all(is_the_requests_fault)
-        && let Some(answer) = most_telling(&failures)
-    {
-        return Ok(Served::Whole(as_it_came(answer, request)));
-    }
-    if all(|kind| kind == FailureKind::Empty)
-        && let Some(answer) = failures.first().and_then(|failure| failure.answer.as_ref())
-    {
-        return Ok(Served::Whole(as_it_came(answer, request)));
-    }
-    if all(|kind| kind == FailureKind::RateLimited) {
-        return Err(Rejection::rate_limited(&failed));
-    }
-    Err(Rejection::all_failed(&failed))
-}
-
-/// Of several answers that say that the request is wrong, the one that says most.
-fn most_telling<'a>(failures: &[&'a Failure]) -> Option<&'a Answer> {
-    let rank = |failure: &Failure| match failure.kind {
-        FailureKind::ContextLength => 3,
-        FailureKind::BadRequest => 2,
-        _ => 1,
-    };
-    // The first of equals: `max_by_key` would give the last.
-    let best = failures.iter().rev().filter(|failure| failure.answer.is_some()).max_by_key(|failure| rank(failure))?;
-    best.answer.as_ref()
-}
-
-/// A provider's own error, or an empty answer: status, type and bytes as they came.
-fn as_it_came(answer: &Answer, request: &ChatRequest) -> Response<Body> {
-    let empty = answer.status == StatusCode::OK.as_u16();
-    let (body, content_type) = if empty && !request.stream {
-        (assemble_events(answer.body.clone()), Some("application/json".to_owned()))
-    } else {
-        (answer.body.clone(), answer.content_type.clone())
-    };
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    if let Some(value) = content_type.and_then(|value| HeaderValue::try_from(value).ok()) {
-        response.headers_mut().insert(CONTENT_TYPE, value);
-    }
-    response
-}
-
 /// Request ids, rate limits and Retry-After go down to the client; cookies, `server` and connection headers do not.
-fn passed_on(upstream: &HeaderMap) -> HeaderMap {
+pub fn passed_on(upstream: &HeaderMap) -> HeaderMap {
     let goes = |name: &str| {
         name.ends_with("request-id")
             || ["x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after"]

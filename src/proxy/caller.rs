@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::gateway::Live;
 use super::rejection::Rejection;
 use crate::config::User;
+use crate::routing::keyring::Key;
 
 /// Keys brought with one request; more are refused.
 const BROUGHT_MAX: usize = 32;
@@ -21,7 +22,7 @@ pub struct Caller {
     /// None where the config has no users: then the listener is on loopback.
     pub user: Option<Arc<User>>,
     /// By provider. Used for this request and never stored.
-    pub brought: HashMap<String, SecretString>,
+    pub brought: HashMap<String, Key>,
 }
 
 /// Checks the token (`Authorization: Bearer …` or `x-api-key`). None where the config has no users.
@@ -48,6 +49,12 @@ impl Caller {
     pub fn new(live: &Live, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
         Ok(Caller { user, brought: brought(live, headers)? })
     }
+
+    /// The caller's own key for a provider: one brought with this request, else the one of the config.
+    pub fn own_key(&self, live: &Live, provider: &str) -> Option<Key> {
+        let brought = self.brought.get(provider);
+        brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
+    }
 }
 
 fn token(headers: &HeaderMap) -> Option<&[u8]> {
@@ -59,7 +66,7 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     Some(token.trim_ascii()).filter(|token| !token.is_empty())
 }
 
-fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, SecretString>, Rejection> {
+fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, Key>, Rejection> {
     let mut keys = HashMap::new();
     for (name, value) in headers {
         let Some(provider) = name.as_str().strip_prefix(KEY_HEADER) else { continue };
@@ -73,7 +80,10 @@ fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, SecretStr
         if key.is_empty() || keys.len() == BROUGHT_MAX {
             return Err(Rejection::header(name.as_str(), "expected a key: visible ASCII characters"));
         }
-        keys.insert(provider.to_owned(), SecretString::from(key));
+        let key = Key::new(SecretString::from(key), true);
+        if keys.insert(provider.to_owned(), key).is_some() {
+            return Err(Rejection::header(name.as_str(), "it is sent more than once"));
+        }
     }
     Ok(keys)
 }

@@ -10,7 +10,7 @@ use super::rejection::{Failed, Rejection, quoted};
 use crate::config::{Keys, Model, RaceSettings, Upstream};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::Target;
-use crate::routing::keyring::{self, Key, Ring};
+use crate::routing::keyring::{Key, Ring};
 use crate::routing::plan;
 use crate::upstream::Endpoint;
 
@@ -60,7 +60,7 @@ impl Runner {
     }
 
     fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {
-        self.keys.iter().find(|key| gateway.cooling(&self.target(Some(key.id().to_owned()))).is_none())
+        self.keys.iter().find(|key| gateway.cooling(|| self.target(Some(key.id().to_owned()))).is_none())
     }
 }
 
@@ -105,13 +105,12 @@ pub fn resolve(
         }
     };
     let settings = overrides.apply(settings);
-    let turn = gateway.next_turn();
     let (mut runners, mut cooling, mut off) = (Vec::new(), Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
         let name = format!("{}/{}", provider.name, upstream.model);
-        let user = caller.user.as_deref();
-        let keys = match keyring::ring(provider, user, caller.brought.get(&provider.name), turn) {
+        let Some(line) = live.line(&provider.name) else { continue };
+        let keys = match line.keys(caller.own_key(live, &provider.name)) {
             Ring::Off => {
                 off.push(why_off(&upstream));
                 continue;
@@ -119,10 +118,9 @@ pub fn resolve(
             Ring::NoneNeeded => Vec::new(),
             Ring::Keys(keys) => keys,
         };
-        let Some(endpoint) = live.endpoint(provider).cloned() else { continue };
         match wait_for_all(gateway, &upstream, &keys) {
             Some(wait) => cooling.push((name, wait)),
-            None => runners.push(Runner { upstream, name, endpoint, keys }),
+            None => runners.push(Runner { upstream, name, endpoint: line.endpoint.clone(), keys }),
         }
     }
     if runners.is_empty() {
@@ -143,10 +141,10 @@ pub fn resolve(
 /// The shortest wait, if every key of an upstream is set aside.
 fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<Duration> {
     if keys.is_empty() {
-        return gateway.cooling(&target(upstream, None));
+        return gateway.cooling(|| target(upstream, None));
     }
     let waits: Option<Vec<Duration>> =
-        keys.iter().map(|key| gateway.cooling(&target(upstream, Some(key.id().to_owned())))).collect();
+        keys.iter().map(|key| gateway.cooling(|| target(upstream, Some(key.id().to_owned())))).collect();
     waits.and_then(|waits| waits.into_iter().min())
 }
 

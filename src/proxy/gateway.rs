@@ -1,6 +1,6 @@
 //! What every request shares: the live configuration, the connections, the recorder, and what was learnt since the start.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,9 +9,10 @@ use arc_swap::ArcSwap;
 
 use crate::attempt::{InFlight, Slot};
 use crate::clock::Instant;
-use crate::config::{Config, Provider};
+use crate::config::{Config, User};
 use crate::recorder::Recorder;
 use crate::routing::cooldown::{Aside, Cooldowns, Target};
+use crate::routing::keyring::{Key, Ring};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint, InvalidUrl};
 
@@ -19,6 +20,8 @@ use crate::upstream::{Client, Endpoint, InvalidUrl};
 const AUDITS_MAX: i64 = 64;
 /// Upstreams that are remembered as rejecting `stream_options`.
 const REMEMBERED_MAX: usize = 10_000;
+/// How long that is remembered: a server may learn it with its next version.
+const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
 
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
@@ -27,18 +30,36 @@ pub struct Gateway {
     recorder: Recorder,
     shutdown: Shutdown,
     cooldowns: Mutex<Cooldowns>,
-    without_stream_options: Mutex<HashSet<String>>,
+    /// By upstream: when it was learnt.
+    without_stream_options: Mutex<HashMap<String, Instant>>,
     in_flight: InFlight,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
-    turn: AtomicUsize,
     totals: Totals,
 }
 
 /// One configuration in force. A reload makes another; what runs goes on with the one it began with.
 pub struct Live {
     pub config: Config,
-    endpoints: HashMap<String, Endpoint>,
+    /// By provider.
+    lines: HashMap<String, Line>,
+    /// By user, then by provider.
+    user_keys: HashMap<String, HashMap<String, Key>>,
+}
+
+/// How a provider is reached.
+pub(super) struct Line {
+    pub endpoint: Endpoint,
+    shared: Ring,
+    turn: AtomicUsize,
+}
+
+impl Line {
+    /// The keys for one request: the caller's own, else the shared ones, which take turns.
+    pub fn keys(&self, own: Option<Key>) -> Ring {
+        let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
+        self.shared.for_request(own, turn)
+    }
 }
 
 /// Counts since the start that no row tells.
@@ -64,16 +85,26 @@ impl Live {
     /// # Errors
     /// When a provider's address is none.
     pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<Live, InvalidUrl> {
-        let mut endpoints = HashMap::new();
+        let mut lines = HashMap::new();
         for provider in config.providers.values() {
             let url = simulated.get(&provider.name).unwrap_or(&provider.base_url);
-            endpoints.insert(provider.name.clone(), Endpoint::parse(url)?);
+            let line =
+                Line { endpoint: Endpoint::parse(url)?, shared: Ring::shared(provider), turn: AtomicUsize::new(0) };
+            lines.insert(provider.name.clone(), line);
         }
-        Ok(Live { config, endpoints })
+        let keys_of = |user: &User| {
+            user.keys.iter().map(|(provider, key)| (provider.clone(), Key::new(key.clone(), true))).collect()
+        };
+        let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
+        Ok(Live { config, lines, user_keys })
     }
 
-    pub(super) fn endpoint(&self, provider: &Provider) -> Option<&Endpoint> {
-        self.endpoints.get(&provider.name)
+    pub(super) fn line(&self, provider: &str) -> Option<&Line> {
+        self.lines.get(provider)
+    }
+
+    pub(super) fn key_of_user(&self, user: &User, provider: &str) -> Option<&Key> {
+        self.user_keys.get(&user.name)?.get(provider)
     }
 }
 
@@ -89,7 +120,6 @@ impl Gateway {
             in_flight: InFlight::default(),
             races: Arc::default(),
             audits: Arc::default(),
-            turn: AtomicUsize::new(0),
             totals: Totals::default(),
         }
     }
@@ -140,32 +170,36 @@ impl Gateway {
         (slot.before < AUDITS_MAX).then_some(slot)
     }
 
-    /// Rotates the shared keys of a provider.
-    pub(super) fn next_turn(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed)
-    }
-
     pub(super) fn set_aside(&self, aside: Aside, target: &Target, retry_after: Option<Duration>) -> Duration {
         lock(&self.cooldowns).set_aside(aside, target, retry_after, Instant::now(), fastrand::f64())
     }
 
-    /// An upstream answered.
-    pub(super) fn forgive(&self, target: &Target) {
-        lock(&self.cooldowns).clear(target);
+    /// An upstream answered well to what was sent at `dispatched`. The target is only made when anything is held against
+    /// anybody.
+    pub(super) fn forgive(&self, target: impl FnOnce() -> Target, dispatched: Instant) {
+        let mut cooldowns = lock(&self.cooldowns);
+        if !cooldowns.is_empty() {
+            cooldowns.clear(&target(), dispatched, Instant::now());
+        }
     }
 
-    pub(super) fn cooling(&self, target: &Target) -> Option<Duration> {
-        lock(&self.cooldowns).wait(target, Instant::now())
+    pub(super) fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Duration> {
+        let cooldowns = lock(&self.cooldowns);
+        if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
     }
 
     pub(super) fn takes_stream_options(&self, upstream: &str) -> bool {
-        !lock(&self.without_stream_options).contains(upstream)
+        let remembered = lock(&self.without_stream_options);
+        remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)
     }
 
     pub(super) fn leave_off_stream_options(&self, upstream: &str) {
         let mut remembered = lock(&self.without_stream_options);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, learnt| learnt.elapsed() < REMEMBERED_FOR);
+        }
         if remembered.len() < REMEMBERED_MAX {
-            remembered.insert(upstream.to_owned());
+            remembered.insert(upstream.to_owned(), Instant::now());
         }
     }
 }

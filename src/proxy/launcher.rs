@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
@@ -15,7 +14,7 @@ use crate::config::RaceSettings;
 use crate::failure::{Failure, FailureKind};
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
-use crate::race::verdict::verdict;
+use crate::race::verdict::{is_the_requests_fault, verdict};
 use crate::race::{Launch, Starting};
 use crate::routing::cooldown::Aside;
 use crate::routing::keyring::Key;
@@ -26,9 +25,10 @@ const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-bet
 const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
 
 pub struct Launcher {
-    shared: Arc<Shared>,
+    judge: Arc<Judge>,
     request: Arc<ChatRequest>,
     settings: RaceSettings,
+    /// Those of the client's that may go up to any of the runners.
     client_headers: HeaderMap,
     race_id: String,
     /// Raised with every start.
@@ -36,12 +36,22 @@ pub struct Launcher {
     read_at: Instant,
 }
 
-/// What a failure is judged by, also that of an audited loser after the race.
-struct Shared {
+/// What an answer is judged by, also that of an audited loser after the race.
+pub struct Judge {
     gateway: Arc<Gateway>,
     runners: Arc<Vec<Runner>>,
-    /// By candidate: the key and whether `stream_options` were sent, of its latest start.
-    sent: Mutex<Vec<(Option<Key>, bool)>>,
+    /// By candidate: its latest start.
+    sent: Mutex<Vec<Sent>>,
+}
+
+/// What went up.
+#[derive(Clone)]
+struct Sent {
+    at: Instant,
+    key: Option<Key>,
+    stream_options: bool,
+    /// In this race it has complained about `stream_options`. Whether that was meant, an answer without them tells.
+    complained: bool,
 }
 
 impl Launcher {
@@ -53,16 +63,22 @@ impl Launcher {
         guard: &RaceGuard,
         read_at: Instant,
     ) -> Launcher {
-        let sent = Mutex::new(vec![(None, false); field.runners.len()]);
+        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
+        let sent = Mutex::new(vec![nothing; field.runners.len()]);
         Launcher {
-            shared: Arc::new(Shared { gateway: gateway.clone(), runners: field.runners.clone(), sent }),
+            judge: Arc::new(Judge { gateway: gateway.clone(), runners: field.runners.clone(), sent }),
             request: request.clone(),
             settings: field.settings.clone(),
-            client_headers: headers.clone(),
+            client_headers: forwardable(headers, &field.runners),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
             read_at,
         }
+    }
+
+    /// Whoever takes the winner tells it.
+    pub fn judge(&self) -> Arc<Judge> {
+        self.judge.clone()
     }
 }
 
@@ -71,12 +87,15 @@ impl Launch for Launcher {
     type Attempt = Attempt;
 
     fn launch(&mut self, starting: Starting) -> Attempt {
-        let runner = &self.shared.runners[starting.candidate];
-        let gateway = &self.shared.gateway;
+        let runner = &self.judge.runners[starting.candidate];
+        let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
-        let stream_options = runner.upstream.provider.stream_options && gateway.takes_stream_options(&runner.name);
+        let complained = self.judge.sent(starting.candidate).complained;
+        let stream_options =
+            !complained && runner.upstream.provider.stream_options && gateway.takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        self.shared.note(starting.candidate, key.clone(), stream_options);
+        let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
+        self.judge.note(starting.candidate, sent);
         attempt::start(Spec {
             client: gateway.client().clone(),
             recorder: gateway.recorder().clone(),
@@ -96,24 +115,30 @@ impl Launch for Launcher {
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> bool {
-        self.shared.failed(candidate, failure)
+        self.judge.failed(candidate, &self.judge.sent(candidate), failure)
     }
 
     fn lost(&mut self, mut attempt: Attempt) {
         if fastrand::f64() >= self.settings.audit {
             return;
         }
-        let Some(place) = self.shared.gateway.enter_audit() else { return };
+        let Some(place) = self.judge.gateway.enter_audit() else { return };
         attempt.audit();
         let candidate = attempt.candidate();
-        let limit = self.shared.runners[candidate].upstream.timeouts.first_token;
-        let (shared, cancelled) = (self.shared.clone(), self.shared.gateway.shutdown().draining());
-        self.shared.gateway.shutdown().spawn(async move {
+        let limit = self.judge.runners[candidate].upstream.timeouts.first_token;
+        let (judge, cancelled) = (self.judge.clone(), self.judge.gateway.shutdown().draining());
+        // The race may start the same candidate once more.
+        let sent = self.judge.sent(candidate);
+        self.judge.gateway.shutdown().spawn(async move {
             let _place = place;
             tokio::select! {
                 ended = tokio::time::timeout(limit, attempt) => {
-                    if let Ok(Err(failure)) = ended {
-                        shared.failed(candidate, &failure);
+                    match ended {
+                        Ok(Ok(_)) => judge.heard_well(candidate, &sent),
+                        Ok(Err(failure)) => {
+                            judge.failed(candidate, &sent, &failure);
+                        }
+                        Err(_) => {}
                     }
                 }
                 () = cancelled => {}
@@ -122,61 +147,97 @@ impl Launch for Launcher {
     }
 }
 
-impl Shared {
-    fn note(&self, candidate: usize, key: Option<Key>, stream_options: bool) {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        sent[candidate] = (key, stream_options);
+impl Judge {
+    /// The first token of this candidate's latest start is there.
+    pub fn answered(&self, candidate: usize) {
+        self.heard_well(candidate, &self.sent(candidate));
     }
 
-    fn failed(&self, candidate: usize, failure: &Failure) -> bool {
+    fn note(&self, candidate: usize, sent: Sent) {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate] = sent;
+    }
+
+    fn sent(&self, candidate: usize) -> Sent {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].clone()
+    }
+
+    fn heard_well(&self, candidate: usize, sent: &Sent) {
+        self.forgive(candidate, sent);
+        if sent.complained && !sent.stream_options {
+            self.gateway.leave_off_stream_options(&self.runners[candidate].name);
+        }
+    }
+
+    fn forgive(&self, candidate: usize, sent: &Sent) {
+        let key_id = || sent.key.as_ref().map(|key| key.id().to_owned());
+        self.gateway.forgive(|| self.runners[candidate].target(key_id()), sent.at);
+    }
+
+    /// True: ask the same candidate once more, for the request to it has changed.
+    fn failed(&self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
+        self.log(candidate, sent, failure);
         let runner = &self.runners[candidate];
-        let (key, stream_options) = self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].clone();
-        let verdict = verdict(failure);
+        let aside = verdict(failure).aside;
+        if let Some(aside) = aside {
+            let target = runner.target(sent.key.as_ref().map(|key| key.id().to_owned()));
+            let wait = self.gateway.set_aside(aside, &target, failure.retry_after);
+            tracing::info!(upstream = runner.name, ?aside, ?wait, "set aside");
+        }
+        if failure.kind == FailureKind::Empty {
+            self.heard_well(candidate, sent);
+        } else if is_the_requests_fault(failure.kind) {
+            // It was let in and read.
+            self.forgive(candidate, sent);
+        }
+        let complains = failure.kind == FailureKind::BadRequest
+            && sent.stream_options
+            && failure.answer.as_ref().is_some_and(|answer| rejects_stream_options(&answer.body));
+        if complains {
+            tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
+            self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].complained = true;
+        }
+        // Another key makes it another request.
+        let other_key =
+            matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused)) && runner.has_rested_key(&self.gateway);
+        complains || other_key
+    }
+
+    fn log(&self, candidate: usize, sent: &Sent, failure: &Failure) {
+        let upstream = &self.runners[candidate].name;
         // The message is not logged: vendors quote the prompt in it.
         let (kind, phase, status) = (failure.kind.as_str(), failure.phase.as_str(), failure.status);
-        if verdict.loud {
-            let key = key.as_ref().map(Key::id).unwrap_or("none");
+        if verdict(failure).loud {
+            let key = sent.key.as_ref().map(Key::id).unwrap_or("none");
             tracing::warn!(
-                upstream = runner.name,
+                upstream,
                 failure = kind,
                 status,
                 key,
                 "an upstream refuses us: look at its key and its model"
             );
         } else {
-            tracing::info!(upstream = runner.name, failure = kind, phase, status, "an attempt failed");
+            tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
         }
-        if let Some(aside) = verdict.aside {
-            let wait =
-                self.gateway.set_aside(aside, &runner.target(key.map(|key| key.id().to_owned())), failure.retry_after);
-            tracing::info!(upstream = runner.name, ?aside, ?wait, "set aside");
-        }
-        let rejected = failure.kind == FailureKind::BadRequest
-            && stream_options
-            && failure.answer.as_ref().is_some_and(|answer| rejects_stream_options(&answer.body));
-        if rejected {
-            tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
-            self.gateway.leave_off_stream_options(&runner.name);
-        }
-        // Another key makes it another request.
-        let other_key = matches!(verdict.aside, Some(Aside::KeyRateLimited | Aside::KeyRefused))
-            && runner.has_rested_key(&self.gateway);
-        rejected || other_key
     }
+}
+
+/// What of the client's headers may go up to any of them: a race, and its audits, keep no more.
+fn forwardable(client: &HeaderMap, runners: &[Runner]) -> HeaderMap {
+    let anybody = |name: &str| runners.iter().any(|runner| goes_up(name, runner, true));
+    selected(client, anybody)
 }
 
 /// What of the client's headers goes up.
 fn forwarded(client: &HeaderMap, runner: &Runner, key: Option<&Key>) -> HeaderMap {
-    let own = key.is_some_and(|key| key.own);
-    let with_own = FORWARDED_WITH_OWN_KEY.iter().filter(|_| own);
-    let configured = runner.upstream.provider.forward_headers.iter().map(String::as_str);
-    let mut headers = HeaderMap::new();
-    for name in FORWARDED.iter().chain(with_own).copied().chain(configured) {
-        let Ok(name) = HeaderName::try_from(name) else { continue };
-        let values: Vec<HeaderValue> = client.get_all(&name).iter().cloned().collect();
-        for value in values {
-            headers.append(name.clone(), value);
-        }
-    }
-    headers
+    selected(client, |name| goes_up(name, runner, key.is_some_and(|key| key.own)))
+}
+
+fn goes_up(name: &str, runner: &Runner, own_key: bool) -> bool {
+    FORWARDED.contains(&name)
+        || own_key && FORWARDED_WITH_OWN_KEY.contains(&name)
+        || runner.upstream.provider.forward_headers.iter().any(|configured| configured == name)
+}
+
+fn selected(headers: &HeaderMap, goes: impl Fn(&str) -> bool) -> HeaderMap {
+    headers.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
 }

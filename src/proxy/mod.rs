@@ -2,6 +2,7 @@
 //!
 //! [`chat`] is that order. Every answer of the gateway's own is in `rejection`.
 
+mod all_failed;
 mod answer;
 mod body;
 mod caller;
@@ -106,16 +107,17 @@ async fn run(
     read_at: Instant,
     guard: &mut RaceGuard,
 ) -> Result<Served, Rejection> {
+    let judge = launcher.judge();
     let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
         let (mut ready, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => return answer::all_failed(&race, field, request),
+            Finish::Failed => return all_failed::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
-        gateway.forgive(&runner.target(ready.key_id.clone()));
+        judge.answered(candidate);
         guard.won(ordinal, request.stream.then_some(ready.status));
         let facts = Facts::new(runner, &ready, read_at);
         ready.stream.serve(runner.upstream.timeouts.idle);

@@ -28,6 +28,9 @@ pub struct Overrides {
 pub fn read(headers: &HeaderMap) -> Result<Overrides, Rejection> {
     let text = |name: &'static str| match headers.get(name).map(|value| value.to_str()) {
         None => Ok(None),
+        Some(_) if headers.get_all(name).iter().count() > 1 => {
+            Err(Rejection::header(name, "it is sent more than once"))
+        }
         Some(Ok(text)) => Ok(Some(text.trim())),
         Some(Err(_)) => Err(Rejection::header(name, "expected visible ASCII characters")),
     };
@@ -105,5 +108,8 @@ mod tests {
             let rejection = read(&headers(&[(name, value)])).unwrap_err();
             assert!(rejection.message().contains(name), "{name}: {value}: {}", rejection.message());
         }
+        let mut twice = headers(&[(ATTEMPTS, "2")]);
+        twice.append(ATTEMPTS, HeaderValue::from_static("2"));
+        assert!(read(&twice).unwrap_err().message().contains("more than once"));
     }
 }

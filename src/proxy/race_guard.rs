@@ -130,6 +130,8 @@ impl RaceGuard {
 
     /// The gateway answers itself.
     pub fn rejected(&mut self, rejection: &Rejection) {
+        // Whoever had won delivered nothing.
+        self.record.winner = None;
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         self.record.done_us = Some(self.elapsed());
         self.outcome = Some(match rejection.is_after_race() {
@@ -166,6 +168,7 @@ impl Drop for RaceGuard {
         self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
-        self.recorder.race(self.record.clone());
+        let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
+        self.recorder.race(RaceRecord { race_id, model, user: self.record.user.take(), ..self.record });
     }
 }

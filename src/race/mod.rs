@@ -222,8 +222,7 @@ impl<L: Launch> Race<L> {
     /// A failure: it is kept, and the next candidate is started at once.
     fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<Entry>) {
         let again = self.launch.failed(candidate, &failure);
-        self.stopped |= verdict(&failure).next == Next::Stop;
-        self.failures.push((candidate, failure));
+        self.keep(candidate, failure);
         match entry {
             Some(entry) if again && !self.stopped && self.started < self.plan.max_attempts => {
                 self.start(entry, StartReason::Retry)
@@ -232,6 +231,12 @@ impl<L: Launch> Race<L> {
                 self.start_next(StartReason::Fallback);
             }
         }
+    }
+
+    /// A refusal beside a win stops too: a reopening must not route around it.
+    fn keep(&mut self, candidate: usize, failure: Failure) {
+        self.stopped |= verdict(&failure).next == Next::Stop;
+        self.failures.push((candidate, failure));
     }
 
     /// The next moment at which something is to be done without any attempt's doing.
@@ -265,7 +270,7 @@ impl<L: Launch> Race<L> {
                     let Running { entry, ordinal, .. } = self.running.remove(position);
                     for (entry, failure) in failed {
                         self.launch.failed(entry.candidate, &failure);
-                        self.failures.push((entry.candidate, failure));
+                        self.keep(entry.candidate, failure);
                     }
                     return Poll::Ready(Event::Ready(ready, entry, ordinal));
                 }

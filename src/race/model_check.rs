@@ -361,3 +361,24 @@ async fn a_policy_refusal_starts_no_others_but_lets_the_running_win() {
     let (finish, rows, _) = story(three, vec![(NOW, 900), (NOW, 900), (after(50), 900)], 4, 900).await;
     assert_eq!((finish.as_str(), rows.len()), ("won by 1", 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_in_the_same_poll_as_a_win_is_not_routed_around_by_a_reopening() {
+    let behaviours = [Behaviour::Fail(FailureKind::ContentPolicy), Behaviour::Ready, Behaviour::Ready];
+    let world = World {
+        behaviours: behaviours.map(|behaviour| (Duration::from_millis(10), behaviour)).to_vec(),
+        asks_again: None,
+        audits: false,
+        leaves_at: None,
+        winner_breaks: 0,
+    };
+    let entry = |candidate, start| Entry { candidate, start, first_token: Duration::from_secs(9), p_include: 1.0 };
+    let entries = vec![entry(0, NOW), entry(1, NOW), entry(2, Start::AfterFailure)];
+    let plan = Plan { entries, max_attempts: 4, total: Duration::from_secs(9) };
+    let log = Rc::new(RefCell::new(Log::default()));
+    let mut race = Race::new(plan, Fakes { world, asked_again: false, log: log.clone() }, Instant::now());
+    assert!(matches!(race.run().await, Finish::Won { candidate: 1, .. }));
+    race.reopen(1, Failure::new(FailureKind::Reset, Phase::Stream, ""));
+    assert!(matches!(race.run().await, Finish::Failed));
+    assert_eq!(race.started(), 2);
+}

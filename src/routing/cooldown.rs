@@ -13,6 +13,8 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// The wait after a 429 that names none, doubled with each further one.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// So long after a back-off has run out, the next one starts small again.
+const STRIKES_FOR: Duration = Duration::from_secs(120);
 /// How long a refused key, or an upstream that is not served, is left alone. A reload of the config forgets it.
 pub const REFUSED: Duration = Duration::from_secs(600);
 /// Entries that are kept; callers may bring any number of keys.
@@ -21,9 +23,10 @@ const ENTRIES_MAX: usize = 10_000;
 /// Why something is set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// 429: this key, for Retry-After or a growing while.
+    /// 429: this key, for Retry-After or a growing while. Where no key is sent, this upstream: one model of a server
+    /// without keys may be busy while its others are not.
     KeyRateLimited,
-    /// 401: this key, for long.
+    /// 401: this key, for long. Where no key is sent, this upstream.
     KeyRefused,
     /// 403 or 404: this upstream with this key, for long.
     UpstreamRefused,
@@ -40,14 +43,17 @@ pub struct Target {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
-    Key(String, Option<String>),
+    /// Provider and key.
+    Key(String, String),
     Upstream(Target),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// When it was last heard that it must be set aside.
+    set: Instant,
     until: Instant,
-    /// 429s in a row that named no wait.
+    /// 429s in a row that named no wait; those that came while it was set aside already count as one.
     strikes: u32,
 }
 
@@ -67,14 +73,20 @@ impl Cooldowns {
         now: Instant,
         jitter: f64,
     ) -> Duration {
-        let scope = match aside {
-            Aside::KeyRateLimited | Aside::KeyRefused => Scope::Key(target.provider.clone(), target.key_id.clone()),
-            Aside::UpstreamRefused => Scope::Upstream(target.clone()),
+        let scope = match (aside, key_scope(target)) {
+            (Aside::KeyRateLimited | Aside::KeyRefused, Some(key)) => key,
+            _ => Scope::Upstream(target.clone()),
         };
         self.make_room(now);
-        let entry = self.entries.entry(scope).or_insert(Entry { until: now, strikes: 0 });
+        let entry = self.entries.entry(scope).or_insert(Entry { set: now, until: now, strikes: 0 });
+        entry.set = now;
+        if now >= entry.until + STRIKES_FOR {
+            entry.strikes = 0;
+        }
         let wait = match (aside, retry_after) {
             (Aside::KeyRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
+            // Sent before the first of them was answered: it tells nothing new.
+            (Aside::KeyRateLimited, None) if now < entry.until => entry.until - now,
             (Aside::KeyRateLimited, None) => {
                 let full = BACK_OFF_FIRST.saturating_mul(1 << entry.strikes.min(10)).min(BACK_OFF_MAX);
                 entry.strikes = entry.strikes.saturating_add(1);
@@ -86,20 +98,24 @@ impl Cooldowns {
         wait
     }
 
-    /// An answer came: what was held against its key is forgotten.
-    pub fn clear(&mut self, target: &Target) {
-        if !self.entries.is_empty() {
-            self.entries.remove(&Scope::Key(target.provider.clone(), target.key_id.clone()));
+    /// True while nothing is known of anybody: then there is no need to make a [`Target`].
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A good answer came to what was sent at `dispatched`. What was held against its key and its upstream is forgotten,
+    /// unless it was learnt after that and still holds: the answer is then older news.
+    pub fn clear(&mut self, target: &Target, dispatched: Instant, now: Instant) {
+        for scope in scopes(target) {
+            if self.entries.get(&scope).is_some_and(|entry| entry.until <= now || entry.set < dispatched) {
+                self.entries.remove(&scope);
+            }
         }
     }
 
     /// How long `target` is still set aside; none if it is not.
     pub fn wait(&self, target: &Target, now: Instant) -> Option<Duration> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        let scopes = [Scope::Key(target.provider.clone(), target.key_id.clone()), Scope::Upstream(target.clone())];
-        let until = scopes.iter().filter_map(|scope| self.entries.get(scope)).map(|entry| entry.until).max()?;
+        let until = scopes(target).filter_map(|scope| self.entries.get(&scope)).map(|entry| entry.until).max()?;
         until.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
@@ -114,6 +130,15 @@ impl Cooldowns {
             earliest.map(|scope| self.entries.remove(&scope));
         }
     }
+}
+
+/// Everything that may be held against `target`.
+fn scopes(target: &Target) -> impl Iterator<Item = Scope> {
+    key_scope(target).into_iter().chain([Scope::Upstream(target.clone())])
+}
+
+fn key_scope(target: &Target) -> Option<Scope> {
+    target.key_id.as_ref().map(|key_id| Scope::Key(target.provider.clone(), key_id.clone()))
 }
 
 #[cfg(test)]
@@ -140,14 +165,59 @@ mod tests {
     #[test]
     fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let mut at = now;
         let waits: Vec<u64> = (0..9)
-            .map(|_| cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, now, 1.0).as_secs())
+            .map(|_| {
+                let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+                at += wait;
+                wait.as_secs()
+            })
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        cooldowns.clear(&target("a", "k"));
-        assert_eq!(cooldowns.wait(&target("a", "k"), now), None);
-        let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, now, 0.0);
+        cooldowns.clear(&target("a", "k"), at, at);
+        assert_eq!(cooldowns.wait(&target("a", "k"), at), None);
+        let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 0.0);
         assert_eq!(wait, SECOND / 2, "from the start again, with the least jitter");
+    }
+
+    #[test]
+    fn rate_limits_that_come_together_are_one_strike() {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let mut limited = |at| cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+        assert_eq!(limited(now), SECOND);
+        assert_eq!((0..7).map(|_| limited(now + SECOND / 4)).max(), Some(SECOND * 3 / 4), "what is left of it");
+        assert_eq!(limited(now + SECOND), SECOND * 2, "the second strike");
+        assert_eq!(limited(now + SECOND * 3 + STRIKES_FOR), SECOND, "long ago");
+    }
+
+    #[test]
+    fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let key = target("a", "k");
+        cooldowns.set_aside(Aside::KeyRateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
+        cooldowns.clear(&key, now, now + SECOND * 2);
+        assert_eq!(cooldowns.wait(&key, now + SECOND * 2), Some(SECOND * 59), "sent before the 429 was heard");
+        cooldowns.clear(&key, now + SECOND * 2, now + SECOND * 3);
+        assert_eq!(cooldowns.wait(&key, now + SECOND * 3), None, "sent after it");
+        cooldowns.set_aside(Aside::KeyRefused, &key, None, now + SECOND, 0.0);
+        cooldowns.clear(&key, now, now + SECOND * 2);
+        assert!(cooldowns.wait(&key, now + SECOND * 2).is_some(), "a refused key");
+        cooldowns.clear(&key, now, now + SECOND + REFUSED);
+        assert!(cooldowns.is_empty(), "it has run out");
+    }
+
+    #[test]
+    fn without_a_key_only_the_upstream_is_set_aside() {
+        for aside in [Aside::KeyRateLimited, Aside::KeyRefused, Aside::UpstreamRefused] {
+            let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+            let keyless = |model| Target { key_id: None, ..target(model, "") };
+            cooldowns.set_aside(aside, &keyless("busy"), Some(SECOND), now, 0.0);
+            assert!(cooldowns.wait(&keyless("busy"), now).is_some(), "{aside:?}");
+            assert_eq!(cooldowns.wait(&keyless("idle"), now), None, "{aside:?}");
+            assert_eq!(cooldowns.wait(&target("busy", "k"), now), None, "{aside:?}");
+            cooldowns.clear(&keyless("busy"), now + SECOND, now + SECOND);
+            assert!(cooldowns.is_empty(), "{aside:?}");
+        }
     }
 
     #[test]

@@ -1,46 +1,51 @@
 //! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Keys, Provider, User};
+use crate::config::{Keys, Provider};
 
-/// A key with its short hash. Cheap to clone.
+/// A key with its short hash. Cheap to clone: a configured one is hashed once, not with every request.
 #[derive(Clone)]
 pub struct Key {
-    secret: SecretString,
-    id: String,
+    known: Arc<Known>,
     /// It is the caller's own (brought, or the user's), not one that the gateway shares.
     pub own: bool,
+}
+
+struct Known {
+    secret: SecretString,
+    id: String,
 }
 
 impl Key {
     pub fn new(secret: SecretString, own: bool) -> Key {
         let id = key_id(&secret);
-        Key { secret, id, own }
+        Key { known: Arc::new(Known { secret, id }), own }
     }
 
     /// The first 12 hex digits of its SHA-256.
     pub fn id(&self) -> &str {
-        &self.id
+        &self.known.id
     }
 
     /// For the one header that carries it.
     pub fn expose(&self) -> &str {
-        self.secret.expose_secret()
+        self.known.secret.expose_secret()
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({})", self.id)
+        write!(f, "Key({})", self.id())
     }
 }
 
-/// The keys that an attempt at `provider` may use, in the order of trying; an empty list where it must be left out.
+/// The keys that an attempt at a provider may use, in the order of trying.
 #[derive(Clone, Debug)]
 pub enum Ring {
     /// The provider asks for none.
@@ -51,20 +56,29 @@ pub enum Ring {
     Off,
 }
 
-/// Collects the keys. `brought` is the one of this request's headers; `turn` rotates the provider's shared keys.
-pub fn ring(provider: &Provider, user: Option<&User>, brought: Option<&SecretString>, turn: usize) -> Ring {
-    let own = brought.or_else(|| user.and_then(|user| user.keys.get(&provider.name)));
-    if let Some(key) = own {
-        return Ring::Keys(vec![Key::new(key.clone(), true)]);
-    }
-    match &provider.keys {
-        Keys::NotConfigured => Ring::NoneNeeded,
-        Keys::Off(_) => Ring::Off,
-        Keys::Keys(keys) => {
-            let first = if keys.is_empty() { 0 } else { turn % keys.len() };
-            let (before, after) = keys.split_at(first);
-            Ring::Keys(after.iter().chain(before).map(|key| Key::new(key.clone(), false)).collect())
+impl Ring {
+    /// The shared keys of a provider.
+    pub fn shared(provider: &Provider) -> Ring {
+        match &provider.keys {
+            Keys::NotConfigured => Ring::NoneNeeded,
+            Keys::Off(_) => Ring::Off,
+            Keys::Keys(keys) => Ring::Keys(keys.iter().map(|key| Key::new(key.clone(), false)).collect()),
         }
+    }
+
+    /// The keys for one request: the caller's `own` alone, else these, beginning with the one whose `turn` it is.
+    pub fn for_request(&self, own: Option<Key>, turn: usize) -> Ring {
+        if let Some(key) = own {
+            return Ring::Keys(vec![key]);
+        }
+        let mut ring = self.clone();
+        if let Ring::Keys(keys) = &mut ring
+            && !keys.is_empty()
+        {
+            let first = turn % keys.len();
+            keys.rotate_left(first);
+        }
+        ring
     }
 }
 
@@ -87,6 +101,23 @@ pub fn scrub(bytes: Bytes, key: Option<&Key>) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_keys_take_turns_and_an_own_one_goes_before_them() {
+        let key = |text: &str, own| Key::new(SecretString::from(text), own);
+        let shared = Ring::Keys(vec![key("one", false), key("two", false)]);
+        let exposed = |ring: Ring| match ring {
+            Ring::Keys(keys) => keys.iter().map(|key| (key.expose().to_owned(), key.own)).collect(),
+            Ring::NoneNeeded | Ring::Off => Vec::new(),
+        };
+        let (one, two) = (("one".to_owned(), false), ("two".to_owned(), false));
+        assert_eq!(exposed(shared.for_request(None, 4)), [one.clone(), two.clone()]);
+        assert_eq!(exposed(shared.for_request(None, 7)), [two, one]);
+        for ring in [shared, Ring::NoneNeeded, Ring::Off] {
+            assert_eq!(exposed(ring.for_request(Some(key("mine", true)), 1)), [("mine".to_owned(), true)]);
+        }
+        assert!(matches!(Ring::Off.for_request(None, 1), Ring::Off));
+    }
 
     #[test]
     fn a_key_that_a_vendor_quotes_is_taken_out() {

@@ -31,16 +31,18 @@ async fn a_429_cools_its_key_alone() {
     let fake = FakeProvider::answering(limited).await;
     let gateway = Setup::new().provider("a", &fake, TWO_KEYS).start().await;
     let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_rate_limited"));
-    assert_eq!(heard.header("retry-after"), "60");
-    for _ in 1..=3 {
+    assert_eq!(heard.said(), "hello", "asked again at once, with the other key");
+    assert_eq!(heard.header("x-photofinish-attempts"), "2");
+    for _ in 2..=3 {
         assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
     }
     let keys: Vec<String> = fake.requests().iter().map(key).collect();
     assert_ne!(keys[0], keys[1]);
     assert!(keys[1..].iter().all(|key| *key == keys[1]), "the other key, whoever's turn it is: {keys:?}");
 
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 429, "now both");
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_rate_limited"), "now both");
+    assert_eq!(heard.header("retry-after"), "60");
     let heard = hear(&mut gateway.streaming().await).await;
     assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_cooling_down"));
     let wait: u64 = heard.header("retry-after").parse().unwrap();
@@ -48,32 +50,34 @@ async fn a_429_cools_its_key_alone() {
     assert_eq!(heard.json()["error"]["attempts"][0]["failure"], "cooling_down");
     let rows = gateway.stop().await;
     assert_eq!(fake.requests().len(), 5);
-    assert_eq!(pick(&rows.races[5], &["outcome", "attempts", "http_status"]), json!(["rejected", 0, 429]));
-    let limited = rows.of(0)[0];
+    assert_eq!(pick(&rows.races[4], &["outcome", "attempts", "http_status"]), json!(["rejected", 0, 429]));
+    let (limited, again) = (rows.of(0)[0], rows.of(0)[1]);
     assert_eq!(end(limited), json!(["failed", null, null, "rate_limited", "headers"]));
     assert_eq!(pick(limited, &["http_status", "retry_after_ms"]), json!([429, 60_000]));
-    assert_ne!(limited["key_id"], rows.of(1)[0]["key_id"]);
+    assert_ne!(limited["key_id"], again["key_id"]);
+    assert_eq!(pick(again, &["start_reason", "outcome"]), json!(["retry", "won"]));
 }
 
 #[tokio::test]
 async fn a_refused_key_is_set_aside() {
     let refused = |request: &Request| match request.number {
-        0 => Script::status(401, &[], &format!(r#"{{"error":{{"message":"bad key {}"}}}}"#, key(request))),
+        0 | 4 => Script::status(401, &[], &format!(r#"{{"error":{{"message":"bad key {}"}}}}"#, key(request))),
         _ => Script::stream(&["hello"]),
     };
     let fake = FakeProvider::answering(refused).await;
     let gateway = Setup::new().provider("a", &fake, TWO_KEYS).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"));
-    assert!(!heard.body.contains("sk-"), "a key that the provider quotes: {}", heard.body);
-    assert_eq!(heard.json()["error"]["attempts"][0]["failure"], "unauthorized");
     for _ in 0..3 {
         assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
     }
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"), "now both");
+    assert!(!heard.body.contains("sk-"), "a key that the provider quotes: {}", heard.body);
+    assert_eq!(heard.json()["error"]["attempts"][0]["failure"], "unauthorized");
     let keys: Vec<String> = fake.requests().iter().map(key).collect();
     assert!(keys[1..].iter().all(|key| *key != keys[0]), "{keys:?}");
     let rows = gateway.stop().await;
     assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "unauthorized", "headers"]));
+    assert_eq!(pick(&rows.attempts[1], &["start_reason", "outcome"]), json!(["retry", "won"]));
 }
 
 #[tokio::test]

@@ -35,3 +35,4 @@ mod store_shutdown;
 mod store_trouble;
 mod support_works;
 mod talk;
+mod verdicts;
