@@ -6,6 +6,7 @@
 pub mod catalogue;
 mod load;
 mod lookup;
+mod own_address;
 mod problem;
 mod raw;
 mod raw_provider;
