@@ -7,12 +7,21 @@ use tracing_subscriber::EnvFilter;
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
+/// What is logged where the variable says nothing.
+const DEFAULT: &str = "info";
+
 /// What these say of single frames and statements could hold what must not be logged, whatever level is asked for.
 const QUIET: [&str; 4] = ["h2=warn", "hyper=warn", "rustls=warn", "sqlx=warn"];
 
 /// Starts the log. Later calls do nothing, so that tests may start several gateways in one process.
 pub fn start() {
-    let mut filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let (mut filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
+        None => (EnvFilter::new(DEFAULT), false),
+        Some(value) => match value.to_str().and_then(|value| EnvFilter::try_new(value).ok()) {
+            Some(filter) => (filter, false),
+            None => (EnvFilter::new(DEFAULT), true),
+        },
+    };
     for quiet in QUIET.iter().filter_map(|quiet| quiet.parse().ok()) {
         filter = filter.add_directive(quiet);
     }
@@ -24,4 +33,9 @@ pub fn start() {
         .with_target(false)
         .with_writer(std::io::stderr)
         .try_init();
+    if wrong {
+        tracing::warn!(
+            "{LOG_VARIABLE} is no filter, {DEFAULT} is used; expected debug, warn, photofinish=debug or the like"
+        );
+    }
 }

@@ -21,12 +21,17 @@ use crate::server;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::Client;
+use reload::Reloading;
 use simulated::Simulated;
 
 /// How long what was cancelled may take to end.
 const CANCEL_FOR: Duration = Duration::from_secs(3);
 /// How long the recorder may take to write what is queued.
 const FLUSH_FOR: Duration = Duration::from_secs(30);
+
+/// After a second signal, what was cancelled may take so long to end, and then its rows: more than a client has to take
+/// the event that tells it.
+const HURRY_FOR: Duration = Duration::from_millis(1_250);
 
 /// A running gateway.
 pub struct App {
@@ -40,26 +45,37 @@ pub struct App {
     simulated: Simulated,
 }
 
+/// How a gateway ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopped {
+    /// Records that could not be written.
+    pub lost: usize,
+    /// Whether it was cut short.
+    pub hurried: bool,
+}
+
 impl App {
     /// Starts everything that `config` asks for; returns once it listens.
     ///
     /// # Errors
     /// When the store cannot be opened or the address cannot be listened on, in words for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
-        welcome::configuration(&config);
         let listen = config.server.listen;
-        let listener = TcpListener::bind(listen).await;
-        let listener =
-            listener.with_context(|| format!("cannot listen on {listen}: choose another `listen` under [server]"))?;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
+        })?;
         let addr = listener.local_addr()?;
+        welcome::configuration(&config);
         let store = Store::open(&config.store.path).await?;
         tracing::info!(path = %config.store.path.display(), "store open");
         let (recorder, writer) = Recorder::start(store);
         let (serving, lines) = (Shutdown::new(), Shutdown::new());
         let simulated = Simulated::default();
-        let addresses = simulated.follow(&config).await?;
+        let next = simulated.next(&config).await?;
         let client = Client::new(lines.clone()).context("cannot set up TLS")?;
-        let gateway = Arc::new(Gateway::new(Live::new(config, &addresses)?, client, recorder, serving.clone()));
+        let live = Live::new(config, &next.addresses())?;
+        next.put_in_force();
+        let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         let router = server::router(gateway.clone());
         serving.spawn(server::serve(listener, router, serving.clone()));
         tracing::info!("listening on http://{addr}");
@@ -77,40 +93,81 @@ impl App {
 
     /// Reloads the config on SIGHUP and whenever the file has changed.
     pub fn watch(&self, watch: Watch) {
-        self.serving.spawn(watch.run(self.gateway.clone(), self.simulated.clone()));
+        self.serving.spawn(watch.run(self.reloading()));
     }
 
     /// Reads the config anew. A bad one is reported, and the old one stays in force.
     pub async fn reload(&self) {
         let path = self.gateway.live().config.path.clone();
-        reload::reload(&path, &self.gateway, &self.simulated).await;
+        self.reloading().reload(&path).await;
     }
 
     /// Ends it: no new connections, running streams to their end for at most `drain`, what is left cancelled, rows flushed.
     /// Gives the number of records that could not be written.
     pub async fn stop(self) -> usize {
+        self.stop_unless(std::future::pending()).await.lost
+    }
+
+    /// As [`App::stop`], but once `hurry` resolves what still runs is cancelled, and its rows have about a second.
+    pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> Stopped {
         let began = Instant::now();
-        let step = |what: &str| tracing::info!(after = ?began.elapsed(), "{what}");
-        let drain = self.gateway.live().config.server.drain;
-        tracing::info!(races = self.gateway.races(), ?drain, "stopping: no new connections, running streams go on");
-        self.serving.drain();
-        if self.serving.finished(drain).await {
-            step("every stream has ended");
-        } else {
-            tracing::warn!(races = self.gateway.races(), after = ?began.elapsed(), "the drain ran out: cancelling what still runs");
+        let mut hurry = std::pin::pin!(hurry);
+        let mut hurried = tokio::select! {
+            () = self.end_streams(began) => false,
+            () = &mut hurry => true,
+        };
+        if hurried {
+            tracing::warn!(races = self.gateway.races(), "a second signal: cancelling what still runs");
             self.serving.cancel();
-            if !self.serving.finished(CANCEL_FOR).await {
+            if !self.serving.finished(HURRY_FOR).await {
                 tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
             }
         }
         self.lines.cancel();
         self.simulated.stop();
-        let lost = self.writer.finish(FLUSH_FOR).await;
+        let enough = async {
+            if !hurried {
+                hurry.await;
+            }
+            tokio::time::sleep(HURRY_FOR).await;
+        };
+        let lost = tokio::select! {
+            lost = self.writer.finish(FLUSH_FOR) => lost,
+            () = enough => {
+                hurried = true;
+                self.gateway.recorder().depth()
+            }
+        };
         if lost == 0 {
-            step("every row is written, the store is closed");
+            tracing::info!(after = ?began.elapsed(), "every row is written, the store is closed");
         } else {
             tracing::error!(lost, after = ?began.elapsed(), "some rows could not be written");
         }
-        lost
+        Stopped { lost, hurried }
+    }
+
+    async fn end_streams(&self, began: Instant) {
+        let drain = self.gateway.live().config.server.drain;
+        let races = self.gateway.races();
+        tracing::info!(
+            races,
+            ?drain,
+            "stopping: no new connections, running streams go on; a second signal ends them at once"
+        );
+        self.serving.drain();
+        if self.serving.finished(drain).await {
+            tracing::info!(after = ?began.elapsed(), "every stream has ended");
+            return;
+        }
+        let races = self.gateway.races();
+        tracing::warn!(races, after = ?began.elapsed(), "the drain ran out: cancelling what still runs");
+        self.serving.cancel();
+        if !self.serving.finished(CANCEL_FOR).await {
+            tracing::warn!(tasks = self.serving.running(), "some tasks did not end");
+        }
+    }
+
+    fn reloading(&self) -> Reloading {
+        Reloading { gateway: self.gateway.clone(), simulated: self.simulated.clone(), bound: self.addr }
     }
 }

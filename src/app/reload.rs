@@ -1,5 +1,6 @@
 //! A new configuration while the gateway runs: on SIGHUP, or when the file has changed.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -34,8 +35,8 @@ impl Watch {
     }
 
     /// Runs until the gateway drains.
-    pub(super) async fn run(mut self, gateway: Arc<Gateway>, simulated: Simulated) {
-        let mut draining = std::pin::pin!(gateway.shutdown().draining());
+    pub(super) async fn run(mut self, reloading: Reloading) {
+        let mut draining = std::pin::pin!(reloading.gateway.shutdown().draining());
         loop {
             let asked = tokio::select! {
                 () = &mut draining => return,
@@ -46,40 +47,49 @@ impl Watch {
             // A file that is away for a moment is being replaced.
             if asked || (now != self.seen && now.is_some()) {
                 self.seen = now;
-                reload(&self.path, &gateway, &simulated).await;
+                reloading.reload(&self.path).await;
             }
         }
     }
 }
 
-/// Reads the file and puts it in force, or reports what is wrong with it.
-pub(super) async fn reload(path: &Path, gateway: &Gateway, simulated: &Simulated) {
-    let config = match config::load(path) {
-        Ok(config) => config,
-        Err(error) => {
-            tracing::error!("the new configuration is not used, the old one stays in force:\n{error}");
-            return;
-        }
-    };
-    let before = gateway.live();
-    for (what, changed) in restart_needed(&before.config, &config) {
-        if changed {
-            tracing::warn!("a new `{what}` takes effect only after a restart");
+/// What a reload changes, and what it cannot change.
+#[derive(Clone)]
+pub(super) struct Reloading {
+    pub gateway: Arc<Gateway>,
+    pub simulated: Simulated,
+    /// Where the gateway listens, whatever `listen` says by now.
+    pub bound: SocketAddr,
+}
+
+impl Reloading {
+    /// Reads the file and puts it in force, or reports what is wrong with it.
+    pub async fn reload(&self, path: &Path) {
+        match self.replace(path).await {
+            Ok(()) => tracing::info!("the new configuration is in force"),
+            Err(error) => tracing::error!("the new configuration is not used, the old one stays in force:\n{error:#}"),
         }
     }
-    let live = match simulated.follow(&config).await {
-        Ok(addresses) => {
-            welcome::configuration(&config);
-            Live::new(config, &addresses).map_err(anyhow::Error::from)
+
+    async fn replace(&self, path: &Path) -> anyhow::Result<()> {
+        let config = config::load(path)?;
+        anyhow::ensure!(
+            !config.users.is_empty() || self.bound.ip().to_canonical().is_loopback(),
+            "the gateway listens on {}, which others can reach, and the new configuration has no [users]: \
+             restart the gateway if it is to listen elsewhere, or keep a user",
+            self.bound
+        );
+        let next = self.simulated.next(&config).await?;
+        let before = self.gateway.live();
+        let restart = restart_needed(&before.config, &config);
+        let live = Live::new(config, &next.addresses())?;
+        welcome::configuration(&live.config);
+        for (what, _) in restart.iter().filter(|(_, changed)| *changed) {
+            tracing::warn!("a new `{what}` takes effect only after a restart");
         }
-        Err(error) => Err(error),
-    };
-    match live {
-        Ok(live) => {
-            gateway.reload(live);
-            tracing::info!("the new configuration is in force");
-        }
-        Err(error) => tracing::error!("the new configuration is not used, the old one stays in force: {error:#}"),
+        self.gateway.reload(live);
+        next.put_in_force();
+        Ok(())
     }
 }
 

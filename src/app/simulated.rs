@@ -1,11 +1,12 @@
 //! The simulated providers of the config: in this process, over real HTTP on loopback.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::config::{Config, Simulation};
 use crate::shutdown::Shutdown;
@@ -17,6 +18,7 @@ pub(super) struct Simulated {
     running: Arc<Mutex<HashMap<String, Running>>>,
 }
 
+#[derive(Clone)]
 struct Running {
     simulation: Simulation,
     simulator: Simulator,
@@ -24,34 +26,33 @@ struct Running {
     shutdown: Shutdown,
 }
 
+/// The providers of a configuration that is not in force yet; those of the old one still run. Dropped before it is put in
+/// force, it ends what it started. While there is one, there is no other.
+pub(super) struct Next {
+    before: OwnedMutexGuard<HashMap<String, Running>>,
+    after: HashMap<String, Running>,
+    /// Those of `after` that `before` does not have.
+    started: Vec<Shutdown>,
+}
+
 impl Simulated {
-    /// Starts and stops providers so that they are those of `config`, and tells where each listens.
+    /// Starts what `config` has and does not run yet. One that is unchanged runs on.
     ///
     /// # Errors
     /// When one cannot listen.
-    pub async fn follow(&self, config: &Config) -> anyhow::Result<HashMap<String, String>> {
-        let mut running = self.running.lock().await;
+    pub async fn next(&self, config: &Config) -> anyhow::Result<Next> {
+        let before = Arc::clone(&self.running).lock_owned().await;
+        let mut next = Next { before, after: HashMap::new(), started: Vec::new() };
         for provider in config.providers.values() {
             let Some(simulation) = &provider.simulate else { continue };
-            if running.get(&provider.name).is_some_and(|running| running.simulation == *simulation) {
-                continue;
-            }
-            let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for a simulated provider")?;
-            let shutdown = Shutdown::new();
-            let simulator = Simulator::start(&provider.name, simulation.clone(), listener, &shutdown)?;
-            let started = Running { simulation: simulation.clone(), simulator, shutdown };
-            if let Some(before) = running.insert(provider.name.clone(), started) {
-                before.shutdown.drain();
-            }
+            let same = next.before.get(&provider.name).filter(|running| running.simulation == *simulation);
+            let running = match same {
+                Some(running) => running.clone(),
+                None => next.start(&provider.name, simulation).await?,
+            };
+            next.after.insert(provider.name.clone(), running);
         }
-        running.retain(|name, running| {
-            let stays = config.providers.get(name).is_some_and(|provider| provider.simulate.is_some());
-            if !stays {
-                running.shutdown.drain();
-            }
-            stays
-        });
-        Ok(running.iter().map(|(name, running)| (name.clone(), running.simulator.base_url())).collect())
+        Ok(next)
     }
 
     /// Ends them all.
@@ -59,5 +60,82 @@ impl Simulated {
         if let Ok(running) = self.running.try_lock() {
             running.values().for_each(|running| running.shutdown.cancel());
         }
+    }
+}
+
+impl Next {
+    /// Where each listens, by provider.
+    pub fn addresses(&self) -> HashMap<String, String> {
+        self.after.iter().map(|(name, running)| (name.clone(), running.simulator.base_url())).collect()
+    }
+
+    /// From now on these are the ones that run; what is not among them takes no more connections.
+    pub fn put_in_force(mut self) {
+        self.started.clear();
+        let after = mem::take(&mut self.after);
+        let before = mem::replace(&mut *self.before, after);
+        for (name, running) in before {
+            let stays = self.before.get(&name).is_some_and(|after| after.simulator.addr() == running.simulator.addr());
+            if !stays {
+                running.shutdown.drain();
+            }
+        }
+    }
+
+    async fn start(&mut self, name: &str, simulation: &Simulation) -> anyhow::Result<Running> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for a simulated provider")?;
+        let shutdown = Shutdown::new();
+        self.started.push(shutdown.clone());
+        let simulator = Simulator::start(name, simulation.clone(), listener, &shutdown)?;
+        Ok(Running { simulation: simulation.clone(), simulator, shutdown })
+    }
+}
+
+impl Drop for Next {
+    fn drop(&mut self) {
+        self.started.iter().for_each(Shutdown::cancel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    fn config(text: &str) -> Config {
+        parse(text, Path::new("config.toml"), &|_| None).unwrap()
+    }
+
+    async fn shutdowns(simulated: &Simulated) -> HashMap<String, Shutdown> {
+        let running = simulated.running.lock().await;
+        running.iter().map(|(name, running)| (name.clone(), running.shutdown.clone())).collect()
+    }
+
+    #[tokio::test]
+    async fn the_old_ones_run_until_the_new_ones_are_in_force() {
+        let simulated = Simulated::default();
+        let config_1 = config("providers = {same={simulate={}}, changed={simulate={}}, gone={simulate={}}}");
+        let config_2 = config("providers = {same={simulate={}}, changed={simulate={tokens=9}}, new={simulate={}}}");
+        simulated.next(&config_1).await.unwrap().put_in_force();
+        let first = shutdowns(&simulated).await;
+
+        let given_up = simulated.next(&config_2).await.unwrap();
+        let started = given_up.started.clone();
+        drop(given_up);
+        assert!(started.len() == 2 && started.iter().all(Shutdown::is_cancelled));
+        assert!(first.values().all(|shutdown| !shutdown.is_draining()));
+
+        let next = simulated.next(&config_2).await.unwrap();
+        let addresses = next.addresses();
+        assert!(first.values().all(|shutdown| !shutdown.is_draining()), "not in force yet");
+        next.put_in_force();
+        assert_eq!(["same", "changed", "gone"].map(|name| first[name].is_draining()), [false, true, true]);
+        let second = shutdowns(&simulated).await;
+        assert!(second.len() == 3 && second.values().all(|shutdown| !shutdown.is_draining()));
+        assert!(["same", "changed", "new"].iter().all(|name| addresses.contains_key(*name)));
+        simulated.stop();
+        assert!(second.values().all(Shutdown::is_cancelled));
     }
 }

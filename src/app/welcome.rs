@@ -1,21 +1,25 @@
-//! What the log says of a configuration: which file, what is on, what is off and why.
+//! What the log says of a configuration: which file, and what is on. Why the rest is off is told by `photofinish check`.
 
 use crate::config::{Config, Keys};
 
 pub(super) fn configuration(config: &Config) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.path.display(), "photofinish");
-    let (mut on, mut simulated, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut on, mut simulated, mut off) = (Vec::new(), Vec::new(), 0);
     for provider in config.providers.values() {
         match &provider.keys {
             _ if provider.simulate.is_some() => simulated.push(provider.name.clone()),
-            Keys::Off(missing) => off.push(format!("{} ({} is not set)", provider.name, missing.join(", "))),
+            Keys::Off(_) if !config.provider_is_on(provider) => off += 1,
+            Keys::Off(_) => on.push(format!("{} (own keys)", provider.name)),
             Keys::NotConfigured | Keys::Keys(_) => on.push(provider.name.clone()),
         }
     }
-    for (what, names) in [("on", on), ("simulated", simulated), ("off", off)] {
+    for (what, names) in [("on", on), ("simulated", simulated)] {
         if !names.is_empty() {
             tracing::info!("providers {what}: {}", names.join(", "));
         }
+    }
+    if off > 0 {
+        tracing::info!("providers off: {off} (photofinish check tells why)");
     }
     let usable = config
         .models

@@ -69,10 +69,10 @@ fn missing(names: &[String]) -> String {
 
 fn hang_up(provider: &Provider) -> &'static str {
     match (&provider.simulate, provider.cancel_billing) {
-        (Some(_), _) => "costs nothing",
-        (None, CancelBilling::Stops) => "a hang-up stops the bill",
-        (None, CancelBilling::BillsFull) => "a hang-up is billed in full",
-        (None, CancelBilling::Unknown) => "nobody says what a hang-up does to the bill",
+        (Some(_), _) => "hang-up: free",
+        (None, CancelBilling::Stops) => "hang-up: stops",
+        (None, CancelBilling::BillsFull) => "hang-up: billed in full",
+        (None, CancelBilling::Unknown) => "hang-up: unknown",
     }
 }
 
@@ -91,7 +91,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
 fn model_line(config: &Config, model: &Model) -> String {
     let on = model.upstreams.iter().filter(|upstream| config.provider_is_on(&upstream.provider)).count();
     let usable = match on {
-        0 => "NOT USABLE, every provider is off".to_owned(),
+        0 => "NOT USABLE, all of it is off".to_owned(),
         on => format!("{on} of {} upstreams on", model.upstreams.len()),
     };
     let mut line = format!("{}: {}, {usable}", model.name, policy(model));
@@ -189,17 +189,24 @@ mod tests {
             let found = text.lines().find(|line| line.trim_start().starts_with(start));
             found.unwrap_or_else(|| panic!("no {start} in {text}")).split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line("groq"), "groq off UNSET is not set a hang-up is billed in full");
-        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty a hang-up is billed in full");
-        assert_eq!(line("openai"), "openai on 2 keys a hang-up stops the bill");
-        assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set nobody says what a hang-up does to the bill");
-        assert_eq!(line("ollama"), "ollama on no key nobody says what a hang-up does to the bill");
-        assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s costs nothing");
-        assert_eq!(line("a:"), "a: race, NOT USABLE, every provider is off");
+        assert_eq!(line("groq"), "groq off UNSET is not set hang-up: billed in full");
+        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty hang-up: billed in full");
+        assert_eq!(line("openai"), "openai on 2 keys hang-up: stops");
+        assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set hang-up: unknown");
+        assert_eq!(line("ollama"), "ollama on no key hang-up: unknown");
+        assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s hang-up: free");
+        assert_eq!(line("a:"), "a: race, NOT USABLE, all of it is off");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, also bee");
         assert_eq!(line("openai/x"), "openai/x on weight 1");
         assert_eq!(line("ann"), "ann own keys for cerebras");
         assert!(!text.contains("planted"), "{text}");
+    }
+
+    #[test]
+    fn the_shipped_config_fits_a_terminal() {
+        let text = rendered(include_str!("../../config.toml"));
+        let (_, providers) = text.split_once("\nProviders\n").unwrap();
+        assert!(providers.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

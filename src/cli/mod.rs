@@ -124,8 +124,8 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
         }
         Command::Check => Ok(check::render(&config, &mut out)?),
         Command::Stats(StatsOptions { since, model, provider, json }) => {
-            let terminal = io::stdout().is_terminal();
-            let options = stats::Options { since, model, provider, json, terminal, width: None };
+            let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
+            let options = stats::Options { since, model, provider, json, width };
             stats::run(&config.store.path, &options, &mut out).await
         }
         Command::Simulate(_) => Ok(()),

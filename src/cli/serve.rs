@@ -4,20 +4,18 @@ use crate::app::{App, Watch};
 use crate::cli::signals::Signals;
 use crate::config::Config;
 
-/// Serves until the first signal, then stops cleanly; a second signal ends the process at once.
+/// Serves until the first signal, then stops cleanly; a second signal cancels what still runs, and only its rows are waited for.
 ///
 /// # Errors
-/// When it cannot start, or rows could not be written at the end.
+/// When it cannot start, rows could not be written at the end, or a second signal came.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let watch = Watch::new(config.path.clone())?;
     let app = App::start(config).await?;
     app.watch(watch);
     signals.next().await;
-    let lost = tokio::select! {
-        lost = app.stop() => lost,
-        () = signals.next() => anyhow::bail!("a second signal: ended at once"),
-    };
-    anyhow::ensure!(lost == 0, "{lost} rows could not be written");
+    let stopped = app.stop_unless(signals.next()).await;
+    anyhow::ensure!(stopped.lost == 0, "{} rows could not be written", stopped.lost);
+    anyhow::ensure!(!stopped.hurried, "a second signal: ended at once");
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! `photofinish simulate`: one simulated provider on a port, for trying a gateway against it.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use tokio::net::TcpListener;
 
-use crate::config::units::parse_duration;
+use crate::config::units::{format_duration, parse_duration};
 use crate::config::{SimulatedFailure, Simulation};
 use crate::shutdown::Shutdown;
 use crate::simulate::Simulator;
@@ -29,20 +31,20 @@ pub struct Options {
     #[arg(long, default_value = "simulator")]
     pub name: String,
 
-    /// Median time to first token.
-    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
+    /// Median time to first token, at most 1h.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = ttft)]
     pub ttft: Duration,
 
-    /// Spread of TTFT and gaps: standard deviation of their logarithm, 0 to 3; 0 is exact.
+    /// Spread of TTFT and gaps: standard deviation of their logarithm, 0 to 5; 0 is exact.
     #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = jitter)]
     pub jitter: f64,
 
-    /// Median decode speed.
+    /// Median decode speed, 0.01 to 1000000.
     #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = rate)]
     pub tokens_per_second: f64,
 
-    /// Tokens of an answer, unless the request's max_tokens is smaller.
-    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Tokens of an answer, 1 to 100000, unless the request's max_tokens is smaller.
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = tokens)]
     pub tokens: u32,
 
     /// Share of requests that fail, 0 to 1.
@@ -80,7 +82,7 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let listen = options.listen;
     let listener = TcpListener::bind(listen)
         .await
-        .with_context(|| format!("cannot listen on {listen}; another port is chosen with --listen"))?;
+        .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; another port is chosen with --listen"))?;
     let simulator = Simulator::start(&options.name, options.simulation(), listener, &shutdown)?;
     let base_url = simulator.base_url();
     tracing::info!(name = options.name, %base_url, "a simulated provider listens");
@@ -99,8 +101,10 @@ pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
+fn ttft(text: &str) -> Result<Duration, String> {
+    let ttft = parse_duration(text).map_err(|error| error.to_string())?;
+    let (min, max) = (format_duration(*Simulation::TTFT.start()), format_duration(*Simulation::TTFT.end()));
+    if Simulation::TTFT.contains(&ttft) { Ok(ttft) } else { Err(format!("expected {min} to {max}")) }
 }
 
 fn failure(name: &str) -> Result<SimulatedFailure, String> {
@@ -111,19 +115,24 @@ fn failure(name: &str) -> Result<SimulatedFailure, String> {
 }
 
 fn jitter(text: &str) -> Result<f64, String> {
-    number(text, |jitter| (0.0..=3.0).contains(&jitter), "a number from 0 to 3")
+    within(text, &Simulation::JITTER)
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    number(text, |rate| rate > 0.0 && rate.is_finite(), "a number above 0")
+    within(text, &Simulation::TOKENS_PER_SECOND)
+}
+
+fn tokens(text: &str) -> Result<u32, String> {
+    within(text, &Simulation::TOKENS)
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    number(text, |share| (0.0..=1.0).contains(&share), "a number from 0 to 1")
+    within(text, &Simulation::FAILURES)
 }
 
-fn number(text: &str, good: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number| good(*number)).ok_or_else(|| format!("expected {expected}"))
+fn within<N: FromStr + PartialOrd + Display>(text: &str, range: &RangeInclusive<N>) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]
@@ -165,10 +174,11 @@ mod tests {
         let cases = [
             ("--failures", "1.5", "a number from 0 to 1"),
             ("--failures", "NaN", "a number from 0 to 1"),
-            ("--jitter", "9", "a number from 0 to 3"),
-            ("--tokens-per-second", "0", "a number above 0"),
-            ("--tokens-per-second", "inf", "a number above 0"),
-            ("--tokens", "0", "not in 1..=100000"),
+            ("--jitter", "9", "a number from 0 to 5"),
+            ("--tokens-per-second", "0", "a number from 0.01 to 1000000"),
+            ("--tokens-per-second", "inf", "a number from 0.01 to 1000000"),
+            ("--tokens", "0", "a number from 1 to 100000"),
+            ("--ttft", "2h", "to 1h"),
             ("--failure", "explode", "expected one of 429"),
             ("--ttft", "soon", "--ttft"),
         ];
@@ -184,7 +194,10 @@ mod tests {
         let addr = busy.local_addr().unwrap();
         let options = parse(&["--listen", &addr.to_string()]).unwrap();
         let error = run(options, Shutdown::new()).await.unwrap_err();
-        assert!(format!("{error:#}").starts_with(&format!("cannot listen on {addr}; another port")), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with(&format!("cannot listen on {addr}: Address already in use")),
+            "{error:#}"
+        );
     }
 
     #[tokio::test]

@@ -1,21 +1,24 @@
-//! `photofinish stats`: one line an upstream, with what a figure rests on beside it.
+//! `photofinish stats`: the figures of each upstream, with what they rest on beside them.
 //!
 //! Reads the database only, so it works with or without a running gateway. Definitions: `docs/measurement.md`.
 
+mod table;
 mod tally;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::clock::{micros, wall_micros};
-use crate::history::survival::{Estimate, is_firm};
+use crate::history::survival::Estimate;
 use crate::store::{ATTEMPTS_MAX, AttemptFilter, Store};
 use tally::{Figures, Tallies};
+
+/// Columns of the notes below the figures: longer lines are hard to read.
+const NOTES_WIDTH: usize = 110;
 
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
@@ -26,9 +29,7 @@ pub struct Options {
     pub model: Option<String>,
     pub provider: Option<String>,
     pub json: bool,
-    /// Whether a person reads it: lines are drawn, and cells wrap to `width`. Else plain text.
-    pub terminal: bool,
-    /// Columns of the terminal, where it tells.
+    /// Columns of the terminal that it is for. None where it is piped: then each upstream is one line, however long.
     pub width: Option<u16>,
 }
 
@@ -51,109 +52,53 @@ pub async fn run(store_path: &Path, options: &Options, out: &mut impl io::Write)
     } else if upstreams.is_empty() {
         write_nothing(store_path, &filter, out)?;
     } else {
-        writeln!(out, "{}", table(&upstreams, options))?;
-        write_footer(&filter, count, without_speed, out)?;
+        let width = options.width.map(usize::from);
+        table::write(&upstreams, width, out)?;
+        writeln!(out)?;
+        for note in notes(&filter, count, without_speed) {
+            let words: Vec<String> = note.split(' ').map(str::to_owned).collect();
+            table::write_wrapped(&words, " ", "", width.unwrap_or(NOTES_WIDTH).min(NOTES_WIDTH), out)?;
+        }
     }
     Ok(())
 }
 
-const HEADER: [&str; 12] = [
-    "upstream",
-    "attempts",
-    "wins",
-    "failures",
-    "empty",
-    "censored",
-    "TTFT p50",
-    "p95",
-    "p99",
-    "samples",
-    "tok/s p50",
-    "p5",
-];
-
-fn table(upstreams: &[Figures], options: &Options) -> Table {
-    let mut table = Table::new();
-    if options.terminal {
-        table.load_style(presets::UTF8_NO_BORDERS).set_content_arrangement(ContentArrangement::Dynamic);
-        if let Some(width) = options.width {
-            table.set_width(width);
-        }
-    } else {
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    }
-    table.set_header(HEADER.into_iter().chain(["samples"]));
-    for upstream in upstreams {
-        table.add_row(line(upstream));
-    }
-    if let Some(names) = table.column_mut(0) {
-        // Whole, to be copied; the others wrap.
-        names.set_constraint(ColumnConstraint::ContentWidth);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn line(figures: &Figures) -> Vec<String> {
-    let share = |count: usize| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
-        Some(percent) if count > 0 => format!("{count} ({percent} %)"),
-        _ => count.to_string(),
-    };
-    let mark = |samples, p| if is_firm(samples, p) { "" } else { "~" };
-    let ttft = figures.ttft.iter().map(|(p, estimate)| match estimate {
-        None => "–".to_owned(),
-        Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_samples, *p), millis(*us)),
-        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(*over_us)),
-    });
-    let tok_s = figures.tok_s.iter().map(|(p, value)| match value {
-        None => "–".to_owned(),
-        Some(tok_s) => format!("{}{tok_s:.1}", mark(figures.tok_s_samples, *p)),
-    });
-    let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
-    [figures.upstream.clone(), figures.attempts.to_string()]
-        .into_iter()
-        .chain(counts)
-        .chain(ttft)
-        .chain([figures.ttft_samples.to_string()])
-        .chain(tok_s)
-        .chain([figures.tok_s_samples.to_string()])
-        .collect()
-}
-
-fn millis(us: i64) -> String {
-    let ms = us as f64 / 1_000.0;
-    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
-}
-
 fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
-    writeln!(out, "No attempts in {}: {}.", path.display(), window(filter))?;
     if filter.since.is_some() || filter.model.is_some() || filter.provider.is_some() {
+        writeln!(out, "No attempts in {}: {}.", path.display(), window(filter))?;
         writeln!(out, "Ask for more: a longer --since, another --model or --provider, or none of them.")
     } else {
+        writeln!(out, "No attempts in {} yet.", path.display())?;
         writeln!(out, "Send a request to `photofinish serve`; each attempt is a row some 50 ms after it ended.")
     }
 }
 
-fn write_footer(
-    filter: &AttemptFilter,
-    attempts: usize,
-    without_speed: usize,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    writeln!(out, "\n{attempts} attempts: {}.", window(filter))?;
+/// What the figures mean, a paragraph each.
+fn notes(filter: &AttemptFilter, attempts: usize, without_speed: usize) -> Vec<String> {
+    let counted = |count: usize| if count == 1 { format!("{count} attempt") } else { format!("{count} attempts") };
+    let mut notes = vec![format!("{}: {}.", counted(attempts), window(filter))];
     if attempts == ATTEMPTS_MAX {
-        writeln!(out, "Older ones were left out: this reads the newest {ATTEMPTS_MAX} only.")?;
+        notes.push(format!("Older ones were left out: this reads the newest {ATTEMPTS_MAX} only."));
     }
-    writeln!(
-        out,
-        "TTFT is first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which were
-cut off before their first token; \"> x\": cut off too often to say more. samples: first tokens that were seen.
-tok/s is 1 / time per output token after the first, by the provider's own count; p5 is the slow end. Left out of it:
-{without_speed} attempts with a token but without a usable count, with a burst, or with several choices.
-failures: failed, failed midway, timed out, refused. ~: fewer than 10/(1−p) samples (p5: 10/p)."
-    )
+    notes.push(
+        "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which were \
+         cut off before their first token. \"> x\": cut off too often to say more. TTFT n: first tokens that were seen."
+            .to_owned(),
+    );
+    let mut speed =
+        "tok/s: 1 / time per output token after the first, by the provider's own count; p5 is the slow end. \
+                     tok/s n: attempts that it is from."
+            .to_owned();
+    if without_speed > 0 {
+        let left_out = counted(without_speed);
+        speed += &format!(
+            " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
+        );
+    }
+    notes.push(speed);
+    notes.push("failures: failed, failed midway, timed out, refused.".to_owned());
+    notes.push("~: from fewer than 10/(1−p) samples (p5: 10/p).".to_owned());
+    notes
 }
 
 fn window(filter: &AttemptFilter) -> String {

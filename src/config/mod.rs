@@ -6,6 +6,7 @@
 pub mod catalogue;
 mod load;
 mod lookup;
+mod own_address;
 mod problem;
 mod raw;
 mod raw_provider;
@@ -23,6 +24,7 @@ pub use problem::{Problem, Problems};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,6 +196,14 @@ pub struct Simulation {
     pub failure: SimulatedFailure,
     /// Seeds the draws; the same seed gives the same sequence. None: from the clock.
     pub seed: Option<u64>,
+}
+
+impl Simulation {
+    pub const TTFT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
+    pub const JITTER: RangeInclusive<f64> = 0.0..=5.0;
+    pub const TOKENS_PER_SECOND: RangeInclusive<f64> = 0.01..=1e6;
+    pub const TOKENS: RangeInclusive<u32> = 1..=100_000;
+    pub const FAILURES: RangeInclusive<f64> = 0.0..=1.0;
 }
 
 impl Default for Simulation {

@@ -1,14 +1,11 @@
 //! `[providers.NAME]` as it was typed. Whether such a provider needs an address is `resolve`'s to know.
 
-use std::time::Duration;
-
 use http::{HeaderName, Uri};
 use secrecy::ExposeSecret;
 
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
 use super::text::{self, Secret, Text};
-use super::units::DURATION_MAX;
 use super::{Keys, SimulatedFailure, Simulation};
 
 pub(super) struct RawProvider {
@@ -190,13 +187,15 @@ fn read_simulation(table: &mut Table<'_, '_>) -> Option<Simulation> {
     let name = format!("simulate of {}", table.name);
     let mut table = table.table("simulate", name)?;
     let default = Simulation::default();
-    let tokens = table.integer("tokens", 1..=1_000_000).and_then(|n| u32::try_from(n).ok());
+    let tokens = u64::from(*Simulation::TOKENS.start())..=u64::from(*Simulation::TOKENS.end());
+    let tokens = table.integer("tokens", tokens).and_then(|n| u32::try_from(n).ok());
+    let speed = table.number("tokens_per_second", Simulation::TOKENS_PER_SECOND);
     let simulation = Simulation {
-        ttft: table.duration("ttft", Duration::ZERO..=DURATION_MAX).unwrap_or(default.ttft),
-        jitter: table.number("jitter", 0.0..=5.0).unwrap_or(default.jitter),
-        tokens_per_second: table.number("tokens_per_second", 0.01..=1e6).unwrap_or(default.tokens_per_second),
+        ttft: table.duration("ttft", Simulation::TTFT).unwrap_or(default.ttft),
+        jitter: table.number("jitter", Simulation::JITTER).unwrap_or(default.jitter),
+        tokens_per_second: speed.unwrap_or(default.tokens_per_second),
         tokens: tokens.unwrap_or(default.tokens),
-        failures: table.number("failures", 0.0..=1.0).unwrap_or(default.failures),
+        failures: table.number("failures", Simulation::FAILURES).unwrap_or(default.failures),
         failure: table.choice("failure", &SimulatedFailure::ALL, SimulatedFailure::as_str).unwrap_or(default.failure),
         seed: table.integer("seed", 0..=i64::MAX.unsigned_abs()).or(default.seed),
     };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::catalogue::{self, Entry};
+use super::own_address;
 use super::problem::{Found, shown};
 use super::raw::{Raw, RawModel, RawRace, RawTimeouts, RawUpstream};
 use super::raw_provider::RawProvider;
@@ -43,6 +44,8 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
     let race = race_settings(&RACE, &raw.race);
     let mut providers = listed_providers(scope, raw.providers);
     add_catalogue_providers(scope, &mut providers, &raw.models);
+    let listen = raw.listen.as_ref().map_or(LISTEN, |listen| listen.value);
+    own_address::check(scope, listen, &providers, &raw.models);
     let (models, aliases) = resolve_models(scope, raw.models, &providers, &race);
     let users = resolve_users(scope, raw.users, &providers);
     if models.is_empty() {
@@ -51,7 +54,7 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
     Config {
         path: absolute(path),
         server: Server {
-            listen: raw.listen.map_or(LISTEN, |listen| listen.value),
+            listen,
             body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
             drain: raw.drain.unwrap_or(DRAIN),
         },
@@ -78,7 +81,7 @@ fn check_listen(scope: &Scope<'_>, listen: Option<&At<SocketAddr>>, has_users: b
 }
 
 /// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
-type Listed = BTreeMap<String, Option<Arc<Provider>>>;
+pub(super) type Listed = BTreeMap<String, Option<Arc<Provider>>>;
 
 fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>) -> Listed {
     raw.into_iter().map(|raw| (raw.name.value.clone(), resolve_provider(scope, raw).map(Arc::new))).collect()

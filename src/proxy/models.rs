@@ -28,13 +28,14 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
 /// The one of that id.
 ///
 /// # Errors
-/// 401 without a valid token, 404 for an unknown model.
+/// 401 without a valid token, 404 for an unknown model and for one that is off for the caller.
 pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(&live, headers)?, headers)?;
-    match live.config.model(id).filter(|model| usable(&caller, model)) {
-        Some(_) => Ok(json_response(&entry(id))),
-        None => Err(Rejection::unknown_model(id, &live.config.nearest_models(id), "no upstream of it is on for you")),
+    match live.config.model(id) {
+        Some(model) if usable(&caller, model) => Ok(json_response(&entry(id))),
+        Some(_) => Err(Rejection::model_off(id)),
+        None => Err(Rejection::unknown_model(id, &live.config.nearest_models(id), "it is no alias")),
     }
 }
 

@@ -101,6 +101,18 @@ impl Rejection {
         rejection
     }
 
+    /// The model is known, and does not exist for this caller.
+    pub fn model_off(model: &str) -> Rejection {
+        let message = format!(
+            "the model {} is configured, but none of its providers is on for you: set the key of one, or bring it as \
+             x-photofinish-key-PROVIDER. GET /v1/models lists what there is.",
+            quoted(model)
+        );
+        let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
+        rejection.0.param = Some("model");
+        rejection
+    }
+
     /// The model is known, and nobody can serve it to this caller.
     pub fn no_upstream(model: &str, off: &[String]) -> Rejection {
         let why = if off.is_empty() { "none of its upstreams can be used".to_owned() } else { off.join("; ") };

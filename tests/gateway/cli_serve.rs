@@ -27,7 +27,7 @@ async fn the_start_is_told_in_the_log() {
         "config.toml",
         "photofinish.db",
         "on: one",
-        "off: groq (NOT_SET is not set)",
+        "off: 1 (photofinish check tells why)",
         "simulated: sim",
         "m (race of 1)",
     ] {
@@ -116,7 +116,9 @@ async fn a_busy_port_is_told() {
     setup.write("busy.toml", format!("[server]\nlisten = \"{addr}\"\n"));
     let ran = setup.run(&["serve", "--config", "busy.toml"]).await;
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains(&format!("cannot listen on {addr}")) && ran.err.contains("[server]"), "{}", ran.err);
+    let expected = format!("photofinish: cannot listen on {addr}: Address already in use");
+    assert!(ran.err.starts_with(&expected) && ran.err.contains("; choose another `listen`"), "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
 }
 
 #[tokio::test]
@@ -131,4 +133,33 @@ async fn others_may_only_reach_it_with_users() {
     setup.write("users.toml", "[server]\nlisten = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
     let process = setup.spawn(&["serve", "--config", "users.toml"]);
     process.logged("listening on http://0.0.0.0:").await;
+}
+
+#[tokio::test]
+async fn a_reload_never_opens_a_listener_that_others_reach() {
+    let setup = Setup::new("");
+    setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
+    let served = setup.serve().await;
+    // Good by itself: it would listen on loopback, but only after a restart.
+    served.setup.configure("");
+    served.process.signal("HUP");
+    let error = served.process.logged("the old one stays in force").await;
+    assert!(error.contains("ERROR"), "{error}");
+    served.process.logged("which others can reach, and the new configuration has no [users]").await;
+    assert_eq!(served.get("/v1/models", &[]).await.status, 401);
+    assert_eq!(served.get("/v1/models", &[("x-api-key", "ann-token")]).await.status, 200);
+
+    served.setup.configure("[users.bob]\ntoken = \"bob-token\"\n");
+    served.process.signal("HUP");
+    served.process.logged("the new configuration is in force").await;
+    assert_eq!(served.get("/v1/models", &[("x-api-key", "bob-token")]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_log_filter_that_is_none_is_told() {
+    let setup = Setup::new("").env("PHOTOFINISH_LOG", "%%%=%%%");
+    let ran = setup.run(&["check"]).await;
+    assert_eq!(ran.code, Some(0));
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert!(lines.len() == 1 && lines[0].contains("PHOTOFINISH_LOG") && lines[0].contains("debug"), "{}", ran.err);
 }

@@ -79,7 +79,12 @@ async fn one_model_is_found_under_every_id() {
     let own = served.get("/v1/models/hidden", &[("x-api-key", "ann-token")]).await;
     assert_eq!(own.status, 200);
     let (_, _, message) = served.get("/v1/models/plan", &bob).await.error();
-    assert!(message.contains("Did you mean plain"), "{message}");
+    assert!(message.contains("is not configured") && message.contains("Did you mean plain"), "{message}");
+    for id in ["hidden", "hidden-alias"] {
+        let (_, _, message) = served.get(&format!("/v1/models/{id}"), &bob).await.error();
+        assert!(message.contains("is configured, but none of its providers is on for you"), "{message}");
+        assert!(message.contains("x-photofinish-key-") && !message.contains("Did you mean"), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -105,12 +105,16 @@ async fn a_drain_that_runs_out_before_a_token_says_so() {
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
-    let Streaming { served, mut client, .. } = streaming("1h").await;
+    let Streaming { fake, served, mut client, .. } = streaming("1h").await;
     served.process.signal("TERM");
-    served.process.logged("stopping: no new connections").await;
+    let line = served.process.logged("stopping: no new connections").await;
+    assert!(line.contains("a second signal ends them at once"), "{line}");
     served.process.signal("TERM");
+    let events = rest(&mut client).await;
+    assert!(events.len() == 1 && events[0].contains("\"error\""), "{events:?}");
     assert_eq!(served.process.ended().await, Some(1));
-    assert!(served.process.log().contains("second signal"), "{}", served.process.log());
-    client.closed().await;
+    assert!(served.process.log().contains("a second signal: ended at once"), "{}", served.process.log());
+    fake.closed(0).await;
+    assert_eq!((served.setup.attempts().await, served.setup.races().await), one("one shutdown", "shutdown 1 200"));
     assert_eq!(served.setup.texts("PRAGMA integrity_check").await, ["ok"]);
 }

@@ -57,6 +57,21 @@ async fn a_database_that_is_locked_at_the_end_is_waited_for() {
 }
 
 #[tokio::test]
+async fn a_second_signal_does_not_wait_for_a_locked_database() {
+    let (_fake, served) = serve().await;
+    let mut other = served.setup.connect().await;
+    let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    asks(&served, 3).await;
+    served.process.signal("TERM");
+    served.process.logged("every stream has ended").await;
+    served.process.signal("TERM");
+    assert_eq!(served.process.ended().await, Some(1));
+    let log = served.process.log();
+    assert!(log.contains("6 rows could not be written"), "{log}");
+    lock.rollback().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_deleted_database_is_made_anew() {
     let (_fake, served) = serve().await;
     asks(&served, 1).await;

@@ -63,12 +63,37 @@ async fn the_plain_table() {
 }
 
 #[tokio::test]
-async fn a_terminal_gets_lines_of_its_width() {
+async fn every_line_fits_the_terminal() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    let text = output(&path, &Options { terminal: true, width: Some(130), ..Options::default() }).await;
-    let drawn: Vec<&str> = text.lines().filter(|line| line.contains(['┆', '═'])).collect();
-    assert!(drawn.len() >= 5 && drawn.iter().all(|line| line.chars().count() <= 130), "{text}");
-    assert!(["groq/llama-70b ", "cerebras/llama-70b "].iter().all(|name| text.contains(name)), "{text}");
+    for width in [40, 80, 120, 160] {
+        let text = output(&path, &Options { width: Some(width), ..Options::default() }).await;
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= usize::from(width) && !text.contains('\u{1b}'), "{width}: {text}");
+        // No cell is wrapped or cut.
+        for cell in ["groq/llama-70b", "cerebras/llama-70b", "40 (100 %)", "> 100 ms", "~100 ms"] {
+            assert!(text.contains(cell), "{width}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_narrow_terminal_gets_blocks_in_columns() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    let text = output(&path, &Options { width: Some(80), ..Options::default() }).await;
+    let blocks = "\
+cerebras/llama-70b
+  attempts 40  wins 0           failures 1 (3 %)     empty 0  censored 39 (98 %)
+  TTFT p50 > 100 ms  p95 > 100 ms  p99 > 100 ms  TTFT n 0
+  tok/s p50 –     p5 –      tok/s n 0
+
+groq/llama-70b
+  attempts 40  wins 40 (100 %)  failures 0           empty 0  censored 0
+  TTFT p50 100 ms    p95 ~100 ms   p99 ~100 ms   TTFT n 40
+  tok/s p50 20.0  p5 ~20.0  tok/s n 40
+
+my-vllm/llama-70b
+";
+    assert!(text.starts_with(blocks), "{text}");
 }
 
 #[tokio::test]
@@ -100,7 +125,7 @@ async fn what_was_left_out_is_counted() {
     (empty.outcome, empty.provider) = (AttemptOutcome::Empty, "groq".into());
     let (_directory, path, _store) = store_with([burst, midway, empty].map(attempt).to_vec()).await;
     let text = output(&path, &Options::default()).await;
-    assert!(text.contains("\n1 attempts with a token but without"), "{text}");
+    assert!(text.contains("Left out: 1 attempt with a"), "{text}");
     let object = output(&path, &Options { json: true, ..Options::default() }).await;
     let objects: Vec<Value> = serde_json::from_str(&object).unwrap();
     assert_eq!(

@@ -77,7 +77,8 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.s = {simulate={}, api_key=\"k\"}", "1:11: [providers.s] is simulated and has \"api_key\" too", ""),
     ("providers.s.simulate.failure = \"hung\"", "1:32: bad value \"hung\" for \"failure\"", "did you mean \"hang\"?"),
     ("providers.s.simulate.failures = 2", "1:33: bad value 2 for \"failures\"", "0 to 1"),
-    ("providers.s.simulate.tokens = 0", "1:31: bad value 0 for \"tokens\"", "1 to 1000000"),
+    ("providers.s.simulate.tokens = 0", "1:31: bad value 0 for \"tokens\"", "1 to 100000"),
+    ("providers.s.simulate.ttft = \"2h\"", "1:29: bad value \"2h\" for \"ttft\"", "to 1h"),
     // models
     ("[models.a]", "1:9: [models.a] has no \"upstreams\"", "groq/llama"),
     ("models.a.upstreams = []", "1:22: \"upstreams\" in [models.a] is empty", ""),

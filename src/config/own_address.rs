@@ -1,0 +1,98 @@
+//! A provider at the address that the gateway itself listens on: every request to it would come back, and race again.
+//!
+//! Sees only what the file says: not a name of this machine, and not a proxy that leads back to it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use http::Uri;
+
+use super::Provider;
+use super::problem::Found;
+use super::raw::RawModel;
+use super::reader::Scope;
+use super::resolve::Listed;
+
+/// A provider that a model uses is a problem, once; one that only stands there is a warning.
+pub(super) fn check(scope: &Scope<'_>, listen: SocketAddr, providers: &Listed, models: &[RawModel]) {
+    let mut own: BTreeSet<&str> =
+        providers.values().flatten().filter(|provider| leads_to(provider, listen)).map(|p| p.name.as_str()).collect();
+    for upstream in models.iter().flat_map(|model| &model.upstreams) {
+        if own.remove(upstream.provider.as_str()) {
+            let name = &upstream.provider;
+            let message = format!("provider {name} is at {listen}, where the gateway itself listens");
+            let expected = format!("another port in base_url of [providers.{name}], or in \"listen\" in [server]");
+            scope.report(Found::at(upstream.offset, message).expected(expected));
+        }
+    }
+    for name in own {
+        scope.warn(format!(
+            "provider {name} is at {listen}, where the gateway itself listens: give one of them another port"
+        ));
+    }
+}
+
+fn leads_to(provider: &Provider, listen: SocketAddr) -> bool {
+    let Ok(uri) = provider.base_url.parse::<Uri>() else { return false };
+    let Some(host) = uri.host() else { return false };
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    if uri.port_u16().unwrap_or(default) != listen.port() {
+        return false;
+    }
+    let listens = listen.ip().to_canonical();
+    if host.eq_ignore_ascii_case("localhost") {
+        return listens.is_loopback() || listens.is_unspecified();
+    }
+    let Ok(host) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
+    let host = host.to_canonical();
+    // Whoever connects to no address at all reaches this machine.
+    let here = host.is_loopback() || host.is_unspecified();
+    host == listens || (here && listens.is_unspecified()) || (host.is_unspecified() && listens.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Config, Problems, parse};
+
+    fn read(listen: &str, base_url: &str, rest: &str) -> Result<Config, Problems> {
+        let text = format!("server.listen = \"{listen}\"\nproviders.p.base_url = \"{base_url}\"\n{rest}");
+        parse(&format!("{text}\n[users.a]\ntoken = \"t\""), Path::new("x"), &|_| None)
+    }
+
+    #[test]
+    fn an_upstream_at_the_own_address_is_a_problem() {
+        for (listen, base_url, own) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/v1", true),
+            ("127.0.0.1:8080", "http://LocalHost:8080/v1", true),
+            ("127.0.0.1:80", "http://127.0.0.1/v1", true),
+            ("127.0.0.1:8080", "http://0.0.0.0:8080/v1", true),
+            ("[::1]:8080", "http://[::1]:8080/v1", true),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080/v1", true),
+            ("[::]:8080", "http://localhost:8080/v1", true),
+            ("10.0.0.7:8080", "http://10.0.0.7:8080/v1", true),
+            ("127.0.0.1:8080", "http://127.0.0.1:8081/v1", false),
+            ("127.0.0.1:8080", "http://127.0.0.2:8080/v1", false),
+            ("127.0.0.1:8080", "http://10.0.0.7:8080/v1", false),
+            ("127.0.0.1:8080", "http://my-vllm:8080/v1", false),
+            ("127.0.0.1:0", "http://127.0.0.1:8080/v1", false),
+        ] {
+            let problems = read(listen, base_url, "models.m.upstreams = [\"p/x\", \"p/y\"]").err();
+            assert_eq!(problems.is_some(), own, "{listen} {base_url}");
+            let Some(problems) = problems.map(|problems| problems.to_string()) else { continue };
+            let start =
+                format!("x:3:23: provider p is at {listen}, where the gateway itself listens; expected another");
+            assert!(problems.starts_with(&start) && problems.ends_with("\n1 problem"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn one_that_no_model_uses_is_a_warning() {
+        let config = read("127.0.0.1:8080", "http://127.0.0.1:8080/v1", "[providers.llamacpp]").unwrap();
+        let own = |name| config.warnings.iter().any(|warning| warning.starts_with(&format!("provider {name} is at")));
+        assert!(own("p") && own("llamacpp"), "{:?}", config.warnings);
+        let problems = parse("models.m.upstreams = [\"llamacpp/x\"]", Path::new("x"), &|_| None).unwrap_err();
+        assert!(problems.to_string().contains("provider llamacpp is at 127.0.0.1:8080"), "{problems}");
+    }
+}
