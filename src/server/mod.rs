@@ -1,13 +1,15 @@
 //! The listener: connections in, requests routed to `proxy`, a bound on everything, and a clean end.
 //!
 //! HTTP/1.1 and HTTP/2 (with prior knowledge) on one port. A connection is watched while its request is served: when the
-//! client goes, the request's future is dropped, and with it everything upstream.
+//! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod health;
 mod routes;
+mod socket;
 
 pub use routes::router;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -24,6 +27,8 @@ use crate::shutdown::Shutdown;
 const CONNECTIONS_MAX: usize = 16_384;
 /// A client must have sent its request's head by then.
 const HEAD_FOR: Duration = Duration::from_secs(30);
+/// A client that takes nothing for so long, while something waits for it, is gone.
+const TAKE_FOR: Duration = Duration::from_secs(300);
 /// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
 /// After the cancel of a shutdown, a client has so long to take the event that tells it.
@@ -59,13 +64,21 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
 }
 
 async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
-    // Without it small events wait for the client's delayed acknowledgement.
-    let _ = stream.set_nodelay(true);
+    let (socket, client) = socket::share(stream);
+    serve_connection(socket, client.left(), router, shutdown).await;
+}
+
+/// Serves until `client_left`, or until the connection ends by itself, or has to end.
+async fn serve_connection<S>(stream: S, client_left: impl Future<Output = ()>, router: Router, shutdown: Shutdown)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let mut builder = Builder::new(shutdown.clone());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
+    let service = TowerToHyperService::new(router);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut client_left = std::pin::pin!(client_left);
     let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
         shutdown.cancelled().await;
@@ -75,8 +88,11 @@ async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
     let mut told = false;
     loop {
         tokio::select! {
+            // What was asked before the client left may be answered by now.
+            biased;
             // An error here is a client that left or spoke no HTTP: nothing to do about it.
             _ = connection.as_mut() => return,
+            () = &mut client_left => return,
             () = &mut draining, if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
@@ -85,3 +101,6 @@ async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Clients that take nothing, on a stopped clock.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::routing::get;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::clock::Instant;
+
+/// `/endless` answers without end, `/slow` after an hour. The token tells that an endless answer was dropped.
+fn router() -> (Router, CancellationToken) {
+    let dropped = CancellationToken::new();
+    let token = dropped.clone();
+    let endless = async move || {
+        let guard = token.drop_guard();
+        Body::from_stream(stream::repeat_with(move || {
+            let _ = &guard;
+            Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 16 * 1024]))
+        }))
+    };
+    let slow = async || {
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        "late"
+    };
+    (Router::new().route("/endless", get(endless)).route("/slow", get(slow)), dropped)
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_loses_its_connection() {
+    let (router, dropped) = router();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let shutdown = Shutdown::new();
+    let serving = shutdown.spawn(connection(stream, router, shutdown.clone()));
+    client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    client.read_u8().await.unwrap();
+    // From here on nothing but the clock moves.
+    tokio::time::pause();
+    let began = Instant::now();
+    serving.await.unwrap();
+    assert!(dropped.is_cancelled());
+    assert!(began.elapsed() > TAKE_FOR - Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_dead_client_is_found_by_probes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let (socket, _) = socket::share(stream);
+    assert!(socket.is_probed());
+}
