@@ -6,6 +6,7 @@
 mod health;
 mod routes;
 mod socket;
+mod stream;
 
 pub use routes::router;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -22,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::shutdown::Shutdown;
+use stream::{Noted, Streams};
 
 /// Client connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -73,10 +76,14 @@ async fn serve_connection<S>(stream: S, client_left: impl Future<Output = ()>, r
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let mut builder = Builder::new(shutdown.clone());
+    let mut builder = Builder::new(Streams(shutdown.clone()));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        let response = router.call(request);
+        async { response.await.map(|response| response.map(Noted)) }
+    });
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut client_left = std::pin::pin!(client_left);
     let mut draining = std::pin::pin!(shutdown.draining());

@@ -1,16 +1,24 @@
 //! Clients that take nothing, on a stopped clock.
 
 use std::convert::Infallible;
+use std::future::pending;
 
 use axum::body::Body;
 use axum::routing::get;
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::clock::Instant;
+
+/// Bytes between client and server.
+const PIPE: usize = 64 * 1024;
 
 /// `/endless` answers without end, `/slow` after an hour. The token tells that an endless answer was dropped.
 fn router() -> (Router, CancellationToken) {
@@ -28,6 +36,32 @@ fn router() -> (Router, CancellationToken) {
         "late"
     };
     (Router::new().route("/endless", get(endless)).route("/slow", get(slow)), dropped)
+}
+
+fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
+    let (client, server) = duplex(PIPE);
+    let shutdown = Shutdown::new();
+    let serving = serve_connection(server, pending(), router, shutdown.clone());
+    (client, shutdown.spawn(serving), shutdown)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
+    let (router, dropped) = router();
+    let (client, _serving, shutdown) = served(router);
+    let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
+    shutdown.spawn(connection);
+    let mut ask = |path: &str| {
+        sender.send_request(Request::get(format!("http://test{path}")).body(Empty::<Bytes>::new()).unwrap())
+    };
+    let began = Instant::now();
+    let untaken = ask("/endless").await.unwrap();
+    let late = ask("/slow");
+    dropped.cancelled().await;
+    assert_eq!(began.elapsed().as_secs(), TAKE_FOR.as_secs());
+    let late = late.await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(late, "late");
+    drop(untaken);
 }
 
 #[tokio::test]
