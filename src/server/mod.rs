@@ -12,6 +12,7 @@ pub use routes::router;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -71,7 +72,7 @@ async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
     serve_connection(socket, client.left(), router, shutdown).await;
 }
 
-/// Serves until `client_left`, or until the connection ends by itself, or has to end.
+/// Serves until `client_left`, or until the connection ends by itself, says nothing, or has to end.
 async fn serve_connection<S>(stream: S, client_left: impl Future<Output = ()>, router: Router, shutdown: Shutdown)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -80,19 +81,23 @@ where
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
     let router = TowerToHyperService::new(router);
+    let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
+        asked.store(true, Ordering::Relaxed);
         let response = router.call(request);
         async { response.await.map(|response| response.map(Noted)) }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut client_left = std::pin::pin!(client_left);
+    // hyper waits for the bytes that tell the version, and for what opens HTTP/2, without a bound.
+    let mut first_head = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
     let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
         shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);
-    let mut told = false;
+    let (mut told, mut begun) = (false, false);
     loop {
         tokio::select! {
             // What was asked before the client left may be answered by now.
@@ -100,6 +105,12 @@ where
             // An error here is a client that left or spoke no HTTP: nothing to do about it.
             _ = connection.as_mut() => return,
             () = &mut client_left => return,
+            () = &mut first_head, if !begun => {
+                begun = asked.load(Ordering::Relaxed);
+                if !begun {
+                    return;
+                }
+            }
             () = &mut draining, if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();

@@ -1,4 +1,4 @@
-//! Clients that take nothing, on a stopped clock.
+//! Connections that say nothing, and clients that take nothing, on a stopped clock.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -43,6 +43,27 @@ fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
     let shutdown = Shutdown::new();
     let serving = serve_connection(server, pending(), router, shutdown.clone());
     (client, shutdown.spawn(serving), shutdown)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_nothing_is_closed() {
+    for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\n"] {
+        let (mut client, serving, _) = served(router().0);
+        let began = Instant::now();
+        client.write_all(said.as_bytes()).await.unwrap();
+        serving.await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), HEAD_FOR.as_secs(), "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_answer_takes_long_is_kept() {
+    let (mut client, serving, _) = served(router().0);
+    client.write_all(b"GET /slow HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("late"), "{answer}");
+    serving.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
