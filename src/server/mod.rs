@@ -1,29 +1,38 @@
 //! The listener: connections in, requests routed to `proxy`, a bound on everything, and a clean end.
 //!
 //! HTTP/1.1 and HTTP/2 (with prior knowledge) on one port. A connection is watched while its request is served: when the
-//! client goes, the request's future is dropped, and with it everything upstream.
+//! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod health;
 mod routes;
+mod socket;
+mod stream;
 
 pub use routes::router;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::shutdown::Shutdown;
+use stream::{Noted, Streams};
 
 /// Client connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
 /// A client must have sent its request's head by then.
 const HEAD_FOR: Duration = Duration::from_secs(30);
+/// A client that takes nothing for so long, while something waits for it, is gone.
+const TAKE_FOR: Duration = Duration::from_secs(300);
 /// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
 /// After the cancel of a shutdown, a client has so long to take the event that tells it.
@@ -59,24 +68,49 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
 }
 
 async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
-    // Without it small events wait for the client's delayed acknowledgement.
-    let _ = stream.set_nodelay(true);
-    let mut builder = Builder::new(shutdown.clone());
+    let (socket, client) = socket::share(stream);
+    serve_connection(socket, client.left(), router, shutdown).await;
+}
+
+/// Serves until `client_left`, or until the connection ends by itself, says nothing, or has to end.
+async fn serve_connection<S>(stream: S, client_left: impl Future<Output = ()>, router: Router, shutdown: Shutdown)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let mut builder = Builder::new(Streams(shutdown.clone()));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
+    let router = TowerToHyperService::new(router);
+    let asked = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        asked.store(true, Ordering::Relaxed);
+        let response = router.call(request);
+        async { response.await.map(|response| response.map(Noted)) }
+    });
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut client_left = std::pin::pin!(client_left);
+    // hyper waits for the bytes that tell the version, and for what opens HTTP/2, without a bound.
+    let mut first_head = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
     let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
         shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);
-    let mut told = false;
+    let (mut told, mut begun) = (false, false);
     loop {
         tokio::select! {
+            // What was asked before the client left may be answered by now.
+            biased;
             // An error here is a client that left or spoke no HTTP: nothing to do about it.
             _ = connection.as_mut() => return,
+            () = &mut client_left => return,
+            () = &mut first_head, if !begun => {
+                begun = asked.load(Ordering::Relaxed);
+                if !begun {
+                    return;
+                }
+            }
             () = &mut draining, if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
@@ -85,3 +119,6 @@ async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
