@@ -35,7 +35,8 @@ impl Template {
             None => None,
             Some(padding) => Some(within(&event.raw, padding).filter(|padding| padding.start > text.end)?),
         };
-        Some(Template { raw: event.raw.clone(), text, padding, kind: chunk.payload?.kind })
+        // A copy: a slice would keep the whole read alive that the event came in.
+        Some(Template { raw: Bytes::copy_from_slice(&event.raw), text, padding, kind: chunk.payload?.kind })
     }
 
     /// The payload of an event that differs from the template in its text and padding only.
