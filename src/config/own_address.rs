@@ -16,7 +16,7 @@ use super::resolve::Listed;
 /// A provider that a model uses is a problem, once; one that only stands there is a warning.
 pub(super) fn check(scope: &Scope<'_>, listen: SocketAddr, providers: &Listed, models: &[RawModel]) {
     let mut own: BTreeSet<&str> =
-        providers.values().flatten().filter(|provider| leads_to(provider, listen)).map(|p| p.name.as_str()).collect();
+        providers.values().flatten().filter(|provider| provider.is_at(listen)).map(|p| p.name.as_str()).collect();
     for upstream in models.iter().flat_map(|model| &model.upstreams) {
         if own.remove(upstream.provider.as_str()) {
             let name = &upstream.provider;
@@ -32,8 +32,15 @@ pub(super) fn check(scope: &Scope<'_>, listen: SocketAddr, providers: &Listed, m
     }
 }
 
-fn leads_to(provider: &Provider, listen: SocketAddr) -> bool {
-    let Ok(uri) = provider.base_url.parse::<Uri>() else { return false };
+impl Provider {
+    /// Whether its address is the one that the gateway listens on.
+    pub fn is_at(&self, listen: SocketAddr) -> bool {
+        leads_to(&self.base_url, listen)
+    }
+}
+
+fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
+    let Ok(uri) = base_url.parse::<Uri>() else { return false };
     let Some(host) = uri.host() else { return false };
     let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
     if uri.port_u16().unwrap_or(default) != listen.port() {

@@ -164,6 +164,9 @@ fn named(
             .providers
             .get(provider)
             .ok_or_else(|| format!("there is no provider {} in the configuration", quoted(provider)))?;
+        if known.is_at(live.config.server.listen) {
+            return Err(format!("the provider {} is at the gateway's own address", quoted(provider)));
+        }
         if model_name.is_empty() {
             return Err(format!("{} names no model", quoted(name)));
         }
@@ -204,5 +207,24 @@ fn why_off(upstream: &Upstream) -> String {
     match &provider.keys {
         Keys::Off(missing) => format!("{} is off because {} is not set", provider.name, missing.join(", ")),
         Keys::NotConfigured | Keys::Keys(_) => format!("{} is off", provider.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_names_the_gateway_itself_is_refused() {
+        let text = "server.listen = \"127.0.0.1:8080\"\nproviders.me.base_url = \"http://localhost:8080/v1\"\n\
+                    providers.other.base_url = \"http://localhost:8081/v1\"";
+        let config = crate::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        let live = Live::new(config, &HashMap::new()).unwrap();
+        let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams.len());
+        assert_eq!(named("other/m"), Ok(1));
+        assert_eq!(named("other/m,me/m"), Err("the provider \"me\" is at the gateway's own address".to_owned()));
     }
 }
