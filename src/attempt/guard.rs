@@ -9,7 +9,6 @@ use super::meter::Meter;
 use crate::clock::{Instant, micros_between};
 use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::history::record::DEFINITION_VERSION;
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
 use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
@@ -37,7 +36,6 @@ pub(super) struct Guard {
     /// How it ended by itself, once it did.
     ended: Option<AttemptOutcome>,
     price: Option<Price>,
-    input_tokens_estimate: i64,
     recorder: Recorder,
     shutdown: Shutdown,
     _slot: Option<Slot>,
@@ -54,7 +52,6 @@ impl Guard {
             fate,
             ended: None,
             price: spec.upstream.price,
-            input_tokens_estimate: input_tokens_estimate(spec.request.len()),
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             _slot: spec.slot.take(),
@@ -164,8 +161,7 @@ impl Guard {
             }
             (None, None) => {}
         }
-        (record.cost_usd, record.cost_basis) =
-            cost(record, self.meter.usage().cost_usd, self.price, self.input_tokens_estimate);
+        (record.cost_usd, record.cost_basis) = cost(record, self.meter.usage().cost_usd, self.price);
         record.clone()
     }
 }
@@ -181,11 +177,6 @@ impl Drop for Guard {
     }
 }
 
-/// Bytes / 4: only for bounds, never shown as a count.
-pub(super) fn input_tokens_estimate(bytes: usize) -> i64 {
-    i64::try_from(bytes / 4).unwrap_or(i64::MAX)
-}
-
 fn fate(cell: &AtomicU8) -> Fate {
     let value = cell.load(Ordering::Relaxed);
     [Fate::Lost, Fate::Audited, Fate::Late, Fate::Deadline]
@@ -194,90 +185,64 @@ fn fate(cell: &AtomicU8) -> Fate {
         .unwrap_or(Fate::Running)
 }
 
-/// What it cost: the provider's own word, else usage at the configured price, else at least its prompt.
-fn cost(
-    record: &AttemptRecord,
-    reported: Option<f64>,
-    price: Option<Price>,
-    input_estimate: i64,
-) -> (Option<f64>, CostBasis) {
+/// What it cost: the provider's own word, else usage at the configured price. Of an attempt that was cut nothing is known:
+/// its prompt was charged nearly everywhere, but the bytes of a prompt are no bound for its tokens.
+fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>) -> (Option<f64>, CostBasis) {
     if let Some(cost) = reported {
         return (Some(cost), CostBasis::Reported);
     }
-    let Some(price) = price else { return (None, CostBasis::Unknown) };
-    let of = |input: i64, output: i64| (input as f64 * price.input + output as f64 * price.output) / 1e6;
-    let answered = record.headers_us.is_some() && record.failure.is_none();
-    match (record.tok_src, record.input_tokens, record.output_tokens) {
-        (TokenSource::Usage, Some(input), Some(output)) => (Some(of(input, output)), CostBasis::Computed),
-        (TokenSource::Partial, Some(input), Some(output)) => (Some(of(input, output)), CostBasis::AtLeast),
-        // Refused before anything ran.
-        _ if record.http_status.is_some_and(|status| status >= 400) => (Some(0.0), CostBasis::AtLeast),
-        _ if answered || record.first_token_us.is_some() => (Some(of(input_estimate, 0)), CostBasis::AtLeast),
-        _ => (Some(0.0), CostBasis::AtLeast),
-    }
+    let (Some(price), Some(input), Some(output)) = (price, record.input_tokens, record.output_tokens) else {
+        return (None, CostBasis::Unknown);
+    };
+    // Some vendors leave reasoning out of the output that they count.
+    let reasoning = record.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0);
+    let cost = (input as f64 * price.input + (output + reasoning) as f64 * price.output) / 1e6;
+    let basis = if record.tok_src == TokenSource::Usage { CostBasis::Computed } else { CostBasis::AtLeast };
+    (Some(cost), basis)
 }
 
 fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
-        race_id: spec.race_id.clone(),
-        ordinal: i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
-        provider: spec.upstream.provider.name.clone(),
-        model_sent: spec.upstream.model.clone(),
-        model_reported: None,
-        dialect: "openai",
         key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
-        start_reason: spec.starting.reason,
         dispatch_us: micros_between(spec.read_at, dispatch),
         p_include: Some(spec.starting.p_include),
         p_audit: Some(spec.p_audit),
-        audited: false,
-        conn_reused: None,
-        http_version: None,
-        connect_us: None,
-        headers_us: None,
-        first_byte_us: None,
-        first_event_us: None,
-        first_token_us: None,
-        first_kind: None,
-        first_answer_us: None,
-        second_token_us: None,
-        last_token_us: None,
-        finish_us: None,
-        eof_us: None,
-        cancel_us: None,
-        ttft_obs_us: None,
-        ttft_event: None,
-        censor_cause: None,
-        outcome: AttemptOutcome::ClientGone,
-        http_status: None,
-        failure: None,
-        failure_phase: None,
-        retry_after_ms: None,
-        payload_events: 0,
-        reasoning_events: 0,
-        chars_total: 0,
-        chars_first: 0,
-        keepalives: 0,
-        gap_p50_us: None,
-        gap_p99_us: None,
-        gap_max_us: None,
-        burst: None,
-        client_stalled: false,
-        input_tokens: None,
-        cached_input_tokens: None,
-        output_tokens: None,
-        reasoning_tokens: None,
-        tok_src: TokenSource::None,
-        finish_reason: None,
-        server_queue_us: None,
-        server_prefill_us: None,
-        server_decode_us: None,
-        server_total_us: None,
-        ratelimit_remaining_requests: None,
-        ratelimit_remaining_tokens: None,
-        cost_usd: None,
-        cost_basis: CostBasis::Unknown,
         in_flight_upstream: spec.slot.as_ref().map_or(0, |slot| slot.before),
-        definition_version: DEFINITION_VERSION,
+        ..AttemptRecord::new(
+            spec.race_id.clone(),
+            i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
+            spec.upstream.provider.name.clone(),
+            spec.upstream.model.clone(),
+            spec.starting.reason,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample;
+
+    #[test]
+    fn a_cost_is_computed_only_from_what_was_counted() {
+        let price = Some(Price { input: 1.0, output: 10.0 });
+        let row = |change: fn(&mut AttemptRecord)| {
+            let mut record = sample::won(0);
+            (record.input_tokens, record.output_tokens, record.reasoning_tokens) = (Some(1_000), Some(100), Some(20));
+            change(&mut record);
+            record
+        };
+        assert_eq!(cost(&row(|_| {}), None, price), (Some(0.002), CostBasis::Computed));
+        assert_eq!(cost(&row(|_| {}), Some(0.5), price), (Some(0.5), CostBasis::Reported));
+        assert_eq!(
+            cost(&row(|record| record.reasoning_tokens = Some(900)), None, price),
+            (Some(0.011), CostBasis::Computed)
+        );
+        assert_eq!(
+            cost(&row(|record| record.tok_src = TokenSource::Partial), None, price),
+            (Some(0.002), CostBasis::AtLeast)
+        );
+        assert_eq!(cost(&row(|record| record.output_tokens = None), None, price), (None, CostBasis::Unknown));
+        assert_eq!(cost(&row(|_| {}), None, None), (None, CostBasis::Unknown));
     }
 }
