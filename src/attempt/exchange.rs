@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::Spec;
@@ -58,6 +58,12 @@ pub(super) async fn exchange(
         return Err(refused(response, key.as_ref(), &mut guard).await);
     }
     let Response { status, headers, body } = response;
+    if let Some(encoding) = compression(&headers) {
+        let message = format!("the answer is compressed ({encoding}), which was not asked for");
+        let failure = Failure::new(FailureKind::Malformed, Phase::Headers, message);
+        guard.failed(&failure);
+        return Err(failure);
+    }
     let mut stream =
         if is_json(&headers) { whole(body, key, guard).await? } else { EventStream::new(Some(body), key, guard) };
     let prelude = prelude(&mut stream, &headers).await?;
@@ -177,6 +183,12 @@ async fn collect(mut body: Body, bytes: &mut BytesMut, max: usize, meter: &mut M
         bytes.extend_from_slice(&chunk);
     }
     Ok(())
+}
+
+/// The name of a compression, should a server compress although it was told not to.
+fn compression(headers: &HeaderMap) -> Option<&str> {
+    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unreadable").trim();
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
