@@ -40,6 +40,7 @@ fn every_key_is_in_the_config_of_the_readme() {
         "[store]\nzzz = 1",
         "[race]\nzzz = 1",
         "[race]\ntimeouts = { zzz = 1 }",
+        "[race]\ndrains = { zzz = 1 }",
         "[providers.a]\nzzz = 1",
         "[providers.a]\nsimulate = { zzz = 1 }",
         "[models.a]\nupstreams = [{ upstream = \"ollama/x\", zzz = 1 }]",

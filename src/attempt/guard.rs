@@ -22,6 +22,7 @@ pub(super) enum Fate {
     Running,
     Lost,
     Audited,
+    Drained,
     Late,
     Deadline,
 }
@@ -90,6 +91,11 @@ impl Guard {
         self.ended.get_or_insert(AttemptOutcome::Won);
     }
 
+    /// It lost, and was read to its end all the same.
+    pub fn drained(&mut self) {
+        self.ended.get_or_insert(AttemptOutcome::Drained);
+    }
+
     /// It was refused. Said as soon as the status is there, and again once its body was read and tells more.
     pub fn refused(&mut self, failure: &Failure) {
         self.ended = None;
@@ -129,7 +135,7 @@ impl Guard {
                 censored = Some(CensorCause::Lost);
                 AttemptOutcome::Lost
             }
-            (None, Fate::Audited) => {
+            (None, Fate::Audited | Fate::Drained) => {
                 censored =
                     Some(if self.shutdown.is_cancelled() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
@@ -179,7 +185,7 @@ impl Drop for Guard {
 
 fn fate(cell: &AtomicU8) -> Fate {
     let value = cell.load(Ordering::Relaxed);
-    [Fate::Lost, Fate::Audited, Fate::Late, Fate::Deadline]
+    [Fate::Lost, Fate::Audited, Fate::Drained, Fate::Late, Fate::Deadline]
         .into_iter()
         .find(|fate| *fate as u8 == value)
         .unwrap_or(Fate::Running)

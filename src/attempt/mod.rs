@@ -83,6 +83,11 @@ impl Attempt {
     pub fn audit(&mut self) {
         self.fate.store(Fate::Audited as u8, Ordering::Relaxed);
     }
+
+    /// It lost, but is read to its end.
+    pub fn drain(&mut self) {
+        self.fate.store(Fate::Drained as u8, Ordering::Relaxed);
+    }
 }
 
 impl Future for Attempt {

@@ -223,6 +223,26 @@ impl EventStream {
         });
     }
 
+    /// Reads a loser to its end and throws away what comes, at most so many bytes. The caller bounds the time.
+    pub async fn drain(mut self, bytes_max: usize) {
+        let mut bytes = 0;
+        while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
+            bytes += item.raw.len();
+            match item.kind {
+                Kind::Error { facts, .. } => {
+                    self.fail_with(facts);
+                    return;
+                }
+                Kind::Done => break,
+                _ if bytes > bytes_max => return,
+                _ => {}
+            }
+        }
+        if self.is_complete() {
+            self.guard.drained();
+        }
+    }
+
     /// Ends the attempt because the total deadline passed while it was read.
     pub fn time_out(&mut self) -> Failure {
         self.fail(FailureKind::Timeout, "the total deadline passed")

@@ -78,6 +78,8 @@ pub struct RaceSettings {
     pub max_attempts: usize,
     /// Share of losers that run on to their first token, 0 to 1.
     pub audit: f64,
+    /// Bounds for losers that are billed in full anyway, and so are read to their end.
+    pub drains: Drains,
     pub timeouts: Timeouts,
 }
 
@@ -109,6 +111,17 @@ impl Policy {
     pub fn from_name(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.as_str() == name)
     }
+}
+
+/// `drains = { … }`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drains {
+    /// How long one may go on after it lost.
+    pub time: Duration,
+    /// How much of one is read after it lost.
+    pub bytes: usize,
+    /// How many run at once in the whole gateway; a further loser is cancelled. 0: none.
+    pub running: usize,
 }
 
 /// Each covers its own phase.
@@ -159,6 +172,9 @@ pub enum CancelBilling {
 }
 
 impl CancelBilling {
+    pub const ALL: [CancelBilling; 3] = [CancelBilling::Stops, CancelBilling::BillsFull, CancelBilling::Unknown];
+
+    /// The name in the config.
     pub fn as_str(self) -> &'static str {
         match self {
             CancelBilling::Stops => "stops",

@@ -37,7 +37,16 @@ pub(super) struct RawRace {
     pub(super) hedge_after: Option<Duration>,
     pub(super) max_attempts: Option<usize>,
     pub(super) audit: Option<f64>,
+    pub(super) drains: RawDrains,
     pub(super) timeouts: RawTimeouts,
+}
+
+/// `drains = { … }`
+#[derive(Clone, Copy, Default)]
+pub(super) struct RawDrains {
+    pub(super) time: Option<Duration>,
+    pub(super) bytes: Option<u64>,
+    pub(super) running: Option<u64>,
 }
 
 /// `timeouts = { … }`; an upstream has no `total`.
@@ -72,6 +81,10 @@ pub(super) struct RawUpstream {
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 /// Not zero: a timeout that has always passed.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
+/// Bytes of one drained loser.
+const DRAIN_BYTES: RangeInclusive<u64> = 1024..=1 << 30;
+/// Drains that may be asked for.
+const RUNNING_MAX: u64 = 10_000;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
 const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
 
@@ -113,8 +126,23 @@ impl RawRace {
             hedge_after: table.duration("hedge_after", Duration::ZERO..=DURATION_MAX),
             max_attempts: table.integer("max_attempts", attempts).and_then(|n| usize::try_from(n).ok()),
             audit: table.number("audit", 0.0..=1.0),
+            drains: RawDrains::read(table),
             timeouts: RawTimeouts::read(table, true),
         }
+    }
+}
+
+impl RawDrains {
+    fn read(table: &mut Table<'_, '_>) -> RawDrains {
+        let name = format!("drains of {}", table.name);
+        let Some(mut table) = table.table("drains", name) else { return RawDrains::default() };
+        let drains = RawDrains {
+            time: table.duration("time", TIMEOUTS),
+            bytes: table.bytes("bytes", DRAIN_BYTES),
+            running: table.integer("running", 0..=RUNNING_MAX),
+        };
+        table.finish();
+        drains
     }
 }
 

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
 use super::text::{self, Secret, Text};
-use super::{Keys, SimulatedFailure, Simulation};
+use super::{CancelBilling, Keys, SimulatedFailure, Simulation};
 
 pub(super) struct RawProvider {
     pub(super) name: At<String>,
@@ -18,6 +18,8 @@ pub(super) struct RawProvider {
     /// Lower case.
     pub(super) forward_headers: Vec<At<String>>,
     /// None also where it was wrong.
+    /// What the file says a hang-up does to the bill.
+    pub(super) cancel_billing: Option<CancelBilling>,
     pub(super) simulate: Option<Simulation>,
     /// Whether `simulate` is there, right or wrong.
     pub(super) has_simulate: bool,
@@ -61,6 +63,7 @@ impl RawProvider {
         let base_url = table.text("base_url").and_then(|text| read_base_url(&table, &text));
         table.choice("dialect", &["openai"], |dialect| dialect);
         let forward_headers = read_forward_headers(&mut table);
+        let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
         let simulate = read_simulation(&mut table);
         if has_simulate {
             for (has, key) in [(has_base_url, "base_url"), (has_key, "api_key")] {
@@ -71,7 +74,7 @@ impl RawProvider {
             }
         }
         table.finish();
-        RawProvider { name, base_url, has_base_url, keys, forward_headers, simulate, has_simulate }
+        RawProvider { name, base_url, has_base_url, keys, forward_headers, cancel_billing, simulate, has_simulate }
     }
 }
 

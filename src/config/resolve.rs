@@ -16,7 +16,8 @@ use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
 use super::{
-    Auth, CancelBilling, Config, Keys, Model, Policy, Provider, RaceSettings, Server, Store, Timeouts, Upstream, User,
+    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Server, Store, Timeouts,
+    Upstream, User,
 };
 
 /// `[race]` where nothing is said.
@@ -25,6 +26,7 @@ const RACE: RaceSettings = RaceSettings {
     hedge_after: Duration::from_secs(1),
     max_attempts: 4,
     audit: 0.02,
+    drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
     timeouts: Timeouts {
         connect: Duration::from_secs(3),
         first_token: Duration::from_secs(30),
@@ -95,7 +97,7 @@ fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
             name,
             base_url: String::new(),
             auth: Auth::Bearer,
-            cancel_billing: CancelBilling::Stops,
+            cancel_billing: raw.cancel_billing.unwrap_or(CancelBilling::Stops),
             stream_options: true,
             forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
             keys: Keys::NotConfigured,
@@ -129,7 +131,10 @@ fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
     Some(Provider {
         base_url,
         auth,
-        cancel_billing: entry.map_or(CancelBilling::Unknown, |entry| entry.cancel_billing),
+        cancel_billing: raw
+            .cancel_billing
+            .or(entry.map(|entry| entry.cancel_billing))
+            .unwrap_or(CancelBilling::Unknown),
         stream_options: entry.is_none_or(|entry| entry.stream_options),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
@@ -307,6 +312,11 @@ fn race_settings(base: &RaceSettings, raw: &RawRace) -> RaceSettings {
         hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
         max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
         audit: raw.audit.unwrap_or(base.audit),
+        drains: Drains {
+            time: raw.drains.time.unwrap_or(base.drains.time),
+            bytes: raw.drains.bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(base.drains.bytes),
+            running: raw.drains.running.and_then(|most| usize::try_from(most).ok()).unwrap_or(base.drains.running),
+        },
         timeouts: merge_timeouts(base.timeouts, raw.timeouts),
     }
 }

@@ -35,6 +35,7 @@ pub struct Gateway {
     in_flight: InFlight,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
+    drains: Arc<AtomicI64>,
     totals: Totals,
 }
 
@@ -120,6 +121,7 @@ impl Gateway {
             in_flight: InFlight::default(),
             races: Arc::default(),
             audits: Arc::default(),
+            drains: Arc::default(),
             totals: Totals::default(),
         }
     }
@@ -168,6 +170,12 @@ impl Gateway {
     pub(super) fn enter_audit(&self) -> Option<Slot> {
         let slot = Slot::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
+    }
+
+    /// A place among the drained losers, while there are fewer than `running`.
+    pub(super) fn enter_drain(&self, running: usize) -> Option<Slot> {
+        let slot = Slot::enter(self.drains.clone());
+        usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
     }
 
     pub(super) fn set_aside(&self, aside: Aside, target: &Target, retry_after: Option<Duration>) -> Duration {

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::HeaderMap;
 
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
 use super::race_guard::RaceGuard;
-use crate::attempt::{self, Attempt, Ready, Spec};
+use crate::attempt::{self, Attempt, Ready, Slot, Spec};
 use crate::clock::Instant;
-use crate::config::RaceSettings;
+use crate::config::{CancelBilling, Drains, RaceSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
@@ -118,30 +119,52 @@ impl Launch for Launcher {
         self.judge.failed(candidate, &self.judge.sent(candidate), failure)
     }
 
-    fn lost(&mut self, mut attempt: Attempt) {
-        if fastrand::f64() >= self.settings.audit {
-            return;
-        }
-        let Some(place) = self.judge.gateway.enter_audit() else { return };
-        attempt.audit();
+    fn lost(&mut self, attempt: Attempt) {
         let candidate = attempt.candidate();
-        let limit = self.judge.runners[candidate].upstream.timeouts.first_token;
-        let (judge, cancelled) = (self.judge.clone(), self.judge.gateway.shutdown().draining());
+        let upstream = &self.judge.runners[candidate].upstream;
+        let gateway = &self.judge.gateway;
+        let Drains { time, bytes, running } = self.settings.drains;
+        // A hang-up saves nothing there, so its figures may as well be had.
+        let billed_anyway = upstream.provider.cancel_billing == CancelBilling::BillsFull;
+        if let Some(place) = billed_anyway.then(|| gateway.enter_drain(running)).flatten() {
+            self.run_on(attempt, place, time, Some(bytes));
+        } else if fastrand::f64() < self.settings.audit
+            && let Some(place) = gateway.enter_audit()
+        {
+            self.run_on(attempt, place, upstream.timeouts.first_token, None);
+        }
+    }
+}
+
+impl Launcher {
+    /// Lets a loser run on beside everything, for at most `limit`: to its first token, or to its end where `bytes` bounds it.
+    fn run_on(&self, mut attempt: Attempt, place: Slot, limit: Duration, bytes: Option<usize>) {
+        match bytes {
+            Some(_) => attempt.drain(),
+            None => attempt.audit(),
+        }
+        let candidate = attempt.candidate();
+        let (judge, draining) = (self.judge.clone(), self.judge.gateway.shutdown().draining());
         // The race may start the same candidate once more.
         let sent = self.judge.sent(candidate);
+        let run = async move {
+            match attempt.await {
+                Err(failure) => {
+                    judge.failed(candidate, &sent, &failure);
+                }
+                Ok(ready) => {
+                    judge.heard_well(candidate, &sent);
+                    if let Some(bytes) = bytes {
+                        ready.stream.drain(bytes).await;
+                    }
+                }
+            }
+        };
         self.judge.gateway.shutdown().spawn(async move {
             let _place = place;
             tokio::select! {
-                ended = tokio::time::timeout(limit, attempt) => {
-                    match ended {
-                        Ok(Ok(_)) => judge.heard_well(candidate, &sent),
-                        Ok(Err(failure)) => {
-                            judge.failed(candidate, &sent, &failure);
-                        }
-                        Err(_) => {}
-                    }
-                }
-                () = cancelled => {}
+                _ = tokio::time::timeout(limit, run) => {}
+                () = draining => {}
             }
         });
     }

@@ -89,7 +89,8 @@ mod tests {
 
     fn settings(policy: Policy) -> RaceSettings {
         let timeouts = Timeouts { connect: SECOND, first_token: SECOND * 30, idle: SECOND * 30, total: SECOND * 600 };
-        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, timeouts }
+        let drains = crate::config::Drains { time: SECOND, bytes: 1, running: 0 };
+        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, drains, timeouts }
     }
 
     fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {

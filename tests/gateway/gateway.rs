@@ -144,6 +144,17 @@ impl TestGateway {
         client
     }
 
+    /// Waits until so many rows are in the database.
+    pub async fn recorded(&self, rows: u64) {
+        let recorder = self.app.gateway().recorder().clone();
+        soon("the rows", async {
+            while recorder.written() < rows {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
     /// Ends the gateway when all that runs has ended, and reads what it recorded. Whatever the test was about, the rows
     /// must be sound.
     pub async fn stop(self) -> Rows {

@@ -9,6 +9,7 @@ mod cancel;
 mod cli_commands;
 mod cli_proxy;
 mod cli_serve;
+mod drains;
 mod endings;
 mod failures;
 mod gateway;
