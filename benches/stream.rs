@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::config::{Policy, RaceSettings, Timeouts};
+use photofinish::config::{Drains, Policy, RaceSettings, Timeouts};
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ChatRequest;
 use photofinish::protocol::sse::{Event, Scanner};
@@ -76,9 +76,10 @@ fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan");
     let second = Duration::from_secs(1);
     let timeouts = Timeouts { connect: second, first_token: second, idle: second, total: second };
+    let drains = Drains { time: second, bytes: 1, running: 0 };
     let runners = [Runner { weight: 1.0, first_token: second }; 4];
     for policy in Policy::ALL {
-        let settings = RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, timeouts };
+        let settings = RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, drains, timeouts };
         group.bench_function(policy.as_str(), |bencher| {
             bencher.iter(|| plan(black_box(&settings), black_box(&runners), 0.4));
         });

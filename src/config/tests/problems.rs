@@ -11,7 +11,10 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[race]\nretries = 0", "2:1: unknown key \"retries\" in [race]", "one of policy"),
     ("[store]\nretention = \"90d\"", "2:1: unknown key \"retention\" in [store]", "expected \"url\""),
     ("[users.a]\ntoken = \"x\"\nadmin = true", "3:1: unknown key \"admin\" in [users.a]", "token_sha256"),
-    ("[providers.groq]\ncancel_billing = \"stops\"", "2:1: unknown key \"cancel_billing\"", "api_key"),
+    ("[providers.groq]\ndomain = \"x\"", "2:1: unknown key \"domain\"", "api_key"),
+    ("[providers.groq]\ncancel_billing = \"never\"", "2:18: bad value \"never\"", "bills_full"),
+    ("[race]\ndrains = { times = \"1s\" }", "2:12: unknown key \"times\"", "time"),
+    ("[race]\ndrains = { bytes = 3 }", "2:20: bad value 3", "1024"),
     ("race.timeouts.conect = \"1s\"", "1:15: unknown key \"conect\" in timeouts of [race]", "\"connect\"?"),
     ("[providers.Groq]\nbase_url = \"http://h\"", "1:12: bad provider name \"Groq\"", "a-z"),
     // types
