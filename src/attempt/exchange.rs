@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use super::Spec;
 use super::guard::Guard;
 use super::meter::Meter;
-use super::stream::{EVENT_MAX, EventStream, Item, Kind};
+use super::stream::{EVENT_MAX, EventStream, Item, Kind, READ_OUT_FOR};
 use crate::clock::Instant;
 use crate::config::Auth;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
@@ -23,8 +23,9 @@ use crate::upstream::{Body, Client, Outgoing, Response};
 const PRELUDE_MAX: usize = 1 << 20;
 /// Bytes of an error body that are kept.
 const ERROR_BODY_MAX: usize = 64 << 10;
-/// How long an error body may take.
+/// How long an error body may take; the second, where the status alone decides.
 const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
+const TOLD_BODY_FOR: Duration = Duration::from_millis(50);
 
 /// An attempt whose first token is there.
 pub struct Ready {
@@ -64,18 +65,50 @@ pub(super) async fn exchange(
         guard.failed(&failure);
         return Err(failure);
     }
-    let mut stream =
-        if is_json(&headers) { whole(body, key, guard).await? } else { EventStream::new(Some(body), key, guard) };
+    let mut stream = open(body, &headers, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     Ok(Ready { status, headers, prelude, stream })
+}
+
+/// What the body is, its first bytes tell: a content type may be wrong, or missing.
+async fn open(mut body: Body, headers: &HeaderMap, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
+    let first = match poll_fn(|context| body.poll_chunk(context)).await {
+        Some(Ok(first)) => first,
+        Some(Err(mut failure)) => {
+            failure.phase = Phase::FirstToken;
+            guard.failed(&failure);
+            return Err(failure);
+        }
+        None => Bytes::new(),
+    };
+    let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first).trim_ascii_start();
+    let is_whole = matches!(text.first(), Some(b'{' | b'[')) && !is_event_stream(headers);
+    if is_whole || (first.is_empty() && is_json(headers)) {
+        return whole(body, first, key, guard).await;
+    }
+    let mut stream = EventStream::new(Some(body), key, guard);
+    if !first.is_empty() {
+        stream.push(first);
+    }
+    Ok(stream)
 }
 
 /// Reads to the end of the first event with payload.
 async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes, Failure> {
     let mut held = BytesMut::new();
     let mut read = 0;
+    // Behind a finish without payload nothing but usage is awaited, and that not for long.
+    let mut until = None;
     loop {
-        let Some(item) = poll_fn(|context| stream.poll_item(context)).await else {
+        if until.is_none() && stream.is_complete() {
+            until = Some(Instant::now() + READ_OUT_FOR);
+        }
+        let next = poll_fn(|context| stream.poll_item(context));
+        let next = match until {
+            None => next.await,
+            Some(until) => tokio::time::timeout_at(until, next).await.unwrap_or(None),
+        };
+        let Some(item) = next else {
             return Err(without_payload(stream, held.freeze(), headers));
         };
         let Item { raw, kind } = item?;
@@ -92,7 +125,10 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
                 held.extend_from_slice(&raw);
                 return Err(without_payload(stream, held.freeze(), headers));
             }
-            Kind::Other | Kind::UsageOnly => held.extend_from_slice(&raw),
+            Kind::Other | Kind::UsageOnly => {
+                stream.usage_in_prelude |= matches!(kind, Kind::UsageOnly);
+                held.extend_from_slice(&raw);
+            }
         }
         if read > PRELUDE_MAX {
             return Err(stream.fail(FailureKind::Malformed, format!("{PRELUDE_MAX} bytes without a token")));
@@ -125,8 +161,9 @@ fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
-async fn whole(body: Body, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
-    let mut bytes = BytesMut::new();
+async fn whole(body: Body, first: Bytes, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
+    guard.meter.read(Instant::now());
+    let mut bytes = BytesMut::from(first);
     if let Err(mut failure) = collect(body, &mut bytes, EVENT_MAX, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
@@ -148,10 +185,17 @@ async fn refused(response: Response, key: Option<&Key>, guard: &mut Guard) -> Fa
     let Response { status, headers, body } = response;
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
     guard.refused(&failure);
+    if compression(&headers).is_some() {
+        // Nobody could read it, the client neither.
+        return failure;
+    }
+    // Where the words may change what it means there is more patience.
+    let told_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
+    let patience = if told_by_status { TOLD_BODY_FOR } else { ERROR_BODY_FOR };
     let mut bytes = BytesMut::new();
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut guard.meter);
     // What breaks off or is too long is kept as far as it came.
-    if let Ok(Ok(())) = tokio::time::timeout(ERROR_BODY_FOR, read).await {
+    if let Ok(Ok(())) = tokio::time::timeout(patience, read).await {
         guard.meter.eof(Instant::now());
     }
     failure = refusal(status.as_u16(), &headers, scrub(bytes.freeze(), key));
@@ -192,8 +236,16 @@ fn compression(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
+    content_type_is(headers, "application/json")
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    content_type_is(headers, "text/event-stream")
+}
+
+fn content_type_is(headers: &HeaderMap, name: &str) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("application/json"))
+    content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(name))
 }
 
 /// `retry-after-ms`, or `retry-after` in seconds or as a date.

@@ -36,6 +36,7 @@ pub(super) struct Guard {
     fate: Arc<AtomicU8>,
     /// How it ended by itself, once it did.
     ended: Option<AttemptOutcome>,
+    choices_asked: u32,
     price: Option<Price>,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -45,9 +46,11 @@ pub(super) struct Guard {
 impl Guard {
     pub fn new(spec: &mut Spec, fate: Arc<AtomicU8>) -> Guard {
         let dispatch = Instant::now();
+        let choices_asked = spec.request.n_choices.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63);
         Guard {
             record: new_record(spec, dispatch),
-            meter: Meter::new(dispatch),
+            meter: Meter::new(dispatch, choices_asked),
+            choices_asked,
             read_at: spec.read_at,
             dispatch,
             fate,
@@ -63,7 +66,7 @@ impl Guard {
     pub fn dispatched(&mut self) {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
-        self.meter = Meter::new(self.dispatch);
+        self.meter = Meter::new(self.dispatch, self.choices_asked);
     }
 
     /// Microseconds since the dispatch.
@@ -136,8 +139,7 @@ impl Guard {
                 AttemptOutcome::Lost
             }
             (None, Fate::Audited | Fate::Drained) => {
-                censored =
-                    Some(if self.shutdown.is_cancelled() { CensorCause::Shutdown } else { CensorCause::Timeout });
+                censored = Some(if self.shutdown.is_draining() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
             }
             (None, Fate::Late | Fate::Deadline) => {

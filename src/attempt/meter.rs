@@ -31,12 +31,18 @@ pub struct Meter {
     usage: Usage,
     usage_after_finish: bool,
     finish_reason: Option<String>,
+    /// Choices that were seen, and those of them that have finished, a bit for each.
+    choices: u64,
+    finished: u64,
+    /// How many choices the request asks for.
+    choices_asked: u32,
     model: Option<String>,
     pub stalled: bool,
 }
 
 impl Meter {
-    pub fn new(dispatch: Instant) -> Meter {
+    /// For a request that asks for so many choices.
+    pub fn new(dispatch: Instant, choices_asked: u32) -> Meter {
         Meter {
             dispatch,
             first_byte: None,
@@ -57,6 +63,9 @@ impl Meter {
             usage: Usage::default(),
             usage_after_finish: false,
             finish_reason: None,
+            choices: 0,
+            finished: 0,
+            choices_asked,
             model: None,
             stalled: false,
         }
@@ -81,6 +90,8 @@ impl Meter {
         if let Some(payload) = chunk.payload {
             self.payload(payload, at);
         }
+        self.choices |= chunk.choices;
+        self.finished |= chunk.finished;
         if let Some(reason) = &chunk.finish_reason {
             self.finish.get_or_insert(now);
             // The last one stands: a broken answer may be given a second reason.
@@ -112,8 +123,9 @@ impl Meter {
         self.first_token.map(|(at, _)| at)
     }
 
+    /// Every choice that was seen or asked for has its finish reason.
     pub fn has_finished(&self) -> bool {
-        self.finish.is_some()
+        self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
     }
 
     pub fn usage(&self) -> &Usage {
@@ -208,7 +220,7 @@ mod tests {
 
     fn metered(steps: &[(u64, Chunk<'_>)]) -> (Meter, Instant) {
         let start = Instant::now();
-        let mut meter = Meter::new(start);
+        let mut meter = Meter::new(start, 1);
         for (millis, chunk) in steps {
             let at = start + Duration::from_millis(*millis);
             meter.read(at);

@@ -22,7 +22,7 @@ pub const EVENT_MAX: usize = 8 << 20;
 
 /// How long the end of a body is awaited behind a finish reason or `[DONE]`, for usage that may come and so that the
 /// connection can be used again.
-const READ_OUT_FOR: Duration = Duration::from_secs(2);
+pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
 
 /// One event, as it came and what it is.
 #[derive(Debug)]
@@ -61,7 +61,11 @@ pub struct EventStream {
     /// Fires when it has been quiet for too long. Moved only when it fires; none before the commit.
     timer: Option<Pin<Box<Sleep>>>,
     idle: Duration,
+    /// Since when there is nothing more to come but perhaps usage.
+    complete_since: Option<Instant>,
     done: bool,
+    /// A chunk that only `include_usage` brings came before the first token.
+    pub usage_in_prelude: bool,
     /// The latest chunk of text: the next one is likely to be like it.
     template: Option<Template>,
     /// The key that was sent: some vendors quote it in their errors.
@@ -79,7 +83,9 @@ impl EventStream {
             quiet_since: now,
             timer: None,
             idle: Duration::MAX,
+            complete_since: None,
             done: false,
+            usage_in_prelude: false,
             template: None,
             key,
             guard,
@@ -112,15 +118,23 @@ impl EventStream {
     /// # Errors
     /// What broke it. Nothing can break what is complete.
     pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+        // What comes behind the end, pings for one, does not put it off.
+        if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
+            self.body = None;
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(item) = self.poll_item(context) {
             return Poll::Ready(item);
         }
+        let complete = self.is_complete();
         let Some(timer) = &mut self.timer else { return Poll::Pending };
+        if complete && self.complete_since.is_none() {
+            self.complete_since = Some(Instant::now());
+            timer.as_mut().reset(Instant::now() + READ_OUT_FOR.min(self.idle));
+        }
         while timer.as_mut().poll(context).is_ready() {
-            let complete = self.done || self.guard.meter.has_finished();
-            let patience = if complete { self.idle.min(READ_OUT_FOR) } else { self.idle };
-            let due = self.quiet_since + patience;
-            if due > Instant::now() {
+            let due = self.quiet_since + self.idle;
+            if !complete && due > Instant::now() {
                 timer.as_mut().reset(due);
                 continue;
             }
@@ -276,7 +290,19 @@ impl EventStream {
         Item { raw: Bytes::from(raw), kind }
     }
 
+    /// Behind `[DONE]` only usage counts.
+    fn behind_the_end(&mut self, event: &Event) -> Kind {
+        if let Frame::Chunk(Chunk { usage, timings, time_info, .. }) = openai::read(event) {
+            let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
+            self.guard.meter.chunk(&chunk, self.read_at);
+        }
+        Kind::Other
+    }
+
     fn classify(&mut self, event: &Event) -> Kind {
+        if self.done {
+            return self.behind_the_end(event);
+        }
         let meter = &mut self.guard.meter;
         if let Some(payload) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
             meter.payload(payload, self.read_at);

@@ -28,9 +28,14 @@ struct Choice {
 }
 
 impl Assembly {
-    /// Takes in the data of one event. What is no JSON object is passed over.
-    pub fn add(&mut self, data: &[u8]) {
-        let Ok(Value::Object(chunk)) = serde_json::from_slice(data) else { return };
+    /// Takes in the data of one event. False if it cannot be read, and so nothing whole can be made any more.
+    pub fn add(&mut self, data: &[u8]) -> bool {
+        let chunk =
+            match serde_json::from_slice(data).or_else(|_| serde_json::from_slice(&without_lone_surrogates(data))) {
+                Ok(Value::Object(chunk)) => chunk,
+                Ok(_) => return true,
+                Err(_) => return false,
+            };
         for (name, value) in chunk {
             match (name.as_str(), value) {
                 ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
@@ -45,6 +50,7 @@ impl Assembly {
                 }
             }
         }
+        true
     }
 
     /// The answer as `/v1/chat/completions` gives it without `stream`.
@@ -124,6 +130,32 @@ impl Choice {
         choice.extend(self.rest);
         Value::Object(choice)
     }
+}
+
+/// Some servers cut a character outside the basic plane in two, and each half is escaped by itself: JSON for most readers,
+/// but none for serde. Such a half becomes U+FFFD, so that the text around it is kept.
+fn without_lone_surrogates(data: &[u8]) -> Vec<u8> {
+    let unit = |at: usize| {
+        let hex = data.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
+    };
+    let mut mended = Vec::with_capacity(data.len());
+    let mut at = 0;
+    while at < data.len() {
+        let len = match (unit(at), unit(at + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                mended.extend_from_slice(b"\\ufffd");
+                at += 6;
+                continue;
+            }
+            _ if data[at] == b'\\' => 2,
+            _ => 1,
+        };
+        mended.extend_from_slice(&data[at..data.len().min(at + len)]);
+        at += len;
+    }
+    mended
 }
 
 fn join_members(into: &mut Map<String, Value>, from: Map<String, Value>) {
@@ -206,7 +238,7 @@ mod tests {
 
     fn assemble(chunks: &[Value]) -> Value {
         let mut assembly = Assembly::default();
-        chunks.iter().for_each(|chunk| assembly.add(chunk.to_string().as_bytes()));
+        assert!(chunks.iter().all(|chunk| assembly.add(chunk.to_string().as_bytes())));
         assembly.finish()
     }
 
@@ -306,6 +338,16 @@ mod tests {
         assert_eq!(answer["choices"][0]["message"]["content"], "x");
         let both = assemble(&[json!({"choices":[{"index":0,"message":{"content":"xy"},"delta":{"content":"y"}}]})]);
         assert_eq!(both["choices"][0]["message"]["content"], "y", "a running total beside the delta is not added");
+    }
+
+    #[test]
+    fn half_a_character_loses_no_text() {
+        let mut assembly = Assembly::default();
+        assert!(assembly.add(br#"{"choices":[{"delta":{"content":"hey \\u00e9 \ud83d"}}]}"#));
+        assert!(assembly.add(br#"{"choices":[{"delta":{"content":"\ude00 you \ud83d\ude00"}}]}"#));
+        assert!(!assembly.add(b"{\"choices\":"), "what is no JSON is told");
+        let answer = assembly.finish();
+        assert_eq!(answer["choices"][0]["message"]["content"], "hey \\u00e9 \u{fffd}\u{fffd} you \u{1f600}");
     }
 
     proptest::proptest! {

@@ -25,7 +25,7 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
     let (words, message) = read(body);
     let kind = match status {
         // Nothing is followed: an address that redirects is no answer.
-        300..=399 => FailureKind::Protocol,
+        100..=399 => FailureKind::Protocol,
         401 => FailureKind::Unauthorized,
         // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
         403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,

@@ -1,8 +1,8 @@
 //! A walk over a JSON text without building anything: the few members that matter are looked at where they stand, the
 //! rest is skipped. Costs a fifth of what typed deserializing does, and this is done for every token of every stream.
 //!
-//! It is strict about structure and lenient within numbers and strings, so what it walks to the end may still be no JSON
-//! in a detail. Not for what has to be understood: that is for `serde_json`.
+//! What it walks to the end is JSON as it is written down; whether the halves of an escaped character fit together it does
+//! not ask. Not for what has to be understood: that is for `serde_json`.
 
 use std::borrow::Cow;
 
@@ -145,10 +145,7 @@ impl<'a> Json<'a> {
             .position(|byte| !matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'-' | b'.' | b'E'))
             .unwrap_or(rest.len());
         let word = &rest[..len];
-        let number = word.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'-')
-            && word.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
-            && word.last().is_some_and(u8::is_ascii_digit);
-        if !number && !matches!(word, b"null" | b"true" | b"false") {
+        if !is_number(word) && !matches!(word, b"null" | b"true" | b"false") {
             return Err(Broken);
         }
         self.at += len;
@@ -156,36 +153,59 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Where the closing quote stands of a string that begins (behind its opening one) at `start`.
+/// Where the closing quote stands of a string that begins (behind its opening one) at `start`. None if it is no string.
 pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
-        at = quote_or_backslash(bytes, at)?;
-        if bytes[at] == b'"' {
-            return Some(at);
-        }
-        if !matches!(bytes.get(at + 1), Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')) {
-            return None;
-        }
-        at += 2;
+        at = next_special(bytes, at)?;
+        at += match (bytes[at], bytes.get(at + 1)) {
+            (b'"', _) => return Some(at),
+            (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => 2,
+            (b'\\', Some(b'u')) if bytes.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit) => 6,
+            _ => return None,
+        };
     }
 }
 
-/// Where the first quote or backslash stands from `at` on. Eight bytes a step: most strings here are too short for a vector
-/// search to be worth its start.
-fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
+/// Where the first quote, backslash or control character stands from `at` on. Eight bytes a step: most strings here are too
+/// short for a vector search to be worth its start.
+fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let zero = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    // The lowest byte that is marked is marked rightly.
+    let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
     while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*eight);
-        let found = zero(word ^ u64::from_ne_bytes([b'"'; 8])) | zero(word ^ u64::from_ne_bytes([b'\\'; 8]));
+        let found =
+            below(word ^ (LOW * u64::from(b'"')), 1) | below(word ^ (LOW * u64::from(b'\\')), 1) | below(word, 0x20);
         if found != 0 {
             return Some(at + (found.trailing_zeros() / 8) as usize);
         }
         at += 8;
     }
-    bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|offset| at + offset)
+    bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20)).map(|offset| at + offset)
+}
+
+/// Whether a word is a number as JSON writes it.
+fn is_number(word: &[u8]) -> bool {
+    let digits = |rest: &mut &[u8]| {
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        *rest = &rest[count..];
+        count > 0
+    };
+    let mut rest = word.strip_prefix(b"-").unwrap_or(word);
+    let zero = rest.first() == Some(&b'0');
+    let whole = rest;
+    let mut good = digits(&mut rest) && !(zero && whole.len() - rest.len() > 1);
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        rest = fraction;
+        good &= digits(&mut rest);
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        rest = exponent.strip_prefix(b"+").or(exponent.strip_prefix(b"-")).unwrap_or(exponent);
+        good &= digits(&mut rest);
+    }
+    good && rest.is_empty()
 }
 
 /// What a string stands for, given what stands between its quotes. None if an escape is none.
@@ -229,7 +249,15 @@ mod tests {
 
     #[test]
     fn structure_is_checked() {
-        for good in ["{}", "[]", " { \"a\" : [ 1 , -2.5e3 , true , null , \"x\\\"y\" ] , \"b\" : { } } ", "\"\"", "0"] {
+        for good in [
+            "{}",
+            "[]",
+            "-0.5E+10",
+            "\"\\ud83d\"",
+            " { \"a\" : [ 1 , -2.5e3 , true , null , \"x\\\"y\" ] , \"b\" : { } } ",
+            "\"\"",
+            "0",
+        ] {
             assert!(walks(good), "{good}");
         }
         for bad in [
@@ -246,6 +274,15 @@ mod tests {
             "\"\\",
             "\"\\q\"",
             "nul",
+            "01",
+            "1.",
+            ".5",
+            "1.2.3",
+            "1e",
+            "+1",
+            "\"a\tb\"",
+            "\"\\u12\"",
+            "\"\\u12g4\"",
             "truee",
             "1-",
             "-",

@@ -55,8 +55,9 @@ impl Runner {
         self.rested_key(gateway).or(self.keys.first())
     }
 
-    pub fn has_rested_key(&self, gateway: &Gateway) -> bool {
-        self.rested_key(gateway).is_some()
+    /// Whether there is a key that is not cooling down, beside `key`.
+    pub fn has_rested_key_but(&self, gateway: &Gateway, key: Option<&Key>) -> bool {
+        self.rested_key(gateway).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
     fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {

@@ -219,9 +219,9 @@ impl Judge {
             tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
             self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].complained = true;
         }
-        // Another key makes it another request.
-        let other_key =
-            matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused)) && runner.has_rested_key(&self.gateway);
+        // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
+        let of_the_key = matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused));
+        let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
         complains || other_key
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{DONE, error_event};
+use super::{DONE, error_event, without_usage};
 use crate::attempt::{EventStream, Item, Kind};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -62,6 +62,7 @@ impl<W: Watch> RelayBody<W> {
         shutdown: &Shutdown,
         watch: W,
     ) -> RelayBody<W> {
+        let prelude = if stream.usage_in_prelude && !include_usage { without_usage(prelude) } else { prelude };
         RelayBody {
             stream,
             watch,

@@ -9,12 +9,27 @@ mod whole;
 pub use body::{RelayBody, Watch};
 pub use whole::{assemble, assemble_events};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::failure::Failure;
+use crate::protocol::openai::{self, Frame};
+use crate::protocol::sse::Scanner;
 
 /// The end of a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// The events without the chunks that only `include_usage` brings.
+fn without_usage(events: Bytes) -> Bytes {
+    let mut scanner = Scanner::new(usize::MAX);
+    scanner.push(events);
+    let mut kept = BytesMut::new();
+    while let Ok(Some(event)) = scanner.next_event() {
+        if !matches!(openai::read(&event), Frame::Chunk(chunk) if chunk.usage_only) {
+            kept.extend_from_slice(&event.raw);
+        }
+    }
+    kept.freeze()
+}
 
 /// The event that ends a broken stream, in the dialect that was called.
 fn error_event(failure: &Failure) -> Bytes {

@@ -19,7 +19,7 @@ const ANSWER_MAX: usize = 64 << 20;
 pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes, Failure> {
     let mut assembly = Assembly::default();
     let mut size = prelude.len();
-    add_all(&mut assembly, prelude);
+    let mut taken = add_all(&mut assembly, prelude);
     while let Some(item) = poll_fn(|context| stream.poll_served(context)).await {
         let item = item?;
         size += item.raw.len();
@@ -30,8 +30,11 @@ pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes,
             Kind::Done => break,
             Kind::Error { facts, .. } => return Err(stream.fail_with(facts)),
             Kind::Malformed => {}
-            Kind::Other | Kind::Payload | Kind::UsageOnly => add(&mut assembly, &Event { raw: item.raw }),
+            Kind::Other | Kind::Payload | Kind::UsageOnly => taken &= add(&mut assembly, &Event { raw: item.raw }),
         }
+    }
+    if !taken {
+        return Err(stream.fail(FailureKind::Malformed, "an event cannot be put together with the others"));
     }
     if !stream.is_complete() {
         return Err(stream.fail(FailureKind::Closed, "the provider ended it without a finish reason"));
@@ -47,17 +50,20 @@ pub fn assemble_events(events: Bytes) -> Bytes {
     Bytes::from(assembly.finish().to_string())
 }
 
-fn add_all(assembly: &mut Assembly, events: Bytes) {
+/// False if one of them could not be read.
+fn add_all(assembly: &mut Assembly, events: Bytes) -> bool {
     let mut scanner = Scanner::new(usize::MAX);
     scanner.push(events);
+    let mut taken = true;
     while let Ok(Some(event)) = scanner.next_event() {
-        add(assembly, &event);
+        taken &= add(assembly, &event);
     }
-    scanner.finish().iter().for_each(|event| add(assembly, event));
+    scanner.finish().iter().fold(taken, |taken, event| taken & add(assembly, event))
 }
 
-fn add(assembly: &mut Assembly, event: &Event) {
-    if let Some(data) = event.fields().data {
-        assembly.add(&data);
+fn add(assembly: &mut Assembly, event: &Event) -> bool {
+    match event.fields().data {
+        Some(data) if data.trim_ascii() != b"[DONE]" && !data.trim_ascii().is_empty() => assembly.add(&data),
+        _ => true,
     }
 }

@@ -83,6 +83,8 @@ impl Cooldowns {
         if now >= entry.until + STRIKES_FOR {
             entry.strikes = 0;
         }
+        // A wait of nothing is no wait: the provider would be asked again at once, and again.
+        let retry_after = retry_after.filter(|wait| !wait.is_zero());
         let wait = match (aside, retry_after) {
             (Aside::KeyRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
             // Sent before the first of them was answered: it tells nothing new.

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::endpoint::{Endpoint, Origin};
-use super::line::Line;
+use super::line::{Counted, Line};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
 
@@ -31,6 +31,8 @@ const HEADER_LIST_MAX: u32 = 64 * 1024;
 const ADDRESSES_MAX: usize = 8;
 /// An address that has not answered by then is no longer waited for alone.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// Headers of an HTTP/1.1 answer.
+const HEADERS_MAX: usize = 1_024;
 /// The read buffer of an HTTP/1.1 connection.
 const READ_BUFFER_MAX: usize = 256 * 1024;
 
@@ -87,9 +89,14 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let handshake = http1::Builder::new().max_buf_size(READ_BUFFER_MAX).handshake(TokioIo::new(stream)).await;
+        let (stream, read) = Counted::new(stream);
+        let handshake = http1::Builder::new()
+            .max_buf_size(READ_BUFFER_MAX)
+            .max_headers(HEADERS_MAX)
+            .handshake(TokioIo::new(stream))
+            .await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
-        Ok(Made::Http1(Line::new(sender, Box::pin(connection))))
+        Ok(Made::Http1(Line::new(sender, Box::pin(connection), read)))
     }
 
     async fn http2<S>(&self, stream: S) -> Result<Made, Failure>

@@ -181,7 +181,13 @@ impl Connection {
     pub async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         match self {
             Connection::Http1 { mut line, .. } => {
-                let response = line.send(request).await.map_err(|error| send_error(&error, false))?;
+                let response = match line.send(request).await {
+                    Ok(response) => response,
+                    Err(error) => {
+                        let SendError { failure, dead } = send_error(&error, false);
+                        return Err(SendError { failure, dead: dead && !line.heard() });
+                    }
+                };
                 Ok(split(response, |body| Body::http1(body, line, pool.clone())))
             }
             Connection::Http2 { mut stream, .. } => {

@@ -23,6 +23,7 @@ mod http_secrets;
 mod http_simulated;
 mod http_two;
 mod limits;
+mod oddities;
 mod policies;
 mod pool;
 mod process;

@@ -52,6 +52,10 @@ pub struct Chunk<'a> {
     pub time_info: Option<Cow<'a, str>>,
     /// `choices` is empty, and there is usage: the chunk that `include_usage` asks for.
     pub usage_only: bool,
+    /// The choices in this chunk, a bit for each index; those from 63 on share one.
+    pub choices: u64,
+    /// Those of them that have a finish reason.
+    pub finished: u64,
     /// The one plain string that is all the payload there is, between its quotes, where it stands in the event.
     pub text: Option<&'a str>,
     /// OpenAI's `obfuscation`, likewise: it varies from chunk to chunk and means nothing.
@@ -145,6 +149,8 @@ impl Frame<'_> {
             Frame::Chunk(chunk) => Frame::Chunk(Chunk {
                 payload: chunk.payload,
                 usage_only: chunk.usage_only,
+                choices: chunk.choices,
+                finished: chunk.finished,
                 finish_reason: owned(chunk.finish_reason),
                 model: owned(chunk.model),
                 usage: owned(chunk.usage),
@@ -198,8 +204,10 @@ impl<'a> Wire<'a> {
 
     fn choice(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
         self.choices += 1;
+        let (mut index, mut finished) = (0_u32, false);
         json.object(|name, json| {
             match name {
+                "index" => index = json.skip()?.parse().unwrap_or(0),
                 "delta" => {
                     let delta = payload::of_delta(json)?;
                     self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
@@ -207,6 +215,7 @@ impl<'a> Wire<'a> {
                 }
                 "finish_reason" => {
                     let reason = text_of(json)?;
+                    finished |= reason.is_some();
                     self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
                 }
                 // Some vendors put usage into the choice.
@@ -214,7 +223,11 @@ impl<'a> Wire<'a> {
                 _ => drop(json.skip()?),
             }
             Ok(())
-        })
+        })?;
+        let bit = 1 << u32::min(index, 63);
+        self.chunk.choices |= bit;
+        self.chunk.finished |= if finished { bit } else { 0 };
+        Ok(())
     }
 
     /// Groq's own object.
