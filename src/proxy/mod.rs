@@ -39,12 +39,9 @@ use race_guard::RaceGuard;
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
     let (parts, body) = request.into_parts();
-    let user = match authenticate(&live, &parts.headers) {
+    let user = match authenticate(&gateway, &live, &parts.headers) {
         Ok(user) => user,
-        Err(rejection) => {
-            gateway.totals().unauthorized();
-            return rejection.into_response();
-        }
+        Err(rejection) => return rejection.into_response(),
     };
     let mut guard = RaceGuard::new(&gateway, user.as_deref());
     match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
