@@ -38,6 +38,8 @@ pub(super) struct Guard {
     ended: Option<AttemptOutcome>,
     price: Option<Price>,
     input_tokens_estimate: i64,
+    /// How many answers the request asked for, where it says so.
+    choices: Option<i64>,
     recorder: Recorder,
     shutdown: Shutdown,
     _slot: Option<Slot>,
@@ -55,6 +57,7 @@ impl Guard {
             ended: None,
             price: spec.upstream.price,
             input_tokens_estimate: input_tokens_estimate(spec.request.len()),
+            choices: spec.request.n_choices,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             _slot: spec.slot.take(),
@@ -177,7 +180,7 @@ impl Drop for Guard {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
-        self.recorder.attempt(record);
+        self.recorder.attempt(record, self.choices);
     }
 }
 

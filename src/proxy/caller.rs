@@ -37,6 +37,17 @@ pub fn authenticate(gateway: &Gateway, live: &Live, headers: &HeaderMap) -> Resu
     user
 }
 
+/// Whether the caller may see what concerns everybody: an admin, or anybody where the config has no users.
+///
+/// # Errors
+/// 401 without a valid token, 403 for a user who is no admin.
+pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
+    match authenticate(gateway, &gateway.live(), headers)? {
+        Some(user) if !user.admin => Err(Rejection::forbidden()),
+        _ => Ok(()),
+    }
+}
+
 impl Caller {
     /// Reads the keys that came along.
     ///

@@ -14,6 +14,7 @@ mod overrides;
 mod race_guard;
 mod rejection;
 
+pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;
@@ -115,8 +116,8 @@ async fn run(
         };
         let runner = &field.runners[candidate];
         judge.answered(candidate);
-        guard.won(ordinal, request.stream.then_some(ready.status));
         let facts = Facts::new(runner, &ready, read_at);
+        guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
         ready.stream.serve(runner.upstream.timeouts.idle);
         if request.stream {
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
