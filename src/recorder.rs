@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::micros_between;
 use crate::history::{AttemptRecord, RaceRecord, invariants};
+use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store, WriteError};
 
@@ -37,6 +38,7 @@ const QUIET: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<Record>,
+    metrics: Arc<Metrics>,
     state: Arc<State>,
 }
 
@@ -55,17 +57,24 @@ impl Recorder {
         let tasks = Shutdown::new();
         let writing = Writing { store, receiver, batch: Vec::with_capacity(BATCH_MAX), state: Arc::clone(&state) };
         let task = tasks.spawn(writing.run(tasks.clone()));
-        (Recorder { queue, state: Arc::clone(&state) }, Writer { tasks, task, state })
+        (Recorder { queue, metrics: Arc::default(), state: Arc::clone(&state) }, Writer { tasks, task, state })
     }
 
-    /// Never waits.
-    pub fn race(&self, race: RaceRecord) {
+    /// Never waits. `overhead_us`: see [`Metrics::race`].
+    pub fn race(&self, race: RaceRecord, overhead_us: Option<i64>) {
+        self.metrics.race(&race, overhead_us);
         self.send(Record::Race(Box::new(race)));
     }
 
-    /// Never waits.
-    pub fn attempt(&self, attempt: AttemptRecord) {
+    /// Never waits. `choices`: see [`Metrics::attempt`].
+    pub fn attempt(&self, attempt: AttemptRecord, choices: Option<i64>) {
+        self.metrics.attempt(&attempt, choices);
         self.send(Record::Attempt(Box::new(attempt)));
+    }
+
+    /// Told of every record, also of those that are lost.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Records that were taken and are not written yet.

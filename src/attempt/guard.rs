@@ -36,8 +36,9 @@ pub(super) struct Guard {
     fate: Arc<AtomicU8>,
     /// How it ended by itself, once it did.
     ended: Option<AttemptOutcome>,
-    choices_asked: u32,
     price: Option<Price>,
+    /// How many answers the request asked for, where it says so.
+    choices: Option<i64>,
     recorder: Recorder,
     shutdown: Shutdown,
     _slot: Option<Slot>,
@@ -46,16 +47,15 @@ pub(super) struct Guard {
 impl Guard {
     pub fn new(spec: &mut Spec, fate: Arc<AtomicU8>) -> Guard {
         let dispatch = Instant::now();
-        let choices_asked = spec.request.n_choices.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63);
         Guard {
             record: new_record(spec, dispatch),
-            meter: Meter::new(dispatch, choices_asked),
-            choices_asked,
+            meter: Meter::new(dispatch, choices_asked(spec.request.n_choices)),
             read_at: spec.read_at,
             dispatch,
             fate,
             ended: None,
             price: spec.upstream.price,
+            choices: spec.request.n_choices,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             _slot: spec.slot.take(),
@@ -66,7 +66,7 @@ impl Guard {
     pub fn dispatched(&mut self) {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
-        self.meter = Meter::new(self.dispatch, self.choices_asked);
+        self.meter = Meter::new(self.dispatch, choices_asked(self.choices));
     }
 
     /// Microseconds since the dispatch.
@@ -181,8 +181,13 @@ impl Drop for Guard {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
-        self.recorder.attempt(record);
+        self.recorder.attempt(record, self.choices);
     }
+}
+
+/// One where nothing, or nonsense, is asked for.
+fn choices_asked(n: Option<i64>) -> u32 {
+    n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
 }
 
 fn fate(cell: &AtomicU8) -> Fate {

@@ -128,7 +128,8 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
         let keys: Vec<&str> = user.keys.keys().map(String::as_str).collect();
         let keys =
             if keys.is_empty() { "no keys of their own".into() } else { format!("own keys for {}", keys.join(", ")) };
-        vec![user.name.clone(), keys]
+        let rights = if user.admin { "admin" } else { "user" };
+        vec![user.name.clone(), rights.to_owned(), keys]
     };
     config.users.iter().map(row).collect()
 }
@@ -182,6 +183,7 @@ mod tests {
             aliases = ["bee"]
             [users.ann]
             token = "planted-token"
+            admin = true
             keys = { cerebras = "planted-own" }
             "#,
         );
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(line("a:"), "a: race, NOT USABLE, all of it is off");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, also bee");
         assert_eq!(line("openai/x"), "openai/x on weight 1");
-        assert_eq!(line("ann"), "ann own keys for cerebras");
+        assert_eq!(line("ann"), "ann admin own keys for cerebras");
         assert!(!text.contains("planted"), "{text}");
     }
 

@@ -330,6 +330,8 @@ pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
     pub token_sha256: [u8; 32],
+    /// May read what concerns everybody: the metrics.
+    pub admin: bool,
     /// Keys of this user's own, by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
 }
@@ -337,6 +339,10 @@ pub struct User {
 impl fmt::Debug for User {
     /// Without the hash: it is as good as the token to whoever can guess.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("User").field("name", &self.name).field("keys", &self.keys.keys()).finish_non_exhaustive()
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .field("admin", &self.admin)
+            .field("keys", &self.keys.keys())
+            .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ pub(super) struct RawUser {
     pub(super) name: At<String>,
     /// SHA-256 of the token, and where that stands. None where it was wrong, which is reported.
     pub(super) token: Option<At<[u8; 32]>>,
+    pub(super) admin: bool,
     /// By the name of the provider.
     pub(super) keys: Vec<(At<String>, Option<SecretString>)>,
 }
@@ -21,6 +22,7 @@ impl RawUser {
     pub(super) fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawUser {
         check_name(table.scope, &name);
         let keys = read_keys(&mut table, &name.value);
+        let admin = table.boolean("admin").unwrap_or(false);
         table.know(&["token", "token_sha256"]);
         let token = match (table.has("token"), table.has("token_sha256")) {
             (true, false) => read_token(&mut table),
@@ -33,7 +35,7 @@ impl RawUser {
             }
         };
         table.finish();
-        RawUser { name, token, keys }
+        RawUser { name, token, admin, keys }
     }
 }
 

@@ -203,6 +203,15 @@ impl<'s, 'i> Table<'s, 'i> {
         number
     }
 
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        let At { offset, value } = self.take(key)?;
+        let DeValue::Boolean(boolean) = value else {
+            self.scope.report(wrong_type(offset, &self.what(key), &value, "true or false"));
+            return None;
+        };
+        Some(boolean)
+    }
+
     /// A finite number, with or without a fraction.
     pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
         let At { offset, value } = self.take(key)?;

@@ -4,6 +4,7 @@
 
 pub mod invariants;
 pub mod record;
+pub mod speed;
 pub mod survival;
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ macro_rules! stored_names {
         pub enum $name { $($(#[$vmeta])* $variant),+ }
 
         impl $name {
+            /// Every one, in the order of its declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
             /// The stored name.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $text),+ }

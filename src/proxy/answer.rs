@@ -15,6 +15,8 @@ use crate::clock::{Instant, micros_between};
 pub struct Facts {
     upstream: String,
     ttft_us: i64,
+    /// Its first token, after the request was read.
+    pub token_us: i64,
     client_ttft_us: i64,
     overhead_us: i64,
 }
@@ -23,8 +25,9 @@ impl Facts {
     pub fn new(runner: &Runner, ready: &Ready, read_at: Instant) -> Facts {
         let ttft_us = ready.stream.first_token_us().unwrap_or(0);
         let client_ttft_us = micros_between(read_at, Instant::now());
-        let overhead_us = (client_ttft_us - ready.stream.dispatch_us() - ttft_us).max(0);
-        Facts { upstream: runner.name.clone(), ttft_us, client_ttft_us, overhead_us }
+        let token_us = ready.stream.dispatch_us() + ttft_us;
+        let overhead_us = (client_ttft_us - token_us).max(0);
+        Facts { upstream: runner.name.clone(), ttft_us, token_us, client_ttft_us, overhead_us }
     }
 
     fn write(&self, headers: &mut HeaderMap) {

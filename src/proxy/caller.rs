@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
-use super::gateway::Live;
+use super::gateway::{Gateway, Live};
 use super::rejection::Rejection;
 use crate::config::User;
 use crate::routing::keyring::Key;
@@ -25,20 +25,27 @@ pub struct Caller {
     pub brought: HashMap<String, Key>,
 }
 
-/// Checks the token (`Authorization: Bearer …` or `x-api-key`). None where the config has no users.
+/// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts who has none. None where the config has no users.
 ///
 /// # Errors
 /// 401 without a valid token.
-pub fn authenticate(live: &Live, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
-    let users = &live.config.users;
-    if users.is_empty() {
-        return Ok(None);
+pub fn authenticate(gateway: &Gateway, live: &Live, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
+    let user = known(&live.config.users, headers);
+    if user.is_err() {
+        gateway.totals().unauthorized();
     }
-    let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
-    // Hashes are compared, so the time taken tells nothing of the token.
-    let hash: [u8; 32] = Sha256::digest(token).into();
-    let user = users.iter().find(|user| user.token_sha256 == hash);
-    user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))
+    user
+}
+
+/// Whether the caller may see what concerns everybody: an admin, or anybody where the config has no users.
+///
+/// # Errors
+/// 401 without a valid token, 403 for a user who is no admin.
+pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
+    match authenticate(gateway, &gateway.live(), headers)? {
+        Some(user) if !user.admin => Err(Rejection::forbidden()),
+        _ => Ok(()),
+    }
 }
 
 impl Caller {
@@ -55,6 +62,17 @@ impl Caller {
         let brought = self.brought.get(provider);
         brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
     }
+}
+
+fn known(users: &[Arc<User>], headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
+    if users.is_empty() {
+        return Ok(None);
+    }
+    let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
+    // Hashes are compared, so the time taken tells nothing of the token.
+    let hash: [u8; 32] = Sha256::digest(token).into();
+    let user = users.iter().find(|user| user.token_sha256 == hash);
+    user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))
 }
 
 fn token(headers: &HeaderMap) -> Option<&[u8]> {

@@ -111,6 +111,7 @@ impl Live {
 
 impl Gateway {
     pub fn new(live: Live, client: Client, recorder: Recorder, shutdown: Shutdown) -> Gateway {
+        recorder.metrics().configure(&live.config);
         Gateway {
             live: ArcSwap::from_pointee(live),
             client,
@@ -132,6 +133,7 @@ impl Gateway {
 
     /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended.
     pub fn reload(&self, live: Live) {
+        self.recorder.metrics().configure(&live.config);
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
         lock(&self.without_stream_options).clear();

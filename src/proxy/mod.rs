@@ -14,6 +14,7 @@ mod overrides;
 mod race_guard;
 mod rejection;
 
+pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;
@@ -39,12 +40,9 @@ use race_guard::RaceGuard;
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
     let (parts, body) = request.into_parts();
-    let user = match authenticate(&live, &parts.headers) {
+    let user = match authenticate(&gateway, &live, &parts.headers) {
         Ok(user) => user,
-        Err(rejection) => {
-            gateway.totals().unauthorized();
-            return rejection.into_response();
-        }
+        Err(rejection) => return rejection.into_response(),
     };
     let mut guard = RaceGuard::new(&gateway, user.as_deref());
     match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
@@ -118,8 +116,8 @@ async fn run(
         };
         let runner = &field.runners[candidate];
         judge.answered(candidate);
-        guard.won(ordinal, request.stream.then_some(ready.status));
         let facts = Facts::new(runner, &ready, read_at);
+        guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
         ready.stream.serve(runner.upstream.timeouts.idle);
         if request.stream {
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);

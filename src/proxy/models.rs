@@ -16,7 +16,7 @@ use crate::config::{Keys, Model};
 /// 401 without a valid token.
 pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Rejection> {
     let live = gateway.live();
-    let caller = Caller::new(&live, authenticate(&live, headers)?, headers)?;
+    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
     let config = &live.config;
     let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| entry(&model.name));
     let aliases =
@@ -31,7 +31,7 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
 /// 401 without a valid token, 404 for an unknown model and for one that is off for the caller.
 pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
     let live = gateway.live();
-    let caller = Caller::new(&live, authenticate(&live, headers)?, headers)?;
+    let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
     match live.config.model(id) {
         Some(model) if usable(&caller, model) => Ok(json_response(&entry(id))),
         Some(_) => Err(Rejection::model_off(id)),

@@ -25,6 +25,8 @@ pub struct RaceGuard {
     outcome: Option<RaceOutcome>,
     /// Zero of all its times: when the request was read, until then when it came.
     read_at: Instant,
+    /// When a streaming client's winner had its first token: microseconds after `read_at`.
+    winner_token_us: Option<i64>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -61,6 +63,7 @@ impl RaceGuard {
             record,
             outcome: None,
             read_at: Instant::now(),
+            winner_token_us: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().clone(),
             shutdown: gateway.shutdown().clone(),
@@ -106,8 +109,9 @@ impl RaceGuard {
         self.record.optimise = Some("ttft");
     }
 
-    /// The client's response is bound to this attempt.
-    pub fn won(&mut self, ordinal: usize, streaming: Option<StatusCode>) {
+    /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.
+    pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
+        self.winner_token_us = streaming.map(|_| token_us);
         self.record.winner = i64::try_from(ordinal).ok();
         self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
     }
@@ -141,6 +145,12 @@ impl RaceGuard {
         });
     }
 
+    /// What the gateway itself added before a streaming client's first token.
+    fn overhead_us(&self) -> Option<i64> {
+        self.record.winner?;
+        Some((self.record.first_token_sent_us? - self.winner_token_us?).max(0))
+    }
+
     fn elapsed(&self) -> i64 {
         micros_between(self.read_at, Instant::now())
     }
@@ -169,6 +179,8 @@ impl Drop for RaceGuard {
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
         let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
-        self.recorder.race(RaceRecord { race_id, model, user: self.record.user.take(), ..self.record });
+        let overhead_us = self.overhead_us();
+        let user = self.record.user.take();
+        self.recorder.race(RaceRecord { race_id, model, user, ..self.record }, overhead_us);
     }
 }

@@ -62,6 +62,11 @@ impl Rejection {
         Rejection::new(StatusCode::UNAUTHORIZED, "authentication_error", "photofinish_unauthorized", message)
     }
 
+    pub fn forbidden() -> Rejection {
+        let message = "only an admin may see this: set admin = true under [users.NAME]".to_owned();
+        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden", message)
+    }
+
     /// A request header with a value that cannot be used.
     pub fn header(name: &str, why: &str) -> Rejection {
         Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_header", format!("header {name}: {why}"))

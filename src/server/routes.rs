@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use http::{HeaderMap, Request, Response, Uri};
 
-use super::health;
+use super::{health, metrics};
 use crate::proxy::{self, Gateway, Rejection};
 
 /// Every path of the gateway. What is not here is a 404 in the dialect's shape.
@@ -22,6 +22,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/healthz", get(health::alive).fallback(|| method("GET")))
         .route("/health", get(health::alive).fallback(|| method("GET")))
         .route("/readyz", get(health::ready).fallback(|| method("GET")))
+        .route("/metrics", get(metrics::metrics).fallback(|| method("GET")))
         .fallback(nothing)
         .with_state(gateway)
 }

@@ -131,6 +131,7 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         ("PUT", "/v1/models/llama-fast", "GET"),
         ("POST", "/healthz", "GET"),
         ("POST", "/readyz", "GET"),
+        ("POST", "/metrics", "GET"),
     ] {
         let answer = served.send(method, path, &[], "").await;
         let (status, code, message) = answer.error();
@@ -138,7 +139,8 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         let allowed: Vec<&str> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
-    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/metrics", "//v1/models"] {
+    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/api/stats", "//v1/models"]
+    {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
         assert!(message.contains("/v1/chat/completions"), "{message}");
@@ -165,7 +167,9 @@ async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
         // The client says who it is by one header; a wrong one is not outvoted.
         &[("authorization", "Bearer wrong"), ("x-api-key", "good-token")],
     ] {
-        for (method, path) in [("POST", CHAT), ("GET", "/v1/models"), ("GET", "/v1/models/llama-fast")] {
+        for (method, path) in
+            [("POST", CHAT), ("GET", "/v1/models"), ("GET", "/v1/models/llama-fast"), ("GET", "/metrics")]
+        {
             let answer = served.send(method, path, headers, &body).await;
             let (status, code, message) = answer.error();
             assert_eq!((status, code.as_str()), (401, "photofinish_unauthorized"), "{path} {headers:?}");

@@ -71,6 +71,7 @@ async fn gateway(fakes: &[FakeProvider; 2]) -> Served {
         r#"
         [users.ann]
         token = "${ANN_TOKEN}"
+        admin = true
         keys = { one = "${ANN_KEY}", two = "${ANN_KEY}" }
         [users.bob]
         token = "planted-token-of-bob"
@@ -152,7 +153,7 @@ async fn nothing_that_was_planted_comes_out_anywhere() {
             served.process.logged_times("the new configuration is in force", reloads).await;
         }
     }
-    for (path, sent) in [("/readyz", ""), ("/v1/models", ""), (CHAT, PROMPT)] {
+    for (path, sent) in [("/readyz", ""), ("/v1/models", ""), ("/metrics", ""), (CHAT, PROMPT)] {
         let method = if sent.is_empty() { "GET" } else { "POST" };
         let answer = served.send(method, path, &callers()[1], sent).await.text();
         if !leaks(&answer).is_empty() || answer.contains(PROMPT) {

@@ -16,6 +16,7 @@ mod gateway;
 mod http2;
 mod http_auth;
 mod http_errors;
+mod http_metrics;
 mod http_models;
 mod http_passing;
 mod http_plan;

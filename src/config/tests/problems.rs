@@ -10,7 +10,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[server]\ntls = {}", "2:1: unknown key \"tls\"", "expected one of listen, body_max, drain"),
     ("[race]\nretries = 0", "2:1: unknown key \"retries\" in [race]", "one of policy"),
     ("[store]\nretention = \"90d\"", "2:1: unknown key \"retention\" in [store]", "expected \"url\""),
-    ("[users.a]\ntoken = \"x\"\nadmin = true", "3:1: unknown key \"admin\" in [users.a]", "token_sha256"),
+    ("[users.a]\ntoken = \"x\"\nrights = true", "3:1: unknown key \"rights\" in [users.a]", "token_sha256"),
     ("[providers.groq]\ndomain = \"x\"", "2:1: unknown key \"domain\"", "api_key"),
     ("[providers.groq]\ncancel_billing = \"never\"", "2:18: bad value \"never\"", "bills_full"),
     ("[race]\ndrains = { times = \"1s\" }", "2:12: unknown key \"times\"", "time"),
@@ -28,6 +28,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.groq.api_key = 1", "1:26: \"api_key\" in [providers.groq] is an integer", "a list of strings"),
     ("providers.groq.api_key = [[1]]", "1:27: \"api_key\" in [providers.groq] is a list", "expected a string"),
     ("providers.a.simulate = 1", "1:24: \"simulate\" in [providers.a] is an integer", "expected a table"),
+    ("users.a = {token=\"t\",admin=1}", "1:28: \"admin\" in [users.a] is an integer", "expected true or false"),
     ("users.a = {token=\"t\",keys=1}", "1:27: \"keys\" in [users.a] is an integer", "expected a table"),
     // values
     ("race.policy = \"rase\"", "1:15: bad value \"rase\" for \"policy\" in [race]", "did you mean \"race\"?"),

@@ -1,6 +1,7 @@
 //! The views against figures computed by hand, and the plans of the queries over them.
 
 use super::*;
+use crate::history::speed::tpot_us;
 use crate::history::{AttemptOutcome, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
@@ -11,10 +12,16 @@ async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&m
     (of_attempt.reasoning_tokens, of_attempt.reasoning_events) = (None, 0);
     change_race(&mut of_race);
     change(&mut of_attempt);
+    let in_rust = tpot_us(&of_attempt, of_race.n_choices).map(|tpot| tpot / 1e3);
     store.write(&[race(of_race), attempt(of_attempt)]).await.unwrap();
     let sql = "SELECT tpot_ms, tok_s, e2e_tok_s FROM attempt_speed";
     let row: (Option<f64>, Option<f64>, Option<f64>) =
         sqlx::query_as(sql).fetch_one(&mut plain(&path).await).await.unwrap();
+    let both = row.0.zip(in_rust);
+    assert!(
+        both.is_none_or(|(sql, rust)| (sql - rust).abs() < 1e-9) && row.0.is_some() == in_rust.is_some(),
+        "{row:?} {in_rust:?}"
+    );
     // Rounded to a millionth: the sums are of floating point.
     [row.0, row.1, row.2].map(|value| value.map(|value| (value * 1e6).round() / 1e6))
 }

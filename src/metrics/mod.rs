@@ -1,0 +1,205 @@
+//! What `GET /metrics` tells: counters and histograms of races and attempts, written as Prometheus' text.
+//!
+//! Fed by the recorder with every row that it takes, so that the rows and the metrics say the same. A row costs a look-up
+//! and a few atomic additions, a token nothing. Not the history: this is gone with the process, and estimates nothing.
+
+mod histogram;
+mod series;
+mod text;
+
+pub use text::CONTENT_TYPE;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::config::Config;
+use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, speed};
+use histogram::Histogram;
+use series::Series;
+use text::Text;
+
+/// Models with a series of their own, the first by name; the others are `other`.
+const MODELS_MAX: usize = 32;
+/// Upstreams with series of their own: those of the models, the first by model; the others are `other`.
+const UPSTREAMS_MAX: usize = 64;
+
+/// Everything since the start that rows tell.
+#[derive(Debug)]
+pub struct Metrics {
+    races: [AtomicU64; RaceOutcome::ALL.len()],
+    overhead: Histogram,
+    named: ArcSwap<Named>,
+}
+
+/// What the rows do not tell, and others count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Elsewhere {
+    /// Races running now.
+    pub in_flight: i64,
+    /// Rows that wait for the database.
+    pub record_queue: usize,
+    pub records_written: u64,
+    pub records_dropped: u64,
+    /// Attempts whose row contradicted itself.
+    pub invariant_violations: u64,
+    /// Requests without a valid token.
+    pub unauthorized: u64,
+}
+
+/// Of one configuration.
+#[derive(Debug)]
+struct Named {
+    /// Client TTFT.
+    models: Series<Histogram>,
+    upstreams: Series<OfUpstream>,
+}
+
+#[derive(Debug)]
+struct OfUpstream {
+    outcomes: [AtomicU64; AttemptOutcome::ALL.len()],
+    ttft: Histogram,
+    tpot: Histogram,
+}
+
+impl Metrics {
+    /// Knows no name yet: see [`Metrics::configure`].
+    pub fn new() -> Metrics {
+        let named = Named { models: Series::new(ttft), upstreams: Series::new(OfUpstream::new) };
+        Metrics {
+            races: Default::default(),
+            overhead: Histogram::new(histogram::OVERHEAD),
+            named: ArcSwap::from_pointee(named),
+        }
+    }
+
+    /// From now on the models of `config` and their upstreams have series of their own. A name that is gone takes its series
+    /// along.
+    pub fn configure(&self, config: &Config) {
+        self.named.rcu(|before| {
+            let mut models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
+            for (alias, model) in &config.aliases {
+                models.alias(alias, model);
+            }
+            let upstreams = config.models.values().flat_map(|model| &model.upstreams);
+            let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
+            Named { models, upstreams: before.upstreams.renamed(upstreams, UPSTREAMS_MAX, OfUpstream::new) }
+        });
+    }
+
+    /// `overhead_us`: what the gateway itself added before the client's first token, where that is known.
+    pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
+        self.races[race.outcome as usize].fetch_add(1, Relaxed);
+        if let Some(sent) = race.first_token_sent_us {
+            self.named.load().models.of(&race.model).observe(micros(sent));
+        }
+        if let Some(overhead) = overhead_us {
+            self.overhead.observe(micros(overhead));
+        }
+    }
+
+    /// `choices`: how many answers the request asked for, where it says so.
+    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>) {
+        let named = self.named.load();
+        let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
+        upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
+        if let Some(ttft) = attempt.first_token_us {
+            upstream.ttft.observe(micros(ttft));
+        }
+        if let Some(tpot) = speed::tpot_us(attempt, choices) {
+            upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
+        }
+    }
+
+    /// The page in the text format 0.0.4; see [`CONTENT_TYPE`]. A series of a model or an upstream is there once it has
+    /// counted something.
+    pub fn render(&self, elsewhere: &Elsewhere) -> String {
+        let named = self.named.load();
+        let mut text = Text::default();
+        self.render_races(&named, &mut text);
+        render_attempts(&named.upstreams, &mut text);
+        render_elsewhere(elsewhere, &mut text);
+        text.finish()
+    }
+
+    fn render_races(&self, named: &Named, text: &mut Text) {
+        text.family("races_total", "counter", "Races that ended, one for each authenticated request, by outcome.");
+        for (outcome, count) in RaceOutcome::ALL.iter().zip(&self.races) {
+            text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
+        }
+        let help = "From the request fully read to the first byte of payload handed to the client; for a client that does \
+                    not stream, to the whole answer.";
+        text.family("client_ttft_seconds", "histogram", help);
+        for (model, ttft) in named.models.iter().filter(|(_, ttft)| !ttft.is_empty()) {
+            text.histogram(&[("model", model)], ttft);
+        }
+        let help = "What the gateway itself added before a streaming client's first token: its TTFT, less the winner's start \
+                    and the winner's TTFT.";
+        text.family("overhead_seconds", "histogram", help);
+        text.histogram(&[], &self.overhead);
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl OfUpstream {
+    fn new() -> OfUpstream {
+        OfUpstream { outcomes: Default::default(), ttft: ttft(), tpot: Histogram::new(histogram::TPOT) }
+    }
+}
+
+fn render_attempts(upstreams: &Series<OfUpstream>, text: &mut Text) {
+    text.family("attempts_total", "counter", "Attempts that ended, by upstream and outcome.");
+    for (upstream, of) in upstreams.iter() {
+        let counts = of.outcomes.iter().map(|count| count.load(Relaxed));
+        for (outcome, count) in AttemptOutcome::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            text.sample(&[("upstream", upstream), ("outcome", outcome.as_str())], count);
+        }
+    }
+    let help = "From an attempt's own dispatch to its first token, of the attempts whose first token was seen. Those cut off \
+                before are not in here but in attempts_total as lost, so this is too low where many are: the stats command \
+                estimates with them.";
+    text.family("attempt_ttft_seconds", "histogram", help);
+    for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.ttft.is_empty()) {
+        text.histogram(&[("upstream", upstream)], &of.ttft);
+    }
+    let help =
+        "Time per output token after the first, by the provider's own count; without bursts and several choices.";
+    text.family("tpot_seconds", "histogram", help);
+    for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.tpot.is_empty()) {
+        text.histogram(&[("upstream", upstream)], &of.tpot);
+    }
+}
+
+fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
+    text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
+    text.single("record_queue", "gauge", "Rows that wait for the database.", elsewhere.record_queue);
+    let written = "Rows in the database since the start.";
+    text.single("records_written_total", "counter", written, elsewhere.records_written);
+    let dropped = "Rows lost: the queue was full, or the database never takes them.";
+    text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
+    let unauthorized = "Requests turned away for want of a valid token; they have no race.";
+    text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
+    let violations = "Attempts whose row contradicts itself: a mistake of the gateway.";
+    text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
+}
+
+fn ttft() -> Histogram {
+    Histogram::new(histogram::TTFT)
+}
+
+fn upstream_name(provider: &str, model: &str) -> String {
+    format!("{provider}/{model}")
+}
+
+fn micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! Series by the value of a label. Callers may name anything, so only names of the configuration get a series of their
+//! own; everything else shares one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The label value of everything that is not configured.
+pub(super) const OTHER: &str = "other";
+
+/// One `S` for each name.
+#[derive(Debug)]
+pub(super) struct Series<S> {
+    /// In the order of the configuration.
+    own: Vec<(String, Arc<S>)>,
+    /// From a name, or another name for the same, to its place.
+    places: HashMap<String, usize>,
+    other: Arc<S>,
+}
+
+impl<S> Series<S> {
+    pub fn new(make: impl Fn() -> S) -> Series<S> {
+        Series { own: Vec::new(), places: HashMap::new(), other: Arc::new(make()) }
+    }
+
+    /// The series of these names, at most `max`; what was counted under one of them is kept.
+    pub fn renamed(&self, names: impl IntoIterator<Item = String>, max: usize, make: impl Fn() -> S) -> Series<S> {
+        let mut next = Series { own: Vec::new(), places: HashMap::new(), other: self.other.clone() };
+        for name in names {
+            if next.own.len() < max && name != OTHER && !next.places.contains_key(&name) {
+                let series = self.own_of(&name).cloned().unwrap_or_else(|| Arc::new(make()));
+                next.places.insert(name.clone(), next.own.len());
+                next.own.push((name, series));
+            }
+        }
+        next
+    }
+
+    /// What is counted under `alias` is counted under `name`.
+    pub fn alias(&mut self, alias: &str, name: &str) {
+        if let Some(place) = self.places.get(name) {
+            self.places.insert(alias.to_owned(), *place);
+        }
+    }
+
+    pub fn of(&self, name: &str) -> &S {
+        self.own_of(name).unwrap_or(&self.other)
+    }
+
+    /// Each with its label value.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &S)> {
+        let own = self.own.iter().map(|(name, series)| (name.as_str(), series.as_ref()));
+        own.chain([(OTHER, self.other.as_ref())])
+    }
+
+    fn own_of(&self, name: &str) -> Option<&Arc<S>> {
+        self.places.get(name).map(|place| &self.own[*place].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn shown(series: &Series<Cell<u32>>) -> Vec<(&str, u32)> {
+        series.iter().map(|(name, count)| (name, count.get())).collect()
+    }
+
+    #[test]
+    fn only_known_names_have_a_series_of_their_own() {
+        let mut series =
+            Series::new(Cell::default).renamed(names(&["a", "b", "a", "other", "c", "d"]), 3, Cell::default);
+        series.alias("z", "b");
+        series.alias("y", "d");
+        for (name, count) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("other", 10), ("x", 20), ("y", 30), ("z", 40)] {
+            let cell = series.of(name);
+            cell.set(cell.get() + count);
+        }
+        assert_eq!(shown(&series), [("a", 1), ("b", 42), ("c", 3), ("other", 64)]);
+
+        let series = series.renamed(names(&["d", "b"]), 3, Cell::default);
+        series.of("a").set(65);
+        assert_eq!(shown(&series), [("d", 0), ("b", 42), ("other", 65)]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Prometheus' text format, version 0.0.4. Knows nothing of what is counted.
+
+use std::fmt::Display;
+
+use super::histogram::Histogram;
+
+/// The type of what [`Text`] makes.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A page as it grows.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    page: String,
+    /// The name of the family that samples are added to, with the prefix of all.
+    family: String,
+}
+
+impl Text {
+    /// Begins a family of samples; `kind` is `counter`, `gauge` or `histogram`.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.family = format!("photofinish_{name}");
+        let family = &self.family;
+        self.page += &format!("# HELP {family} {help}\n# TYPE {family} {kind}\n");
+    }
+
+    /// A family of one sample without labels.
+    pub fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(&[], value);
+    }
+
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.line("", labels, value);
+    }
+
+    pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
+        let mut count = 0;
+        for (bound, so_far) in histogram.cumulative() {
+            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+            self.line("_bucket", &[labels, &[("le", bound.as_str())]].concat(), so_far);
+            count = so_far;
+        }
+        self.line("_sum", labels, histogram.sum().as_secs_f64());
+        self.line("_count", labels, count);
+    }
+
+    pub fn finish(self) -> String {
+        self.page
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+        self.page += &format!("{}{suffix}{labels} {value}\n", self.family);
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_page() {
+        const BOUNDS: &[Duration] = &[Duration::from_micros(50), Duration::from_secs(60)];
+        let histogram = Histogram::new(BOUNDS);
+        histogram.observe(Duration::from_millis(1_250));
+        let mut text = Text::default();
+        text.single("up", "gauge", "Up.", 1);
+        text.family("took", "histogram", "Took.");
+        text.histogram(&[("who", "a\\b\"c\nd")], &histogram);
+        let expected = r#"# HELP photofinish_up Up.
+# TYPE photofinish_up gauge
+photofinish_up 1
+# HELP photofinish_took Took.
+# TYPE photofinish_took histogram
+photofinish_took_bucket{who="a\\b\"c\nd",le="0.00005"} 0
+photofinish_took_bucket{who="a\\b\"c\nd",le="60"} 1
+photofinish_took_bucket{who="a\\b\"c\nd",le="+Inf"} 1
+photofinish_took_sum{who="a\\b\"c\nd"} 1.25
+photofinish_took_count{who="a\\b\"c\nd"} 1
+"#;
+        assert_eq!(text.finish(), expected);
+    }
+}

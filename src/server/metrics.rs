@@ -1,0 +1,29 @@
+//! `/metrics`: Prometheus' text, for admins. What is counted where is `metrics`' and the recorder's business.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
+
+use crate::metrics::{self, Elsewhere};
+use crate::proxy::{self, Gateway};
+
+pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
+    if let Err(rejection) = proxy::admin(&gateway, &headers) {
+        return rejection.into_response();
+    }
+    let recorder = gateway.recorder();
+    let elsewhere = Elsewhere {
+        in_flight: gateway.races(),
+        record_queue: recorder.depth(),
+        records_written: recorder.written(),
+        records_dropped: recorder.dropped(),
+        invariant_violations: recorder.violations(),
+        unauthorized: gateway.totals().unauthorized_so_far(),
+    };
+    let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response
+}
