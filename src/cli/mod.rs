@@ -11,11 +11,10 @@ mod signals;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::config::units::parse_duration;
 use crate::config::{self, Config, LoadError};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
@@ -38,6 +37,7 @@ Examples:
   photofinish serve                       start the gateway
   photofinish check                       what is on, off and wrong in the configuration
   photofinish stats --since 24h           who is fast, out of every attempt of the last day
+  photofinish stats --by upstream,hour    at which hours
   photofinish simulate --ttft 300ms       a provider to try things against
 
 The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
@@ -51,32 +51,21 @@ enum Command {
     Serve,
     /// Read the configuration and tell what is on, off and wrong.
     Check,
-    /// Who is fast and who fails, per upstream, out of every recorded attempt.
+    /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
-    Stats(StatsOptions),
+    Stats(stats::Options),
     Simulate(simulate::Options),
-}
-
-#[derive(clap::Args, Debug)]
-struct StatsOptions {
-    /// Only attempts that were started within this time.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    since: Option<Duration>,
-    /// Only requests for this model, as the app asked for it.
-    #[arg(long)]
-    model: Option<String>,
-    /// Only this provider.
-    #[arg(long)]
-    provider: Option<String>,
-    /// An array of objects, for programs.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Stats(options) = &cli.command
+        && let Some(problem) = options.problem()
+    {
+        Cli::command().error(ErrorKind::ValueValidation, problem).exit();
+    }
     telemetry::start();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -123,10 +112,9 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             serve::run(config).await
         }
         Command::Check => Ok(check::render(&config, &mut out)?),
-        Command::Stats(StatsOptions { since, model, provider, json }) => {
+        Command::Stats(options) => {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
-            let options = stats::Options { since, model, provider, json, width };
-            stats::run(&config.store.path, &options, &mut out).await
+            stats::run(&config.store.path, &options, width, &mut out).await
         }
         Command::Simulate(_) => Ok(()),
     }
@@ -145,8 +133,4 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 fn report(text: &str) {
     // Nobody is left to tell if standard error is closed.
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
 }

@@ -2,6 +2,8 @@
 //!
 //! Pure: no SQL (that is `store`), no tasks (that is `recorder`).
 
+pub mod cost;
+pub mod goodput;
 pub mod invariants;
 pub mod record;
 pub mod speed;
@@ -9,6 +11,8 @@ pub mod survival;
 
 #[cfg(test)]
 pub mod sample;
+#[cfg(test)]
+mod truth;
 
 pub use record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,

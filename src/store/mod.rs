@@ -18,7 +18,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 
 pub use open::OpenError;
-pub use read::{ATTEMPTS_MAX, AttemptFilter, AttemptSample, ReadError, Reader};
+pub use read::{ATTEMPTS_MAX, AttemptFilter, AttemptSample, ReadError, Reader, RequestSample};
 pub use write::{Record, WriteError};
 
 use write::Statements;

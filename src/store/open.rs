@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 
 use super::code;
+use crate::clock::Instant;
 
 /// Why a database cannot be used, and what to do about it. For the operator.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,9 @@ pub enum OpenError {
     Locked { path: PathBuf },
 }
 
+/// Between two tries to open a file that is locked.
+const LOCKED_AGAIN: Duration = Duration::from_millis(20);
+
 /// How long SQLite itself waits for a lock. Short: the recorder tries again, and says so in the log.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -54,7 +58,20 @@ const APPLICATION_ID: i64 = 0x5048_4F54;
 const ANALYSIS_LIMIT: u32 = 400;
 
 /// Opens for writing; creates the file, readable for its owner only, and brings its tables up to date.
+///
+/// To go over to a write-ahead log, SQLite does not wait for its busy timeout, so two that start on one new file would find
+/// it locked: waited for here.
 pub(super) async fn writable(path: &Path) -> Result<SqliteConnection, OpenError> {
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match writable_now(path).await {
+            Err(OpenError::Locked { .. }) if Instant::now() < until => tokio::time::sleep(LOCKED_AGAIN).await,
+            result => return result,
+        }
+    }
+}
+
+async fn writable_now(path: &Path) -> Result<SqliteConnection, OpenError> {
     create_private(path).map_err(|error| OpenError::Unusable { path: path.into(), reason: error.to_string() })?;
     let explained = |error| explain(path, &error);
     let mut connection = options(path).connect().await.map_err(explained)?;

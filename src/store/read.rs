@@ -28,19 +28,28 @@ pub struct Reader {
 }
 
 /// Which attempts are wanted; all that is set must hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptFilter {
     /// Of races that began at this time or later; microseconds since 1970, UTC.
     pub since: Option<i64>,
+    /// Of races that began before this time; microseconds since 1970, UTC.
+    pub until: Option<i64>,
     /// The model that was asked for.
     pub model: Option<String>,
     pub provider: Option<String>,
+    /// The caller's name under `[users]`.
+    pub user: Option<String>,
 }
 
 /// What the statistics need of one attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptSample {
+    pub race_id: String,
+    /// When its race began, by the id of it, so to the millisecond; microseconds since 1970, UTC.
+    pub started_at: i64,
     pub upstream: String,
+    /// Other attempts that ran at this upstream at dispatch.
+    pub in_flight_upstream: i64,
     /// The stored name of an `AttemptOutcome`.
     pub outcome: String,
     /// How long the first token took, or (`ttft_event` 0) for how long there was none; milliseconds.
@@ -50,6 +59,27 @@ pub struct AttemptSample {
     pub tpot_ms: Option<f64>,
     /// Tokens per second, decode.
     pub tok_s: Option<f64>,
+    /// One token, or all of them in one event.
+    pub at_once: bool,
+    pub cost_usd: Option<f64>,
+    /// The stored name of a `CostBasis`.
+    pub cost_basis: String,
+    /// None while the race's own row is not written yet.
+    pub request: Option<RequestSample>,
+}
+
+/// What the statistics need of the request that an attempt was made for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestSample {
+    pub model: String,
+    pub user: Option<String>,
+    pub input_tokens_estimate: i64,
+    /// The stored name of a `RaceOutcome`.
+    pub outcome: String,
+    /// First payload byte handed to the client; microseconds since the request was read.
+    pub client_ttft_us: Option<i64>,
+    /// Whether this attempt served it; none where no attempt did.
+    pub served: Option<bool>,
 }
 
 /// For the operator.
@@ -75,9 +105,11 @@ impl Reader {
     ) -> Result<usize, ReadError> {
         self.limit_time().await.map_err(|error| self.explain(&error))?;
         let query = sqlx::query(ATTEMPTS)
-            .bind(filter.since.map(first_race_id).unwrap_or_default())
+            .bind(first_wanted(filter))
+            .bind(first_unwanted(filter))
             .bind(filter.model.as_deref())
             .bind(filter.provider.as_deref())
+            .bind(filter.user.as_deref())
             .bind(i64::try_from(ATTEMPTS_MAX).unwrap_or(i64::MAX));
         let mut rows = query.fetch(&mut self.connection);
         let mut count = 0;
@@ -94,6 +126,18 @@ impl Reader {
         };
         drop(rows);
         ended.map(|()| count).map_err(|error| self.explain(&error))
+    }
+
+    /// Requests that no attempt was started for: the gateway rejected them, or every upstream was cooling down. The
+    /// filter's provider says nothing about them.
+    pub async fn requests_without_attempts(&mut self, filter: &AttemptFilter) -> Result<i64, ReadError> {
+        self.limit_time().await.map_err(|error| self.explain(&error))?;
+        let query = sqlx::query_scalar(WITHOUT_ATTEMPTS)
+            .bind(first_wanted(filter))
+            .bind(first_unwanted(filter))
+            .bind(filter.model.as_deref())
+            .bind(filter.user.as_deref());
+        query.fetch_one(&mut self.connection).await.map_err(|error| self.explain(&error))
     }
 
     pub async fn close(self) {
@@ -119,11 +163,31 @@ impl Reader {
     }
 }
 
-/// `race_id` bounds the time, so that the primary key is searched and nothing before it is read.
+/// `race_id` bounds the time, so that the primary key is searched and nothing before or after it is read.
 pub(super) const ATTEMPTS: &str = "\
-    SELECT upstream, outcome, ttft_obs_ms, ttft_event, tpot_ms, tok_s FROM attempt_speed \
-    WHERE race_id >= ?1 AND (?2 IS NULL OR model = ?2) AND (?3 IS NULL OR provider = ?3) \
-    ORDER BY race_id DESC LIMIT ?4";
+    SELECT speed.race_id, speed.upstream, facts.in_flight_upstream, speed.outcome, speed.ttft_obs_ms, speed.ttft_event, \
+           speed.tpot_ms, speed.tok_s, facts.payload_events = 1 OR facts.output_tokens = 1, facts.cost_usd, \
+           facts.cost_basis, race.model, race.user, race.input_tokens_estimate, race.outcome, race.first_token_sent_us, \
+           race.winner = speed.ordinal \
+    FROM attempt_speed AS speed \
+    CROSS JOIN attempt AS facts ON facts.race_id = speed.race_id AND facts.ordinal = speed.ordinal \
+    LEFT JOIN race ON race.race_id = speed.race_id \
+    WHERE speed.race_id >= ?1 AND speed.race_id < ?2 AND (?3 IS NULL OR speed.model = ?3) \
+      AND (?4 IS NULL OR speed.provider = ?4) AND (?5 IS NULL OR race.user = ?5) \
+    ORDER BY speed.race_id DESC LIMIT ?6";
+
+const WITHOUT_ATTEMPTS: &str = "\
+    SELECT count(*) FROM race WHERE race_id >= ?1 AND race_id < ?2 AND attempts = 0 \
+      AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4)";
+
+fn first_wanted(filter: &AttemptFilter) -> String {
+    filter.since.map(first_race_id).unwrap_or_default()
+}
+
+fn first_unwanted(filter: &AttemptFilter) -> String {
+    // Behind every hexadecimal digit.
+    filter.until.map_or_else(|| "~".to_owned(), first_race_id)
+}
 
 /// The smallest text that a UUID v7 made at this time can begin with.
 pub(super) fn first_race_id(since_us: i64) -> String {
@@ -131,13 +195,39 @@ pub(super) fn first_race_id(since_us: i64) -> String {
     format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
 }
 
+/// The reverse of [`first_race_id`].
+fn began_at(race_id: &str) -> i64 {
+    let digits: String = race_id.chars().filter(|c| *c != '-').take(12).collect();
+    i64::from_str_radix(&digits, 16).unwrap_or_default() * 1_000
+}
+
 fn sample(row: &sqlx::sqlite::SqliteRow) -> Result<AttemptSample, sqlx::Error> {
+    let race_id: String = row.try_get(0)?;
     Ok(AttemptSample {
-        upstream: row.try_get(0)?,
-        outcome: row.try_get(1)?,
-        ttft_obs_ms: row.try_get(2)?,
-        ttft_event: row.try_get(3)?,
-        tpot_ms: row.try_get(4)?,
-        tok_s: row.try_get(5)?,
+        started_at: began_at(&race_id),
+        race_id,
+        upstream: row.try_get(1)?,
+        in_flight_upstream: row.try_get(2)?,
+        outcome: row.try_get(3)?,
+        ttft_obs_ms: row.try_get(4)?,
+        ttft_event: row.try_get(5)?,
+        tpot_ms: row.try_get(6)?,
+        tok_s: row.try_get(7)?,
+        at_once: row.try_get::<Option<bool>, _>(8)?.unwrap_or(false),
+        cost_usd: row.try_get(9)?,
+        cost_basis: row.try_get(10)?,
+        request: request(row)?,
     })
+}
+
+fn request(row: &sqlx::sqlite::SqliteRow) -> Result<Option<RequestSample>, sqlx::Error> {
+    let Some(model) = row.try_get(11)? else { return Ok(None) };
+    Ok(Some(RequestSample {
+        model,
+        user: row.try_get(12)?,
+        input_tokens_estimate: row.try_get(13)?,
+        outcome: row.try_get(14)?,
+        client_ttft_us: row.try_get(15)?,
+        served: row.try_get(16)?,
+    }))
 }

@@ -102,6 +102,8 @@ async fn stats_counts_what_happened() {
     assert!(!ran.out.contains('\u{1b}'), "plain when piped");
     let ran = setup.run(&["stats", "--model", "sim/x", "--provider", "sim", "--since", "1h", "--json"]).await;
     assert_eq!(serde_json::from_str::<Vec<Value>>(&ran.out).unwrap().len(), 1);
+    let ran = setup.run(&["stats", "--by", "model,hour", "--slo", "ttft=1s", "--until", "0s", "--csv"]).await;
+    assert!(ran.out.starts_with("model,hour,attempts,") && ran.out.contains("\r\nsim/x,"), "{}", ran.out);
     assert_eq!(setup.run(&["stats", "--provider", "nobody", "--json"]).await.out.trim(), "[]");
     assert_eq!(setup.run(&["stats", "--since", "soon"]).await.code, Some(2));
 }
@@ -154,7 +156,24 @@ async fn help_tells_what_matters() {
             &["serve", "check", "stats", "simulate", "--config", "PHOTOFINISH_CONFIG", "PHOTOFINISH_LOG"][..],
         ),
         (&["serve", "--help"], &["SIGHUP", "SIGTERM", "drain", "--config"]),
-        (&["stats", "--help"], &["--since", "--model", "--provider", "--json", "Kaplan"]),
+        (
+            &["stats", "--help"],
+            &[
+                "--since",
+                "--until",
+                "--model",
+                "--provider",
+                "--user",
+                "--by",
+                "--slo",
+                "--min-samples",
+                "--json",
+                "--csv",
+                "Kaplan",
+                "concurrency",
+                "UTC",
+            ],
+        ),
         (&["simulate", "--help"], &["--listen", "--ttft", "--failure", "error-frame", "fail-NAME"]),
         (&["check", "--help"], &["--config"]),
     ] {
@@ -181,6 +200,20 @@ async fn wrong_use_is_exit_code_2() {
     ] {
         let ran = setup.run(args).await;
         assert!(ran.code == Some(2) && ran.out.is_empty() && !ran.err.is_empty(), "{args:?}: {:?}", ran.code);
+    }
+    for (args, words) in [
+        (&["stats", "--by", "moon"][..], &["moon", "upstream", "weekday", "concurrency"][..]),
+        (&["stats", "--since", "soon"], &["soon", "24h", "2026-01-31"]),
+        (&["stats", "--slo", "ttft=soon"], &["ttft=soon", "250ms"]),
+        (&["stats", "--since", "1h", "--until", "2h"], &["--since must be before --until"]),
+        (&["stats", "--min-samples", "many"], &["many"]),
+        (&["stats", "--json", "--csv"], &["--csv"]),
+    ] {
+        let ran = setup.run(args).await;
+        assert!(ran.code == Some(2) && ran.out.is_empty(), "{args:?}: {:?}", ran.code);
+        for word in words {
+            assert!(ran.err.contains(word), "{args:?}, {word}: {}", ran.err);
+        }
     }
     let ran = setup.run(&["srve"]).await;
     assert!(ran.err.contains("serve"), "the nearest command is named: {}", ran.err);

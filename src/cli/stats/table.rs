@@ -1,24 +1,34 @@
-//! The figures as text: one line an upstream where the terminal is wide enough, else a block of lines. Nothing is cut, and
+//! The figures as text: one line a group where the terminal is wide enough, else a block of lines. Nothing is cut, and
 //! no cell wraps.
 
 use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use super::group::{Dimension, Part};
 use super::tally::Figures;
+use crate::history::CostBasis;
+use crate::history::cost::CostSum;
 use crate::history::survival::{Estimate, is_firm};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
 const TTFT: [&str; 4] = ["TTFT p50", "p95", "p99", "TTFT n"];
-const TOK_S: [&str; 3] = ["tok/s p50", "p5", "tok/s n"];
+const TOK_S: [&str; 4] = ["tok/s p50", "p5", "TPOT p95", "tok/s n"];
+const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
+const HEADS: [&[&str]; 4] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS];
 
 /// Writes all of them, in lines of at most `width` if there is one and any name fits into it.
-pub(super) fn write(upstreams: &[Figures], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let rows: Vec<Row> = upstreams.iter().map(Row::new).collect();
-    let table = table(&rows);
+pub(super) fn write(
+    by: &[Dimension],
+    groups: &[Figures],
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let rows: Vec<Row> = groups.iter().map(Row::new).collect();
+    let table = table(by, &rows);
     let widest = table.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     match width {
-        Some(width) if widest > width => write_blocks(&rows, width, out),
+        Some(width) if widest > width => write_blocks(by, &rows, width, out),
         _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),
     }
 }
@@ -46,11 +56,11 @@ pub(super) fn write_wrapped(
     writeln!(out, "{}", line.trim_end())
 }
 
-/// An upstream's figures, in words.
+/// A group's figures, in words.
 struct Row {
-    upstream: String,
-    /// In three groups: those of [`ATTEMPTS`], [`TTFT`] and [`TOK_S`].
-    cells: [Vec<String>; 3],
+    keys: Vec<String>,
+    /// As in [`HEADS`].
+    cells: [Vec<String>; 4],
 }
 
 impl Row {
@@ -69,40 +79,55 @@ impl Row {
             None => "–".to_owned(),
             Some(tok_s) => format!("{}{tok_s:.1}", mark(figures.tok_s_samples, *p)),
         });
+        let tpot = figures.tpot_p95_ms.map_or_else(
+            || "–".to_owned(),
+            |ms| format!("{}{}", mark(figures.tok_s_samples, 0.95), millis((ms * 1e3) as i64)),
+        );
         let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
         Row {
-            upstream: figures.upstream.clone(),
+            keys: figures.keys.iter().map(Part::text).collect(),
             cells: [
                 [figures.attempts.to_string()].into_iter().chain(counts).collect(),
                 ttft.chain([figures.ttft_samples.to_string()]).collect(),
-                tok_s.chain([figures.tok_s_samples.to_string()]).collect(),
+                tok_s.chain([tpot, figures.tok_s_samples.to_string()]).collect(),
+                vec![
+                    figures.requests.to_string(),
+                    figures.attainment.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+                    figures.goodput.map_or_else(|| "–".to_owned(), rate),
+                    dollars(&figures.cost),
+                    dollars(&figures.extra_cost),
+                ],
             ],
         }
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(by: &[Dimension], rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(["upstream"].into_iter().chain(ATTEMPTS).chain(TTFT).chain(TOK_S));
+    table.set_header(by.iter().map(|dimension| dimension.name()).chain(HEADS.into_iter().flatten().copied()));
     for row in rows {
-        table.add_row([&row.upstream].into_iter().chain(row.cells.iter().flatten()));
+        table.add_row(row.keys.iter().chain(row.cells.iter().flatten()));
     }
-    for column in table.column_iter_mut().skip(1) {
+    for column in table.column_iter_mut().skip(by.len()) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
 }
 
 /// The name on a line of its own and a line for each group, the same columns in every block.
-fn write_blocks(rows: &[Row], width: usize, out: &mut impl io::Write) -> io::Result<()> {
+fn write_blocks(by: &[Dimension], rows: &[Row], width: usize, out: &mut impl io::Write) -> io::Result<()> {
     for (number, row) in rows.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
         }
-        writeln!(out, "{}", row.upstream)?;
-        for (group, heads) in [&ATTEMPTS[..], &TTFT, &TOK_S].into_iter().enumerate() {
+        let keys = by.iter().zip(&row.keys).map(|(dimension, key)| match dimension {
+            Dimension::Upstream => key.clone(),
+            dimension => format!("{} {key}", dimension.name()),
+        });
+        write_wrapped(&keys.collect::<Vec<_>>(), ", ", "", width, out)?;
+        for (group, heads) in HEADS.into_iter().enumerate() {
             let parts = heads.iter().enumerate().map(|(column, head)| {
                 let wide = rows.iter().map(|row| row.cells[group][column].chars().count()).max().unwrap_or(0);
                 format!("{head} {:<wide$}", row.cells[group][column])
@@ -116,4 +141,29 @@ fn write_blocks(rows: &[Row], width: usize, out: &mut impl io::Write) -> io::Res
 fn millis(us: i64) -> String {
     let ms = us as f64 / 1_000.0;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
+
+/// Requests per second, to three digits.
+fn rate(per_second: f64) -> String {
+    if per_second <= 0.0 {
+        return "0/s".to_owned();
+    }
+    let decimals = (2.0 - per_second.log10().floor()).clamp(1.0, 9.0) as usize;
+    format!("{per_second:.decimals$}/s")
+}
+
+fn dollars(sum: &CostSum) -> String {
+    let Some(usd) = sum.usd() else { return "–".to_owned() };
+    let bound = match sum.basis() {
+        CostBasis::Reported | CostBasis::Computed => "",
+        CostBasis::AtLeast => "≥ ",
+        CostBasis::AtMost => "≤ ",
+        CostBasis::Unknown => "± ",
+    };
+    match usd {
+        0.0 => format!("{bound}$0"),
+        usd if usd < 0.01 => format!("{bound}${usd:.6}"),
+        usd if usd < 1.0 => format!("{bound}${usd:.4}"),
+        usd => format!("{bound}${usd:.2}"),
+    }
 }

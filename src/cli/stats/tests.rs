@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::Parser as _;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::{AttemptOutcome, AttemptRecord, sample};
+use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, sample};
 use crate::store::Record;
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
@@ -16,15 +18,33 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-async fn output(path: &Path, options: &Options) -> String {
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn options(line: &str) -> Options {
+    Line::try_parse_from(["stats"].into_iter().chain(line.split_whitespace())).unwrap().options
+}
+
+/// Of the command with this line, piped.
+async fn output(path: &Path, line: &str) -> String {
+    shown(path, line, None).await
+}
+
+async fn shown(path: &Path, line: &str, width: Option<u16>) -> String {
     let mut out = Vec::new();
-    run(path, options, &mut out).await.unwrap();
+    run(path, &options(line), width, &mut out).await.unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn attempt(record: AttemptRecord) -> Record {
     Record::Attempt(Box::new(record))
 }
+
+/// In which all races of these tests began.
+const FORTY_SECONDS: &str = "--since 2026-01-02T03:04:00Z --until 2026-01-02T03:04:40Z";
 
 /// Forty races: `groq` wins all, `cerebras` is cut off in 39 and fails in one, `my-vllm` always fails.
 fn forty_races() -> Vec<Record> {
@@ -45,28 +65,38 @@ fn forty_races() -> Vec<Record> {
 #[tokio::test]
 async fn the_plain_table() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    let text = output(&path, &Options::default()).await;
+    let text = output(&path, FORTY_SECONDS).await;
     let cells = |name: &str| -> Vec<String> {
         let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
     };
     assert_eq!(
         cells("groq"),
-        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|40".split('|').collect::<Vec<_>>()
+        "groq/llama-70b|40|40 (100 %)|0|0|0|100 ms|~100 ms|~100 ms|40|20.0|~20.0|~50 ms|40|40|100 %|1.00/s|$0.5000|$0"
+            .split('|')
+            .collect::<Vec<_>>()
     );
     assert_eq!(
         cells("cerebras"),
-        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|0".split('|').collect::<Vec<_>>()
+        "cerebras/llama-70b|40|0|1 (3 %)|0|39 (98 %)|> 100 ms|> 100 ms|> 100 ms|0|–|–|–|0|0|–|–|–|–"
+            .split('|')
+            .collect::<Vec<_>>()
     );
-    assert_eq!(cells("my-vllm")[6..], ["–", "–", "–", "0", "–", "–", "0"]);
-    assert!(text.contains("120 attempts: all races.") && !text.contains('│') && !text.contains('\u{1b}'), "{text}");
+    let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0"];
+    assert_eq!(cells("my-vllm")[6..], failed);
+    assert!(
+        text.contains("120 attempts: races begun since 2026-01-02T03:04:00Z and")
+            && !text.contains('│')
+            && !text.contains('\u{1b}'),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn every_line_fits_the_terminal() {
     let (_directory, path, _store) = store_with(forty_races()).await;
     for width in [40, 80, 120, 160] {
-        let text = output(&path, &Options { width: Some(width), ..Options::default() }).await;
+        let text = shown(&path, "", Some(width)).await;
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= usize::from(width) && !text.contains('\u{1b}'), "{width}: {text}");
         // No cell is wrapped or cut.
@@ -79,17 +109,19 @@ async fn every_line_fits_the_terminal() {
 #[tokio::test]
 async fn a_narrow_terminal_gets_blocks_in_columns() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    let text = output(&path, &Options { width: Some(80), ..Options::default() }).await;
+    let text = shown(&path, FORTY_SECONDS, Some(80)).await;
     let blocks = "\
 cerebras/llama-70b
   attempts 40  wins 0           failures 1 (3 %)     empty 0  censored 39 (98 %)
   TTFT p50 > 100 ms  p95 > 100 ms  p99 > 100 ms  TTFT n 0
-  tok/s p50 –     p5 –      tok/s n 0
+  tok/s p50 –     p5 –      TPOT p95 –       tok/s n 0
+  requests 0   attained –      goodput –       cost –        extra –
 
 groq/llama-70b
   attempts 40  wins 40 (100 %)  failures 0           empty 0  censored 0
   TTFT p50 100 ms    p95 ~100 ms   p99 ~100 ms   TTFT n 40
-  tok/s p50 20.0  p5 ~20.0  tok/s n 40
+  tok/s p50 20.0  p5 ~20.0  TPOT p95 ~50 ms  tok/s n 40
+  requests 40  attained 100 %  goodput 1.00/s  cost $0.5000  extra $0
 
 my-vllm/llama-70b
 ";
@@ -99,18 +131,20 @@ my-vllm/llama-70b
 #[tokio::test]
 async fn json_has_the_names_of_the_contract() {
     let (_directory, path, _store) = store_with(forty_races()).await;
-    let text = output(&path, &Options { json: true, ..Options::default() }).await;
+    let text = output(&path, &format!("--json {FORTY_SECONDS}")).await;
     let objects: Vec<Value> = serde_json::from_str(&text).unwrap();
     let lost = json!({
         "upstream": "cerebras/llama-70b", "attempts": 40, "wins": 0, "failures": 1, "empty": 0, "censored": 39,
         "ttft_p50_ms": null, "ttft_p50_over_ms": 100.0, "ttft_p95_ms": null, "ttft_p95_over_ms": 100.0,
         "ttft_p99_ms": null, "ttft_p99_over_ms": 100.0, "ttft_samples": 0, "tok_s_p50": null, "tok_s_p5": null,
-        "tpot_p95_ms": null, "tok_s_samples": 0
+        "tpot_p95_ms": null, "tok_s_samples": 0, "requests": 0, "goodput": null, "attainment": null,
+        "cost_usd": null, "extra_cost_usd": null, "cost_basis": "unknown"
     });
     let won = json!({
         "upstream": "groq/llama-70b", "attempts": 40, "wins": 40, "failures": 0, "empty": 0, "censored": 0,
         "ttft_p50_ms": 100.0, "ttft_p95_ms": 100.0, "ttft_p99_ms": 100.0, "ttft_samples": 40, "tok_s_p50": 20.0,
-        "tok_s_p5": 20.0, "tpot_p95_ms": 50.0, "tok_s_samples": 40
+        "tok_s_p5": 20.0, "tpot_p95_ms": 50.0, "tok_s_samples": 40, "requests": 40, "goodput": 1.0, "attainment": 1.0,
+        "cost_usd": 0.5, "extra_cost_usd": 0.0, "cost_basis": "computed"
     });
     assert_eq!(objects[..2], [lost, won]);
 }
@@ -124,9 +158,9 @@ async fn what_was_left_out_is_counted() {
     let mut empty = sample::failed(2);
     (empty.outcome, empty.provider) = (AttemptOutcome::Empty, "groq".into());
     let (_directory, path, _store) = store_with([burst, midway, empty].map(attempt).to_vec()).await;
-    let text = output(&path, &Options::default()).await;
+    let text = output(&path, "").await;
     assert!(text.contains("Left out: 1 attempt with a"), "{text}");
-    let object = output(&path, &Options { json: true, ..Options::default() }).await;
+    let object = output(&path, "--json").await;
     let objects: Vec<Value> = serde_json::from_str(&object).unwrap();
     assert_eq!(
         ["attempts", "wins", "failures", "empty", "censored"].map(|name| objects[0][name].as_u64().unwrap()),
@@ -137,14 +171,160 @@ async fn what_was_left_out_is_counted() {
 #[tokio::test]
 async fn nothing_recorded_and_nothing_there() {
     let (directory, path, _store) = store_with(Vec::new()).await;
-    assert!(output(&path, &Options::default()).await.contains("Send a request to `photofinish serve`"));
-    let narrow =
-        Options { since: Some(Duration::from_secs(3_600)), provider: Some("groq".into()), ..Options::default() };
-    let text = output(&path, &narrow).await;
+    assert!(output(&path, "").await.contains("Send a request to `photofinish serve`"));
+    let text = output(&path, "--since 1h --provider groq").await;
     assert!(text.contains("races begun since 20") && text.contains("provider groq"), "{text}");
-    assert_eq!(output(&path, &Options { json: true, ..narrow }).await, "[]\n");
+    assert_eq!(output(&path, "--since 1h --provider groq --json").await, "[]\n");
 
     let absent = directory.path().join("absent.db");
-    let error = run(&absent, &Options::default(), &mut Vec::new()).await.unwrap_err().to_string();
+    let error = run(&absent, &options(""), None, &mut Vec::new()).await.unwrap_err().to_string();
     assert!(error.contains(absent.to_str().unwrap()) && error.contains("photofinish serve"), "{error}");
+}
+
+/// Of the command with this line: the objects of `--json`.
+async fn objects(path: &Path, line: &str) -> Vec<Value> {
+    serde_json::from_str(&output(path, &format!("--json {FORTY_SECONDS} {line}")).await).unwrap()
+}
+
+fn columns<'a>(objects: &'a [Value], names: &[&str]) -> Vec<Vec<&'a Value>> {
+    objects.iter().map(|object| names.iter().map(|name| &object[name]).collect()).collect()
+}
+
+#[tokio::test]
+async fn groups_by_every_dimension() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    for (by, value) in [
+        ("model", json!("llama-3.3-70b")),
+        ("hour", json!(3)),
+        ("weekday", json!("Fri")),
+        ("input", json!("500-2k")),
+        ("concurrency", json!("5-8")),
+        ("user", json!("alice")),
+    ] {
+        let found = objects(&path, &format!("--by {by}")).await;
+        assert_eq!(columns(&found, &[by, "attempts", "requests"]), [[&value, &json!(120), &json!(40)]], "{by}");
+        let found = objects(&path, &format!("--by {by},upstream")).await;
+        assert_eq!(found.len(), 3);
+        assert_eq!((&found[1][by], &found[1]["upstream"]), (&value, &json!("groq/llama-70b")));
+    }
+    let everything = "--by upstream,model,hour,weekday,input,concurrency,user";
+    for width in [40, 80, 120, 160] {
+        let text = shown(&path, everything, Some(width)).await;
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn one_line_of_text_a_group_for_spreadsheets() {
+    let mut race = sample::race(0);
+    race.model = "a \"b\",\u{1b}c".into();
+    let (_directory, path, _store) = store_with(vec![Record::Race(Box::new(race)), attempt(sample::won(0))]).await;
+    let text = output(&path, &format!("--csv --by model,hour {FORTY_SECONDS}")).await;
+    let lines: Vec<&str> = text.split("\r\n").collect();
+    assert!(lines[0].starts_with("model,hour,attempts,wins,failures,empty,censored,ttft_p50_ms,ttft_p50_over_ms,"));
+    assert!(lines[0].ends_with(",goodput,attainment,cost_usd,extra_cost_usd,cost_basis") && lines[2].is_empty());
+    assert!(lines[1].starts_with("\"a \"\"b\"\",\u{1b}c\",3,1,1,0,0,0,100.0,,"), "{}", lines[1]);
+    // No name steers the terminal.
+    assert!(!output(&path, "--by model").await.contains('\u{1b}'));
+}
+
+#[tokio::test]
+async fn requests_are_judged_once() {
+    let ended = |n: i64, outcome, winner| {
+        let mut race = sample::race(n);
+        (race.outcome, race.winner) = (outcome, winner);
+        if winner.is_none() {
+            race.first_token_sent_us = None;
+        }
+        Record::Race(Box::new(race))
+    };
+    let mut once = sample::won(1);
+    (once.output_tokens, once.last_token_us, once.payload_events) = (Some(1), once.first_token_us, 1);
+    let mut burst = sample::won(2);
+    burst.burst = Some(true);
+    let mut again = sample::failed(3);
+    again.ordinal = 1;
+    let mut late = sample::race(5);
+    late.first_token_sent_us = Some(1_000_001);
+    let batch = vec![
+        ended(0, RaceOutcome::Ok, Some(0)),
+        attempt(sample::won(0)),
+        attempt(sample::lost(0, 90_000)),
+        ended(1, RaceOutcome::Ok, Some(0)),
+        attempt(once),
+        ended(2, RaceOutcome::Ok, Some(0)),
+        attempt(burst),
+        ended(3, RaceOutcome::Error, None),
+        attempt(again),
+        attempt(sample::failed(3)),
+        ended(4, RaceOutcome::ClientGone, Some(0)),
+        attempt(AttemptRecord { outcome: AttemptOutcome::ClientGone, ..sample::won(4) }),
+        Record::Race(Box::new(late)),
+        attempt(sample::won(5)),
+        Record::Race(Box::new(sample::bare_race(6))),
+    ];
+    let (_directory, path, _store) = store_with(batch).await;
+    let names = ["upstream", "requests", "attainment", "goodput"];
+    let found = objects(&path, "").await;
+    let (null, zero) = (Value::Null, json!(0.0));
+    assert_eq!(
+        columns(&found, &names),
+        [
+            [&json!("cerebras/llama-70b"), &json!(0), &null, &null],
+            [&json!("groq/llama-70b"), &json!(3), &json!(2.0 / 3.0), &json!(0.05)],
+            [&json!("my-vllm/llama-70b"), &json!(1), &zero, &zero],
+        ]
+    );
+    assert_eq!(columns(&objects(&path, "--by model").await, &names[1..]), [[&json!(4), &json!(0.5), &json!(0.05)]]);
+    let found = objects(&path, "--by model --slo ttft=2s").await;
+    assert_eq!(columns(&found, &names[1..3]), [[&json!(5), &json!(0.8)]]);
+    // Of 3 o'clock all of the window is; of no other hour any.
+    assert_eq!(objects(&path, "--by hour").await[0]["goodput"], json!(0.05));
+    let text = output(&path, "").await;
+    let text = text.replace('\n', " ");
+    assert!(text.contains("Left out: 1 request in time, but of unknown TPOT."), "{text}");
+    assert!(text.contains("In no group: 1 request without an attempt"), "{text}");
+}
+
+#[tokio::test]
+async fn what_losers_cost_is_a_bound() {
+    let mut lost = sample::lost(0, 90_000);
+    (lost.cost_usd, lost.cost_basis) = (Some(0.002), CostBasis::AtLeast);
+    let batch = vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)];
+    let (_directory, path, _store) = store_with(batch).await;
+    let found = objects(&path, "--by model").await;
+    let names = ["cost_usd", "extra_cost_usd", "cost_basis"];
+    assert_eq!(columns(&found, &names), [[&json!(0.0145), &json!(0.002), &json!("at_least")]]);
+    let text = output(&path, "--by model").await;
+    assert!(text.contains("≥ $0.0145  ≥ $0.002000"), "{text}");
+}
+
+#[tokio::test]
+async fn only_what_was_asked_for() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    assert_eq!(objects(&path, "--user bob").await.len(), 0);
+    assert_eq!(objects(&path, "--user alice").await.len(), 3);
+    let until = output(&path, "--json --until 2026-01-02T03:04:05.010Z").await;
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&until).unwrap()[0]["attempts"], 10);
+    assert_eq!(output(&path, "--json --until 2026-01-02").await.trim(), "[]");
+    assert_eq!(objects(&path, "--min-samples 41").await.len(), 0);
+    let text = output(&path, "--min-samples 41").await;
+    assert!(text.starts_with("120 attempts: all races.\nLeft out: 3 groups of fewer than 41 attempts"), "{text}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (line, word) in [
+        ("--since 1h --until 2h", "--since must be before --until"),
+        ("--since 1h --until 1h", "before --until"),
+        ("--since 2200-01-01", "2200-01-01T00:00:00Z"),
+        ("--since 2026-01-03 --until 2026-01-02", "2026-01-03T00:00:00Z"),
+        ("--by hour,user,hour", "hour twice"),
+    ] {
+        assert!(options(line).problem().is_some_and(|problem| problem.contains(word)), "{line}");
+    }
+    assert_eq!(options("--since 2h --until 1h --by hour,user").problem(), None);
+    for line in ["--by moon", "--by ", "--since soon", "--slo e2e=1s", "--json --csv", "--min-samples -1"] {
+        assert!(Line::try_parse_from(["stats"].into_iter().chain(line.split(' '))).is_err(), "{line}");
+    }
 }

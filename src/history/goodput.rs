@@ -1,0 +1,148 @@
+//! Goodput: the client requests that finished well within their targets. And the time that they are counted over.
+//!
+//! Pure: the rows come from `store`, the words from `cli`.
+
+use super::record::RaceOutcome;
+
+const SECOND_US: i64 = 1_000_000;
+const HOUR_US: i64 = 3_600 * SECOND_US;
+const DAY_US: i64 = 24 * HOUR_US;
+
+/// What a request must keep; a target that is not set is not asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// Longest time to the client's first token; microseconds.
+    pub ttft_us: Option<i64>,
+    /// Longest time per output token after the first; milliseconds.
+    pub tpot_ms: Option<f64>,
+}
+
+/// What is known of one client request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The stored name of a [`RaceOutcome`].
+    pub outcome: &'a str,
+    /// The client's, not the winner's; microseconds.
+    pub client_ttft_us: Option<i64>,
+    /// The winner's, milliseconds.
+    pub tpot_ms: Option<f64>,
+    /// The whole answer was one token, or came in one event: there was no wait between tokens.
+    pub at_once: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Met,
+    Missed,
+    /// The client left: it counts neither way.
+    ClientGone,
+    /// In time and finished, but its TPOT is not known: it counts neither way, and must be shown.
+    Unknown,
+}
+
+impl Slo {
+    pub fn judge(&self, request: &Request<'_>) -> Verdict {
+        if request.outcome == RaceOutcome::ClientGone.as_str() {
+            return Verdict::ClientGone;
+        }
+        let Some(ttft_us) = request.client_ttft_us else { return Verdict::Missed };
+        if request.outcome != RaceOutcome::Ok.as_str() || self.ttft_us.is_some_and(|limit| ttft_us > limit) {
+            return Verdict::Missed;
+        }
+        match (self.tpot_ms, request.tpot_ms) {
+            (None, _) => Verdict::Met,
+            (Some(limit), Some(tpot_ms)) if tpot_ms > limit => Verdict::Missed,
+            (Some(_), Some(_)) => Verdict::Met,
+            (Some(_), None) if request.at_once => Verdict::Met,
+            (Some(_), None) => Verdict::Unknown,
+        }
+    }
+}
+
+/// The hour of the day, 0 to 23, UTC.
+pub fn hour(at_us: i64) -> i64 {
+    at_us.rem_euclid(DAY_US) / HOUR_US
+}
+
+/// The day of the week, 0 for Monday to 6 for Sunday, UTC.
+pub fn weekday(at_us: i64) -> i64 {
+    // 1970 began on a Thursday.
+    (at_us.div_euclid(DAY_US) + 3).rem_euclid(7)
+}
+
+/// A stretch of time, by the hours of the week: a rate of "Mondays at 9" is over the Mondays at 9 that were in it.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Microseconds, by weekday and hour.
+    hours: [[i64; 24]; 7],
+}
+
+impl Window {
+    /// Microseconds since 1970; empty where it ends before it begins.
+    pub fn new(from_us: i64, until_us: i64) -> Window {
+        const WEEK_US: i64 = 7 * DAY_US;
+        let length = until_us.saturating_sub(from_us).max(0);
+        let mut hours = [[length / WEEK_US * HOUR_US; 24]; 7];
+        let mut at = until_us.saturating_sub(length % WEEK_US);
+        while at < until_us {
+            let next = (at.div_euclid(HOUR_US) + 1).saturating_mul(HOUR_US).min(until_us);
+            if let Some(sum) = hours.get_mut(weekday(at) as usize).and_then(|day| day.get_mut(hour(at) as usize)) {
+                *sum += next - at;
+            }
+            at = next;
+        }
+        Window { hours }
+    }
+
+    /// Of it, the seconds in that hour and on that weekday; none: in any.
+    pub fn seconds(&self, hour: Option<i64>, weekday: Option<i64>) -> f64 {
+        let wanted = |wanted: Option<i64>, at: usize| wanted.is_none_or(|wanted| wanted == at as i64);
+        let days = self.hours.iter().enumerate().filter(|(day, _)| wanted(weekday, *day));
+        let hours = days.flat_map(|(_, day)| day.iter().enumerate());
+        let sum: i64 = hours.filter(|(at, _)| wanted(hour, *at)).map(|(_, us)| us).sum();
+        sum as f64 / SECOND_US as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_meets_both_targets_or_misses() {
+        let slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
+        let good = Request { outcome: "ok", client_ttft_us: Some(1_000_000), tpot_ms: Some(50.0), at_once: false };
+        let judged = |request: Request<'_>| slo.judge(&request);
+        assert_eq!(judged(good), Verdict::Met);
+        assert_eq!(judged(Request { client_ttft_us: Some(1_000_001), ..good }), Verdict::Missed);
+        assert_eq!(judged(Request { tpot_ms: Some(50.1), ..good }), Verdict::Missed);
+        assert_eq!(judged(Request { client_ttft_us: None, ..good }), Verdict::Missed);
+        for outcome in ["error", "shutdown", "rejected"] {
+            assert_eq!(judged(Request { outcome, ..good }), Verdict::Missed);
+        }
+        assert_eq!(judged(Request { outcome: "client_gone", ..good }), Verdict::ClientGone);
+        assert_eq!(judged(Request { tpot_ms: None, at_once: true, ..good }), Verdict::Met);
+        let unknown = Request { tpot_ms: None, ..good };
+        assert_eq!(judged(unknown), Verdict::Unknown);
+        assert_eq!(judged(Request { client_ttft_us: Some(2_000_000), ..unknown }), Verdict::Missed);
+        assert_eq!(Slo { tpot_ms: None, ..slo }.judge(&unknown), Verdict::Met);
+    }
+
+    #[test]
+    fn hours_and_weekdays_are_utc() {
+        let friday = crate::history::sample::STARTED_AT; // 2026-01-02T03:04:05Z
+        assert_eq!((hour(friday), weekday(friday)), (3, 4));
+        assert_eq!((hour(0), weekday(0), weekday(-1)), (0, 3, 2));
+    }
+
+    #[test]
+    fn a_window_knows_how_long_each_hour_was_in_it() {
+        // Thursday 00:30 to Friday 01:15, and two weeks more.
+        let window = Window::new(HOUR_US / 2, DAY_US + HOUR_US * 5 / 4 + 14 * DAY_US);
+        assert_eq!(window.seconds(None, None), 15.0 * 86_400.0 + 2_700.0);
+        assert_eq!(window.seconds(Some(0), Some(3)), 2.0 * 3_600.0 + 1_800.0);
+        assert_eq!(window.seconds(Some(1), Some(4)), 2.0 * 3_600.0 + 900.0);
+        assert_eq!(window.seconds(Some(5), None), 15.0 * 3_600.0);
+        assert_eq!(Window::new(5, 4).seconds(None, None), 0.0);
+    }
+}
