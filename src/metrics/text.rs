@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::histogram::Histogram;
 
-/// The type of what [`Text`] makes.
+/// The type of what `Text` makes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page as it grows.
