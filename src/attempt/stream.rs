@@ -205,7 +205,7 @@ impl EventStream {
         failure
     }
 
-    /// The upstream said that it is done: a finish reason, or `[DONE]`.
+    /// The upstream said that it is done: a finish reason for every choice, or `[DONE]`.
     pub fn is_complete(&self) -> bool {
         self.done || self.guard.meter.has_finished()
     }
