@@ -1,4 +1,4 @@
-//! The guard of an attempt's row: it is there from the dispatch, and writes the row once, at the latest when dropped.
+//! The guard of an attempt's row: it is there from the start, and writes the row once, at the latest when dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,4 +1,4 @@
-//! Starts the attempts of one race and hears of their failures: what is set aside, what is asked once more, who is audited.
+//! Starts the attempts of one race and hears of their failures: what is set aside, what is asked once more, which losers run on.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub struct Launcher {
     read_at: Instant,
 }
 
-/// What an answer is judged by, also that of an audited loser after the race.
+/// What an answer is judged by, also that of a loser that runs on after the race.
 pub struct Judge {
     gateway: Arc<Gateway>,
     runners: Arc<Vec<Runner>>,
