@@ -109,7 +109,6 @@ impl Phase {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    pub content_type: Option<String>,
     /// As the upstream sent them; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
     /// rare side of many results.
     pub headers: Box<HeaderMap>,

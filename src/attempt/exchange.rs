@@ -156,8 +156,7 @@ fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> F
 }
 
 fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Answer { status, content_type, headers: Box::new(headers.clone()), body }
+    Answer { status, headers: Box::new(headers.clone()), body }
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.

@@ -2,7 +2,7 @@
 //! their order; what the gateway itself says of it is in `rejection`.
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
@@ -15,10 +15,10 @@ use crate::failure::{Answer, Failure, FailureKind};
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::openai::{self, Frame};
 use crate::protocol::request::ChatRequest;
-use crate::protocol::sse::{Event, Scanner};
+use crate::protocol::sse::Scanner;
 use crate::race::Race;
 use crate::race::verdict::is_the_requests_fault;
-use crate::relay::assemble_events;
+use crate::relay::{DONE, assemble_events, without_usage};
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
@@ -94,7 +94,6 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
 /// A provider's own error, or an empty answer: status, type and bytes as they came, and who sent them.
 fn as_it_came(answer: &Answer, upstream: &str, request: &ChatRequest) -> Response<Body> {
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
-    let real_type = real_type.or_else(|| HeaderValue::try_from(answer.content_type.as_ref()?).ok());
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), real_type),
         (true, false) => (assemble_events(answer.body.clone()), Some(HeaderValue::from_static("application/json"))),
@@ -117,26 +116,18 @@ fn as_it_came(answer: &Answer, upstream: &str, request: &ChatRequest) -> Respons
 /// What the relay would have made of a stream without a token: an end where it finished without one, and the usage chunk
 /// only for those who asked for it.
 fn empty_stream(events: &Bytes, include_usage: bool) -> Bytes {
+    let kept = if include_usage { events.clone() } else { without_usage(events.clone()) };
     let mut scanner = Scanner::new(usize::MAX);
-    scanner.push(events.clone());
-    let (mut body, mut finished, mut done) = (BytesMut::new(), false, false);
-    let mut pass = |event: &Event| {
-        match openai::read(event) {
-            Frame::Chunk(chunk) if chunk.usage_only && !include_usage => return,
+    scanner.push(kept.clone());
+    let (mut finished, mut done) = (false, false);
+    while let Ok(Some(event)) = scanner.next_event() {
+        match openai::read(&event) {
             Frame::Chunk(chunk) => finished |= chunk.finish_reason.is_some(),
             Frame::Done => done = true,
             Frame::KeepAlive | Frame::Error { .. } | Frame::Malformed => {}
         }
-        body.extend_from_slice(&event.raw);
-    };
-    while let Ok(Some(event)) = scanner.next_event() {
-        pass(&event);
     }
-    scanner.finish().iter().for_each(pass);
-    if finished && !done {
-        body.extend_from_slice(b"data: [DONE]\n\n");
-    }
-    body.freeze()
+    if finished && !done { Bytes::from([&kept[..], DONE].concat()) } else { kept }
 }
 
 #[cfg(test)]
@@ -151,7 +142,7 @@ mod tests {
     fn failure(kind: FailureKind, body: &'static str) -> Failure {
         let mut failure = Failure::new(kind, Phase::Headers, "");
         let body = Bytes::from_static(body.as_bytes());
-        failure.answer = Some(Answer { status: 400, content_type: None, headers: Box::default(), body });
+        failure.answer = Some(Answer { status: 400, headers: Box::default(), body });
         failure
     }
 
@@ -229,7 +220,7 @@ mod tests {
             [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
         {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
-            let answer = Answer { status: 200, content_type: None, headers, body: Bytes::new() };
+            let answer = Answer { status: 200, headers, body: Bytes::new() };
             let response = as_it_came(&answer, "a/m", &streaming);
             assert_eq!(response.headers()[CONTENT_TYPE], expected);
             let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m"}"#));

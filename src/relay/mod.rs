@@ -16,10 +16,10 @@ use crate::protocol::openai::{self, Frame};
 use crate::protocol::sse::Scanner;
 
 /// The end of a stream.
-const DONE: &[u8] = b"data: [DONE]\n\n";
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// The events without the chunks that only `include_usage` brings.
-fn without_usage(events: Bytes) -> Bytes {
+/// Whole events, without the chunks that only `include_usage` brings.
+pub fn without_usage(events: Bytes) -> Bytes {
     let mut scanner = Scanner::new(usize::MAX);
     scanner.push(events);
     let mut kept = BytesMut::new();
