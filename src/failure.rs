@@ -45,6 +45,37 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// Every one, in the order of its declaration.
+    pub const ALL: [FailureKind; 22] = [
+        FailureKind::Dns,
+        FailureKind::Connect,
+        FailureKind::Tls,
+        FailureKind::Reset,
+        FailureKind::Closed,
+        FailureKind::Timeout,
+        FailureKind::IdleTimeout,
+        FailureKind::RateLimited,
+        FailureKind::Overloaded,
+        FailureKind::ServerError,
+        FailureKind::Unauthorized,
+        FailureKind::Forbidden,
+        FailureKind::NotFound,
+        FailureKind::BadRequest,
+        FailureKind::ContextLength,
+        FailureKind::ContentPolicy,
+        FailureKind::TooLarge,
+        FailureKind::InStreamError,
+        FailureKind::Malformed,
+        FailureKind::Protocol,
+        FailureKind::CoolingDown,
+        FailureKind::Empty,
+    ];
+
+    /// The kind with this stored name; none for one that is not known here.
+    pub fn from_name(name: &str) -> Option<FailureKind> {
+        FailureKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// The stored name.
     pub fn as_str(self) -> &'static str {
         match self {

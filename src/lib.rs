@@ -32,8 +32,9 @@ pub mod simulate;
 pub mod store;
 pub mod upstream;
 
-// 7 recorder
+// 7 recorder, answers
 pub mod recorder;
+pub mod report;
 
 // 8 attempt
 pub mod attempt;

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::clock::wall_micros;
 use crate::config::{self, Config, LoadError};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
@@ -62,7 +63,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Command::Stats(options) = &cli.command
-        && let Some(problem) = options.problem()
+        && let Some(problem) = options.question.problem(wall_micros())
     {
         Cli::command().error(ErrorKind::ValueValidation, problem).exit();
     }
@@ -114,7 +115,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
         Command::Check => Ok(check::render(&config, &mut out)?),
         Command::Stats(options) => {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
-            stats::run(&config.store.path, &options, width, &mut out).await
+            stats::run(&config.store.path, &options, width, &mut out)
         }
         Command::Simulate(_) => Ok(()),
     }

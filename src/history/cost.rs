@@ -2,55 +2,65 @@
 //!
 //! Pure; what one attempt cost is decided where it ends.
 
+use super::bytes::{Reader, Short, put, put_f64};
 use super::record::CostBasis;
 
 /// A sum of what attempts cost.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostSum {
     usd: f64,
-    /// How many attempts of each basis, in the order of [`CostBasis`].
-    reported: usize,
-    computed: usize,
-    at_least: usize,
-    at_most: usize,
-    unknown: usize,
+    /// How many attempts of each basis, in the order of [`CostBasis::ALL`].
+    attempts: [u64; CostBasis::ALL.len()],
 }
 
 impl CostSum {
-    /// `basis` is the stored name of a [`CostBasis`].
-    pub fn add(&mut self, usd: Option<f64>, basis: &str) {
-        let Some(usd) = usd else {
-            self.unknown += 1;
-            return;
-        };
-        self.usd += usd;
-        let is = |known: CostBasis| basis == known.as_str();
-        let counter = match () {
-            () if is(CostBasis::Reported) => &mut self.reported,
-            () if is(CostBasis::Computed) => &mut self.computed,
-            () if is(CostBasis::AtLeast) => &mut self.at_least,
-            () if is(CostBasis::AtMost) => &mut self.at_most,
-            () => &mut self.unknown,
-        };
-        *counter += 1;
+    pub fn add(&mut self, usd: Option<f64>, basis: CostBasis) {
+        let basis = if usd.is_some() { basis } else { CostBasis::Unknown };
+        self.usd += usd.unwrap_or_default();
+        self.attempts[basis as usize] += 1;
+    }
+
+    pub fn merge(&mut self, other: &CostSum) {
+        self.usd += other.usd;
+        self.attempts.iter_mut().zip(other.attempts).for_each(|(sum, more)| *sum += more);
+    }
+
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        put_f64(bytes, self.usd);
+        self.attempts.iter().for_each(|count| put(bytes, *count));
+    }
+
+    pub(super) fn decode(bytes: &mut Reader<'_>) -> Result<CostSum, Short> {
+        let mut sum = CostSum { usd: bytes.take_f64()?, ..CostSum::default() };
+        for count in &mut sum.attempts {
+            *count = bytes.take()?;
+        }
+        Ok(sum)
     }
 
     /// US dollars, to the billionth; none where attempts were made and none of their costs is known.
     pub fn usd(&self) -> Option<f64> {
-        let known = self.reported + self.computed + self.at_least + self.at_most;
-        (known > 0 || self.unknown == 0).then_some((self.usd * 1e9).round() / 1e9)
+        let all: u64 = self.attempts.iter().sum();
+        let unknown = self.count(CostBasis::Unknown);
+        (all > unknown || unknown == 0).then_some((self.usd * 1e9).round() / 1e9)
     }
 
     /// How far the sum can be trusted: an unknown part makes it a lower bound; lower and upper bounds together make it
     /// neither, which is `unknown`.
     pub fn basis(&self) -> CostBasis {
-        match (self.usd(), self.at_least + self.unknown > 0, self.at_most > 0) {
+        let count = |basis| self.count(basis);
+        let below = count(CostBasis::AtLeast) + count(CostBasis::Unknown) > 0;
+        match (self.usd(), below, count(CostBasis::AtMost) > 0) {
             (None, ..) | (_, true, true) => CostBasis::Unknown,
             (_, true, false) => CostBasis::AtLeast,
             (_, false, true) => CostBasis::AtMost,
-            _ if self.reported > 0 && self.computed == 0 => CostBasis::Reported,
+            _ if count(CostBasis::Reported) > 0 && count(CostBasis::Computed) == 0 => CostBasis::Reported,
             _ => CostBasis::Computed,
         }
+    }
+
+    fn count(&self, basis: CostBasis) -> u64 {
+        self.attempts[basis as usize]
     }
 }
 
@@ -62,7 +72,7 @@ mod tests {
     fn a_sum_is_worth_as_much_as_its_weakest_part() {
         let sum = |parts: &[(Option<f64>, &str)]| {
             let mut sum = CostSum::default();
-            parts.iter().for_each(|(usd, basis)| sum.add(*usd, basis));
+            parts.iter().for_each(|(usd, basis)| sum.add(*usd, CostBasis::from_name(basis).unwrap()));
             (sum.usd(), sum.basis())
         };
         assert_eq!(sum(&[]), (Some(0.0), CostBasis::Computed));

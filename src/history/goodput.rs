@@ -1,8 +1,6 @@
-//! Goodput: the client requests that finished well within their targets. And the time that they are counted over.
+//! Goodput: the targets that client requests must keep, and the time that they are counted over.
 //!
-//! Pure: the rows come from `store`, the words from `cli`.
-
-use super::record::RaceOutcome;
+//! Pure. The requests are in `requests`.
 
 const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3_600 * SECOND_US;
@@ -15,48 +13,6 @@ pub struct Slo {
     pub ttft_us: Option<i64>,
     /// Longest time per output token after the first; milliseconds.
     pub tpot_ms: Option<f64>,
-}
-
-/// What is known of one client request.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The stored name of a [`RaceOutcome`].
-    pub outcome: &'a str,
-    /// The client's, not the winner's; microseconds.
-    pub client_ttft_us: Option<i64>,
-    /// The winner's, milliseconds.
-    pub tpot_ms: Option<f64>,
-    /// The whole answer was one token, or came in one event: there was no wait between tokens.
-    pub at_once: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Met,
-    Missed,
-    /// The client left: it counts neither way.
-    ClientGone,
-    /// In time and finished, but its TPOT is not known: it counts neither way, and must be shown.
-    Unknown,
-}
-
-impl Slo {
-    pub fn judge(&self, request: &Request<'_>) -> Verdict {
-        if request.outcome == RaceOutcome::ClientGone.as_str() {
-            return Verdict::ClientGone;
-        }
-        let Some(ttft_us) = request.client_ttft_us else { return Verdict::Missed };
-        if request.outcome != RaceOutcome::Ok.as_str() || self.ttft_us.is_some_and(|limit| ttft_us > limit) {
-            return Verdict::Missed;
-        }
-        match (self.tpot_ms, request.tpot_ms) {
-            (None, _) => Verdict::Met,
-            (Some(limit), Some(tpot_ms)) if tpot_ms > limit => Verdict::Missed,
-            (Some(_), Some(_)) => Verdict::Met,
-            (Some(_), None) if request.at_once => Verdict::Met,
-            (Some(_), None) => Verdict::Unknown,
-        }
-    }
 }
 
 /// The hour of the day, 0 to 23, UTC.
@@ -107,26 +63,6 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_meets_both_targets_or_misses() {
-        let slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
-        let good = Request { outcome: "ok", client_ttft_us: Some(1_000_000), tpot_ms: Some(50.0), at_once: false };
-        let judged = |request: Request<'_>| slo.judge(&request);
-        assert_eq!(judged(good), Verdict::Met);
-        assert_eq!(judged(Request { client_ttft_us: Some(1_000_001), ..good }), Verdict::Missed);
-        assert_eq!(judged(Request { tpot_ms: Some(50.1), ..good }), Verdict::Missed);
-        assert_eq!(judged(Request { client_ttft_us: None, ..good }), Verdict::Missed);
-        for outcome in ["error", "shutdown", "rejected"] {
-            assert_eq!(judged(Request { outcome, ..good }), Verdict::Missed);
-        }
-        assert_eq!(judged(Request { outcome: "client_gone", ..good }), Verdict::ClientGone);
-        assert_eq!(judged(Request { tpot_ms: None, at_once: true, ..good }), Verdict::Met);
-        let unknown = Request { tpot_ms: None, ..good };
-        assert_eq!(judged(unknown), Verdict::Unknown);
-        assert_eq!(judged(Request { client_ttft_us: Some(2_000_000), ..unknown }), Verdict::Missed);
-        assert_eq!(Slo { tpot_ms: None, ..slo }.judge(&unknown), Verdict::Met);
-    }
 
     #[test]
     fn hours_and_weekdays_are_utc() {

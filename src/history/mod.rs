@@ -2,11 +2,18 @@
 //!
 //! Pure: no SQL (that is `store`), no tasks (that is `recorder`).
 
+mod bytes;
+pub mod class;
 pub mod cost;
+pub mod facts;
 pub mod goodput;
+pub mod grid;
 pub mod invariants;
 pub mod record;
+pub mod requests;
 pub mod speed;
+pub mod spread;
+pub mod summary;
 pub mod survival;
 
 #[cfg(test)]
@@ -14,6 +21,7 @@ pub mod sample;
 #[cfg(test)]
 mod truth;
 
+pub use bytes::Short;
 pub use record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
 };

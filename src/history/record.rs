@@ -20,6 +20,11 @@ macro_rules! stored_names {
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $text),+ }
             }
+
+            /// The reverse; none for a name that is not known here.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)+ _ => None }
+            }
         }
     };
 }

@@ -1,30 +1,66 @@
-//! How fast one attempt decoded: the view `attempt_speed` in Rust, for those who cannot ask the database.
+//! The speed of decoding, as the view `attempt_speed` has it in SQL: for those who cannot ask the database, or ask for too
+//! much of it.
 //!
-//! The definition is the view's; a test of `store` holds them together.
+//! A test of `store` holds the two definitions together.
 
 use super::record::{AttemptRecord, TokenSource};
 
-/// Time per output token after the first, in microseconds. `choices`: how many answers the request asked for, if it says.
-/// None where it is no measurement: too few tokens, an unknown count, a burst, several choices, nothing but hidden reasoning.
-pub fn tpot_us(attempt: &AttemptRecord, choices: Option<i64>) -> Option<f64> {
-    if attempt.burst == Some(true) || choices.is_some_and(|choices| choices != 1) {
-        return None;
-    }
-    let reasoning = attempt.reasoning_tokens.unwrap_or(0);
-    let hidden = if attempt.reasoning_events == 0 { reasoning } else { 0 };
-    let start = if hidden > 0 { attempt.first_answer_us } else { attempt.first_token_us }?;
-    let took = attempt.last_token_us? - start;
-    let tokens = (tokens_out(attempt)? - hidden) as f64;
-    let chars_share = attempt.chars_first as f64 / attempt.chars_total as f64;
-    let first = if attempt.chars_total == 0 { 1.0 } else { (tokens * chars_share).max(1.0) };
-    (took > 0 && tokens >= 2.0 && tokens - first >= 1.0).then(|| took as f64 / (tokens - first))
+/// What the speed of an attempt is made of; the columns of these names.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoding {
+    pub first_token_us: Option<i64>,
+    pub first_answer_us: Option<i64>,
+    pub last_token_us: Option<i64>,
+    pub reasoning_events: i64,
+    pub chars_total: i64,
+    pub chars_first: i64,
+    pub burst: Option<bool>,
+    pub output_tokens: Option<i64>,
+    pub reasoning_tokens: Option<i64>,
+    pub tok_src: TokenSource,
 }
 
-/// By the provider's own count. Reasoning that is more than the output is not among it.
-fn tokens_out(attempt: &AttemptRecord) -> Option<i64> {
-    if !matches!(attempt.tok_src, TokenSource::Usage | TokenSource::Partial) {
-        return None;
+impl Decoding {
+    /// Time per output token after the first, in microseconds. `choices`: how many answers the request asked for, if it
+    /// says. None where it is no measurement: too few tokens, an unknown count, a burst, several choices, nothing but
+    /// hidden reasoning.
+    pub fn tpot_us(&self, choices: Option<i64>) -> Option<f64> {
+        if self.burst == Some(true) || choices.is_some_and(|choices| choices != 1) {
+            return None;
+        }
+        let reasoning = self.reasoning_tokens.unwrap_or(0);
+        let hidden = if self.reasoning_events == 0 { reasoning } else { 0 };
+        let start = if hidden > 0 { self.first_answer_us } else { self.first_token_us }?;
+        let took = self.last_token_us? - start;
+        let tokens = (self.tokens_out()? - hidden) as f64;
+        let chars_share = self.chars_first as f64 / self.chars_total as f64;
+        let first = if self.chars_total == 0 { 1.0 } else { (tokens * chars_share).max(1.0) };
+        (took > 0 && tokens >= 2.0 && tokens - first >= 1.0).then(|| took as f64 / (tokens - first))
     }
-    let (output, reasoning) = (attempt.output_tokens?, attempt.reasoning_tokens.unwrap_or(0));
-    Some(if reasoning > output { output + reasoning } else { output })
+
+    /// By the provider's own count. Reasoning that is more than the output is not among it.
+    pub fn tokens_out(&self) -> Option<i64> {
+        if !matches!(self.tok_src, TokenSource::Usage | TokenSource::Partial) {
+            return None;
+        }
+        let (output, reasoning) = (self.output_tokens?, self.reasoning_tokens.unwrap_or(0));
+        Some(if reasoning > output { output + reasoning } else { output })
+    }
+}
+
+impl From<&AttemptRecord> for Decoding {
+    fn from(attempt: &AttemptRecord) -> Decoding {
+        Decoding {
+            first_token_us: attempt.first_token_us,
+            first_answer_us: attempt.first_answer_us,
+            last_token_us: attempt.last_token_us,
+            reasoning_events: attempt.reasoning_events,
+            chars_total: attempt.chars_total,
+            chars_first: attempt.chars_first,
+            burst: attempt.burst,
+            output_tokens: attempt.output_tokens,
+            reasoning_tokens: attempt.reasoning_tokens,
+            tok_src: attempt.tok_src,
+        }
+    }
 }

@@ -2,14 +2,40 @@
 //!
 //! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as
 //! 247 ms, makes habitual losers look fast (`docs/measurement.md`). The estimate uses them for as long as they were
-//! watched. It assumes that being cut off tells nothing about the time that was left, which audits keep honest.
+//! watched.
+//!
+//! By itself that assumes that being cut off tells nothing about the time that was left. Audits do away with the
+//! assumption: a loser that was picked by chance, with probability p, to run on stands from the moment of its loss for
+//! 1/p losers, and those that were cut stand for none.
 
 /// One attempt's time to its first token, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     /// The time itself (an event), or for how long there was none (censored); microseconds.
     pub time_us: i64,
     pub event: bool,
+    /// Set for an audited loser.
+    pub audit: Option<Audit>,
+}
+
+/// A loser that ran on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Audit {
+    /// When it lost; microseconds after its own dispatch.
+    pub lost_us: i64,
+    /// The probability with which it was picked, above 0.
+    pub probability: f64,
+}
+
+/// What happened at one time, by weight. At one time some leave unseen, then come the events, then others leave unseen.
+/// Whoever begins to be watched leaves a negative weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Microseconds.
+    pub time_us: i64,
+    pub leave_before: f64,
+    pub events: f64,
+    pub leave_after: f64,
 }
 
 /// A quantile, as far as the data reach.
@@ -24,40 +50,81 @@ pub enum Estimate {
 /// The estimated distribution of a time.
 #[derive(Clone, Debug)]
 pub struct Survival {
-    /// Observations, censored ones included.
-    pub n: usize,
-    /// Of these, those that were seen to the end.
-    pub events: usize,
     /// After each time at which something happened: the share that is later still. Falls from step to step.
     steps: Vec<(i64, f64)>,
     longest_us: i64,
+    empty: bool,
+}
+
+impl Observation {
+    /// What it adds, of which the second part is there for an audited one. `weight`: of this observation among others.
+    pub fn points(&self, weight: f64) -> (Point, Option<Point>) {
+        let Observation { time_us, event, audit } = *self;
+        let late = audit.filter(|audit| audit.lost_us <= time_us && audit.probability > 0.0);
+        let after = late.map_or(weight, |audit| weight / audit.probability.min(1.0));
+        let point = Point { time_us, ..Point::default() };
+        let point = if event { Point { events: after, ..point } } else { Point { leave_after: after, ..point } };
+        (point, late.map(|audit| Point { time_us: audit.lost_us, leave_after: weight - after, ..Point::default() }))
+    }
+
+    /// What an event counts among events: more than one where it stands for losers that were cut.
+    pub fn event_weight(&self) -> f64 {
+        let point = self.points(1.0).0;
+        point.events
+    }
 }
 
 impl Survival {
-    /// Sorts the observations; O(n log n).
-    pub fn new(mut observations: Vec<Observation>) -> Survival {
-        // At equal times the censored ones were still at risk, so the events come first.
-        observations.sort_unstable_by_key(|observation| (observation.time_us, !observation.event));
-        let n = observations.len();
-        let mut at_risk = n;
-        let (mut surviving, mut events, mut steps) = (1.0, 0, Vec::new());
-        for group in observations.chunk_by(|a, b| a.time_us == b.time_us) {
-            let ended = group.iter().filter(|observation| observation.event).count();
-            if ended > 0 {
-                surviving *= 1.0 - ended as f64 / at_risk as f64;
+    /// Sorts the points; O(n log n).
+    pub fn new(mut points: Vec<Point>) -> Survival {
+        points.sort_unstable_by_key(|point| point.time_us);
+        let mut at_risk: f64 = points.iter().map(|point| point.leave_before + point.events + point.leave_after).sum();
+        let (mut surviving, mut steps) = (1.0_f64, Vec::new());
+        for group in points.chunk_by(|a, b| a.time_us == b.time_us) {
+            let sum = |part: fn(&Point) -> f64| group.iter().map(part).sum::<f64>();
+            at_risk -= sum(|point| point.leave_before);
+            let events = sum(|point| point.events);
+            if events > 0.0 {
+                // Weights that only nearly cancel out must not make a share negative.
+                surviving *= (1.0 - events / at_risk.max(events)).max(0.0);
                 steps.push((group[0].time_us, surviving));
             }
-            events += ended;
-            at_risk -= group.len();
+            at_risk -= events + sum(|point| point.leave_after);
         }
-        Survival { n, events, steps, longest_us: observations.last().map_or(0, |last| last.time_us) }
+        Survival { steps, longest_us: points.last().map_or(0, |last| last.time_us), empty: points.is_empty() }
+    }
+
+    /// One distribution of several, each with its share of the whole: what all would have been, had each stratum been
+    /// watched for as long as it was. Shares that are not 1 together are scaled.
+    pub fn mixed(strata: &[(f64, Survival)]) -> Survival {
+        let strata: Vec<&(f64, Survival)> =
+            strata.iter().filter(|(share, survival)| *share > 0.0 && !survival.empty).collect();
+        let whole: f64 = strata.iter().map(|(share, _)| share).sum();
+        let mut falls: Vec<(i64, f64)> = Vec::new();
+        for (share, survival) in &strata {
+            let mut before = 1.0;
+            for (time_us, surviving) in &survival.steps {
+                falls.push((*time_us, share / whole * (before - surviving)));
+                before = *surviving;
+            }
+        }
+        falls.sort_unstable_by_key(|(time_us, _)| *time_us);
+        let mut surviving = 1.0_f64;
+        let steps = falls.chunk_by(|a, b| a.0 == b.0).map(|group| {
+            surviving = (surviving - group.iter().map(|(_, fall)| fall).sum::<f64>()).max(0.0);
+            (group[0].0, surviving)
+        });
+        let steps = steps.collect();
+        // Beyond this the share that is left to a stratum which ended early is not known to be later.
+        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0);
+        Survival { steps, longest_us, empty: strata.is_empty() }
     }
 
     /// The earliest time by which a share of at least `p` (0 to 1) has ended; none without observations.
     pub fn quantile(&self, p: f64) -> Option<Estimate> {
         // The product of many factors misses a round share by a few units in the last place.
         const ROUNDING: f64 = 1e-9;
-        if self.n == 0 {
+        if self.empty {
             return None;
         }
         let step = self.steps.partition_point(|(_, surviving)| *surviving > 1.0 - p + ROUNDING);
@@ -68,10 +135,25 @@ impl Survival {
     }
 }
 
-/// Whether this many samples (for an estimate: events) are about enough, 10/(1−p), to print a quantile without a mark.
-/// For the lower tail it is 10/p.
-pub fn is_firm(samples: usize, p: f64) -> bool {
-    samples as f64 * p.min(1.0 - p) >= 10.0 - 1e-6
+impl Estimate {
+    /// Microseconds; none where it was not reached.
+    pub fn reached(self) -> Option<i64> {
+        match self {
+            Estimate::Reached(us) => Some(us),
+            Estimate::NotReached { .. } => None,
+        }
+    }
+}
+
+/// Whether this many samples (for an estimate: effective events) are about enough, 10/(1−p), to print a quantile without
+/// a mark. For the lower tail it is 10/p.
+pub fn is_firm(samples: f64, p: f64) -> bool {
+    samples * p.min(1.0 - p) >= 10.0 - 1e-6
+}
+
+/// How many equal weights would tell as much as these: (Σw)² / Σw² (Kish 1965).
+pub fn effective(sum: f64, sum_of_squares: f64) -> f64 {
+    if sum_of_squares > 0.0 { sum * sum / sum_of_squares } else { 0.0 }
 }
 
 /// The plain quantile: the smallest value that a share of at least `p` of the values does not exceed. Reorders them.
@@ -89,14 +171,14 @@ mod tests {
     use super::*;
 
     fn observed(times: &[(i64, bool)]) -> Survival {
-        Survival::new(times.iter().map(|&(time_us, event)| Observation { time_us, event }).collect())
+        let seen = |&(time_us, event): &(i64, bool)| Observation { time_us, event, audit: None }.points(1.0).0;
+        Survival::new(times.iter().map(seen).collect())
     }
 
     #[test]
     fn hand_computed_with_censoring() {
         // At risk 6, 5, 3, 2: S = 5/6, 4/6, (4 is cut off), 4/9 at 5, 2/9 at 6; 7 is cut off.
         let survival = observed(&[(4, false), (1, true), (6, true), (3, true), (5, true), (7, false)]);
-        assert_eq!((survival.n, survival.events), (6, 4));
         assert_eq!(survival.quantile(0.10), Some(Estimate::Reached(1)));
         assert_eq!(survival.quantile(0.30), Some(Estimate::Reached(3)));
         assert_eq!(survival.quantile(0.50), Some(Estimate::Reached(5)));
@@ -134,8 +216,35 @@ mod tests {
 
     #[test]
     fn ten_samples_beyond_the_quantile_are_firm() {
-        assert!(is_firm(20, 0.5) && is_firm(200, 0.95) && is_firm(1_000, 0.99) && is_firm(200, 0.05));
-        assert!(!is_firm(19, 0.5) && !is_firm(199, 0.95) && !is_firm(999, 0.99) && !is_firm(199, 0.05));
+        assert!(is_firm(20.0, 0.5) && is_firm(200.0, 0.95) && is_firm(1_000.0, 0.99) && is_firm(200.0, 0.05));
+        assert!(!is_firm(19.0, 0.5) && !is_firm(199.0, 0.95) && !is_firm(999.0, 0.99) && !is_firm(199.0, 0.05));
+    }
+
+    #[test]
+    fn an_audited_loser_stands_for_those_that_were_cut() {
+        // Four lose at 2. One was picked with p = 1/4, stands for all four from then on, and ends at 9.
+        let cut = Observation { time_us: 2, event: false, audit: None };
+        let audited = Observation { time_us: 9, event: true, audit: Some(Audit { lost_us: 2, probability: 0.25 }) };
+        let won = Observation { time_us: 1, event: true, audit: None };
+        let points = [won, cut, cut, cut, audited].map(|seen| seen.points(1.0));
+        let survival = Survival::new(points.iter().flat_map(|(end, entry)| [Some(*end), *entry]).flatten().collect());
+        assert_eq!(survival.quantile(0.2), Some(Estimate::Reached(1)));
+        // 4/5 are left at 2, and all of them end at 9: not the 1/5 that one row of five would be.
+        assert_eq!(survival.quantile(0.21), Some(Estimate::Reached(9)));
+        assert_eq!(audited.event_weight(), 4.0);
+        assert_eq!(effective(1.0 + 4.0, 1.0 + 16.0), 25.0 / 17.0);
+    }
+
+    #[test]
+    fn strata_count_by_their_share() {
+        let fast = observed(&[(10, true), (20, true)]);
+        let slow = observed(&[(100, true), (100, false)]);
+        let mixed = Survival::mixed(&[(3.0, fast), (1.0, slow), (0.0, observed(&[(1, true)]))]);
+        assert_eq!(mixed.quantile(0.3), Some(Estimate::Reached(10)));
+        assert_eq!(mixed.quantile(0.75), Some(Estimate::Reached(20)));
+        assert_eq!(mixed.quantile(0.8), Some(Estimate::Reached(100)));
+        assert_eq!(mixed.quantile(0.9), Some(Estimate::NotReached { over_us: 100 }));
+        assert_eq!(Survival::mixed(&[]).quantile(0.5), None);
     }
 
     /// The example of `docs/measurement.md`: winners alone turn the ranking round.
@@ -150,14 +259,16 @@ mod tests {
             let times = [0, 1, 2].map(|i| (TRUE_MEDIANS_MS[i] * 1e3 * (SPREADS[i] * normal(&mut draws)).exp()) as i64);
             let first = times[0].min(times[1]).min(times[2]);
             for (observations, time) in all.iter_mut().zip(times) {
-                observations.push(Observation { time_us: first, event: time == first });
+                observations.push(Observation { time_us: first, event: time == first, audit: None });
             }
         }
         for (i, observations) in all.into_iter().enumerate() {
             let winners = observations.iter().filter(|seen| seen.event);
             let mut won: Vec<f64> = winners.map(|seen| seen.time_us as f64 / 1e3).collect();
             let winners_ms = quantile(&mut won, 0.5).unwrap_or_default();
-            let Some(Estimate::Reached(median_us)) = Survival::new(observations).quantile(0.5) else {
+            let Some(Estimate::Reached(median_us)) =
+                Survival::new(observations.iter().map(|seen| seen.points(1.0).0).collect()).quantile(0.5)
+            else {
                 panic!("the median of {} ms is within reach", TRUE_MEDIANS_MS[i]);
             };
             let estimated_ms = median_us as f64 / 1e3;

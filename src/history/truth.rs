@@ -54,7 +54,7 @@ fn watch() -> Vec<Seen> {
         let times = [a, b, c].map(|i| (i, (WORLD[i].1 * 1e3 * (WORLD[i].2 * normal(&mut draws)).exp()) as i64));
         let first = times.iter().map(|(_, time)| *time).min().unwrap();
         for (i, time) in times {
-            all[i].push(Observation { time_us: first, event: time == first });
+            all[i].push(Observation { time_us: first, event: time == first, audit: None });
         }
     }
     all.into_iter()
@@ -66,7 +66,9 @@ fn watch() -> Vec<Seen> {
 fn see(name: &'static str, median: f64, spread: f64, observations: Vec<Observation>) -> Seen {
     let mut won: Vec<f64> =
         observations.iter().filter(|seen| seen.event).map(|seen| seen.time_us as f64 / 1e3).collect();
-    let survival = Survival::new(observations);
+    let events = won.len();
+    let rows = observations.len();
+    let survival = Survival::new(observations.iter().map(|seen| seen.points(1.0).0).collect());
     let figures = [(0.5, median), (0.9, median * (spread * Z90).exp())].map(|(p, truth)| {
         let estimated = match survival.quantile(p) {
             Some(Estimate::Reached(us)) => us as f64 / 1e3,
@@ -74,7 +76,7 @@ fn see(name: &'static str, median: f64, spread: f64, observations: Vec<Observati
         };
         [truth, quantile(&mut won, p).unwrap(), estimated]
     });
-    Seen { name, rows: survival.n, events: survival.events, figures }
+    Seen { name, rows, events, figures }
 }
 
 /// A line of the table in the documentation.

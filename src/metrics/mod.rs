@@ -15,7 +15,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
-use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, speed};
+use crate::history::speed::Decoding;
+use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use histogram::Histogram;
 use series::Series;
 use text::Text;
@@ -107,7 +108,7 @@ impl Metrics {
         if let Some(ttft) = attempt.first_token_us {
             upstream.ttft.observe(micros(ttft));
         }
-        if let Some(tpot) = speed::tpot_us(attempt, choices) {
+        if let Some(tpot) = Decoding::from(attempt).tpot_us(choices) {
             upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
         }
     }

@@ -3,7 +3,6 @@
 pub(super) const BUSY: i64 = 5;
 pub(super) const LOCKED: i64 = 6;
 pub(super) const READONLY: i64 = 8;
-pub(super) const INTERRUPT: i64 = 9;
 pub(super) const IOERR: i64 = 10;
 pub(super) const CORRUPT: i64 = 11;
 pub(super) const FULL: i64 = 13;

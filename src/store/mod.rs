@@ -1,11 +1,18 @@
 //! The history on disk: one SQLite file, opened, migrated, written in batches and read back. The only place with SQL.
 //!
-//! Not for a request's path: [`Store::write`] belongs to the recorder's one writer task, and [`Reader`] to commands.
+//! Not for a request's path: [`Store::write`] belongs to the recorder's one writer task, [`Reader`] to whoever asks the
+//! history, and [`Roller`] to whoever keeps it small.
 
+mod bundle;
+mod cells;
 mod code;
 mod columns;
 mod open;
-mod read;
+mod plan;
+mod reader;
+mod rollup;
+mod scan;
+mod times;
 mod write;
 
 #[cfg(test)]
@@ -18,7 +25,9 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 
 pub use open::OpenError;
-pub use read::{ATTEMPTS_MAX, AttemptFilter, AttemptSample, ReadError, Reader, RequestSample};
+pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Selection};
+pub use rollup::{Roller, RollupError, Step};
+pub use scan::AttemptFilter;
 pub use write::{Record, WriteError};
 
 use write::Statements;
@@ -36,11 +45,6 @@ impl Store {
     pub async fn open(path: &Path) -> Result<Store, OpenError> {
         let opened = Opened::open(path).await?;
         Ok(Store { path: path.into(), statements: Statements::new(), opened: Mutex::new(Some(opened)) })
-    }
-
-    /// Opens a file that is there, for reading only; also while a gateway writes to it.
-    pub async fn open_read_only(path: &Path) -> Result<Reader, OpenError> {
-        Reader::open(path).await
     }
 
     /// Writes the whole batch in one transaction, or nothing of it. Records that are there already are left as they

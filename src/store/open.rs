@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::migrate::{Migrate as _, MigrateError, Migration, MigrationType, Migrator};
+use rusqlite::{Connection, OpenFlags};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 
@@ -93,41 +94,100 @@ async fn writable_now(path: &Path) -> Result<SqliteConnection, OpenError> {
 }
 
 /// Opens for reading only; the file must be there, ours, and of this edition.
-pub(super) async fn readable(path: &Path) -> Result<SqliteConnection, OpenError> {
+pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     if !path.exists() {
         return Err(OpenError::Absent { path: path.into() });
     }
-    let explained = |error| explain(path, &error);
-    let mut connection = options(path).read_only(true).connect().await.map_err(explained)?;
-    match owner(&mut connection).await.map_err(explained)? {
-        Owner::Other => return Err(OpenError::Foreign { path: path.into() }),
-        Owner::Nobody => return Err(OpenError::Older { path: path.into() }),
-        Owner::Photofinish => {}
-    }
-    let migrator = migrator();
-    let applied = connection
-        .list_applied_migrations(&migrator.table_name)
-        .await
-        .map_err(|error| explain_migration(path, &error))?;
-    if let Some(unknown) = applied.iter().find(|applied| !migrator.version_exists(applied.version)) {
-        return Err(OpenError::Newer { path: path.into(), version: unknown.version });
-    }
-    if applied.len() < migrator.iter().count() {
-        return Err(OpenError::Older { path: path.into() });
-    }
+    let explained = |error| explain_read(path, &error);
+    let connection = connect(path).map_err(explained)?;
+    of_this_edition(path, &connection)?;
     Ok(connection)
+}
+
+/// Opens for the roll-ups: a file that [`writable`] has brought up to date.
+pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
+    let explained = |error| explain_read(path, &error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(explained)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(explained)?;
+    connection.pragma_update(None, "synchronous", "NORMAL").map_err(explained)?;
+    of_this_edition(path, &connection)?;
+    Ok(connection)
+}
+
+/// Another reading connection to a file that [`readable`] has looked at.
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let looked = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    match looked {
+        // Where nothing may be written, a database with a write-ahead log can be read only as one that never changes.
+        Err(error) if cannot_write_beside(&error) && !has_log(path) => {
+            let uri = format!("file:{}?immutable=1", uri_path(path));
+            Connection::open_with_flags(uri, flags)
+        }
+        Err(error) => Err(error),
+        Ok(()) => Ok(connection),
+    }
+}
+
+fn cannot_write_beside(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
+}
+
+/// Whether there is something in the write-ahead log.
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0)
+}
+
+/// What would end the path within a URI, or begin an escape, is escaped.
+fn uri_path(path: &Path) -> String {
+    path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}
+
+fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let explained = |error| explain_read(path, &error);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(explained);
+    match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
+        (APPLICATION_ID, _) => {}
+        (0, 0) => return Err(OpenError::Older { path: path.into() }),
+        _ => return Err(OpenError::Foreign { path: path.into() }),
+    }
+    let known = migrator();
+    let newest = number("SELECT coalesce(max(version), 0) FROM _sqlx_migrations")?;
+    if !known.version_exists(newest) && newest != 0 {
+        return Err(OpenError::Newer { path: path.into(), version: newest });
+    }
+    match known.iter().map(|migration| migration.version).max() {
+        Some(wanted) if newest < wanted => Err(OpenError::Older { path: path.into() }),
+        _ => Ok(()),
+    }
+}
+
+fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, NotADatabase};
+    let path = path.to_path_buf();
+    match error.sqlite_error_code() {
+        Some(NotADatabase | DatabaseCorrupt) => OpenError::NotADatabase { path },
+        Some(DatabaseBusy | DatabaseLocked) => OpenError::Locked { path },
+        _ => OpenError::Unusable { path, reason: error.to_string() },
+    }
 }
 
 /// Every edition of the tables, oldest first. A file that was released is never edited.
 pub(super) fn migrator() -> Migrator {
-    let race_and_attempt = include_str!("../../migrations/0001_race_and_attempt.sql");
-    Migrator::with_migrations(vec![Migration::new(
-        1,
-        "race and attempt".into(),
-        MigrationType::Simple,
-        race_and_attempt.into_sql_str(),
-        false,
-    )])
+    let migration = |version, description: &'static str, sql: &'static str| {
+        Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(vec![
+        migration(1, "race and attempt", include_str!("../../migrations/0001_race_and_attempt.sql")),
+        migration(2, "rollup", include_str!("../../migrations/0002_rollup.sql")),
+    ])
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {

@@ -4,6 +4,7 @@
 //! statements do for every batch. A record that is there already is left as it is: a batch whose commit was made, but
 //! whose answer was lost, may be sent again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::error::BoxDynError;
@@ -11,6 +12,9 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::columns::Row;
+use super::rollup::LATE;
+use super::times::{DAY_US, HOUR_US, began_at, start_of};
+use crate::clock::wall_micros;
 use crate::history::{AttemptRecord, RaceRecord};
 
 /// One row to be written.
@@ -67,6 +71,9 @@ impl Statements {
         let failed = |error| WriteError::new(&error, false);
         insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
         insert(&mut transaction, &self.attempt, batch.iter().filter_map(Record::attempt)).await.map_err(failed)?;
+        for (hours, start) in late(batch, wall_micros()) {
+            sqlx::query(LATE).bind(hours).bind(start).execute(&mut *transaction).await.map_err(failed)?;
+        }
         transaction.commit().await.map_err(failed)
     }
 }
@@ -97,6 +104,17 @@ impl Record {
             Record::Attempt(attempt) => Some(attempt),
         }
     }
+}
+
+/// The hours that are over, and their days, to which the batch adds rows: length in hours, and start.
+fn late(batch: &[Record], now_us: i64) -> BTreeSet<(i64, i64)> {
+    let this_hour = start_of(now_us, HOUR_US);
+    let ids = batch.iter().map(|record| match record {
+        Record::Race(race) => &race.race_id,
+        Record::Attempt(attempt) => &attempt.race_id,
+    });
+    let began = ids.map(|id| began_at(id)).filter(|began_at| *began_at < this_hour);
+    began.flat_map(|began_at| [(1, start_of(began_at, HOUR_US)), (24, start_of(began_at, DAY_US))]).collect()
 }
 
 async fn insert<'r, R: Row + 'r>(

@@ -3,34 +3,16 @@
 use std::io;
 use std::path::Path;
 
-use jiff::Timestamp;
-
-use super::group::Dimension;
-use super::options::Options;
 use super::table::write_wrapped;
 use crate::config::units::format_duration;
-use crate::store::{ATTEMPTS_MAX, AttemptFilter};
+use crate::failure::FailureKind;
+use crate::report::dimension::Dimension;
+use crate::report::question::time;
+use crate::report::stats::{Question, Stats};
+use crate::store::AttemptFilter;
 
 /// Longer lines are hard to read.
 const WIDTH: usize = 110;
-
-/// What the notes tell of.
-pub(super) struct Notes<'a> {
-    pub options: &'a Options,
-    pub filter: &'a AttemptFilter,
-    /// How many were read.
-    pub attempts: usize,
-    /// What goodput is counted over; microseconds since 1970, UTC.
-    pub span_us: (i64, i64),
-    /// Requests that no attempt was started for.
-    pub without_attempts: i64,
-    /// Attempts that generated something, but whose tok/s is not known.
-    pub without_speed: usize,
-    /// Requests that could not be judged.
-    pub without_verdict: usize,
-    /// Groups below `--min-samples`.
-    pub too_small: usize,
-}
 
 /// Instead of an empty table.
 pub(super) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
@@ -45,100 +27,142 @@ pub(super) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl 
     writeln!(out, "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.")
 }
 
-impl Notes<'_> {
-    /// A paragraph each.
-    pub(super) fn write(&self, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-        for paragraph in self.paragraphs() {
-            let words: Vec<String> = paragraph.split(' ').map(str::to_owned).collect();
-            write_wrapped(&words, " ", "", width.unwrap_or(WIDTH).min(WIDTH), out)?;
-        }
-        Ok(())
+/// A paragraph each.
+pub(super) fn write(
+    question: &Question,
+    answer: &Stats,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    for paragraph in paragraphs(question, answer) {
+        let words: Vec<String> = paragraph.split(' ').map(str::to_owned).collect();
+        write_wrapped(&words, " ", "", width.unwrap_or(WIDTH).min(WIDTH), out)?;
     }
-
-    fn paragraphs(&self) -> Vec<String> {
-        let mut notes = vec![format!("{}: {}.", counted(self.attempts, "attempt"), wanted(self.filter))];
-        if self.attempts == ATTEMPTS_MAX {
-            notes.push(format!("Older ones were left out: this reads the newest {ATTEMPTS_MAX} only."));
-        }
-        if self.too_small > 0 {
-            let (groups, least) = (counted(self.too_small, "group"), self.options.min_samples);
-            notes.push(format!("Left out: {groups} of fewer than {least} attempts (--min-samples)."));
-        }
-        notes.extend(self.options.by.iter().filter_map(|dimension| dimension.note()).map(str::to_owned));
-        notes.push(
-            "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
-             were cut off before their first token. \"> x\": cut off too often to say more. TTFT n: first tokens that \
-             were seen."
-                .to_owned(),
-        );
-        notes.push(self.speed());
-        notes.push("failures: failed, failed midway, timed out, refused.".to_owned());
-        notes.push(self.goodput());
-        notes.push(
-            "cost: of all attempts; extra: of the losers among them. \"≥\", \"≤\": at least, at most; \"±\": bounds of \
-             both kinds. –: not known (no prices)."
-                .to_owned(),
-        );
-        notes.push("~: from fewer than 10/(1−p) samples (p5: 10/p).".to_owned());
-        notes
-    }
-
-    fn speed(&self) -> String {
-        let mut speed =
-            "tok/s: 1 / TPOT, the time per output token after the first, by the provider's own count; p5 is the \
-                         slow end. tok/s n: attempts that both are from."
-                .to_owned();
-        if self.without_speed > 0 {
-            let left_out = counted(self.without_speed, "attempt");
-            speed += &format!(
-                " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
-            );
-        }
-        speed
-    }
-
-    fn goodput(&self) -> String {
-        let slo = &self.options.slo;
-        let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
-        let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
-        let targets: Vec<String> = [ttft, tpot].into_iter().flatten().collect();
-        let by_time = self.options.by.iter().any(|by| matches!(by, Dimension::Hour | Dimension::Weekday));
-        let mut goodput = format!(
-            "goodput: requests that finished well with {}, per second of {}{}; attained: the same as a share of the requests, which are those that the group answered, and those that it \
-             tried and nobody answered. Requests that the client left count neither way.",
-            targets.join(" and "),
-            span(self.span_us),
-            if by_time { " in that hour or on that weekday" } else { "" },
-        );
-        if self.without_verdict > 0 {
-            let left_out = counted(self.without_verdict, "request");
-            goodput += &format!(" Left out: {left_out} in time, but of unknown TPOT.");
-        }
-        if self.without_attempts > 0 {
-            let count = usize::try_from(self.without_attempts).unwrap_or(usize::MAX);
-            let left_out = counted(count, "request");
-            goodput += &format!(
-                " In no group: {left_out} without an attempt (rejected by the gateway, or all upstreams cooling down)."
-            );
-        }
-        goodput
-    }
+    Ok(())
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
+    let mut notes = vec![format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))];
+    if let Some(rolled_until) = answer.rolled_until {
+        notes.push(format!(
+            "Before {} out of hourly and daily histograms: counts and costs are exact, quantiles are off by 1.6 % at most. \
+             --exact reads rows, as far as they are kept.",
+            time(rolled_until)
+        ));
+    }
+    if answer.too_small > 0 {
+        let (groups, least) = (counted(answer.too_small as u64, "group"), question.min_samples);
+        notes.push(format!("Left out: {groups} of fewer than {least} attempts (--min-samples)."));
+    }
+    notes.push(failures(answer));
+    notes.extend(question.by.iter().filter_map(|dimension| dimension.note()).map(str::to_owned));
+    notes.push(
+        "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
+         were cut off before their first token. \"> x\": cut off too often to say more. TTFT n: first tokens that \
+         were seen."
+            .to_owned(),
+    );
+    notes.extend(weights(question));
+    notes.push(speed(answer));
+    notes.push(goodput(question, answer));
+    if !question.by.contains(&Dimension::Upstream) {
+        notes.push(
+            "client TTFT: of clients that asked to stream. gain: what the best upstream alone would have given \
+             (estimated), less that; negative where it cost time."
+                .to_owned(),
+        );
+    }
+    notes.push(
+        "cost: of all attempts; extra: of the losers among them. \"≥\", \"≤\": at least, at most; \"±\": bounds of \
+         both kinds. –: not known (no prices)."
+            .to_owned(),
+    );
+    notes.push("~: from fewer than 10/(1−p) effective samples (p5: 10/p).".to_owned());
+    notes
+}
+
+/// Of which kind they were, group by group where there are some.
+fn failures(answer: &Stats) -> String {
+    let mut failures =
+        "failures: failed, failed midway, timed out, refused; a kind may be there too for an attempt that served a client \
+         until it broke."
+            .to_owned();
+    let kinds = |kinds: &[(FailureKind, u64)]| {
+        kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let groups = answer.groups.iter().filter(|figures| !figures.failure_kinds.is_empty());
+    let of_group = groups.map(|figures| {
+        let keys: Vec<String> = figures.keys.iter().map(|key| key.text()).collect();
+        format!("{}: {}", keys.join(" "), kinds(&figures.failure_kinds))
+    });
+    let of_groups: Vec<String> = of_group.collect();
+    if !of_groups.is_empty() {
+        failures += &format!(" By kind: {}.", of_groups.join("; "));
+    }
+    failures
+}
+
+fn weights(question: &Question) -> Option<String> {
+    let half_life = question
+        .half_life
+        .map(|half_life| format!("Times count half as much for each {} of their age.", format_duration(half_life)));
+    let strata = (!question.strata.is_empty()).then(|| {
+        "TTFT is estimated by stratum, and the estimates are put together by the strata's shares of attempts."
+            .to_owned()
+    });
+    let all: Vec<String> = [half_life, strata].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+fn speed(answer: &Stats) -> String {
+    let mut speed =
+        "tok/s: 1 / TPOT, the time per output token after the first, by the provider's own count; p5 is the \
+                     slow end. tok/s n: attempts that both are from."
+            .to_owned();
+    if answer.without_speed > 0 {
+        let left_out = counted(answer.without_speed, "attempt");
+        speed += &format!(
+            " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
+        );
+    }
+    speed
+}
+
+fn goodput(question: &Question, answer: &Stats) -> String {
+    let slo = &question.slo;
+    let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
+    let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
+    let targets: Vec<String> = [ttft, tpot].into_iter().flatten().collect();
+    let by_time = question.by.iter().any(|by| matches!(by, Dimension::Hour | Dimension::Weekday));
+    let (from_us, until_us) = answer.span_us;
+    let mut goodput = format!(
+        "goodput: requests that finished well with {}, per second of {} to {}{}; attained: the same as a share of the \
+         requests, which are those that the group answered, and those that it tried and nobody answered. Requests that \
+         the client left count neither way.",
+        targets.join(" and "),
+        time(from_us),
+        time(until_us),
+        if by_time { " in that hour or on that weekday" } else { "" },
+    );
+    if answer.without_verdict > 0.0 {
+        let left_out = counted(answer.without_verdict.round() as u64, "request");
+        goodput += &format!(" Left out: {left_out} in time, but of unknown TPOT.");
+    }
+    if answer.without_attempts > 0 {
+        let left_out = counted(answer.without_attempts, "request");
+        goodput += &format!(
+            " In no group: {left_out} without an attempt (rejected by the gateway, or all upstreams cooling down)."
+        );
+    }
+    goodput
+}
+
+fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
 fn short(seconds: f64) -> String {
     std::time::Duration::try_from_secs_f64(seconds).map(format_duration).unwrap_or_default()
-}
-
-fn span((from_us, until_us): (i64, i64)) -> String {
-    format!("{} to {}", time(from_us), time(until_us))
-}
-
-fn time(at_us: i64) -> String {
-    Timestamp::from_microsecond(at_us).map(|at| format!("{at:.0}")).unwrap_or_else(|_| "the beginning".to_owned())
 }
 
 fn wanted(filter: &AttemptFilter) -> String {

@@ -5,17 +5,20 @@ use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::group::{Dimension, Part};
-use super::tally::Figures;
 use crate::history::CostBasis;
 use crate::history::cost::CostSum;
 use crate::history::survival::{Estimate, is_firm};
+use crate::report::dimension::{Dimension, Part};
+use crate::report::figures::{Figures, GAIN_SHARES, TOK_S_SHARES, TTFT_SHARES};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
 const TTFT: [&str; 4] = ["TTFT p50", "p95", "p99", "TTFT n"];
 const TOK_S: [&str; 4] = ["tok/s p50", "p5", "TPOT p95", "tok/s n"];
 const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
+const GAINS: [&str; 4] = ["client TTFT p50", "p95", "gain p50", "p95"];
 const HEADS: [&[&str]; 4] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS];
+/// Where groups are of several upstreams.
+const HEADS_WITH_GAINS: [&[&str]; 5] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS, &GAINS];
 
 /// Writes all of them, in lines of at most `width` if there is one and any name fits into it.
 pub(super) fn write(
@@ -25,10 +28,11 @@ pub(super) fn write(
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     let rows: Vec<Row> = groups.iter().map(Row::new).collect();
-    let table = table(by, &rows);
+    let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
+    let table = table(by, heads, &rows);
     let widest = table.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     match width {
-        Some(width) if widest > width => write_blocks(by, &rows, width, out),
+        Some(width) if widest > width => write_blocks(by, heads, &rows, width, out),
         _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),
     }
 }
@@ -59,30 +63,27 @@ pub(super) fn write_wrapped(
 /// A group's figures, in words.
 struct Row {
     keys: Vec<String>,
-    /// As in [`HEADS`].
-    cells: [Vec<String>; 4],
+    /// As in [`HEADS_WITH_GAINS`].
+    cells: [Vec<String>; 5],
 }
 
 impl Row {
     fn new(figures: &Figures) -> Row {
-        let share = |count: usize| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
+        let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
             Some(percent) if count > 0 => format!("{count} ({percent} %)"),
             _ => count.to_string(),
         };
-        let mark = |samples, p| if is_firm(samples, p) { "" } else { "~" };
-        let ttft = figures.ttft.iter().map(|(p, estimate)| match estimate {
+        let ttft = TTFT_SHARES.iter().zip(figures.ttft).map(|(p, estimate)| match estimate {
             None => "–".to_owned(),
-            Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_samples, *p), millis(*us)),
-            Some(Estimate::NotReached { over_us }) => format!("> {}", millis(*over_us)),
+            Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, *p), millis(us)),
+            Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
         });
-        let tok_s = figures.tok_s.iter().map(|(p, value)| match value {
+        let samples = figures.tok_s_samples as f64;
+        let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
             None => "–".to_owned(),
-            Some(tok_s) => format!("{}{tok_s:.1}", mark(figures.tok_s_samples, *p)),
+            Some(tok_s) => format!("{}{tok_s:.1}", mark(samples, *p)),
         });
-        let tpot = figures.tpot_p95_ms.map_or_else(
-            || "–".to_owned(),
-            |ms| format!("{}{}", mark(figures.tok_s_samples, 0.95), millis((ms * 1e3) as i64)),
-        );
+        let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
         let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
         Row {
             keys: figures.keys.iter().map(Part::text).collect(),
@@ -92,23 +93,47 @@ impl Row {
                 tok_s.chain([tpot, figures.tok_s_samples.to_string()]).collect(),
                 vec![
                     figures.requests.to_string(),
-                    figures.attainment.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-                    figures.goodput.map_or_else(|| "–".to_owned(), rate),
+                    or_dash(figures.attainment, |share| format!("{:.0} %", 100.0 * share)),
+                    or_dash(figures.goodput, rate),
                     dollars(&figures.cost),
                     dollars(&figures.extra_cost),
                 ],
+                gains(figures),
             ],
         }
     }
 }
 
-fn table(by: &[Dimension], rows: &[Row]) -> String {
+/// What streaming clients saw, and how much later the best upstream by itself would have been.
+fn gains(figures: &Figures) -> Vec<String> {
+    let firm = |p: f64| mark(figures.client_ttft_samples as f64, p);
+    let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
+    let seen = seen.map(|(p, ms)| or_dash(ms, |ms| format!("{}{}", firm(*p), millis((ms * 1e3) as i64))));
+    let gains = figures.gain.iter().flatten().zip(GAIN_SHARES);
+    let gains = gains.map(|(gain, p)| {
+        or_dash(gain.as_ref(), |gain| {
+            let sign = if gain.gain_ms < 0.0 { "−" } else { "" };
+            format!("{}{sign}{}", firm(p), millis((gain.gain_ms.abs() * 1e3) as i64))
+        })
+    });
+    seen.chain(gains).collect()
+}
+
+fn mark(samples: f64, p: f64) -> &'static str {
+    if is_firm(samples, p) { "" } else { "~" }
+}
+
+fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), text)
+}
+
+fn table(by: &[Dimension], heads: &[&[&str]], rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(by.iter().map(|dimension| dimension.name()).chain(HEADS.into_iter().flatten().copied()));
+    table.set_header(by.iter().map(|dimension| dimension.name()).chain(heads.iter().copied().flatten().copied()));
     for row in rows {
-        table.add_row(row.keys.iter().chain(row.cells.iter().flatten()));
+        table.add_row(row.keys.iter().chain(row.cells[..heads.len()].iter().flatten()));
     }
     for column in table.column_iter_mut().skip(by.len()) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -117,7 +142,13 @@ fn table(by: &[Dimension], rows: &[Row]) -> String {
 }
 
 /// The name on a line of its own and a line for each group, the same columns in every block.
-fn write_blocks(by: &[Dimension], rows: &[Row], width: usize, out: &mut impl io::Write) -> io::Result<()> {
+fn write_blocks(
+    by: &[Dimension],
+    heads: &[&[&str]],
+    rows: &[Row],
+    width: usize,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     for (number, row) in rows.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -127,9 +158,11 @@ fn write_blocks(by: &[Dimension], rows: &[Row], width: usize, out: &mut impl io:
             dimension => format!("{} {key}", dimension.name()),
         });
         write_wrapped(&keys.collect::<Vec<_>>(), ", ", "", width, out)?;
-        for (group, heads) in HEADS.into_iter().enumerate() {
-            let parts = heads.iter().enumerate().map(|(column, head)| {
-                let wide = rows.iter().map(|row| row.cells[group][column].chars().count()).max().unwrap_or(0);
+        for (group, heads) in heads.iter().enumerate() {
+            let parts = heads.iter().enumerate().filter(|(column, _)| *column < row.cells[group].len());
+            let parts = parts.map(|(column, head)| {
+                let cells = rows.iter().filter_map(|row| row.cells[group].get(column));
+                let wide = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
                 format!("{head} {:<wide$}", row.cells[group][column])
             });
             write_wrapped(&parts.collect::<Vec<_>>(), "  ", "  ", width, out)?;

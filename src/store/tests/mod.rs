@@ -12,7 +12,9 @@ use sqlx::{ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::{AttemptRecord, RaceRecord};
+use crate::clock::wall_micros;
+use crate::history::facts::{Facts, RequestFacts};
+use crate::history::{AttemptRecord, RaceRecord, Short};
 
 /// A new database in a directory that goes with the first value.
 async fn new_store() -> (TempDir, PathBuf, Store) {
@@ -25,6 +27,41 @@ async fn new_store() -> (TempDir, PathBuf, Store) {
 /// As another program would open it.
 async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+/// How many attempts, and how many requests without one, the filter lets through.
+#[derive(Default)]
+struct Counted {
+    attempts: u64,
+    without_attempts: u64,
+}
+
+impl Gather for Counted {
+    fn attempt(&mut self, _: &Facts<'_>) {
+        self.attempts += 1;
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {
+        self.without_attempts += 1;
+    }
+
+    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        match cell.upstream {
+            Some(_) => self.attempts += cell.count,
+            None => self.without_attempts += cell.count,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Counted) {
+        self.attempts += other.attempts;
+        self.without_attempts += other.without_attempts;
+    }
+}
+
+fn counted(reader: &Reader, filter: &AttemptFilter) -> Result<u64, ReadError> {
+    let selection = Selection { filter: filter.clone(), now_us: wall_micros(), ..Selection::default() };
+    Ok(reader.gather(&selection, Counted::default)?.0.attempts)
 }
 
 fn race(record: RaceRecord) -> Record {

@@ -11,8 +11,8 @@ async fn refused(path: &Path) -> String {
     }
 }
 
-async fn refused_reading(path: &Path) -> String {
-    match Store::open_read_only(path).await {
+fn refused_reading(path: &Path) -> String {
+    match Reader::open(path) {
         Ok(_) => panic!("{} was opened", path.display()),
         Err(error) => error.to_string(),
     }
@@ -41,7 +41,7 @@ async fn an_empty_file_is_a_new_database() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("empty.db");
     std::fs::write(&path, "").unwrap();
-    assert!(refused_reading(&path).await.contains("photofinish serve"));
+    assert!(refused_reading(&path).contains("photofinish serve"));
     Store::open(&path).await.unwrap().close().await;
 }
 
@@ -60,7 +60,7 @@ async fn a_missing_directory_is_named() {
     let path = directory.path().join("nowhere").join("history.db");
     let message = refused(&path).await;
     assert!(message.contains(path.to_str().unwrap()) && message.contains("No such file"), "{message}");
-    let message = refused_reading(&path).await;
+    let message = refused_reading(&path);
     assert!(message.contains(path.to_str().unwrap()) && message.contains("photofinish serve"), "{message}");
     assert!(!path.exists());
 }
@@ -71,7 +71,7 @@ async fn garbage_is_no_database() {
     let path = directory.path().join("notes.db");
     let text = "these are my notes ".repeat(100);
     std::fs::write(&path, &text).unwrap();
-    for message in [refused(&path).await, refused_reading(&path).await] {
+    for message in [refused(&path).await, refused_reading(&path)] {
         assert!(message.contains("not an SQLite database"), "{message}");
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -85,7 +85,7 @@ async fn a_foreign_database_is_left_alone() {
         let path = directory.path().join(name);
         sqlx::raw_sql(sql).execute(&mut plain(&path).await).await.unwrap();
         let before = std::fs::read(&path).unwrap();
-        for message in [refused(&path).await, refused_reading(&path).await] {
+        for message in [refused(&path).await, refused_reading(&path)] {
             assert!(message.contains("another program"), "{message}");
         }
         assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -100,14 +100,14 @@ async fn a_newer_edition_and_another_build_are_told_apart() {
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES (99, 'later', 1, x'00', 0)";
     sqlx::query(newer).execute(&mut other).await.unwrap();
-    for message in [refused(&path).await, refused_reading(&path).await] {
+    for message in [refused(&path).await, refused_reading(&path)] {
         assert!(message.contains("newer photofinish") && message.contains("99"), "{message}");
     }
     let edited = "DELETE FROM _sqlx_migrations WHERE version = 99; UPDATE _sqlx_migrations SET checksum = x'00'";
     sqlx::raw_sql(edited).execute(&mut other).await.unwrap();
     assert!(refused(&path).await.contains("another build"));
     sqlx::query("DELETE FROM _sqlx_migrations").execute(&mut other).await.unwrap();
-    assert!(refused_reading(&path).await.contains("older photofinish"));
+    assert!(refused_reading(&path).contains("older photofinish"));
 }
 
 #[tokio::test]
@@ -123,12 +123,12 @@ async fn a_lock_is_named() {
 #[tokio::test]
 async fn reading_works_before_during_and_after_writing() {
     let (_directory, path, store) = new_store().await;
-    let mut reader = Store::open_read_only(&path).await.unwrap();
-    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 0);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 0);
     store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
-    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1);
-    reader.close().await;
+    assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
+    drop(reader);
     store.close().await;
-    let mut reader = Store::open_read_only(&path).await.unwrap();
-    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
 }

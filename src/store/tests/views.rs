@@ -1,7 +1,7 @@
 //! The views against figures computed by hand, and the plans of the queries over them.
 
 use super::*;
-use crate::history::speed::tpot_us;
+use crate::history::speed::Decoding;
 use crate::history::{AttemptOutcome, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
@@ -12,7 +12,7 @@ async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&m
     (of_attempt.reasoning_tokens, of_attempt.reasoning_events) = (None, 0);
     change_race(&mut of_race);
     change(&mut of_attempt);
-    let in_rust = tpot_us(&of_attempt, of_race.n_choices).map(|tpot| tpot / 1e3);
+    let in_rust = Decoding::from(&of_attempt).tpot_us(of_race.n_choices).map(|tpot| tpot / 1e3);
     store.write(&[race(of_race), attempt(of_attempt)]).await.unwrap();
     let sql = "SELECT tpot_ms, tok_s, e2e_tok_s FROM attempt_speed";
     let row: (Option<f64>, Option<f64>, Option<f64>) =
@@ -170,15 +170,17 @@ async fn since_reads_only_its_time() {
         if analysed {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
-        let sql = format!("EXPLAIN QUERY PLAN {}", read::ATTEMPTS);
-        let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(read::first_race_id(sample::STARTED_AT))
-            .fetch_all(&mut other)
-            .await
-            .unwrap();
-        let plan: Vec<&str> = steps.iter().map(|step| step.3.as_str()).collect();
-        assert!(plan.iter().any(|step| step.starts_with("SEARCH attempt USING PRIMARY KEY (race_id>")), "{plan:?}");
-        assert!(!plan.iter().any(|step| step.contains("SCAN") || step.contains("TEMP B-TREE")), "{plan:?}");
+        for (table, sql) in [("attempt", scan::ATTEMPTS), ("race", scan::RACES)] {
+            let steps: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+                    .bind(times::first_race_id(sample::STARTED_AT))
+                    .bind(times::first_race_id(sample::STARTED_AT + 1_000))
+                    .fetch_all(&mut other)
+                    .await
+                    .unwrap();
+            let plan: Vec<&str> = steps.iter().map(|step| step.3.as_str()).collect();
+            assert_eq!(plan, [format!("SEARCH {table} USING PRIMARY KEY (race_id>? AND race_id<?)")]);
+        }
     }
 }
 
@@ -189,14 +191,14 @@ async fn the_filter_cuts_by_time_model_and_provider() {
         .flat_map(|n| [race(sample::race(n)), attempt(sample::won(n)), attempt(sample::lost(n, 90_000))])
         .collect();
     store.write(&batch).await.unwrap();
-    let mut reader = Store::open_read_only(&path).await.unwrap();
+    let reader = Reader::open(&path).unwrap();
     let all = AttemptFilter::default();
     let since = AttemptFilter { since: Some(sample::STARTED_AT + 1_000), ..all.clone() };
     let provider = AttemptFilter { provider: Some("groq".into()), ..since.clone() };
     let model = AttemptFilter { model: Some("llama-3.3-70b".into()), ..all.clone() };
     let none = AttemptFilter { model: Some("gpt".into()), ..all.clone() };
     for (filter, expected) in [(all, 6), (since, 4), (provider, 2), (model, 6), (none, 0)] {
-        assert_eq!(reader.attempts(&filter, |_| {}).await.unwrap(), expected, "{filter:?}");
+        assert_eq!(counted(&reader, &filter).unwrap(), expected, "{filter:?}");
     }
 }
 
@@ -205,10 +207,10 @@ async fn a_query_that_takes_too_long_is_stopped() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
     store.write(&batch).await.unwrap();
-    let mut reader = Store::open_read_only(&path).await.unwrap();
+    let mut reader = Reader::open(&path).unwrap();
     reader.time_limit = std::time::Duration::ZERO;
-    let error = reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap_err();
+    let error = counted(&reader, &AttemptFilter::default()).unwrap_err();
     assert!(matches!(error, ReadError::TimeLimit { .. }), "{error}");
     reader.time_limit = std::time::Duration::from_secs(60);
-    assert_eq!(reader.attempts(&AttemptFilter::default(), |_| {}).await.unwrap(), 1_000);
+    assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1_000);
 }

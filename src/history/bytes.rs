@@ -1,0 +1,64 @@
+//! Numbers as few bytes, for what the history keeps packed: seven bits to a byte, the lowest first.
+
+/// The bytes ended too early, or are no such numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a rolled-up summary is damaged")]
+pub struct Short;
+
+pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Eight bytes, exact.
+pub(super) fn put_f64(bytes: &mut Vec<u8>, number: f64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Takes them out again, in the same order.
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+
+    pub fn take(&mut self) -> Result<u64, Short> {
+        let (mut number, mut shift) = (0_u64, 0);
+        loop {
+            let (&byte, rest) = self.0.split_first().ok_or(Short)?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).checked_shl(shift).ok_or(Short)?;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+            shift += 7;
+        }
+    }
+
+    pub fn take_f64(&mut self) -> Result<f64, Short> {
+        let (number, rest) = self.0.split_first_chunk().ok_or(Short)?;
+        self.0 = rest;
+        Ok(f64::from_le_bytes(*number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX];
+        let mut bytes = Vec::new();
+        numbers.iter().for_each(|number| put(&mut bytes, *number));
+        put_f64(&mut bytes, -0.1);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(numbers.map(|_| reader.take().unwrap()), numbers);
+        assert_eq!((reader.take_f64(), reader.take()), (Ok(-0.1), Err(Short)));
+        assert_eq!(Reader::new(&[0xff; 11]).take(), Err(Short));
+    }
+}

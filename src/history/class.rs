@@ -1,0 +1,83 @@
+//! The classes into which sizes and loads are parted, wherever they are grouped or kept.
+
+/// Estimated tokens below which a request falls into the class, and its name.
+const INPUTS: [(i64, &str); 5] =
+    [(500, "0-500"), (2_000, "500-2k"), (8_000, "2k-8k"), (32_000, "8k-32k"), (i64::MAX, "32k+")];
+
+/// The most attempts of the class, and its name.
+const CONCURRENCIES: [(i64, &str); 8] =
+    [(1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"), (32, "17-32"), (64, "33-64"), (i64::MAX, "65+")];
+
+/// Of what size a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Input(u8);
+
+/// How many attempts ran at the upstream, the new one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Concurrency(u8);
+
+impl Input {
+    /// By the tokens that its bytes let expect.
+    pub fn of(tokens_estimate: i64) -> Input {
+        let place = INPUTS.iter().position(|(below, _)| tokens_estimate < *below);
+        Input(place.unwrap_or(INPUTS.len() - 1) as u8)
+    }
+
+    /// By its place among the classes; the last for a place behind them.
+    pub fn at(place: u8) -> Input {
+        Input(place.min(INPUTS.len() as u8 - 1))
+    }
+
+    pub fn place(self) -> u8 {
+        self.0
+    }
+
+    pub fn name(self) -> &'static str {
+        INPUTS[usize::from(self.0)].1
+    }
+}
+
+impl Concurrency {
+    /// `beside`: how many ran already.
+    pub fn of(beside: i64) -> Concurrency {
+        let running = beside.saturating_add(1);
+        let place = CONCURRENCIES.iter().position(|(most, _)| running <= *most);
+        Concurrency(place.unwrap_or(CONCURRENCIES.len() - 1) as u8)
+    }
+
+    /// By its place among the classes; the last for a place behind them.
+    pub fn at(place: u8) -> Concurrency {
+        Concurrency(place.min(CONCURRENCIES.len() as u8 - 1))
+    }
+
+    pub fn place(self) -> u8 {
+        self.0
+    }
+
+    pub fn name(self) -> &'static str {
+        CONCURRENCIES[usize::from(self.0)].1
+    }
+
+    /// The names of all classes, rising.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        CONCURRENCIES.iter().map(|(_, name)| *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_ends_where_its_name_says() {
+        for (tokens, name) in [(0, "0-500"), (499, "0-500"), (500, "500-2k"), (31_999, "8k-32k"), (32_000, "32k+")] {
+            assert_eq!((Input::of(tokens).name(), Input::at(Input::of(tokens).place())), (name, Input::of(tokens)));
+        }
+        for (beside, name) in [(0, "1"), (1, "2"), (2, "3-4"), (3, "3-4"), (4, "5-8"), (63, "33-64"), (64, "65+")] {
+            let class = Concurrency::of(beside);
+            assert_eq!((class.name(), Concurrency::at(class.place())), (name, class));
+        }
+        assert_eq!((Input::of(i64::MAX).name(), Concurrency::of(i64::MAX).name()), ("32k+", "65+"));
+        assert_eq!((Input::at(99).name(), Concurrency::at(99).name()), ("32k+", "65+"));
+    }
+}

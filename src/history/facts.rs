@@ -1,0 +1,44 @@
+//! What the figures need of one attempt and of the request that it was made for. Borrowed: millions of these pass by.
+
+use super::record::{AttemptOutcome, CostBasis, RaceOutcome};
+use super::survival::Observation;
+use crate::failure::FailureKind;
+
+/// One attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Counts the races of one reading; all attempts of a race come one after the other.
+    pub race: u64,
+    /// When its race began, by the id of it, so to the millisecond; microseconds since 1970, UTC.
+    pub started_at: i64,
+    pub provider: &'a str,
+    pub model_sent: &'a str,
+    /// Other attempts that ran at this upstream at dispatch.
+    pub in_flight_upstream: i64,
+    pub outcome: AttemptOutcome,
+    pub failure: Option<FailureKind>,
+    pub ttft: Option<Observation>,
+    /// Microseconds for each token after the first.
+    pub tpot_us: Option<f64>,
+    /// One token, or all of them in one event.
+    pub at_once: bool,
+    pub output_tokens: Option<i64>,
+    pub cost_usd: Option<f64>,
+    pub cost_basis: CostBasis,
+    /// None while the race's own row is not written yet.
+    pub request: Option<RequestFacts<'a>>,
+}
+
+/// The request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    pub model: &'a str,
+    pub user: Option<&'a str>,
+    pub stream: bool,
+    pub input_tokens_estimate: i64,
+    pub outcome: RaceOutcome,
+    /// First payload byte handed to the client; microseconds since the request was read.
+    pub client_ttft_us: Option<i64>,
+    /// Whether this attempt served it; none where no attempt did.
+    pub served: Option<bool>,
+}

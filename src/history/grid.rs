@@ -1,0 +1,147 @@
+//! The grid that all histograms of the history share, and a histogram on it: what is left of times when their rows are
+//! gone.
+//!
+//! 32 buckets to an octave: a value told by the middle of its bucket is off by 1.6 % at most. Values below 32 are exact.
+
+use super::bytes::{Reader, Short, put};
+
+/// Buckets to an octave, as a power of two.
+const FINENESS: u32 = 5;
+const PER_OCTAVE: i64 = 1 << FINENESS;
+/// Larger values are counted as this: 50 days in microseconds.
+const VALUE_MAX: i64 = (1 << 42) - 1;
+/// Weights are stored in steps of 1/16.
+const WEIGHT_STEPS: f64 = 16.0;
+
+/// The number of a value's bucket; negative values are 0.
+pub fn bucket(value: i64) -> usize {
+    let value = value.clamp(0, VALUE_MAX);
+    if value < PER_OCTAVE {
+        return value as usize;
+    }
+    let shift = value.ilog2() - FINENESS;
+    (i64::from(shift) * PER_OCTAVE + (value >> shift)) as usize
+}
+
+/// The value in the middle of a bucket.
+pub fn middle(bucket: usize) -> i64 {
+    let (lower, width) = bounds(bucket);
+    lower + (width - 1) / 2
+}
+
+/// The smallest value of a bucket.
+pub(super) fn lower(bucket: usize) -> i64 {
+    bounds(bucket).0
+}
+
+/// The smallest value of a bucket, and how many it holds.
+fn bounds(bucket: usize) -> (i64, i64) {
+    let bucket = bucket as i64;
+    let shift = (bucket / PER_OCTAVE - 1).clamp(0, 62);
+    ((bucket - shift * PER_OCTAVE) << shift, 1 << shift)
+}
+
+/// How much weight of values fell into each bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    weights: Vec<f64>,
+}
+
+impl Histogram {
+    pub fn add(&mut self, value: i64, weight: f64) {
+        self.add_to(bucket(value), weight);
+    }
+
+    pub fn merge(&mut self, other: &Histogram) {
+        for (bucket, weight) in other.buckets() {
+            self.add_to(bucket, weight);
+        }
+    }
+
+    /// The buckets that hold something, rising, each with its number and weight.
+    pub fn buckets(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.weights.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0)
+    }
+
+    pub fn weight(&self) -> f64 {
+        self.weights.iter().sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buckets().next().is_none()
+    }
+
+    /// Appends it to `bytes`: how many buckets, and of each the distance from the one before and the weight.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        let stored = || self.buckets().map(|(bucket, weight)| (bucket, (weight * WEIGHT_STEPS).round() as u64));
+        put(bytes, stored().count() as u64);
+        let mut before = 0;
+        for (bucket, weight) in stored() {
+            put(bytes, (bucket - before) as u64);
+            put(bytes, weight);
+            before = bucket;
+        }
+    }
+
+    /// Adds what [`Histogram::encode`] wrote, `scale` times.
+    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
+        let mut at = 0_usize;
+        for _ in 0..bytes.take()? {
+            at = at.saturating_add(usize::try_from(bytes.take()?).unwrap_or(usize::MAX)).min(bucket(VALUE_MAX));
+            self.add_to(at, bytes.take()? as f64 / WEIGHT_STEPS * scale);
+        }
+        Ok(())
+    }
+
+    fn add_to(&mut self, bucket: usize, weight: f64) {
+        if bucket >= self.weights.len() {
+            self.weights.resize(bucket + 1, 0.0);
+        }
+        self.weights[bucket] += weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_lies_within_its_bucket_and_close_to_the_middle() {
+        let mut before = 0;
+        for value in
+            (0..5_000).chain((12..42).flat_map(|octave| [(1 << octave) - 1, 1 << octave, (1 << octave) * 4 / 3]))
+        {
+            let bucket = bucket(value);
+            let (lower, width) = bounds(bucket);
+            assert!((lower..lower + width).contains(&value), "{value} in {bucket}: {lower} + {width}");
+            let off = (middle(bucket) - value).abs() as f64;
+            assert!(off <= 0.0157 * value as f64, "{value} is told as {}", middle(bucket));
+            assert!(value >= PER_OCTAVE || off == 0.0);
+            assert!(bucket >= before || value < 5_000, "buckets rise");
+            before = bucket;
+        }
+        assert_eq!((bucket(-1), bucket(i64::MAX)), (0, bucket(VALUE_MAX)));
+        assert_eq!((1..bucket(VALUE_MAX)).find(|&at| bounds(at).0 != bounds(at - 1).0 + bounds(at - 1).1), None);
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let mut histogram = Histogram::default();
+        for (value, weight) in [(0, 1.0), (7, 2.0), (100_000, 50.0), (100_001, 1.4375), (i64::MAX, 3.0)] {
+            histogram.add(value, weight);
+        }
+        let mut bytes = Vec::new();
+        histogram.encode(&mut bytes);
+        let (mut back, mut twice) = (Histogram::default(), histogram.clone());
+        back.absorb(&mut Reader::new(&bytes), 1.0).unwrap();
+        assert_eq!(back, histogram);
+        back.absorb(&mut Reader::new(&bytes), 0.5).unwrap();
+        back.absorb(&mut Reader::new(&bytes), 0.5).unwrap();
+        twice.merge(&histogram);
+        assert_eq!(back, twice);
+        assert_eq!(back.weight(), 2.0 * 57.4375);
+        for cut in 0..bytes.len() {
+            assert!(Histogram::default().absorb(&mut Reader::new(&bytes[..cut]), 1.0).is_err(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests as they are judged against targets: kept so that any target can be asked for later.
+
+use std::collections::BTreeMap;
+
+use super::bytes::{Reader, Short, put};
+use super::facts::Facts;
+use super::goodput::Slo;
+use super::grid;
+use super::record::RaceOutcome;
+
+/// Of each fine bucket, four go into one here: targets are found within 9 %, and between the borders of a bucket the
+/// share below a target is taken to be even.
+const COARSER: u32 = 2;
+/// In place of a bucket: the time per token is not known.
+const UNKNOWN: u16 = 0;
+/// In place of a bucket: there was no wait between tokens.
+const AT_ONCE: u16 = 1;
+/// The first real bucket.
+const FIRST: u16 = 2;
+
+/// How fast tokens came after the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Microseconds a token.
+    Tpot(f64),
+    /// The whole answer was one token, or came in one event.
+    AtOnce,
+    Unknown,
+}
+
+/// The requests that a group answered, and those that it tried and nobody answered.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// Answered well: the client's TTFT in microseconds, and the pace.
+    exact: Vec<(i64, Pace)>,
+    /// The same by buckets.
+    grid: BTreeMap<(u16, u16), u64>,
+    /// Answered, but not to a good end.
+    missed: u64,
+    /// That nobody answered, each once.
+    unserved: u64,
+    /// The last race that was counted in `unserved`: however many attempts it made here, it counts once.
+    last_unserved: Option<u64>,
+}
+
+/// What became of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// Not whole where a target lies within a bucket of a histogram.
+    pub met: f64,
+    pub missed: f64,
+    /// In time and finished, but the pace is not known: counts neither way.
+    pub unknown: f64,
+}
+
+impl Requests {
+    /// A request belongs to the attempt that served it; one that none served, to each group that tried.
+    pub fn add(&mut self, facts: &Facts<'_>, coarse: bool) {
+        let Some(request) = &facts.request else { return };
+        if request.served == Some(false) || request.outcome == RaceOutcome::ClientGone {
+            return;
+        }
+        if request.served.is_none() {
+            self.unserved += u64::from(self.last_unserved != Some(facts.race));
+            self.last_unserved = Some(facts.race);
+            return;
+        }
+        let Some(client_ttft_us) = request.client_ttft_us.filter(|_| request.outcome == RaceOutcome::Ok) else {
+            self.missed += 1;
+            return;
+        };
+        let pace = match facts.tpot_us {
+            Some(tpot_us) => Pace::Tpot(tpot_us),
+            None if facts.at_once => Pace::AtOnce,
+            None => Pace::Unknown,
+        };
+        if coarse {
+            *self.grid.entry((coarser(client_ttft_us), pace.code())).or_default() += 1;
+        } else {
+            self.exact.push((client_ttft_us, pace));
+        }
+    }
+
+    /// A request that nobody answered, known by itself.
+    pub fn add_unserved(&mut self) {
+        self.unserved += 1;
+    }
+
+    pub fn merge(&mut self, other: Requests) {
+        self.exact.extend(other.exact);
+        other.grid.into_iter().for_each(|(key, count)| *self.grid.entry(key).or_default() += count);
+        self.missed += other.missed;
+        self.unserved += other.unserved;
+    }
+
+    pub fn judge(&self, slo: &Slo) -> Judged {
+        let mut judged = Judged { missed: (self.missed + self.unserved) as f64, ..Judged::default() };
+        for (client_ttft_us, pace) in &self.exact {
+            let in_time = slo.ttft_us.is_none_or(|limit| *client_ttft_us <= limit);
+            let kept = match (slo.tpot_ms, pace) {
+                (None, _) | (Some(_), Pace::AtOnce) => Some(true),
+                (Some(limit), Pace::Tpot(us)) => Some(us / 1e3 <= limit),
+                (Some(_), Pace::Unknown) => None,
+            };
+            judged.count(1.0, f64::from(u8::from(in_time)), kept.map(|kept| f64::from(u8::from(kept))));
+        }
+        for ((ttft, pace), count) in &self.grid {
+            let in_time = slo.ttft_us.map_or(1.0, |limit| share_below(*ttft, limit));
+            let kept = match (slo.tpot_ms, *pace) {
+                (None, _) | (Some(_), AT_ONCE) => Some(1.0),
+                (Some(_), UNKNOWN) => None,
+                (Some(limit), pace) => Some(share_below(pace - FIRST, (limit * 1e6) as i64)),
+            };
+            judged.count(*count as f64, in_time, kept);
+        }
+        judged
+    }
+
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        put(bytes, self.missed);
+        put(bytes, self.unserved);
+        put(bytes, self.grid.len() as u64);
+        for ((ttft, pace), count) in &self.grid {
+            [u64::from(*ttft), u64::from(*pace), *count].into_iter().for_each(|number| put(bytes, number));
+        }
+    }
+
+    /// `unserved`: take those along that nobody answered.
+    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, unserved: bool) -> Result<(), Short> {
+        self.missed += bytes.take()?;
+        let nobodys = bytes.take()?;
+        self.unserved += if unserved { nobodys } else { 0 };
+        for _ in 0..bytes.take()? {
+            let place = |number: u64| u16::try_from(number).map_err(|_| Short);
+            let key = (place(bytes.take()?)?, place(bytes.take()?)?);
+            *self.grid.entry(key).or_default() += bytes.take()?;
+        }
+        Ok(())
+    }
+}
+
+impl Judged {
+    /// `kept`: the share that kept the pace, where that is known.
+    fn count(&mut self, requests: f64, in_time: f64, kept: Option<f64>) {
+        let met = requests * in_time * kept.unwrap_or(0.0);
+        self.met += met;
+        self.unknown += if kept.is_none() { requests * in_time } else { 0.0 };
+        self.missed += if kept.is_none() { requests * (1.0 - in_time) } else { requests - met };
+    }
+}
+
+impl Pace {
+    fn code(self) -> u16 {
+        match self {
+            Pace::Unknown => UNKNOWN,
+            Pace::AtOnce => AT_ONCE,
+            Pace::Tpot(us) => FIRST + coarser((us * 1e3) as i64),
+        }
+    }
+}
+
+fn coarser(value: i64) -> u16 {
+    (grid::bucket(value) >> COARSER) as u16
+}
+
+/// The share of a coarser bucket that does not exceed the limit.
+fn share_below(place: u16, limit: i64) -> f64 {
+    let first = usize::from(place) << COARSER;
+    let (lower, upper) = (grid::lower(first), grid::lower(first + (1 << COARSER)));
+    ((limit + 1 - lower) as f64 / (upper - lower) as f64).clamp(0.0, 1.0)
+}

@@ -1,0 +1,214 @@
+//! Times as they are gathered: exact while their rows are there, on the grid where only histograms are left. Both together
+//! give one distribution.
+
+use super::bytes::{Reader, Short, put, put_f64};
+use super::grid::{self, Histogram};
+use super::survival::{Observation, Point, Survival, effective};
+
+/// Times to the first token, seen to the end or not.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// First tokens that were seen.
+    pub seen: u64,
+    /// No first token was seen, and the attempt had not failed by then.
+    pub censored: u64,
+    exact: Vec<Point>,
+    events: Histogram,
+    left: Histogram,
+    entered: Histogram,
+    event_weight: f64,
+    event_weight_squared: f64,
+}
+
+impl Times {
+    /// `weight`: of this one among others. `coarse`: keep only its bucket.
+    pub fn add(&mut self, observation: &Observation, weight: f64, coarse: bool) {
+        self.seen += u64::from(observation.event);
+        self.censored += u64::from(!observation.event);
+        let (end, entry) = observation.points(weight);
+        self.event_weight += end.events;
+        self.event_weight_squared += end.events * end.events;
+        if !coarse {
+            self.exact.extend([Some(end), entry].into_iter().flatten());
+            return;
+        }
+        self.events.add(end.time_us, end.events);
+        self.left.add(end.time_us, end.leave_after);
+        if let Some(entry) = entry {
+            self.entered.add(entry.time_us, -entry.leave_after);
+        }
+    }
+
+    pub fn merge(&mut self, other: Times) {
+        self.seen += other.seen;
+        self.censored += other.censored;
+        self.exact.extend(other.exact);
+        self.events.merge(&other.events);
+        self.left.merge(&other.left);
+        self.entered.merge(&other.entered);
+        self.event_weight += other.event_weight;
+        self.event_weight_squared += other.event_weight_squared;
+    }
+
+    /// What happened at each time; in no order.
+    pub fn points(&self) -> Vec<Point> {
+        let mut points = self.exact.clone();
+        let at = |bucket| Point { time_us: grid::middle(bucket), ..Point::default() };
+        points.extend(self.events.buckets().map(|(bucket, events)| Point { events, ..at(bucket) }));
+        // Within a bucket one half leaves before the other's first token comes.
+        let half = |bucket, weight: f64| Point { leave_before: weight / 2.0, leave_after: weight / 2.0, ..at(bucket) };
+        points.extend(self.left.buckets().map(|(bucket, weight)| half(bucket, weight)));
+        points.extend(self.entered.buckets().map(|(bucket, weight)| half(bucket, -weight)));
+        points
+    }
+
+    pub fn survival(&self) -> Survival {
+        Survival::new(self.points())
+    }
+
+    /// All of it, censored or not: what it counts among other strata.
+    pub fn count(&self) -> u64 {
+        self.seen + self.censored
+    }
+
+    /// How many events of equal weight would tell as much; never more than were seen.
+    pub fn effective(&self) -> f64 {
+        effective(self.event_weight, self.event_weight_squared).min(self.seen as f64)
+    }
+
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        put(bytes, self.seen);
+        put(bytes, self.censored);
+        put_f64(bytes, self.event_weight_squared);
+        [&self.events, &self.left, &self.entered].into_iter().for_each(|histogram| histogram.encode(bytes));
+    }
+
+    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
+        self.seen += bytes.take()?;
+        self.censored += bytes.take()?;
+        self.event_weight_squared += bytes.take_f64()? * scale * scale;
+        let before = self.events.weight();
+        self.events.absorb(bytes, scale)?;
+        self.event_weight += self.events.weight() - before;
+        self.left.absorb(bytes, scale)?;
+        self.entered.absorb(bytes, scale)
+    }
+}
+
+/// Plain values: times that were all seen to their end.
+#[derive(Clone, Debug, Default)]
+pub struct Spread {
+    pub count: u64,
+    /// Value and weight.
+    exact: Vec<(i64, f64)>,
+    coarse: Histogram,
+}
+
+impl Spread {
+    /// As [`Times::add`].
+    pub fn add(&mut self, value: i64, weight: f64, coarse: bool) {
+        self.count += 1;
+        if coarse {
+            self.coarse.add(value, weight);
+        } else {
+            self.exact.push((value, weight));
+        }
+    }
+
+    pub fn merge(&mut self, other: Spread) {
+        self.count += other.count;
+        self.exact.extend(other.exact);
+        self.coarse.merge(&other.coarse);
+    }
+
+    /// For each share: the smallest value that at least that share of the values does not exceed.
+    pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [Option<i64>; N] {
+        let mut values = self.values();
+        values.sort_unstable_by_key(|(value, _)| *value);
+        shares.map(|share| reach(&values, share))
+    }
+
+    /// For each share: the largest value that at least that share of the values does not fall below. Of the times that
+    /// tokens take, this is the rate that a share of the rates does not exceed.
+    pub fn quantiles_from_above<const N: usize>(&self, shares: [f64; N]) -> [Option<i64>; N] {
+        let mut values = self.values();
+        values.sort_unstable_by_key(|(value, _)| std::cmp::Reverse(*value));
+        shares.map(|share| reach(&values, share))
+    }
+
+    /// Each value with its weight; in no order.
+    pub fn values(&self) -> Vec<(i64, f64)> {
+        let coarse = self.coarse.buckets().map(|(bucket, weight)| (grid::middle(bucket), weight));
+        self.exact.iter().copied().chain(coarse).collect()
+    }
+
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        put(bytes, self.count);
+        self.coarse.encode(bytes);
+    }
+
+    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
+        self.count += bytes.take()?;
+        self.coarse.absorb(bytes, scale)
+    }
+}
+
+/// The first value at which the weights reach the share of their sum.
+fn reach(values: &[(i64, f64)], share: f64) -> Option<i64> {
+    let whole: f64 = values.iter().map(|(_, weight)| weight).sum();
+    let wanted = share * whole * (1.0 - 1e-9);
+    let mut so_far = 0.0;
+    let found = values.iter().find(|(_, weight)| {
+        so_far += weight;
+        so_far >= wanted
+    });
+    found.or(values.last()).map(|(value, _)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::survival::{Audit, Estimate};
+    use super::*;
+
+    #[test]
+    fn the_grid_tells_quantiles_within_its_fineness() {
+        let mut draws = fastrand::Rng::with_seed(3);
+        let (mut exact, mut coarse) = (Times::default(), Times::default());
+        for _ in 0..20_000 {
+            let (time, rival) = (100_000.0 * (1.0 + 9.0 * draws.f64()), 100_000.0 * (1.0 + 19.0 * draws.f64()));
+            let lost = time > rival;
+            let audit = (lost && draws.f64() < 0.1).then_some(Audit { lost_us: rival as i64, probability: 0.1 });
+            let event = !lost || audit.is_some();
+            let observation = Observation { time_us: if event { time } else { rival } as i64, event, audit };
+            exact.add(&observation, 1.0, false);
+            coarse.add(&observation, 1.0, true);
+        }
+        let mut bytes = Vec::new();
+        coarse.encode(&mut bytes);
+        let mut back = Times::default();
+        back.absorb(&mut Reader::new(&bytes), 1.0).unwrap();
+        assert!(
+            (back.effective() / exact.effective() - 1.0).abs() < 0.01,
+            "{} {}",
+            back.effective(),
+            exact.effective()
+        );
+        assert_eq!((back.seen, back.censored), (exact.seen, exact.censored));
+        for p in [0.05, 0.5, 0.9, 0.99] {
+            let told = |times: &Times| times.survival().quantile(p).and_then(Estimate::reached).unwrap() as f64;
+            assert!((told(&back) / told(&exact) - 1.0).abs() <= 0.02, "{p}: {} {}", told(&back), told(&exact));
+            assert!((told(&exact) / (100_000.0 * (1.0 + 9.0 * p)) - 1.0).abs() < 0.05, "{p}: {}", told(&exact));
+        }
+    }
+
+    #[test]
+    fn quantiles_of_plain_values_from_both_ends() {
+        let mut spread = Spread::default();
+        (1..=100).for_each(|value| spread.add(value, 1.0, false));
+        assert_eq!(spread.quantiles([0.05, 0.5, 0.95, 1.0]), [Some(5), Some(50), Some(95), Some(100)]);
+        assert_eq!(spread.quantiles_from_above([0.05, 0.5]), [Some(96), Some(51)]);
+        spread.add(1_000, 900.0, true);
+        assert_eq!(spread.quantiles([0.5]), [Some(grid::middle(grid::bucket(1_000)))]);
+        assert_eq!(Spread::default().quantiles([0.5]), [None]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Summaries against what they are made of.
+
+use super::super::facts::RequestFacts;
+use super::super::goodput::Slo;
+use super::super::record::{CostBasis, RaceOutcome};
+use super::super::requests::Judged;
+use super::super::survival::Observation;
+use super::*;
+
+/// Attempt of race `race` that served its client: TTFT 100 ms, 50 ms a token.
+fn served(race: u64) -> Facts<'static> {
+    Facts {
+        race,
+        started_at: 0,
+        provider: "groq",
+        model_sent: "llama",
+        in_flight_upstream: 0,
+        outcome: AttemptOutcome::Won,
+        failure: None,
+        ttft: Some(Observation { time_us: 100_000, event: true, audit: None }),
+        tpot_us: Some(50_000.0),
+        at_once: false,
+        output_tokens: Some(40),
+        cost_usd: Some(0.01),
+        cost_basis: CostBasis::Computed,
+        request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
+    }
+}
+
+fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i64>) -> RequestFacts<'static> {
+    RequestFacts {
+        model: "llama",
+        user: None,
+        stream: true,
+        input_tokens_estimate: 10,
+        outcome,
+        client_ttft_us,
+        served,
+    }
+}
+
+fn lost(race: u64) -> Facts<'static> {
+    Facts {
+        outcome: AttemptOutcome::Lost,
+        ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
+        tpot_us: None,
+        output_tokens: Some(3),
+        cost_usd: Some(0.002),
+        cost_basis: CostBasis::AtLeast,
+        request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
+        ..served(race)
+    }
+}
+
+fn failed(race: u64) -> Facts<'static> {
+    Facts {
+        outcome: AttemptOutcome::Failed,
+        failure: Some(FailureKind::RateLimited),
+        ttft: None,
+        tpot_us: None,
+        output_tokens: None,
+        cost_usd: None,
+        cost_basis: CostBasis::Unknown,
+        request: Some(request(None, RaceOutcome::Error, None)),
+        ..served(race)
+    }
+}
+
+fn summed(all: &[Facts<'_>], coarse: bool) -> Summary {
+    let mut summary = Summary::default();
+    all.iter().for_each(|facts| summary.add(facts, 1.0, coarse));
+    summary
+}
+
+const SLO: Slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
+
+#[test]
+fn a_stored_summary_tells_the_same() {
+    let late = Facts { request: Some(request(Some(true), RaceOutcome::Ok, Some(2_000_000))), ..served(6) };
+    let slow = Facts { tpot_us: Some(80_000.0), ..served(7) };
+    let once = Facts { tpot_us: None, at_once: true, output_tokens: Some(1), ..served(8) };
+    let burst = Facts { tpot_us: None, ..served(9) };
+    let broke = Facts {
+        outcome: AttemptOutcome::FailedMid,
+        request: Some(request(Some(true), RaceOutcome::Error, Some(101_000))),
+        ..served(10)
+    };
+    let left = Facts { request: Some(request(Some(true), RaceOutcome::ClientGone, Some(101_000))), ..served(11) };
+    let all = [served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
+    let (exact, mut stored) = (summed(&all, false), Summary::default());
+    stored.absorb(&summed(&all, true).encode(), 1.0, true).unwrap();
+    let mut merged = summed(&all[..4], false);
+    merged.merge(summed(&all[4..], false));
+    for summary in [&exact, &stored, &merged] {
+        assert_eq!((summary.attempts, summary.outcome(AttemptOutcome::Won), summary.failed()), (11, 7, 3));
+        assert_eq!(summary.failures().collect::<Vec<_>>(), [(FailureKind::RateLimited, 2)]);
+        assert_eq!((summary.ttft.seen, summary.ttft.censored, summary.without_speed()), (8, 1, 2));
+        assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.082), CostBasis::AtLeast));
+        assert_eq!((summary.extra_cost.usd(), summary.extra_cost.basis()), (Some(0.002), CostBasis::AtLeast));
+        assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3));
+        assert_eq!(summary.client_ttft.count, 8);
+    }
+    // Met: 1, 2 and 8. Missed: 3 (nobody answered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
+    assert_eq!(exact.requests.judge(&SLO), Judged { met: 3.0, missed: 4.0, unknown: 1.0 });
+    // 50 ms lies within a bucket of the histogram.
+    let far = Slo { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };
+    assert_eq!(stored.requests.judge(&far), exact.requests.judge(&far));
+    let about = stored.requests.judge(&SLO);
+    assert!(about.met > 1.0 && about.met < 3.0 && about.unknown == 1.0, "{about:?}");
+    assert_eq!(about.met + about.missed, 7.0);
+    let no_pace = Slo { ttft_us: Some(1_500_000), tpot_ms: None };
+    assert_eq!(stored.requests.judge(&no_pace), Judged { met: 5.0, missed: 3.0, unknown: 0.0 });
+}
+
+#[test]
+fn requests_that_nobody_answered_are_left_out_on_demand() {
+    let stored = summed(&[failed(1)], true).encode();
+    let mut with = Summary::default();
+    with.absorb(&stored, 1.0, true).unwrap();
+    let mut without = Summary::default();
+    without.absorb(&stored, 1.0, false).unwrap();
+    assert_eq!((with.requests.judge(&SLO).missed, without.requests.judge(&SLO).missed), (1.0, 0.0));
+}
+
+#[test]
+fn what_is_no_summary_is_refused() {
+    let stored = summed(&[served(1), lost(1), failed(2)], true).encode();
+    for cut in 0..stored.len() {
+        assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
+    }
+    assert!(Summary::default().absorb(&[2, 0], 1.0, true).is_err());
+}

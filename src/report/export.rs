@@ -1,0 +1,157 @@
+//! The figures for programs: JSON and CSV with the same names, which are part of the product's face.
+
+use std::io;
+
+use serde_json::{Map, Value, json};
+
+use super::dimension::Dimension;
+use super::figures::{Figures, GAIN_SHARES, Gain};
+use crate::failure::FailureKind;
+use crate::history::survival::Estimate;
+
+/// An object for each group.
+pub fn objects(by: &[Dimension], groups: &[Figures]) -> Vec<Map<String, Value>> {
+    let object = |figures: &Figures| {
+        let mut object = fields(by, figures);
+        // Where the quantile was reached there is nothing that it is over; and gains are of groups of upstreams.
+        let only_if_known =
+            |name: &str| name.ends_with("_over_ms") || name.starts_with("gain_") || name.starts_with("best_");
+        object.retain(|name, value| !(value.is_null() && only_if_known(name)));
+        object
+    };
+    groups.iter().map(object).collect()
+}
+
+/// An array of objects.
+pub fn write_json(objects: &[Map<String, Value>], out: &mut impl io::Write) -> io::Result<()> {
+    // As the error of `out` that it is, for the caller to tell a closed pipe by.
+    serde_json::to_writer_pretty(&mut *out, objects).map_err(io::Error::from)?;
+    writeln!(out)
+}
+
+/// As RFC 4180 has it, with a line of names; null is empty.
+pub fn write_csv(by: &[Dimension], groups: &[Figures], out: &mut impl io::Write) -> io::Result<()> {
+    let names: Vec<&str> = by.iter().map(|dimension| dimension.name()).chain(FIGURES).collect();
+    let rows: Vec<Map<String, Value>> = groups.iter().map(|figures| fields(by, figures)).collect();
+    write_rows(&names, &rows, out)
+}
+
+/// Objects of these names as lines.
+pub fn write_rows(names: &[&str], rows: &[Map<String, Value>], out: &mut impl io::Write) -> io::Result<()> {
+    write!(out, "{}\r\n", names.join(","))?;
+    for row in rows {
+        let cells: Vec<String> = names.iter().map(|name| cell(row.get(*name).unwrap_or(&Value::Null))).collect();
+        write!(out, "{}\r\n", cells.join(","))?;
+    }
+    Ok(())
+}
+
+/// Behind the group's keys, in this order.
+pub const FIGURES: [&str; 36] = [
+    "attempts",
+    "wins",
+    "win_share",
+    "failures",
+    "failure_share",
+    "failures_by_kind",
+    "empty",
+    "censored",
+    "ttft_p50_ms",
+    "ttft_p50_over_ms",
+    "ttft_p95_ms",
+    "ttft_p95_over_ms",
+    "ttft_p99_ms",
+    "ttft_p99_over_ms",
+    "ttft_samples",
+    "ttft_effective",
+    "tok_s_p50",
+    "tok_s_p5",
+    "tpot_p95_ms",
+    "tok_s_samples",
+    "requests",
+    "goodput",
+    "attainment",
+    "cost_usd",
+    "extra_cost_usd",
+    "cost_basis",
+    "extra_cost_basis",
+    "aggregate_tok_s",
+    "aggregate_tok_s_with_losers",
+    "client_ttft_p50_ms",
+    "client_ttft_p95_ms",
+    "client_ttft_samples",
+    "best_upstream_p50",
+    "gain_p50_ms",
+    "best_upstream_p95",
+    "gain_p95_ms",
+];
+
+fn fields(by: &[Dimension], figures: &Figures) -> Map<String, Value> {
+    let [p50, p95, p99] = figures.ttft.map(|estimate| match estimate {
+        None => (None, None),
+        Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
+        Some(Estimate::NotReached { over_us }) => (None, Some(over_us as f64 / 1e3)),
+    });
+    let [tok_s_p50, tok_s_p5] = figures.tok_s;
+    let [client_p50, client_p95] = figures.client_ttft_ms;
+    let share = |count: u64| (figures.attempts > 0).then(|| count as f64 / figures.attempts as f64);
+    let gain = |place: usize| figures.gain.as_ref().and_then(|gains| gains[place].as_ref());
+    let (upstream, gain_ms) = (|gain: &Gain| gain.upstream.clone(), |gain: &Gain| gain.gain_ms);
+    let [median, tail] = [0, GAIN_SHARES.len() - 1];
+    let values = [
+        json!(figures.attempts),
+        json!(figures.wins),
+        json!(share(figures.wins)),
+        json!(figures.failures),
+        json!(share(figures.failures)),
+        kinds(&figures.failure_kinds),
+        json!(figures.empty),
+        json!(figures.censored),
+        json!(p50.0),
+        json!(p50.1),
+        json!(p95.0),
+        json!(p95.1),
+        json!(p99.0),
+        json!(p99.1),
+        json!(figures.ttft_samples),
+        json!(figures.ttft_effective),
+        json!(tok_s_p50),
+        json!(tok_s_p5),
+        json!(figures.tpot_p95_ms),
+        json!(figures.tok_s_samples),
+        json!(figures.requests),
+        json!(figures.goodput),
+        json!(figures.attainment),
+        json!(figures.cost.usd()),
+        json!(figures.extra_cost.usd()),
+        json!(figures.cost.basis().as_str()),
+        json!(figures.extra_cost.basis().as_str()),
+        json!(figures.aggregate_tok_s.map(|[served, _]| served)),
+        json!(figures.aggregate_tok_s.map(|[_, all]| all)),
+        json!(client_p50),
+        json!(client_p95),
+        json!(figures.client_ttft_samples),
+        json!(gain(median).map(upstream)),
+        json!(gain(median).map(gain_ms)),
+        json!(gain(tail).map(upstream)),
+        json!(gain(tail).map(gain_ms)),
+    ];
+    let keys = by.iter().zip(&figures.keys).map(|(dimension, key)| (dimension.name().to_owned(), key.json()));
+    keys.chain(FIGURES.map(str::to_owned).into_iter().zip(values)).collect()
+}
+
+fn kinds(kinds: &[(FailureKind, u64)]) -> Value {
+    kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect::<Map<_, _>>().into()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains(['"', ',', '\n', '\r']) => format!("\"{}\"", text.replace('"', "\"\"")),
+        Value::String(text) => text.clone(),
+        Value::Object(counts) => {
+            counts.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" ")
+        }
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,143 @@
+//! What is told of one group.
+
+use super::dimension::Part;
+use crate::failure::FailureKind;
+use crate::history::AttemptOutcome;
+use crate::history::cost::CostSum;
+use crate::history::goodput::Slo;
+use crate::history::spread::Times;
+use crate::history::summary::Summary;
+use crate::history::survival::{Estimate, Survival};
+
+/// The quantiles of TTFT that are told.
+pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
+/// The quantiles of tok/s: the median, and the slow end.
+pub const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
+/// The quantiles at which the gain of racing is told.
+pub const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
+
+/// What one group did.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// One for each dimension.
+    pub keys: Vec<Part>,
+    pub attempts: u64,
+    pub wins: u64,
+    /// Failed, failed midway, timed out or refused.
+    pub failures: u64,
+    /// Of what kind, and how often.
+    pub failure_kinds: Vec<(FailureKind, u64)>,
+    pub empty: u64,
+    /// No first token was seen, and the attempt had not failed by then.
+    pub censored: u64,
+    /// At each of [`TTFT_SHARES`]; none where there is no observation.
+    pub ttft: [Option<Estimate>; 3],
+    /// First tokens that were seen.
+    pub ttft_samples: u64,
+    /// As many first tokens of equal weight would tell as much.
+    pub ttft_effective: f64,
+    /// Tokens per second, at each of [`TOK_S_SHARES`].
+    pub tok_s: [Option<f64>; 2],
+    pub tpot_p95_ms: Option<f64>,
+    pub tok_s_samples: u64,
+    /// Requests that were judged: those that the group answered, and those that it tried and nobody answered.
+    pub requests: u64,
+    /// Of these, those that met the targets, by the second of the window.
+    pub goodput: Option<f64>,
+    /// Of these, the share that met the targets.
+    pub attainment: Option<f64>,
+    pub cost: CostSum,
+    /// Of the losers alone.
+    pub extra_cost: CostSum,
+    /// Output tokens by the second of the window that clients got, and those of all attempts.
+    pub aggregate_tok_s: Option<[f64; 2]>,
+    /// What streaming clients saw, at each of [`GAIN_SHARES`]; milliseconds.
+    pub client_ttft_ms: [Option<f64>; 2],
+    pub client_ttft_samples: u64,
+    /// For a group of several upstreams, at each of [`GAIN_SHARES`].
+    pub gain: Option<[Option<Gain>; 2]>,
+    /// Attempts that generated something, but whose tok/s is not known.
+    pub without_speed: u64,
+    /// Requests in time whose pace is not known.
+    pub without_verdict: f64,
+}
+
+/// What racing gained: the clients' quantile against that of the best upstream by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gain {
+    /// The best upstream.
+    pub upstream: String,
+    /// What it alone would have given, estimated; milliseconds.
+    pub alone_ms: f64,
+    /// Less what streaming clients saw; milliseconds. Negative where racing, or failures before the answer, cost time.
+    pub gain_ms: f64,
+}
+
+/// What was gathered of a group.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub summary: Summary,
+    /// TTFT by stratum; empty where none was asked for.
+    pub strata: Vec<Times>,
+    /// TTFT by upstream; empty where that is what groups are by.
+    pub upstreams: Vec<(String, Times)>,
+}
+
+impl Figures {
+    /// `seconds`: of the window.
+    pub fn new(keys: Vec<Part>, gathered: Gathered, slo: &Slo, seconds: f64) -> Figures {
+        let Gathered { summary, strata, upstreams } = gathered;
+        let survival = if strata.is_empty() {
+            summary.ttft.survival()
+        } else {
+            let strata: Vec<(f64, Survival)> =
+                strata.iter().map(|times| (times.count() as f64, times.survival())).collect();
+            Survival::mixed(&strata)
+        };
+        let judged = summary.requests.judge(slo);
+        let requests = judged.met + judged.missed;
+        let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
+        let ns_to_rate = |ns: Option<i64>| ns.map(|ns| 1e9 / ns as f64);
+        let [tpot_p95] = summary.tpot.quantiles([0.95]);
+        let client_ttft_ms = summary.client_ttft.quantiles(GAIN_SHARES).map(|us| us.map(|us| us as f64 / 1e3));
+        let all_tokens = summary.tokens_served + summary.tokens_lost;
+        Figures {
+            keys,
+            attempts: summary.attempts,
+            wins: summary.outcome(AttemptOutcome::Won),
+            failures: summary.failed(),
+            failure_kinds: summary.failures().collect(),
+            empty: summary.outcome(AttemptOutcome::Empty),
+            censored: summary.ttft.censored,
+            ttft: TTFT_SHARES.map(|p| survival.quantile(p)),
+            ttft_samples: summary.ttft.seen,
+            ttft_effective: summary.ttft.effective(),
+            tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
+            tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
+            tok_s_samples: summary.tpot.count,
+            requests: requests.round() as u64,
+            goodput: rate(judged.met).filter(|_| requests > 0.0),
+            attainment: (requests > 0.0).then(|| judged.met / requests),
+            cost: summary.cost,
+            extra_cost: summary.extra_cost,
+            aggregate_tok_s: rate(summary.tokens_served as f64).zip(rate(all_tokens as f64)).map(|(a, b)| [a, b]),
+            client_ttft_ms,
+            client_ttft_samples: summary.client_ttft.count,
+            gain: (!upstreams.is_empty()).then(|| gains(&upstreams, client_ttft_ms)),
+            without_speed: summary.without_speed(),
+            without_verdict: judged.unknown,
+        }
+    }
+}
+
+fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<Gain>; 2] {
+    let alone: Vec<(&String, Survival)> = upstreams.iter().map(|(name, times)| (name, times.survival())).collect();
+    let mut shares = GAIN_SHARES.into_iter().zip(client_ttft_ms);
+    [(); 2].map(|()| {
+        let (share, client_ms) = shares.next()?;
+        let reached = alone.iter().filter_map(|(name, survival)| Some((survival.quantile(share)?.reached()?, *name)));
+        let (best_us, upstream) = reached.min()?;
+        let alone_ms = best_us as f64 / 1e3;
+        Some(Gain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms? })
+    })
+}

@@ -1,0 +1,324 @@
+//! Attempts, gathered by group: row by row, or hour by hour where they are rolled up.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::dimension::{Dimension, Part, Stratum};
+use super::figures::{Figures, Gathered};
+use crate::clock::micros;
+use crate::history::Short;
+use crate::history::class::{Concurrency, Input};
+use crate::history::facts::{Facts, RequestFacts};
+use crate::history::goodput::{self, Slo, Window};
+use crate::history::spread::Times;
+use crate::history::summary::Summary;
+use crate::store::{Cell, Gather};
+
+/// How attempts are gathered.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    by: Vec<Dimension>,
+    strata: Vec<Stratum>,
+    half_life_us: Option<f64>,
+    now_us: i64,
+    /// Requests that nobody answered count once for each upstream that tried, and not once for all.
+    unserved_by_upstream: bool,
+}
+
+/// The groups.
+#[derive(Debug)]
+pub struct Groups<'r> {
+    rules: &'r Rules,
+    names: Names,
+    places: HashMap<Key, usize>,
+    groups: Vec<(Key, Group)>,
+    pub without_attempts: u64,
+    /// When the first race began; microseconds since 1970, UTC.
+    pub oldest: Option<i64>,
+}
+
+/// What an attempt is under each dimension, as numbers: of a name, its place among the names. −1 where it is not known.
+type Key = [i64; Dimension::COUNT];
+
+const UNKNOWN: i64 = -1;
+
+#[derive(Debug, Default)]
+struct Group {
+    summary: Summary,
+    /// By upstream, where groups are not: of which is the best?
+    upstreams: HashMap<i64, Times>,
+    strata: HashMap<Key, Times>,
+}
+
+/// An attempt, or a cell of attempts, as far as it is grouped by.
+struct Subject<'a> {
+    started_at: i64,
+    upstream: (&'a str, &'a str),
+    model: Option<&'a str>,
+    user: Option<&'a str>,
+    input: Option<Input>,
+    concurrency: Option<Concurrency>,
+    stream: Option<bool>,
+}
+
+impl Rules {
+    /// `of_one_provider`: nothing else is gathered.
+    pub fn new(
+        by: &[Dimension],
+        strata: &[Stratum],
+        half_life: Option<Duration>,
+        of_one_provider: bool,
+        now_us: i64,
+    ) -> Rules {
+        let upstream_counts = by.contains(&Dimension::Upstream) || by.contains(&Dimension::Concurrency);
+        Rules {
+            by: by.into(),
+            strata: strata.into(),
+            half_life_us: half_life.map(|half_life| micros(half_life) as f64),
+            now_us,
+            unserved_by_upstream: upstream_counts || of_one_provider,
+        }
+    }
+
+    pub fn needs_classes(&self) -> bool {
+        self.by.iter().any(|by| matches!(by, Dimension::Input | Dimension::Concurrency))
+            || self.strata.iter().any(|stratum| matches!(stratum, Stratum::Input | Stratum::Stream))
+    }
+
+    pub fn needs_hours(&self) -> bool {
+        self.by.contains(&Dimension::Hour) || self.strata.contains(&Stratum::Hour) || self.half_life_us.is_some()
+    }
+
+    fn by_upstream(&self) -> bool {
+        self.by.contains(&Dimension::Upstream)
+    }
+
+    fn weight(&self, started_at: i64) -> f64 {
+        let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
+        self.half_life_us.map_or(1.0, |half_life| 0.5_f64.powf(age(half_life)))
+    }
+}
+
+impl<'r> Groups<'r> {
+    pub fn new(rules: &'r Rules) -> Groups<'r> {
+        Groups {
+            rules,
+            names: Names::default(),
+            places: HashMap::new(),
+            groups: Vec::new(),
+            without_attempts: 0,
+            oldest: None,
+        }
+    }
+
+    pub fn attempts(&self) -> u64 {
+        self.groups.iter().map(|(_, group)| group.summary.attempts).sum()
+    }
+
+    /// In the order of the keys.
+    pub fn figures(self, slo: &Slo, window: &Window) -> Vec<Figures> {
+        let Groups { rules, names, groups, .. } = self;
+        let sorted: BTreeMap<Vec<Part>, Group> =
+            groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
+        let figures = sorted.into_iter().map(|(keys, group)| {
+            let (mut hour, mut weekday) = (None, None);
+            for part in &keys {
+                match part {
+                    Part::Hour(of_day) => hour = Some(*of_day),
+                    Part::Weekday(of_week) => weekday = Some(*of_week),
+                    _ => {}
+                }
+            }
+            let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.name(place), times));
+            let gathered = Gathered {
+                summary: group.summary,
+                strata: group.strata.into_values().collect(),
+                upstreams: upstreams.collect(),
+            };
+            Figures::new(keys, gathered, slo, window.seconds(hour, weekday))
+        });
+        figures.filter(|figures| figures.attempts > 0).collect()
+    }
+
+    fn saw(&mut self, at_us: i64) {
+        self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
+    }
+
+    fn group(&mut self, subject: &Subject<'_>) -> &mut Group {
+        let mut key = [UNKNOWN; Dimension::COUNT];
+        for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
+            *place = self.names.number(*dimension, subject);
+        }
+        self.at(key)
+    }
+
+    fn at(&mut self, key: Key) -> &mut Group {
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.groups.push((key, Group::default()));
+            self.groups.len() - 1
+        });
+        &mut self.groups[place].1
+    }
+
+    /// To which stratum it belongs, and which upstream it is, where that is asked for.
+    fn finer(&mut self, subject: &Subject<'_>) -> (Option<Key>, Option<i64>) {
+        let mut key = [UNKNOWN; Dimension::COUNT];
+        for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
+            *place = match stratum {
+                Stratum::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
+                Stratum::Stream => subject.stream.map_or(UNKNOWN, i64::from),
+                Stratum::Hour => goodput::hour(subject.started_at),
+            };
+        }
+        let stratum = (!self.rules.strata.is_empty()).then_some(key);
+        let upstream = (!self.rules.by_upstream()).then(|| self.names.number(Dimension::Upstream, subject));
+        (stratum, upstream)
+    }
+}
+
+impl Gather for Groups<'_> {
+    fn attempt(&mut self, facts: &Facts<'_>) {
+        let request = facts.request.as_ref();
+        let subject = Subject {
+            started_at: facts.started_at,
+            upstream: (facts.provider, facts.model_sent),
+            model: request.map(|request| request.model),
+            user: request.and_then(|request| request.user),
+            input: request.map(|request| Input::of(request.input_tokens_estimate)),
+            concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
+            stream: request.map(|request| request.stream),
+        };
+        let weight = self.rules.weight(facts.started_at);
+        self.saw(facts.started_at);
+        let (stratum, upstream) = self.finer(&subject);
+        let group = self.group(&subject);
+        group.summary.add(facts, weight, false);
+        if let Some(observation) = &facts.ttft {
+            let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
+            let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
+            of_stratum.into_iter().chain(of_upstream).for_each(|times| times.add(observation, weight, false));
+        }
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {
+        self.without_attempts += 1;
+    }
+
+    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        let subject = Subject {
+            started_at: cell.start_us,
+            upstream: cell.upstream.unwrap_or_default(),
+            model: cell.model,
+            user: cell.user,
+            input: cell.class.map(|class| class.input),
+            concurrency: cell.class.map(|class| class.concurrency),
+            stream: cell.class.map(|class| class.stream),
+        };
+        self.saw(cell.start_us);
+        if cell.upstream.is_none() {
+            self.without_attempts += cell.count;
+            if self.rules.unserved_by_upstream {
+                return Ok(());
+            }
+            return self.group(&subject).summary.absorb(cell.summary, 1.0, true);
+        }
+        let weight = self.rules.weight(cell.start_us + cell.span_us / 2);
+        let unserved = self.rules.unserved_by_upstream;
+        let (stratum, upstream) = self.finer(&subject);
+        let group = self.group(&subject);
+        if stratum.is_none() && upstream.is_none() {
+            return group.summary.absorb(cell.summary, weight, unserved);
+        }
+        let mut one = Summary::default();
+        one.absorb(cell.summary, weight, unserved)?;
+        let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
+        let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
+        of_stratum.into_iter().chain(of_upstream).for_each(|times| times.merge(one.ttft.clone()));
+        group.summary.merge(one);
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.without_attempts += other.without_attempts;
+        other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
+        for (mut key, group) in other.groups {
+            for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
+                *place = self.names.adopt(*dimension, *place, &other.names);
+            }
+            let upstreams = group.upstreams.into_iter();
+            let upstreams: Vec<(i64, Times)> = upstreams
+                .map(|(place, times)| (self.names.adopt(Dimension::Upstream, place, &other.names), times))
+                .collect();
+            let mine = self.at(key);
+            mine.summary.merge(group.summary);
+            group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
+            upstreams.into_iter().for_each(|(place, times)| mine.upstreams.entry(place).or_default().merge(times));
+        }
+    }
+}
+
+/// Every name once.
+#[derive(Debug, Default)]
+struct Names {
+    places: HashMap<String, i64>,
+    names: Vec<String>,
+    joined: String,
+}
+
+impl Names {
+    fn number(&mut self, dimension: Dimension, subject: &Subject<'_>) -> i64 {
+        match dimension {
+            Dimension::Upstream => {
+                let mut joined = std::mem::take(&mut self.joined);
+                joined.clear();
+                let (provider, model_sent) = subject.upstream;
+                [provider, "/", model_sent].iter().for_each(|part| joined.push_str(part));
+                let place = self.place(&joined);
+                self.joined = joined;
+                place
+            }
+            Dimension::Model => subject.model.map_or(UNKNOWN, |name| self.place(name)),
+            Dimension::User => subject.user.map_or(UNKNOWN, |name| self.place(name)),
+            Dimension::Hour => goodput::hour(subject.started_at),
+            Dimension::Weekday => goodput::weekday(subject.started_at),
+            Dimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
+            Dimension::Concurrency => subject.concurrency.map_or(UNKNOWN, |class| i64::from(class.place())),
+        }
+    }
+
+    fn place(&mut self, name: &str) -> i64 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let place = self.names.len() as i64;
+        self.places.insert(name.to_owned(), place);
+        self.names.push(name.to_owned());
+        place
+    }
+
+    fn name(&self, place: i64) -> String {
+        usize::try_from(place).ok().and_then(|place| self.names.get(place)).cloned().unwrap_or_default()
+    }
+
+    /// The number here of what has this number there.
+    fn adopt(&mut self, dimension: Dimension, number: i64, there: &Names) -> i64 {
+        match dimension {
+            Dimension::Upstream | Dimension::Model | Dimension::User if number != UNKNOWN => {
+                self.place(&there.name(number))
+            }
+            _ => number,
+        }
+    }
+
+    fn parts(&self, by: &[Dimension], key: &Key) -> Vec<Part> {
+        let part = |(dimension, number): (&Dimension, &i64)| match dimension {
+            _ if *number == UNKNOWN => Part::Unknown,
+            Dimension::Upstream | Dimension::Model | Dimension::User => Part::Name(self.name(*number)),
+            Dimension::Hour => Part::Hour(*number),
+            Dimension::Weekday => Part::Weekday(*number),
+            Dimension::Input => Part::Input(Input::at(*number as u8)),
+            Dimension::Concurrency => Part::Concurrency(Concurrency::at(*number as u8)),
+        };
+        by.iter().zip(key).map(part).collect()
+    }
+}

@@ -1,0 +1,14 @@
+//! Questions to the history, and their answers as values: figures by group, series over time, regressions, races. Asked by
+//! the commands and by `/api`, which so take the same parameters and tell the same numbers.
+//!
+//! No SQL (that is `store`), no estimates (those are `history`), no terminal and no HTTP.
+
+pub mod dimension;
+pub mod export;
+pub mod figures;
+pub mod groups;
+pub mod question;
+pub mod stats;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! What may be asked, as it is typed: on a command line, or as the query of a URL, which is read by the same rules.
+
+use std::time::Duration;
+
+use clap::{Args, Command};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::clock::micros;
+use crate::config::units::parse_duration;
+use crate::history::goodput::Slo;
+use crate::store::AttemptFilter;
+
+/// Of which races.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Window {
+    /// Only races begun since then: so long ago (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub since: Option<Moment>,
+    /// Only races begun before then, written likewise.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub until: Option<Moment>,
+    /// Only requests for this model, as the app asked for it.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only this provider.
+    #[arg(long)]
+    pub provider: Option<String>,
+    /// Only requests of this user.
+    #[arg(long)]
+    pub user: Option<String>,
+}
+
+/// A point in time, as it was typed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Moment {
+    /// So long before now.
+    Ago(Duration),
+    At(Timestamp),
+}
+
+impl Moment {
+    /// Microseconds since 1970, UTC, like `now_us`.
+    pub fn micros(self, now_us: i64) -> i64 {
+        match self {
+            Moment::Ago(ago) => now_us.saturating_sub(micros(ago)),
+            Moment::At(timestamp) => timestamp.as_microsecond(),
+        }
+    }
+}
+
+impl Window {
+    pub fn filter(&self, now_us: i64) -> AttemptFilter {
+        AttemptFilter {
+            since: self.since.map(|since| since.micros(now_us)),
+            until: self.until.map(|until| until.micros(now_us)),
+            model: self.model.clone(),
+            provider: self.provider.clone(),
+            user: self.user.clone(),
+        }
+    }
+
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        let [since, until] = [self.since, self.until].map(|moment| Some(moment?.micros(now_us)));
+        match (since, until) {
+            (Some(since), _) if since > now_us => {
+                Some(format!("since {} lies in the future; it must be before now", time(since)))
+            }
+            (Some(since), Some(until)) if since >= until => Some(format!(
+                "since must be before until: {} is not before {}; such as since 48h, until 24h",
+                time(since),
+                time(until)
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// A time for people, to the second.
+pub fn time(at_us: i64) -> String {
+    Timestamp::from_microsecond(at_us).map(|at| format!("{at:.0}")).unwrap_or_else(|_| "the beginning".to_owned())
+}
+
+/// Reads the pairs of a URL's query as the options of a command would be read: `("since", "24h")` as `--since 24h`.
+///
+/// # Errors
+/// What is wrong, naming the parameter, the value and what is valid.
+pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, String> {
+    let command = Q::augment_args(Command::new("query").no_binary_name(true).disable_help_flag(true));
+    let switch = |name: &str| {
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+        argument.is_some_and(|argument| !argument.get_action().takes_values())
+    };
+    let mut line = Vec::new();
+    for (name, value) in pairs {
+        match (switch(name), value.as_str()) {
+            (false, value) => line.push(format!("--{name}={value}")),
+            (true, "true" | "1" | "") => line.push(format!("--{name}")),
+            (true, "false" | "0") => {}
+            (true, value) => return Err(format!("invalid value '{value}' for '{name}': expected true or false")),
+        }
+    }
+    let matches = command.try_get_matches_from(line).map_err(|error| said(&error))?;
+    Q::from_arg_matches(&matches).map_err(|error| said(&error))
+}
+
+/// Clap's words without its frame, for somebody who typed no dashes.
+fn said(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next().unwrap_or_default();
+    let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
+    words.join(" ").replace("'--", "'").replace(" argument '", " parameter '")
+}
+
+/// For clap.
+pub fn moment(text: &str) -> Result<Moment, String> {
+    let at = |date: Date| date.to_zoned(TimeZone::UTC).map(|zoned| Moment::At(zoned.timestamp()));
+    if let Ok(ago) = parse_duration(text) {
+        return Ok(Moment::Ago(ago));
+    }
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(Moment::At(timestamp));
+    }
+    match text.parse::<Date>().and_then(at) {
+        Ok(moment) if text.len() == "2026-01-31".len() => Ok(moment),
+        _ => Err("expected how long ago (such as 90m, 24h or 7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z)"
+            .to_owned()),
+    }
+}
+
+/// For clap: a duration above 0.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() { Err("it must be more than 0".to_owned()) } else { Ok(duration) }
+}
+
+/// For clap.
+pub fn slo(text: &str) -> Result<Slo, String> {
+    const EXPECTED: &str = "expected ttft=DURATION, tpot=DURATION or both, such as ttft=1s,tpot=50ms";
+    let mut slo = Slo { ttft_us: None, tpot_ms: None };
+    for target in text.split(',') {
+        let (name, limit) = target.split_once('=').ok_or(EXPECTED)?;
+        let limit = parse_duration(limit).map_err(|error| error.to_string())?;
+        match name.trim() {
+            "ttft" if slo.ttft_us.is_none() => slo.ttft_us = Some(micros(limit)),
+            "tpot" if slo.tpot_ms.is_none() => slo.tpot_ms = Some(limit.as_secs_f64() * 1e3),
+            "ttft" | "tpot" => return Err(format!("{} is there twice", name.trim())),
+            _ => return Err(EXPECTED.to_owned()),
+        }
+    }
+    Ok(slo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_targets_are_read() {
+        assert_eq!(moment("24h"), Ok(Moment::Ago(Duration::from_secs(86_400))));
+        let new_year = Moment::At(Timestamp::from_second(1_767_225_600).unwrap());
+        assert_eq!(moment("2026-01-01"), Ok(new_year));
+        assert_eq!(moment("2026-01-01T01:00:00+01:00"), Ok(new_year));
+        for wrong in ["", "soon", "24", "-1h", "2026-13-01", "2026-01-01T09:00", "500d"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(slo("tpot=50ms,ttft=1s"), Ok(Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) }));
+        assert_eq!(slo("ttft=250ms"), Ok(Slo { ttft_us: Some(250_000), tpot_ms: None }));
+        for wrong in ["", "ttft", "ttft=1", "e2e=1s", "ttft=1s,ttft=2s", "ttft=1s,"] {
+            assert!(slo(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn asked(pairs: &[(&str, &str)]) -> Result<Window, String> {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        from_pairs(&pairs)
+    }
+
+    #[test]
+    fn a_url_is_read_as_a_command_line() {
+        let window = asked(&[("since", "24h"), ("model", "--a b")]).unwrap();
+        assert_eq!((window.since, window.model.as_deref()), (Some(moment("24h").unwrap()), Some("--a b")));
+        for (pairs, words) in [
+            (vec![("since", "soon")], vec!["'since", "soon", "2026-01-31"]),
+            (vec![("sinse", "1h")], vec!["unexpected", "'sinse'", "'since'"]),
+            (vec![("model", "a"), ("model", "b")], vec!["'model", "multiple times"]),
+        ] {
+            let error = asked(&pairs).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)) && !error.contains("--"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The figures of each upstream, or of other groups.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::dimension::{Dimension, Stratum};
+use super::figures::Figures;
+use super::groups::{Groups, Rules};
+use super::question::{Window, positive_duration, slo};
+use crate::history::goodput::{self, Slo};
+use crate::store::{AttemptFilter, ReadError, Reader, Selection};
+
+/// Which attempts, in which groups.
+#[derive(Args, Clone, Debug)]
+pub struct Question {
+    #[command(flatten)]
+    pub window: Window,
+    /// One group for each of these, or, with commas between, for each combination.
+    #[arg(long, value_name = "DIMENSION", value_enum, value_delimiter = ',', default_value = "upstream")]
+    pub by: Vec<Dimension>,
+    /// What a request must keep to count as goodput: the client's time to first token, the time per output token, or both.
+    #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
+    pub slo: Slo,
+    /// Leave out groups of fewer attempts.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub min_samples: u64,
+    /// Let an attempt count half as much in estimated times after so long; without it all count the same.
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub half_life: Option<Duration>,
+    /// Estimate TTFT apart for each of these, and put the estimates together by their share of attempts.
+    #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
+    pub strata: Vec<Stratum>,
+    /// Read rows and no histograms, however long it takes, as far as rows are kept.
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Stats {
+    pub filter: AttemptFilter,
+    /// In the order of their keys; none of fewer attempts than asked for.
+    pub groups: Vec<Figures>,
+    /// What was read, in all groups.
+    pub attempts: u64,
+    /// What goodput is counted over; microseconds since 1970, UTC.
+    pub span_us: (i64, i64),
+    /// Requests that no attempt was started for.
+    pub without_attempts: u64,
+    /// Attempts that generated something, but whose tok/s is not known.
+    pub without_speed: u64,
+    /// Requests in time whose pace is not known.
+    pub without_verdict: f64,
+    /// Groups that are too small.
+    pub too_small: usize,
+    /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
+    pub rolled_until: Option<i64>,
+}
+
+impl Question {
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);
+        let twice = || self.by.iter().enumerate().find(again);
+        let twice = || Some(format!("by has {} twice; name each dimension once", twice()?.1.name()));
+        self.window.problem(now_us).or_else(twice)
+    }
+}
+
+/// Reads the answer.
+///
+/// # Errors
+/// In words for an operator.
+pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, ReadError> {
+    let filter = question.window.filter(now_us);
+    let rules = Rules::new(&question.by, &question.strata, question.half_life, filter.provider.is_some(), now_us);
+    let selection = Selection {
+        filter: filter.clone(),
+        now_us,
+        classes: rules.needs_classes(),
+        hourly: rules.needs_hours(),
+        exact: question.exact,
+    };
+    let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
+    let from_us = filter.since.or(groups.oldest).unwrap_or(now_us);
+    let until_us = filter.until.unwrap_or(now_us).min(now_us);
+    let span = goodput::Window::new(from_us, until_us);
+    let (attempts, without_attempts) = (groups.attempts(), groups.without_attempts);
+    let mut figures = groups.figures(&question.slo, &span);
+    let all = figures.len();
+    let without_speed = figures.iter().map(|figures| figures.without_speed).sum();
+    let without_verdict = figures.iter().map(|figures| figures.without_verdict).sum();
+    figures.retain(|figures| figures.attempts >= question.min_samples);
+    Ok(Stats {
+        attempts,
+        span_us: (from_us, until_us),
+        without_attempts: if filter.provider.is_some() { 0 } else { without_attempts },
+        without_speed,
+        without_verdict,
+        too_small: all - figures.len(),
+        rolled_until: coverage.rolled_until,
+        groups: figures,
+        filter,
+    })
+}

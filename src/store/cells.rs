@@ -1,0 +1,104 @@
+//! Rolled-up hours and days, read back.
+
+use rusqlite::{Connection, Row};
+
+use super::plan::Plan;
+use super::reader::{Cell, Class, Gather, Selection};
+use super::times::HOUR_US;
+use crate::history::Short;
+use crate::history::class::{Concurrency, Input};
+
+/// Contiguous, by the index: from one start to another.
+pub(super) const TOTALS: &str = "\
+    SELECT start, provider, model_sent, model, user, attempts, total FROM rollup \
+    WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
+
+/// The same by class.
+pub(super) const PARTS: &str = "\
+    SELECT start, provider, model_sent, model, user, attempts, parts FROM rollup \
+    WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
+
+/// Hands over the cells of the plan that the filter lets through.
+pub(super) fn read(
+    connection: &Connection,
+    selection: &Selection,
+    plan: &Plan,
+    gather: &mut impl Gather,
+) -> rusqlite::Result<()> {
+    for (hours, starts) in [(24, &plan.days), (1, &plan.hours)] {
+        for (first, last) in runs(starts, hours * HOUR_US) {
+            read_range(connection, selection, (hours, first, last), gather)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_range(
+    connection: &Connection,
+    selection: &Selection,
+    range: (i64, i64, i64),
+    gather: &mut impl Gather,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(if selection.classes { PARTS } else { TOTALS })?;
+    let mut rows = statement.query([range.0, range.1, range.2])?;
+    let damaged = |_: Short| rusqlite::Error::InvalidQuery;
+    while let Some(row) = rows.next()? {
+        let Some(cell) = cell(row, selection, range.0 * HOUR_US)? else { continue };
+        if !selection.classes {
+            gather.cell(&cell).map_err(damaged)?;
+            continue;
+        }
+        let mut parts = cell.summary;
+        while let Some((class, count, summary)) = next_part(&mut parts).map_err(damaged)? {
+            gather.cell(&Cell { class: Some(class), count, summary, ..cell }).map_err(damaged)?;
+        }
+    }
+    Ok(())
+}
+
+fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::Result<Option<Cell<'r>>> {
+    let text = |column| -> rusqlite::Result<Option<&'r str>> { Ok(row.get_ref(column)?.as_str_or_null()?) };
+    let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
+    let filter = &selection.filter;
+    if !filter.wants_provider(provider) || !filter.wants_request(model, user) {
+        return Ok(None);
+    }
+    let upstream = if provider.is_empty() { None } else { text(2)?.map(|model_sent| (provider, model_sent)) };
+    Ok(Some(Cell {
+        start_us: row.get(0)?,
+        span_us,
+        upstream,
+        model,
+        user,
+        class: None,
+        count: row.get(5)?,
+        summary: row.get_ref(6)?.as_blob()?,
+    }))
+}
+
+/// Appends a part to those of a cell.
+pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &[u8]) {
+    parts.extend([class.input.place(), class.concurrency.place(), u8::from(class.stream)]);
+    parts.extend(count.to_le_bytes());
+    parts.extend((summary.len() as u32).to_le_bytes());
+    parts.extend(summary);
+}
+
+/// Takes the next part off; none at the end.
+pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<(Class, u64, &'p [u8])>, Short> {
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let (&[input, concurrency, stream], rest) = parts.split_first_chunk().ok_or(Short)?;
+    let (count, rest) = rest.split_first_chunk().ok_or(Short)?;
+    let (length, rest) = rest.split_first_chunk().ok_or(Short)?;
+    let (summary, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Short)?;
+    *parts = rest;
+    let class = Class { input: Input::at(input), concurrency: Concurrency::at(concurrency), stream: stream == 1 };
+    Ok(Some((class, u64::from_le_bytes(*count), summary)))
+}
+
+/// Starts that follow each other, as their first and last.
+fn runs(starts: &[i64], span_us: i64) -> impl Iterator<Item = (i64, i64)> {
+    starts.chunk_by(move |a, b| b - a == span_us).filter_map(|run| Some((*run.first()?, *run.last()?)))
+}
