@@ -2,6 +2,7 @@
 //! 0, 1 (it failed) and 2 (wrong use, or a bad configuration).
 
 pub mod check;
+pub mod plot;
 pub mod simulate;
 pub mod stats;
 

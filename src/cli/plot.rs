@@ -1,0 +1,92 @@
+//! Draws lines over time, or over classes, as text for a terminal. Knows nothing of the history and asks no terminal
+//! for its size or colours: the caller says both.
+//!
+//! The lines are braille, painted by ratatui's canvas. Its chart is not used: it spreads labels evenly, so that none
+//! could stand at 14:00, and cuts what is too long.
+
+mod across;
+mod legend;
+mod picture;
+mod scale;
+
+use std::io;
+
+use across::Across;
+pub use across::XAxis;
+use legend::Entry;
+use picture::{Picture, Series};
+use scale::Scale;
+pub use scale::Unit;
+
+/// What is drawn.
+#[derive(Debug)]
+pub struct Plot<'a> {
+    /// Above the picture.
+    pub title: &'a str,
+    /// Of all values.
+    pub unit: Unit,
+    /// What the lines go over.
+    pub x: XAxis<'a>,
+    /// Told apart by a letter each, and by eight colours. From the 63rd on letters repeat.
+    pub lines: Vec<Line>,
+}
+
+/// One line of a plot. What is not finite, beyond ±10^15 or outside the axis is left out; order does not matter.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Shown whole in the legend, without control characters.
+    pub name: String,
+    /// x (as [`XAxis`] says) and value (in the plot's unit).
+    pub points: Vec<(f64, f64)>,
+    /// The same, of values that are only known to be above this one: drawn as the line's letter with a `^` over it. No
+    /// line leads there.
+    pub open: Vec<(f64, f64)>,
+}
+
+/// Columns; a wider terminal is not filled.
+const WIDTH_MAX: u16 = 400;
+/// Rows; a taller terminal is not filled.
+const HEIGHT_MAX: u16 = 100;
+/// Rows of the least picture: the title, a `^`, three for the lines, the axis, its labels and caption.
+const HEIGHT_MIN: u16 = 8;
+/// In a narrower terminal than this many columns a character may not fit.
+const WIDTH_MIN: u16 = 2;
+
+/// Writes the plot, at most `width` columns wide and with at most `height` rows above the legend (8 to 100; a long
+/// title may add some). Where `width` leaves no room for the lines, it is the title and the legend only. ANSI escape
+/// codes are written only with `colour`.
+pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+    if width < WIDTH_MIN {
+        return Ok(());
+    }
+    let (width, height) = (width.min(WIDTH_MAX), height.clamp(HEIGHT_MIN, HEIGHT_MAX));
+    let across = Across::new(&plot.x);
+    let series: Vec<Series> = plot.lines.iter().map(|line| Series::new(line, &across)).collect();
+    let any_open = series.iter().any(Series::has_open);
+    // The title, the axis, its labels and caption, and above the lines a row for the highest `^`.
+    let rows = height - 4 - u16::from(any_open);
+    let scale = Scale::new(series.iter().flat_map(Series::values), plot.unit, rows);
+
+    let mut title = legend::clean(plot.title);
+    if !scale.has_zero() {
+        title.push_str(" (the axis does not begin at 0)");
+    }
+    write_lines(&legend::wrapped(&title, usize::from(width)), out)?;
+    let mut entries = legend::entries(&plot.lines, &series);
+    if let Some(mut picture) = Picture::new(width, &scale, &across, any_open) {
+        picture.draw(&series);
+        picture.write(colour, out)?;
+        write_lines(&picture.caption(), out)?;
+        if picture.has_shared_marks() {
+            entries.push(Entry { mark: picture::SHARED, colour: None, text: "several lines".to_owned() });
+        }
+    }
+    legend::write(&entries, usize::from(width), colour, out)
+}
+
+fn write_lines(lines: &[String], out: &mut impl io::Write) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+}
+
+#[cfg(test)]
+mod tests;
