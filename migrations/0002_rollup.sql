@@ -23,12 +23,14 @@ CREATE TABLE rollup (
 CREATE INDEX rollup_start ON rollup (hours, start);
 
 -- Which hours and days are rolled up. state: 0 not (or no longer, since a row came late), 1 rolled up, 2 rolled up and
--- its rows removed. late counts the rows' batches that came when the hour was over.
+-- its rows removed, or being removed. batches counts those that brought rows: a roll-up during which one came is not kept.
 CREATE TABLE rollup_span (
     hours INTEGER NOT NULL,
     start INTEGER NOT NULL,
     attempts INTEGER NOT NULL DEFAULT 0,
-    late INTEGER NOT NULL DEFAULT 0,
+    batches INTEGER NOT NULL DEFAULT 0,
     state INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (hours, start)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX rollup_span_due ON rollup_span (hours, start) WHERE state = 0;

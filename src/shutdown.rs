@@ -37,6 +37,11 @@ impl Shutdown {
         self.tasks.spawn(task)
     }
 
+    /// Runs what blocks on a thread of its own, which [`Shutdown::finished`] waits for.
+    pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.tasks.spawn_blocking(work)
+    }
+
     /// No new connections from now on.
     pub fn drain(&self) {
         self.draining.cancel();

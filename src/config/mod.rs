@@ -66,6 +66,15 @@ pub struct Server {
 pub struct Store {
     /// The SQLite file, absolute.
     pub path: PathBuf,
+    pub retention: Retention,
+}
+
+/// How long rows are kept; what was rolled up stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    Forever,
+    /// At least a day.
+    For(Duration),
 }
 
 /// `[race]`, or what a model sets of its own.

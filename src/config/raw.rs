@@ -12,8 +12,8 @@ use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope, Table, as_string, as_table};
 use super::text::{self, Text};
-use super::units::DURATION_MAX;
-use super::{MAX_ATTEMPTS, Policy, Price};
+use super::units::{self, DURATION_MAX};
+use super::{MAX_ATTEMPTS, Policy, Price, Retention};
 
 use toml::de::{DeTable, DeValue};
 
@@ -24,6 +24,7 @@ pub(super) struct Raw {
     pub(super) drain: Option<Duration>,
     /// As typed: it may be relative.
     pub(super) store: Option<PathBuf>,
+    pub(super) retention: Option<Retention>,
     pub(super) race: RawRace,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
@@ -98,9 +99,10 @@ impl Raw {
             drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
             server.finish();
         }
-        let mut store = None;
+        let (mut store, mut retention) = (None, None);
         if let Some(mut table) = root.table("store", "[store]".into()) {
             store = read_store(&mut table);
+            retention = read_retention(&mut table);
             table.finish();
         }
         let race = root.table("race", "[race]".into()).map_or_else(RawRace::default, |mut table| {
@@ -113,7 +115,7 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw { listen, body_max, drain, store, race, providers, models, users }
+        Raw { listen, body_max, drain, store, retention, race, providers, models, users }
     }
 }
 
@@ -284,6 +286,19 @@ fn read_store(store: &mut Table<'_, '_>) -> Option<PathBuf> {
         }
     };
     store.scope.report(Found::at(text.offset, problem).expected("a file, such as \"sqlite:photofinish.db\""));
+    None
+}
+
+/// A duration, or "forever".
+fn read_retention(store: &mut Table<'_, '_>) -> Option<Retention> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let text = store.text("retention")?;
+    match (text.value.value.as_str(), units::parse_duration(&text.value.value)) {
+        ("forever", _) => return Some(Retention::Forever),
+        (_, Ok(kept)) if kept >= DAY => return Some(Retention::For(kept)),
+        _ => {}
+    }
+    store.scope.report(store.bad_value("retention", &text).expected("1d to 365d, such as \"90d\", or \"forever\""));
     None
 }
 

@@ -16,7 +16,7 @@ use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
 use super::{
-    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Server, Store, Timeouts,
+    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server, Store, Timeouts,
     Upstream, User,
 };
 
@@ -39,6 +39,7 @@ const BODY_MAX: u64 = 32 << 20;
 const DRAIN: Duration = Duration::from_secs(30);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const STORE: &str = "photofinish.db";
+const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 
 /// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
 pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
@@ -60,7 +61,10 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
             body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
             drain: raw.drain.unwrap_or(DRAIN),
         },
-        store: Store { path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))) },
+        store: Store {
+            path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))),
+            retention: raw.retention.unwrap_or(RETENTION),
+        },
         race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,

@@ -9,6 +9,8 @@ use crate::failure::FailureKind;
 pub struct Facts<'a> {
     /// Counts the races of one reading; all attempts of a race come one after the other.
     pub race: u64,
+    /// Another attempt of the race came before at the same upstream.
+    pub again: bool,
     /// When its race began, by the id of it, so to the millisecond; microseconds since 1970, UTC.
     pub started_at: i64,
     pub provider: &'a str,
@@ -41,4 +43,11 @@ pub struct RequestFacts<'a> {
     pub client_ttft_us: Option<i64>,
     /// Whether this attempt served it; none where no attempt did.
     pub served: Option<bool>,
+}
+
+impl RequestFacts<'_> {
+    /// It had an end, and nobody answered it.
+    pub fn is_unserved(&self) -> bool {
+        self.served.is_none() && self.outcome != RaceOutcome::ClientGone
+    }
 }

@@ -61,7 +61,7 @@ impl Requests {
             return;
         }
         if request.served.is_none() {
-            self.unserved += u64::from(self.last_unserved != Some(facts.race));
+            self.unserved += u64::from(!facts.again && self.last_unserved != Some(facts.race));
             self.last_unserved = Some(facts.race);
             return;
         }
@@ -79,6 +79,11 @@ impl Requests {
         } else {
             self.exact.push((client_ttft_us, pace));
         }
+    }
+
+    /// The next attempt, if it is the first at its upstream, counts a request that nobody answered once more.
+    pub fn count_by_upstream(&mut self) {
+        self.last_unserved = None;
     }
 
     /// A request that nobody answered, known by itself.

@@ -188,11 +188,14 @@ impl Gather for Groups<'_> {
             concurrency: Some(Concurrency::of(facts.in_flight_upstream)),
             stream: request.map(|request| request.stream),
         };
-        let weight = self.rules.weight(facts.started_at);
+        let (weight, by_upstream) = (self.rules.weight(facts.started_at), self.rules.unserved_by_upstream);
         self.saw(facts.started_at);
         let (stratum, upstream) = self.finer(&subject);
         let group = self.group(&subject);
         group.summary.add(facts, weight, false);
+        if by_upstream {
+            group.summary.requests.count_by_upstream();
+        }
         if let Some(observation) = &facts.ttft {
             let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
             let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
@@ -205,14 +208,16 @@ impl Gather for Groups<'_> {
     }
 
     fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        // Without a model the rows of the requests were not there.
+        let of_request = cell.class.filter(|_| cell.model.is_some());
         let subject = Subject {
             started_at: cell.start_us,
             upstream: cell.upstream.unwrap_or_default(),
             model: cell.model,
             user: cell.user,
-            input: cell.class.map(|class| class.input),
+            input: of_request.map(|class| class.input),
             concurrency: cell.class.map(|class| class.concurrency),
-            stream: cell.class.map(|class| class.stream),
+            stream: of_request.map(|class| class.stream),
         };
         self.saw(cell.start_us);
         if cell.upstream.is_none() {

@@ -11,7 +11,13 @@ use super::times::HOUR_US;
 use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::summary::Summary;
-use crate::history::{AttemptOutcome, RaceOutcome, Short};
+use crate::history::{AttemptOutcome, Short};
+
+/// Cells of one hour or day; what is beyond has a cell by provider only.
+const CELLS_MAX: usize = 10_000;
+
+/// In place of the model that was sent, of what is beyond.
+const THE_REST: &str = "(others)";
 
 /// Whose a cell is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +51,7 @@ impl Bundle {
         let mut rows = statement.query([1, day, day + 23 * HOUR_US])?;
         while let Some(row) = rows.next()? {
             let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
-            let classes = bundle.cells.entry(key).or_default();
+            let classes = bundle.classes(key);
             let mut parts = row.get_ref(6)?.as_blob()?;
             let damaged = |_: Short| rusqlite::Error::InvalidQuery;
             while let Some((class, count, summary)) = cells::next_part(&mut parts).map_err(damaged)? {
@@ -61,40 +67,9 @@ impl Bundle {
         self.cells.values().flat_map(BTreeMap::values).map(|part| part.summary.attempts).sum()
     }
 
-    pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached(INSERT)?;
-        for (key, classes) in &self.cells {
-            let (mut total, mut parts) = (Part::default(), Vec::new());
-            for (class, part) in classes {
-                cells::put_part(&mut parts, *class, part.count, &part.summary.encode());
-                total.count += part.count;
-                total.summary.merge(part.summary.clone());
-            }
-            let Part { count, summary } = &total;
-            let won = summary.outcome(AttemptOutcome::Won);
-            let empty = summary.outcome(AttemptOutcome::Empty);
-            let (seen, censored) = (summary.ttft.seen, summary.ttft.censored);
-            let Key { provider, model_sent, model, user } = key;
-            let (failed, cost) = (summary.failed(), summary.cost.usd());
-            statement.execute(params![
-                hours,
-                start,
-                provider,
-                model_sent,
-                model,
-                user,
-                count,
-                won,
-                failed,
-                empty,
-                censored,
-                seen,
-                cost,
-                summary.encode(),
-                parts
-            ])?;
-        }
-        Ok(())
+    /// Ready to be written.
+    pub fn pack(&self) -> Vec<Packed<'_>> {
+        self.cells.iter().map(|(key, classes)| Packed::new(key, classes)).collect()
     }
 
     fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, beside: i64) -> &mut Part {
@@ -109,7 +84,53 @@ impl Bundle {
             concurrency: Concurrency::of(beside),
             stream: request.is_some_and(|request| request.stream),
         };
-        self.cells.entry(key).or_default().entry(class).or_default()
+        self.classes(key).entry(class).or_default()
+    }
+
+    fn classes(&mut self, key: Key) -> &mut BTreeMap<Class, Part> {
+        let key = if self.cells.len() < CELLS_MAX || self.cells.contains_key(&key) { key } else { key.of_the_rest() };
+        self.cells.entry(key).or_default()
+    }
+}
+
+impl Key {
+    /// Callers may name any model: what is beyond the bound is kept by provider only.
+    fn of_the_rest(self) -> Key {
+        let model_sent = if self.provider.is_empty() { String::new() } else { THE_REST.to_owned() };
+        Key { provider: self.provider, model_sent, model: None, user: None }
+    }
+}
+
+/// A cell as it is stored.
+pub(super) struct Packed<'b> {
+    key: &'b Key,
+    sum: Part,
+    total: Vec<u8>,
+    parts: Vec<u8>,
+}
+
+impl<'b> Packed<'b> {
+    fn new(key: &'b Key, classes: &BTreeMap<Class, Part>) -> Packed<'b> {
+        let (mut sum, mut parts) = (Part::default(), Vec::new());
+        for (class, part) in classes {
+            cells::put_part(&mut parts, *class, part.count, &part.summary.encode());
+            sum.count += part.count;
+            sum.summary.merge(part.summary.clone());
+        }
+        Packed { key, total: sum.summary.encode(), sum, parts }
+    }
+
+    pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
+        let Packed { key, sum: Part { count, summary }, total, parts } = self;
+        let Key { provider, model_sent, model, user } = key;
+        let (won, empty) = (summary.outcome(AttemptOutcome::Won), summary.outcome(AttemptOutcome::Empty));
+        let (seen, censored) = (summary.ttft.seen, summary.ttft.censored);
+        let (failed, cost) = (summary.failed(), summary.cost.usd());
+        connection.prepare_cached(INSERT)?.execute(params![
+            hours, start, provider, model_sent, model, user, count, won, failed, empty, censored, seen, cost, total,
+            parts
+        ])?;
+        Ok(())
     }
 }
 
@@ -119,9 +140,7 @@ impl Gather for Bundle {
         let part = self.part(upstream, facts.request.as_ref(), facts.in_flight_upstream);
         part.count += 1;
         part.summary.add(facts, 1.0, true);
-        let unserved =
-            |request: &&RequestFacts<'_>| request.served.is_none() && request.outcome != RaceOutcome::ClientGone;
-        if let Some(request) = facts.request.as_ref().filter(unserved)
+        if let Some(request) = facts.request.as_ref().filter(|request| request.is_unserved())
             && self.last_unserved != Some(facts.race)
         {
             self.last_unserved = Some(facts.race);

@@ -1,10 +1,10 @@
 //! From where a question is answered: which stretches of time out of rows, which out of rolled-up hours and days.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
-use super::reader::{EXACT_MAX, Selection};
+use super::reader::Selection;
 use super::times::{DAY_US, HOUR_US, start_of};
 
 /// What is read out of rows, exact in any case: the newest hour.
@@ -12,7 +12,11 @@ const NEWEST_US: i64 = HOUR_US;
 
 /// Hours and days that are rolled up.
 pub(super) const SPANS: &str = "\
-    SELECT hours, start, attempts, state FROM rollup_span WHERE state > 0 AND start >= ?1 AND start < ?2";
+    SELECT hours, start, attempts, state FROM rollup_span \
+    WHERE hours IN (1, 24) AND start >= ?1 AND start < ?2 AND state > 0";
+
+/// Hours whose rows are gone, or are going.
+pub(super) const REMOVED: &str = "SELECT count(*) FROM rollup_span WHERE hours = 1 AND state = 2";
 
 /// The first row, whichever table has it.
 pub(super) const OLDEST: &str = "\
@@ -28,7 +32,7 @@ pub(super) struct Piece {
 /// Where everything comes from.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Oldest first, none longer than an hour where much is expected.
+    /// Oldest first, none with more than one hour that is rolled up.
     pub pieces: Vec<Piece>,
     /// Starts of the days and of the hours that are read out of cells.
     pub days: Vec<i64>,
@@ -37,6 +41,8 @@ pub(super) struct Plan {
     pub rows_expected: u64,
     /// The end of the newest cell.
     pub rolled_until: Option<i64>,
+    /// As [`removed`] counts them.
+    pub removed: i64,
 }
 
 /// An hour that is rolled up.
@@ -48,86 +54,100 @@ struct Rolled {
 }
 
 impl Plan {
-    pub fn new(connection: &Connection, selection: &Selection) -> rusqlite::Result<Plan> {
+    /// `exact_max`: see [`super::EXACT_MAX`].
+    pub fn new(connection: &Connection, selection: &Selection, exact_max: u64) -> rusqlite::Result<Plan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
         let mut statement = connection.prepare(SPANS)?;
         let mut rows = statement.query([start_of(from_us, DAY_US), until_us])?;
-        let (mut hours, mut days) = (BTreeMap::new(), Vec::new());
+        let (mut hours, mut days) = (BTreeMap::new(), BTreeSet::new());
         while let Some(row) = rows.next()? {
             let (span, start): (i64, i64) = (row.get(0)?, row.get(1)?);
             match span {
                 1 => {
                     hours.insert(start, Rolled { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
                 }
-                _ => days.push(start),
+                _ => {
+                    days.insert(start);
+                }
             }
         }
         // Before the first row there is nothing to look for.
         let oldest: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
         let oldest_us = oldest.map_or(until_us, |id| super::times::began_at(&id));
-        Ok(Plan::of(&hours, &days, (from_us, until_us), oldest_us, selection))
+        let plan = Plan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
+        Ok(Plan { removed: removed(connection)?, ..plan })
     }
 
     fn of(
         hours: &BTreeMap<i64, Rolled>,
-        days: &[i64],
+        days: &BTreeSet<i64>,
         (from_us, until_us): (i64, i64),
         oldest_us: i64,
         selection: &Selection,
+        exact_max: u64,
     ) -> Plan {
-        // An hour that begins before the window is wholly in it only if its rows can say which of them are.
         let within = |start: i64, span: i64| start >= from_us && start.saturating_add(span) <= until_us;
-        let known: u64 = hours.range(from_us..).map(|(_, rolled)| rolled.attempts).sum();
-        let exact = selection.exact || known <= EXACT_MAX;
+        let kept = hours.range(from_us..).filter(|(_, rolled)| !rolled.removed);
+        let exact = selection.exact || kept.map(|(_, rolled)| rolled.attempts).sum::<u64>() <= exact_max;
         let newest_us = selection.now_us - NEWEST_US;
-        let mut plan = Plan::default();
         let out_of_cells = |start: i64, rolled: &Rolled| match rolled.removed {
             // Only whole hours are left: those that begin in the window are in it.
             true => start >= from_us && start < until_us,
             false => !exact && within(start, HOUR_US) && start + HOUR_US <= newest_us,
         };
-        let mut cells: Vec<i64> =
-            hours.iter().filter(|(start, rolled)| out_of_cells(**start, rolled)).map(|(start, _)| *start).collect();
-        plan.rolled_until = cells.last().map(|start| start + HOUR_US);
-        plan.pieces = rows_between(&cells, (from_us.max(start_of(oldest_us, HOUR_US)), until_us), selection.now_us);
-        if !selection.hourly {
-            let whole = |day: &&i64| {
-                let mut rolled = hours.range(**day..**day + DAY_US).peekable();
-                within(**day, DAY_US)
-                    && rolled.peek().is_some()
-                    && rolled.all(|(start, rolled)| out_of_cells(*start, rolled))
-            };
-            plan.days = days.iter().filter(whole).copied().collect();
-            cells.retain(|start| !plan.days.contains(&start_of(*start, DAY_US)));
+        let (cells, rows): (BTreeMap<i64, Rolled>, BTreeMap<i64, Rolled>) =
+            hours.iter().partition(|(start, rolled)| out_of_cells(**start, rolled));
+        let is_whole = |day: i64| {
+            let mut rolled = hours.range(day..day + DAY_US);
+            let first = rolled.next();
+            within(day, DAY_US)
+                && first.is_some_and(|(start, _)| cells.contains_key(start))
+                && rolled.all(|(start, _)| cells.contains_key(start))
+                // Where nobody says since when, the first hour does.
+                && (selection.filter.since.is_some() || hours.first_key_value().is_some_and(|(first, _)| *first < day))
+        };
+        let days: Vec<i64> = days.iter().copied().filter(|day| !selection.hourly && is_whole(*day)).collect();
+        let of_no_day = |start: &i64| days.binary_search(&start_of(*start, DAY_US)).is_err();
+        Plan {
+            pieces: rows_between(&cells, &rows, (from_us, until_us), start_of(oldest_us, HOUR_US)),
+            hours: cells.keys().copied().filter(of_no_day).collect(),
+            days,
+            rows_expected: rows.values().map(|rolled| rolled.attempts).sum(),
+            rolled_until: cells.last_key_value().map(|(start, _)| start + HOUR_US),
+            removed: 0,
         }
-        plan.hours = cells;
-        let of_rows = hours.iter().filter(|(start, rolled)| within(**start, HOUR_US) && !out_of_cells(**start, rolled));
-        plan.rows_expected = of_rows.map(|(_, rolled)| rolled.attempts).sum();
-        plan
     }
 }
 
-/// What lies between the cells, in pieces that several threads can share.
-fn rows_between(cells: &[i64], (from_us, until_us): (i64, i64), now_us: i64) -> Vec<Piece> {
-    let mut gaps = Vec::new();
+pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row(REMOVED, [], |row| row.get(0))
+}
+
+/// What lies between the cells, in pieces that several threads can share: cut where an hour begins that has rows.
+fn rows_between(
+    cells: &BTreeMap<i64, Rolled>,
+    rows: &BTreeMap<i64, Rolled>,
+    (from_us, until_us): (i64, i64),
+    oldest_us: i64,
+) -> Vec<Piece> {
+    let mut pieces = Vec::new();
     let mut at = from_us;
-    for start in cells {
-        gaps.push((at, *start));
+    let mut gap = |from_us: i64, until_us: i64| {
+        let mut from_us = from_us.max(oldest_us);
+        if from_us >= until_us {
+            return;
+        }
+        for (start, _) in rows.range(from_us.saturating_add(1)..until_us) {
+            pieces.push(Piece { from_us, until_us: *start });
+            from_us = *start;
+        }
+        pieces.push(Piece { from_us, until_us });
+    };
+    for start in cells.keys() {
+        gap(at, *start);
         at = start + HOUR_US;
     }
-    gaps.push((at, until_us));
-    let mut pieces = Vec::new();
-    for (mut from_us, until_us) in gaps {
-        // Beyond now there is little: a clock that was ahead.
-        while from_us < until_us.min(now_us) {
-            let next = (start_of(from_us, HOUR_US) + HOUR_US).min(until_us);
-            pieces.push(Piece { from_us, until_us: next });
-            from_us = next;
-        }
-        if from_us < until_us {
-            pieces.push(Piece { from_us, until_us });
-        }
-    }
+    gap(at, until_us);
     pieces
 }

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::cells;
 use super::open::{self, OpenError};
-use super::plan::{Piece, Plan};
+use super::plan::{self, Piece, Plan};
 use super::scan::{self, AttemptFilter};
 use crate::history::Short;
 use crate::history::class::{Concurrency, Input};
@@ -114,13 +114,21 @@ pub struct Reader {
     path: PathBuf,
     pub(super) connection: Connection,
     pub(super) time_limit: Duration,
+    /// See [`EXACT_MAX`].
+    exact_max: u64,
 }
 
 impl Reader {
     /// # Errors
     /// In words for an operator, when the file is not there, not ours or of another edition.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
-        Ok(Reader { path: path.into(), connection: open::readable(path)?, time_limit: QUERY_FOR })
+        Ok(Reader { path: path.into(), connection: open::readable(path)?, time_limit: QUERY_FOR, exact_max: EXACT_MAX })
+    }
+
+    /// Reads a window of more attempts than these out of what was rolled up, instead of [`EXACT_MAX`].
+    #[cfg(test)]
+    pub fn with_exact_max(self, exact_max: u64) -> Reader {
+        Reader { exact_max, ..self }
     }
 
     /// Reads what is selected, with several threads where there is much.
@@ -151,7 +159,7 @@ impl Reader {
         let mut gathered = make();
         // The plan and the cells are of one state of the file.
         let state = self.connection.unchecked_transaction()?;
-        let plan = Plan::new(&state, selection)?;
+        let plan = Plan::new(&state, selection, self.exact_max)?;
         cells::read(&state, selection, &plan, &mut gathered)?;
         let pieces = &plan.pieces;
         let others = match std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
@@ -173,7 +181,11 @@ impl Reader {
                 let mut gathered = make();
                 let connection = open::connect(path)?;
                 interrupt_after(&connection, deadline)?;
-                work(&connection, &mut gathered)?;
+                let state = connection.unchecked_transaction()?;
+                // Rows of the plan that were removed since are still in the state of the file that the first thread reads.
+                if plan::removed(&state)? == plan.removed {
+                    work(&state, &mut gathered)?;
+                }
                 Ok(gathered)
             };
             let helpers: Vec<_> = (0..others).map(|_| scope.spawn(helper)).collect();

@@ -190,8 +190,9 @@ impl Runs {
         // The first token that came of those that were not losers was what the losers lost to.
         let finished = self.of_race.iter().filter(|run| !run.lost());
         let decided_us = finished.filter_map(|run| Some(run.dispatch_us + run.decoding.first_token_us?)).min();
-        for run in self.of_race.iter().filter(|run| filter.wants_provider(&run.provider)) {
-            gather.attempt(&run.facts(number, decided_us, race));
+        for (place, run) in self.of_race.iter().enumerate().filter(|(_, run)| filter.wants_provider(&run.provider)) {
+            let again = self.of_race[..place].iter().any(|before| before.is_at_upstream_of(run));
+            gather.attempt(&Facts { again, ..run.facts(number, decided_us, race) });
         }
     }
 }
@@ -233,6 +234,10 @@ impl Run {
         matches!(self.outcome, Some(AttemptOutcome::Lost | AttemptOutcome::Drained))
     }
 
+    fn is_at_upstream_of(&self, other: &Run) -> bool {
+        (&self.provider, &self.model_sent) == (&other.provider, &other.model_sent)
+    }
+
     fn facts<'a>(&'a self, number: u64, decided_us: Option<i64>, race: Option<&'a Race>) -> Facts<'a> {
         let lost_us = decided_us.map(|decided_us| decided_us - self.dispatch_us);
         let audit = lost_us.zip(self.p_audit).filter(|_| self.audited);
@@ -240,6 +245,7 @@ impl Run {
         let ttft = self.ttft_obs_us.zip(self.ttft_event);
         Facts {
             race: number,
+            again: false,
             started_at: began_at(&self.id),
             provider: &self.provider,
             model_sent: &self.model_sent,

@@ -12,9 +12,8 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::columns::Row;
-use super::rollup::LATE;
+use super::rollup::CAME;
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
-use crate::clock::wall_micros;
 use crate::history::{AttemptRecord, RaceRecord};
 
 /// One row to be written.
@@ -71,8 +70,8 @@ impl Statements {
         let failed = |error| WriteError::new(&error, false);
         insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
         insert(&mut transaction, &self.attempt, batch.iter().filter_map(Record::attempt)).await.map_err(failed)?;
-        for (hours, start) in late(batch, wall_micros()) {
-            sqlx::query(LATE).bind(hours).bind(start).execute(&mut *transaction).await.map_err(failed)?;
+        for (hours, start) in spans(batch) {
+            sqlx::query(CAME).bind(hours).bind(start).execute(&mut *transaction).await.map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
@@ -106,14 +105,14 @@ impl Record {
     }
 }
 
-/// The hours that are over, and their days, to which the batch adds rows: length in hours, and start.
-fn late(batch: &[Record], now_us: i64) -> BTreeSet<(i64, i64)> {
-    let this_hour = start_of(now_us, HOUR_US);
-    let ids = batch.iter().map(|record| match record {
-        Record::Race(race) => &race.race_id,
-        Record::Attempt(attempt) => &attempt.race_id,
+/// The hours, and their days, to which the batch adds rows: length in hours, and start.
+///
+/// Also those that are not over: by another clock, or after a step of this one, they may be rolled up already.
+fn spans(batch: &[Record]) -> BTreeSet<(i64, i64)> {
+    let began = batch.iter().map(|record| match record {
+        Record::Race(race) => began_at(&race.race_id),
+        Record::Attempt(attempt) => began_at(&attempt.race_id),
     });
-    let began = ids.map(|id| began_at(id)).filter(|began_at| *began_at < this_hour);
     began.flat_map(|began_at| [(1, start_of(began_at, HOUR_US)), (24, start_of(began_at, DAY_US))]).collect()
 }
 

@@ -11,6 +11,7 @@ use super::*;
 fn served(race: u64) -> Facts<'static> {
     Facts {
         race,
+        again: false,
         started_at: 0,
         provider: "groq",
         model_sent: "llama",
