@@ -1,6 +1,7 @@
 //! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
 
 mod reload;
+mod rolling;
 mod simulated;
 mod welcome;
 
@@ -22,6 +23,7 @@ use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::Client;
 use reload::Reloading;
+use rolling::Rolling;
 use simulated::Simulated;
 
 /// How long what was cancelled may take to end.
@@ -77,6 +79,7 @@ impl App {
         next.put_in_force();
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         let router = server::router(gateway.clone());
+        serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(server::serve(listener, router, serving.clone()));
         tracing::info!("listening on http://{addr}");
         Ok(App { addr, gateway, writer, serving, lines, simulated })

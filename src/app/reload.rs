@@ -94,7 +94,10 @@ impl Reloading {
 }
 
 fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 2] {
-    [("server.listen", before.server.listen != after.server.listen), ("store.url", before.store.path != after.store.path)]
+    [
+        ("server.listen", before.server.listen != after.server.listen),
+        ("store.url", before.store.path != after.store.path),
+    ]
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {

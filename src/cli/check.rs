@@ -2,6 +2,8 @@
 //!
 //! Names and numbers only: no key, no token, no hash of either. Problems of a bad config print themselves.
 
+mod history;
+
 use std::io;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
     section(out, "Providers", config.providers.values().map(|provider| provider_row(config, provider)).collect())?;
     render_models(config, out)?;
     section(out, "Users", user_rows(config))?;
+    history::render(&config.store, out)?;
     section(out, "Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect())
 }
 

@@ -16,8 +16,8 @@ use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
 use super::{
-    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server, Store, Timeouts,
-    Upstream, User,
+    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server, Store,
+    Timeouts, Upstream, User,
 };
 
 /// `[race]` where nothing is said.

@@ -55,6 +55,9 @@ fn an_empty_file_has_the_defaults() {
     assert_eq!((config.server.body_max, config.server.drain), (32 << 20, Duration::from_secs(30)));
     assert!(config.path.is_absolute() && config.store.path.is_absolute());
     assert!(config.store.path.ends_with("photofinish.db"));
+    assert_eq!(config.store.retention, Retention::For(Duration::from_secs(90 * 86_400)));
+    assert_eq!(good("store.retention = \"forever\"").store.retention, Retention::Forever);
+    assert_eq!(good("store.retention = \"1d\"").store.retention, Retention::For(Duration::from_secs(86_400)));
     assert_eq!((config.race.policy, config.race.max_attempts, config.race.audit), (Policy::Race, 4, 0.02));
     assert_eq!(config.race.timeouts.total, Duration::from_secs(600));
     assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
@@ -66,6 +69,7 @@ fn the_shipped_config_runs_as_it_is() {
     assert_eq!(config.warnings, Vec::<String>::new());
     assert_eq!(config.server, good("").server);
     assert_eq!(config.race, good("").race, "it shows the defaults");
+    assert_eq!(config.store, good("").store);
     let demo = config.model("demo").unwrap();
     assert_eq!(demo.upstreams.len(), 3);
     assert!(demo.upstreams.iter().all(|upstream| upstream.provider.simulate.is_some()));

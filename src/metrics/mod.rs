@@ -31,6 +31,8 @@ const UPSTREAMS_MAX: usize = 64;
 pub struct Metrics {
     races: [AtomicU64; RaceOutcome::ALL.len()],
     overhead: Histogram,
+    rolled_up_attempts: AtomicU64,
+    removed_races: AtomicU64,
     named: ArcSwap<Named>,
 }
 
@@ -71,6 +73,8 @@ impl Metrics {
         Metrics {
             races: Default::default(),
             overhead: Histogram::new(histogram::OVERHEAD),
+            rolled_up_attempts: AtomicU64::new(0),
+            removed_races: AtomicU64::new(0),
             named: ArcSwap::from_pointee(named),
         }
     }
@@ -113,6 +117,16 @@ impl Metrics {
         }
     }
 
+    /// An hour of so many attempts was rolled up.
+    pub fn rolled_up(&self, attempts: u64) {
+        self.rolled_up_attempts.fetch_add(attempts, Relaxed);
+    }
+
+    /// Rows of so many races were removed.
+    pub fn removed(&self, races: u64) {
+        self.removed_races.fetch_add(races, Relaxed);
+    }
+
     /// The page in the text format 0.0.4; see [`CONTENT_TYPE`]. A series of a model or an upstream is there once it has
     /// counted something.
     pub fn render(&self, elsewhere: &Elsewhere) -> String {
@@ -121,7 +135,15 @@ impl Metrics {
         self.render_races(&named, &mut text);
         render_attempts(&named.upstreams, &mut text);
         render_elsewhere(elsewhere, &mut text);
+        self.render_retention(&mut text);
         text.finish()
+    }
+
+    fn render_retention(&self, text: &mut Text) {
+        let help = "Attempts whose hour was rolled up; once more for each time that rows came late.";
+        text.single("rolled_up_attempts_total", "counter", help, self.rolled_up_attempts.load(Relaxed));
+        let help = "Races whose rows were removed, for they are older than the retention.";
+        text.single("removed_races_total", "counter", help, self.removed_races.load(Relaxed));
     }
 
     fn render_races(&self, named: &Named, text: &mut Text) {

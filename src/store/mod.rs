@@ -7,6 +7,7 @@ mod bundle;
 mod cells;
 mod code;
 mod columns;
+mod extent;
 mod open;
 mod plan;
 mod reader;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 
+pub use extent::Extent;
 pub use open::OpenError;
 pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Selection};
 pub use rollup::{Roller, RollupError, Step};

@@ -144,6 +144,10 @@ impl Reader {
         self.gather_until(selection, &make, deadline).map_err(|error| self.explain(&error))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Runs one query of the store's own under the time limit.
     pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;

@@ -47,6 +47,12 @@ pub struct RollupError {
     reason: String,
 }
 
+impl RollupError {
+    pub fn new(path: &Path, reason: String) -> RollupError {
+        RollupError { path: path.into(), reason }
+    }
+}
+
 /// Rolls up one file. Several for one file do no harm, and no good.
 pub struct Roller {
     path: PathBuf,
@@ -70,10 +76,10 @@ impl Roller {
     /// # Errors
     /// When the file cannot be read or written; nothing is half done, and it may be tried again.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<Step, RollupError> {
-        let failed = |path: &Path, reason: String| RollupError { path: path.into(), reason };
-        let mut connection = self.connect().map_err(|error| failed(&self.path, error.to_string()))?;
+        let connected = self.connect();
+        let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
         let stepped = self.try_step(&mut connection, now_us, keep_from);
-        stepped.map_err(|error| failed(&self.path, error.to_string()))
+        stepped.map_err(|error| RollupError::new(&self.path, error.to_string()))
     }
 
     fn connect(&mut self) -> Result<Connection, OpenError> {
@@ -90,12 +96,7 @@ impl Roller {
         Ok(connection)
     }
 
-    fn try_step(
-        &mut self,
-        connection: &mut Connection,
-        now_us: i64,
-        keep_from: Option<i64>,
-    ) -> rusqlite::Result<Step> {
+    fn try_step(&mut self, connection: &mut Connection, now_us: i64, keep_from: Option<i64>) -> rusqlite::Result<Step> {
         let settled_us = now_us - micros(SETTLE_FOR);
         if let Some(hour) = self.due_hour(connection, settled_us)? {
             return roll_hour(connection, hour);
@@ -143,7 +144,12 @@ fn roll_day(connection: &mut Connection, day: i64) -> rusqlite::Result<Step> {
 }
 
 /// Writes the cells, unless rows have come since they were read: then it is done again at the next step.
-fn keep(connection: &mut Connection, (hours, start): (i64, i64), batches: i64, bundle: &Bundle) -> rusqlite::Result<()> {
+fn keep(
+    connection: &mut Connection,
+    (hours, start): (i64, i64),
+    batches: i64,
+    bundle: &Bundle,
+) -> rusqlite::Result<()> {
     // Packed before the writer has to wait.
     let cells = bundle.pack();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -207,8 +213,7 @@ pub(super) const FIRST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
                          UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
 
-pub(super) const DUE: &str =
-    "SELECT min(start) FROM rollup_span WHERE hours = ?1 AND start <= ?2 AND state = 0";
+pub(super) const DUE: &str = "SELECT min(start) FROM rollup_span WHERE hours = ?1 AND start <= ?2 AND state = 0";
 
 pub(super) const STATE: &str = "SELECT state, batches FROM rollup_span WHERE hours = ?1 AND start = ?2";
 

@@ -2,7 +2,9 @@
 
 mod documentation;
 mod opening;
+mod rollup;
 mod views;
+mod world;
 mod writing;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,123 @@
+//! Keeps the history small while the gateway runs: every minute, hours that are over are rolled up, and rows that are
+//! older than `retention` are removed. What a step does is the store's business.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Gateway;
+use crate::clock::{Instant, micros, wall_micros};
+use crate::config::Retention;
+use crate::shutdown::Shutdown;
+use crate::store::{Roller, RollupError, Step};
+
+/// Between two rounds.
+const EVERY: Duration = Duration::from_secs(60);
+/// After each step, so that the writer gets its turn.
+const PAUSE: Duration = Duration::from_millis(10);
+/// What was done is told at most once in this time.
+const TOLD_EVERY: Duration = Duration::from_secs(86_400);
+/// And what went wrong.
+const QUIET: Duration = Duration::from_secs(3_600);
+
+/// The task.
+pub(super) struct Rolling {
+    gateway: Arc<Gateway>,
+    shutdown: Shutdown,
+    /// None while a step that panicked has it.
+    roller: Option<Roller>,
+    path: PathBuf,
+    attempts: u64,
+    races: u64,
+    told: Option<Instant>,
+    complained: Option<Instant>,
+}
+
+impl Rolling {
+    pub fn new(gateway: Arc<Gateway>) -> Rolling {
+        let shutdown = gateway.shutdown().clone();
+        let path = gateway.live().config.store.path.clone();
+        Rolling { gateway, shutdown, roller: None, path, attempts: 0, races: 0, told: None, complained: None }
+    }
+
+    /// Until the gateway drains.
+    pub async fn run(mut self) {
+        let shutdown = self.shutdown.clone();
+        let mut draining = std::pin::pin!(shutdown.draining());
+        let mut wait = Duration::ZERO;
+        loop {
+            // The step that runs looks at the shutdown itself: it ends, and is undone, before the store is closed.
+            tokio::select! {
+                () = &mut draining => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = match self.step().await {
+                Ok(Step::Nothing) => {
+                    self.tell();
+                    EVERY
+                }
+                Ok(step) => {
+                    self.count(step);
+                    PAUSE
+                }
+                Err(_) if self.shutdown.is_draining() => return,
+                Err(error) => {
+                    self.complain(&error);
+                    EVERY
+                }
+            };
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, RollupError> {
+        let now_us = wall_micros();
+        let keep_from = match self.gateway.live().config.store.retention {
+            Retention::Forever => None,
+            Retention::For(kept) => Some(now_us - micros(kept)),
+        };
+        let stop = self.shutdown.clone();
+        let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
+        let stepping = self.shutdown.spawn_blocking(move || {
+            let stepped = roller.step(now_us, keep_from);
+            (roller, stepped)
+        });
+        match stepping.await {
+            Ok((roller, stepped)) => {
+                self.roller = Some(roller);
+                stepped
+            }
+            Err(error) => Err(RollupError::new(&self.path, error.to_string())),
+        }
+    }
+
+    fn count(&mut self, step: Step) {
+        let metrics = self.gateway.recorder().metrics();
+        match step {
+            Step::RolledUp { attempts } => {
+                self.attempts += attempts;
+                metrics.rolled_up(attempts);
+            }
+            Step::Removed { races } => {
+                self.races += races as u64;
+                metrics.removed(races as u64);
+            }
+            Step::Day | Step::Nothing => {}
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.attempts + self.races == 0 || self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            return;
+        }
+        let (attempts, removed_races) = (self.attempts, self.races);
+        tracing::info!(attempts, removed_races, "rolled up the history");
+        (self.attempts, self.races, self.told) = (0, 0, Some(Instant::now()));
+    }
+
+    fn complain(&mut self, error: &RollupError) {
+        if self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
+            tracing::warn!(%error, "the history is not rolled up now; it is tried again every minute");
+            self.complained = Some(Instant::now());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What `photofinish check` says of the database: how large it is, since when and how far it goes. A database that cannot be
+//! read is a warning: the configuration is what is checked.
+
+use std::io;
+use std::path::Path;
+
+use super::section;
+use crate::config::{self, Retention, units};
+use crate::report::question::time;
+use crate::store::{Extent, Reader};
+
+pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Result<()> {
+    let retention = match store.retention {
+        Retention::Forever => "forever".to_owned(),
+        Retention::For(kept) => units::format_duration(kept),
+    };
+    let mut rows = match extent(&store.path) {
+        _ if !store.path.exists() => vec![["file".into(), "none yet: `photofinish serve` makes one".into()]],
+        Ok(extent) => described(&extent),
+        Err(problem) => vec![["WARNING".into(), problem]],
+    };
+    rows.push(["retention".into(), retention]);
+    section(out, "History", rows.into_iter().map(Vec::from).collect())
+}
+
+fn extent(path: &Path) -> Result<Extent, String> {
+    let reader = Reader::open(path).map_err(|error| error.to_string())?;
+    reader.extent().map_err(|error| error.to_string())
+}
+
+fn described(extent: &Extent) -> Vec<[String; 2]> {
+    let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
+    let size = format!(
+        "{}, of which {} are free to be used again; write-ahead log {}",
+        size(*file_bytes),
+        size(*free_bytes),
+        size(*log_bytes)
+    );
+    let about = if *more { "more than " } else { "" };
+    let since = since.map_or_else(String::new, |since| format!(", since {}", time(since)));
+    let rolled = rolled_until.map_or_else(|| "nothing yet".to_owned(), |until| format!("until {}", time(until)));
+    vec![["file".into(), size], ["attempts".into(), format!("{about}{attempts}{since}")], ["rolled up".into(), rolled]]
+}
+
+/// For people: three digits or so.
+fn size(bytes: u64) -> String {
+    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::history::sample;
+    use crate::store::{Record, Store};
+
+    fn rendered(path: &Path, retention: Retention) -> String {
+        let mut out = Vec::new();
+        render(&config::Store { path: path.into(), retention }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_database_is_described_and_a_bad_one_is_a_warning() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("history.db");
+        let text = rendered(&path, Retention::Forever);
+        assert!(text.contains("none yet") && text.contains("forever") && !path.exists(), "{text}");
+        let store = Store::open(&path).await.unwrap();
+        store.write(&[Record::Attempt(Box::new(sample::won(0)))]).await.unwrap();
+        let text = rendered(&path, Retention::For(Duration::from_secs(90 * 86_400)));
+        for words in ["KiB, of which 0 B are free", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        std::fs::write(&path, "not a database ".repeat(100)).unwrap();
+        let text = rendered(&path, Retention::Forever);
+        assert!(text.contains("WARNING") && text.contains("not an SQLite database"), "{text}");
+    }
+}

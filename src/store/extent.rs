@@ -1,0 +1,64 @@
+//! How large a database is, and what it holds, told without reading it all.
+
+use rusqlite::Connection;
+
+use super::plan;
+use super::reader::{ReadError, Reader};
+use super::times::{HOUR_US, first_race_id};
+
+/// Rows that are counted one by one.
+const COUNTED_MAX: i64 = 100_000;
+
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Of the database file; bytes.
+    pub file_bytes: u64,
+    /// Of the write-ahead log beside it; bytes.
+    pub log_bytes: u64,
+    /// Of the file: what new rows will be written into; bytes.
+    pub free_bytes: u64,
+    pub attempts: u64,
+    /// There are more: rows that are not rolled up were not all counted.
+    pub more: bool,
+    /// When the first race began, to the hour where it is rolled up; microseconds since 1970, UTC.
+    pub since: Option<i64>,
+    /// The end of the newest hour that is rolled up; microseconds since 1970, UTC.
+    pub rolled_until: Option<i64>,
+}
+
+impl Reader {
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn extent(&self) -> Result<Extent, ReadError> {
+        let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut log = self.path().as_os_str().to_owned();
+        log.push("-wal");
+        let (file_bytes, log_bytes) = (bytes(self.path()), bytes(log.as_ref()));
+        self.ask(|connection| Ok(Extent { file_bytes, log_bytes, ..inside(connection)? }))
+    }
+}
+
+fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u64>(0));
+    let last: Option<i64> = connection.query_row(LAST, [], |row| row.get(0))?;
+    let rolled_until = last.map(|start| start + HOUR_US);
+    let from = first_race_id(rolled_until.unwrap_or(0));
+    let counted: u64 = connection.query_row(NEW_ROWS, rusqlite::params![from, COUNTED_MAX + 1], |row| row.get(0))?;
+    Ok(Extent {
+        file_bytes: 0,
+        log_bytes: 0,
+        free_bytes: number("PRAGMA freelist_count")? * number("PRAGMA page_size")?,
+        attempts: number(ROLLED)? + counted.min(COUNTED_MAX as u64),
+        more: counted > COUNTED_MAX as u64,
+        since: plan::oldest(connection)?,
+        rolled_until,
+    })
+}
+
+pub(super) const LAST: &str = "SELECT max(start) FROM rollup_span WHERE hours = 1 AND state > 0";
+
+/// Also of hours that are to be rolled up anew.
+pub(super) const ROLLED: &str = "SELECT coalesce(sum(attempts), 0) FROM rollup_span WHERE hours = 1";
+
+pub(super) const NEW_ROWS: &str = "SELECT count(*) FROM (SELECT 1 FROM attempt WHERE race_id >= ?1 LIMIT ?2)";

@@ -1,0 +1,457 @@
+//! What is rolled up against the rows that it was made of: the same figures, whenever rows came and whatever ended between
+//! two steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use super::world::{self, DAYS, NOW_US, START_US};
+use super::*;
+use crate::history::sample;
+use crate::history::summary::Summary;
+use crate::report::figures::Figures;
+use crate::report::question::{from_pairs, time};
+use crate::report::stats::{self, Question, Stats};
+use crate::store::rollup as made;
+use crate::store::times::{DAY_US, HOUR_US};
+
+const RACES: usize = 2_500;
+
+/// Steps until there is nothing more to do, each by a roller of its own, as after a kill; all that they did.
+fn roll(path: &Path, keep_from: Option<i64>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    loop {
+        match Roller::new(path, || false).step(NOW_US, keep_from).unwrap() {
+            Step::Nothing => return steps,
+            step => steps.push(step),
+        }
+        assert!(steps.len() < 5_000, "it never ends: {:?}", &steps[4_990..]);
+    }
+}
+
+async fn written(records: &[Record]) -> (TempDir, PathBuf, Store) {
+    let (directory, path, store) = new_store().await;
+    for batch in records.chunks(1_000) {
+        store.write(batch).await.unwrap();
+    }
+    (directory, path, store)
+}
+
+/// Out of cells as far as there are any.
+fn of_cells(path: &Path) -> Reader {
+    Reader::open(path).unwrap().with_exact_max(0)
+}
+
+fn ask(reader: &Reader, query: &str) -> Stats {
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let pairs: Vec<_> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    // A limit within a bucket is met by a share of it: none is here.
+    let pairs = [pairs, vec![("slo".to_owned(), "ttft=1d".to_owned())]].concat();
+    let question: Question = from_pairs(&pairs).unwrap();
+    stats::ask(reader, &question, NOW_US).unwrap()
+}
+
+/// Everything that is counted.
+fn counts(stats: &Stats) -> Vec<String> {
+    let group = |figures: &Figures| {
+        let Figures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
+        let Figures { ttft_samples, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
+        let Figures { without_speed, without_verdict, .. } = figures;
+        let costs = [&figures.cost, &figures.extra_cost].map(|cost| (cost.usd(), cost.basis()));
+        let effective = (figures.ttft_effective * 1e6).round();
+        format!(
+            "{keys:?} {attempts} {wins} {failures} {failure_kinds:?} {empty} {censored} {ttft_samples} {tok_s_samples} \
+             {requests} {attainment:?} {client_ttft_samples} {without_speed} {without_verdict} {costs:?} {effective}"
+        )
+    };
+    let Stats { attempts, without_attempts, without_speed, too_small, .. } = stats;
+    let of_all = format!("{attempts} {without_attempts} {without_speed} {too_small}");
+    stats.groups.iter().map(group).chain([of_all]).collect()
+}
+
+fn windows() -> [String; 5] {
+    let between = |since: i64, until: i64| format!("since={}&until={}", time(START_US + since), time(START_US + until));
+    let minute = HOUR_US / 60;
+    [
+        "".into(),
+        between(DAY_US / 2 + 17 * minute, 3 * DAY_US + 41 * minute),
+        between(DAY_US + 5 * HOUR_US + 3 * minute, DAY_US + 5 * HOUR_US + 50 * minute),
+        between(DAY_US, 3 * DAY_US),
+        format!("since={}", time(START_US + 3 * DAY_US + 7 * HOUR_US)),
+    ]
+}
+
+const GROUPS: [&str; 12] = [
+    "upstream",
+    "model",
+    "user",
+    "hour",
+    "weekday",
+    "input",
+    "concurrency",
+    "model,upstream",
+    "upstream,input",
+    "upstream,concurrency",
+    "concurrency,user",
+    "weekday,hour,input",
+];
+
+const FILTERS: [&str; 4] = ["", "model=fast", "user=ann", "provider=my-vllm"];
+
+#[tokio::test]
+async fn counts_and_costs_are_those_of_the_rows() {
+    let (_directory, path, _store) = written(&world::records(1, RACES)).await;
+    let steps = roll(&path, None);
+    assert_eq!(steps.iter().filter(|step| **step == Step::Day).count(), DAYS as usize, "{steps:?}");
+    let (rows, cells) = (Reader::open(&path).unwrap(), of_cells(&path));
+    for window in windows() {
+        for by in GROUPS {
+            for filter in FILTERS {
+                let query = format!("by={by}&{filter}&{window}");
+                let (exact, rolled) = (ask(&rows, &query), ask(&cells, &query));
+                assert_eq!(exact.rolled_until, None);
+                assert_eq!(counts(&rolled), counts(&exact), "{query}");
+            }
+        }
+    }
+    assert!(ask(&cells, "by=upstream").rolled_until.is_some_and(|until| until > START_US + 3 * DAY_US));
+    let strata = "by=model&strata=input,stream,hour";
+    assert_eq!(counts(&ask(&cells, strata)), counts(&ask(&rows, strata)));
+}
+
+/// One group of everything.
+#[derive(Default)]
+struct Whole(Summary);
+
+impl Gather for Whole {
+    fn attempt(&mut self, facts: &Facts<'_>) {
+        self.0.add(facts, 1.0, false);
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
+
+    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        self.0.absorb(cell.summary, 1.0, cell.upstream.is_none())
+    }
+
+    fn merge(&mut self, other: Whole) {
+        self.0.merge(other.0);
+    }
+}
+
+fn whole(reader: &Reader, selection: Selection) -> Summary {
+    reader.gather(&Selection { now_us: NOW_US, ..selection }, Whole::default).unwrap().0.0
+}
+
+#[tokio::test]
+async fn quantiles_are_within_a_bucket_and_a_rank() {
+    let (_directory, path, _store) = written(&world::records(2, RACES)).await;
+    roll(&path, None);
+    let (rows, cells) = (Reader::open(&path).unwrap(), of_cells(&path));
+    for provider in ["groq", "cerebras", "my-vllm"] {
+        let filter = AttemptFilter { provider: Some(provider.into()), ..AttemptFilter::default() };
+        let selection = Selection { filter, ..Selection::default() };
+        let (exact, rolled) = (whole(&rows, selection.clone()), whole(&cells, selection));
+        let near = |told: i64, low: i64, high: i64, what: &str| {
+            let (low, high) = (low as f64 * 0.984, high as f64 * 1.016);
+            assert!((low..=high).contains(&(told as f64)), "{provider} {what}: {told} is not in {low} to {high}");
+        };
+        let (survival, estimated) = (exact.ttft.survival(), rolled.ttft.survival());
+        for p in [0.05, 0.25, 0.5, 0.75, 0.9] {
+            let rank = 1.0 / exact.ttft.effective();
+            let at = |p: f64| survival.quantile(p).unwrap().reached().unwrap();
+            near(estimated.quantile(p).unwrap().reached().unwrap(), at(p - rank), at(p + rank), "ttft");
+            for (what, rows, cells) in
+                [("tpot", &exact.tpot, &rolled.tpot), ("client", &exact.client_ttft, &rolled.client_ttft)]
+            {
+                let rank = 1.0 / rows.count as f64;
+                let [low, high] = rows.quantiles([p - rank, p + rank]).map(Option::unwrap);
+                near(cells.quantiles([p])[0].unwrap(), low, high, what);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_day_is_the_sum_of_its_hours() {
+    let (_directory, path, _store) = written(&world::records(3, RACES)).await;
+    roll(&path, None);
+    let cells = of_cells(&path);
+    let since = AttemptFilter { since: Some(START_US), until: Some(START_US + DAYS * DAY_US), ..Default::default() };
+    let selection = Selection { filter: since, ..Selection::default() };
+    let by_class = Selection { classes: true, ..selection.clone() };
+    let hourly = Selection { hourly: true, ..selection.clone() };
+    let of_days = whole(&cells, selection).encode();
+    assert_eq!(whole(&cells, hourly).encode(), of_days);
+    assert_eq!(whole(&cells, by_class).encode(), of_days);
+}
+
+#[tokio::test]
+async fn the_newest_hour_is_out_of_rows() {
+    let (_directory, path, _store) = written(&world::records(4, RACES)).await;
+    roll(&path, None);
+    let last = START_US + DAYS * DAY_US - HOUR_US;
+    let state: i64 = sqlx::query_scalar("SELECT state FROM rollup_span WHERE hours = 1 AND start = ?")
+        .bind(last)
+        .fetch_one(&mut plain(&path).await)
+        .await
+        .unwrap();
+    assert_eq!(state, 1);
+    assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, Some(last));
+}
+
+#[tokio::test]
+async fn rows_that_come_late_are_found() {
+    let mut records = world::records(5, RACES);
+    let (_whole_directory, whole_path, _whole) = written(&records).await;
+    fastrand::Rng::with_seed(5).shuffle(&mut records);
+    let (early, late) = records.split_at(records.len() * 9 / 10);
+    let (_directory, path, store) = written(early).await;
+    roll(&path, None);
+    store.write(late).await.unwrap();
+    let expected = |query: &str| counts(&ask(&Reader::open(&whole_path).unwrap(), query));
+    let query = "by=model,upstream,input";
+    assert_eq!(counts(&ask(&of_cells(&path), query)), expected(query), "before the next roll-up");
+    assert!(!roll(&path, None).is_empty());
+    assert_eq!(counts(&ask(&of_cells(&path), query)), expected(query));
+    assert_eq!(counts(&ask(&of_cells(&path), "by=user")), expected("by=user"));
+    assert_eq!(roll(&path, None), []);
+}
+
+/// Writes to the file from a thread of its own: the caller may be within a step.
+fn write_now(path: &Path, batch: Vec<Record>) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { Store::open(path).await.unwrap().write(&batch).await.unwrap() });
+        });
+    });
+}
+
+#[tokio::test]
+async fn a_row_that_comes_while_its_hour_is_read_is_not_lost() {
+    let hour = START_US + 7 * HOUR_US;
+    let of_hour = move |n: usize| {
+        let mut won = sample::won(0);
+        won.race_id = world::id(n, hour + n as i64 * 1_000);
+        attempt(won)
+    };
+    let (_directory, path, _store) = written(&(1..2_000).map(of_hour).collect::<Vec<_>>()).await;
+    let came = Arc::new(AtomicBool::new(false));
+    let (late, come) = (path.clone(), Arc::clone(&came));
+    let mut roller = Roller::new(&path, move || {
+        if !come.swap(true, Relaxed) {
+            write_now(&late, vec![of_hour(0)]);
+        }
+        false
+    });
+    assert_eq!(roller.step(NOW_US, None).unwrap(), Step::RolledUp { attempts: 1_999 });
+    assert!(came.load(Relaxed), "the hour was too small");
+    assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, None, "what was read is not kept");
+    assert_eq!(roller.step(NOW_US, None).unwrap(), Step::RolledUp { attempts: 2_000 });
+    assert_eq!(ask(&of_cells(&path), "by=upstream").attempts, 2_000);
+}
+
+#[tokio::test]
+async fn a_step_that_is_given_up_leaves_everything_as_it_was() {
+    let (_directory, path, _store) = written(&world::records(6, RACES)).await;
+    let before = counts(&ask(&of_cells(&path), "by=upstream"));
+    for looks in 0..8 {
+        let seen = AtomicUsize::new(0);
+        let mut roller = Roller::new(&path, move || seen.fetch_add(1, Relaxed) >= looks);
+        while let Ok(step) = roller.step(NOW_US, Some(START_US + 2 * DAY_US)) {
+            if step == Step::Nothing {
+                break;
+            }
+        }
+        assert_eq!(counts(&ask(&of_cells(&path), "by=upstream")), before, "{looks}");
+    }
+    roll(&path, Some(START_US + 2 * DAY_US));
+    assert_eq!(counts(&ask(&of_cells(&path), "by=upstream")), before);
+}
+
+async fn rows_before(path: &Path, at_us: i64) -> (i64, i64) {
+    let sql =
+        "SELECT (SELECT count(*) FROM race WHERE race_id < ?1), (SELECT count(*) FROM attempt WHERE race_id < ?1)";
+    sqlx::query_as(sql).bind(times::first_race_id(at_us)).fetch_one(&mut plain(path).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn old_rows_go_and_their_figures_stay() {
+    let mut records = world::records(7, RACES);
+    // Many in one hour, most of them without an attempt.
+    records.extend((0..450).map(|n| {
+        let at_us = START_US + 8 * HOUR_US + n as i64 * 2_000;
+        race(RaceRecord { race_id: world::id(90_000 + n, at_us), started_at: at_us, ..sample::bare_race(0) })
+    }));
+    let (_directory, path, _store) = written(&records).await;
+    let keep_from = START_US + 2 * DAY_US + HOUR_US / 2;
+    let whole_hour = START_US + 2 * DAY_US;
+    roll(&path, None);
+    let newer = |before: (i64, i64), all: (i64, i64)| (all.0 - before.0, all.1 - before.1);
+    let kept = newer(rows_before(&path, whole_hour).await, rows_before(&path, NOW_US).await);
+    let queries: Vec<String> = GROUPS
+        .iter()
+        .flat_map(|by| [format!("by={by}"), format!("by={by}&{}", windows()[3]), format!("by={by}&exact=true")])
+        .collect();
+    let answers = || -> Vec<_> { queries.iter().map(|query| counts(&ask(&of_cells(&path), query))).collect() };
+    let before = answers();
+    let removed = roll(&path, Some(keep_from));
+    let all_small = removed.iter().all(|step| matches!(step, Step::Removed { races: 1..=200 }));
+    assert!(all_small && removed.len() > 40, "{removed:?}");
+    assert_eq!(rows_before(&path, whole_hour).await, (0, 0));
+    assert_eq!(rows_before(&path, NOW_US).await, kept);
+    assert_eq!(answers(), before);
+    let default = Reader::open(&path).unwrap();
+    assert_eq!(counts(&ask(&default, "by=upstream")), before[0]);
+    assert_eq!(ask(&default, "by=upstream").rolled_until, Some(whole_hour), "the rest is exact");
+    // Too late by the whole retention: not counted, and not kept.
+    let mut late = sample::won(0);
+    late.race_id = world::id(1, START_US + 8 * HOUR_US);
+    write_now(&path, vec![attempt(late)]);
+    assert_eq!(roll(&path, Some(keep_from)).last(), Some(&Step::Removed { races: 1 }));
+    assert_eq!(answers(), before);
+}
+
+#[tokio::test]
+async fn nothing_goes_that_is_not_rolled_up() {
+    let (_directory, path, _store) = written(&world::records(8, 300)).await;
+    let mut roller = Roller::new(&path, || false);
+    let (mut rolled, mut removed) = (0, 0);
+    loop {
+        match roller.step(NOW_US, Some(i64::MAX)).unwrap() {
+            Step::Nothing => break,
+            Step::RolledUp { .. } => {
+                assert_eq!(removed, 0, "first all is rolled up");
+                rolled += 1;
+            }
+            Step::Day => {}
+            Step::Removed { races } => removed += races,
+        }
+    }
+    assert!(rolled > 50 && removed > 200, "{rolled} {removed}");
+    // The last hour is not over for long enough.
+    let kept = rows_before(&path, NOW_US).await;
+    assert_eq!(rows_before(&path, START_US + DAYS * DAY_US).await, (0, 0));
+    assert!(kept.1 > 0);
+}
+
+#[tokio::test]
+async fn the_writer_and_the_roller_do_not_stop_each_other() {
+    let records = world::records(9, RACES);
+    let (_directory, path, store) = new_store().await;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut roller = Roller::new(&path, || false);
+            while !done.load(Relaxed) {
+                roller.step(NOW_US, Some(START_US)).unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let writing = async {
+            for batch in records.chunks(100) {
+                store.write(batch).await.unwrap()
+            }
+        };
+        std::thread::scope(|inner| inner.spawn(|| runtime.block_on(writing)).join()).unwrap();
+        done.store(true, Relaxed);
+    });
+    roll(&path, None);
+    let query = "by=upstream,input";
+    assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&Reader::open(&path).unwrap(), query)));
+}
+
+#[tokio::test]
+async fn a_history_of_the_first_edition_is_rolled_up() {
+    let (_directory, path, store) = written(&world::records(10, RACES)).await;
+    store.close().await;
+    let to_first = "DROP TABLE rollup; DROP TABLE rollup_span; DELETE FROM _sqlx_migrations WHERE version > 1";
+    sqlx::raw_sql(to_first).execute(&mut plain(&path).await).await.unwrap();
+    assert!(Reader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
+    let store = Store::open(&path).await.unwrap();
+    let query = "by=model,upstream";
+    let before = counts(&ask(&of_cells(&path), query));
+    assert_eq!(ask(&of_cells(&path), query).rolled_until, None);
+    let steps = roll(&path, Some(START_US + DAY_US));
+    assert_eq!(steps.iter().filter(|step| **step == Step::Day).count(), DAYS as usize);
+    assert!(steps.iter().any(|step| matches!(step, Step::Removed { .. })));
+    assert_eq!(counts(&ask(&of_cells(&path), query)), before);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_is_rolled_up_and_one_that_is_gone_is_an_error() {
+    let (directory, path, store) = written(&world::records(11, 200)).await;
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(NOW_US, None).unwrap() != Step::Nothing {}
+    store.close().await;
+    std::fs::rename(&path, directory.path().join("away.db")).unwrap();
+    let error = roller.step(NOW_US, None).unwrap_err().to_string();
+    assert!(error.contains("history.db"), "{error}");
+    assert!(!path.exists());
+    let store = Store::open(&path).await.unwrap();
+    store.write(&world::records(12, 200)).await.unwrap();
+    let steps = std::iter::from_fn(|| Some(roller.step(NOW_US, None).unwrap()).filter(|step| *step != Step::Nothing));
+    assert!(steps.count() > 20);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_many_names_are_given_is_kept_by_provider() {
+    let many = (0..10_050).map(|n| {
+        let mut won = sample::won(0);
+        won.race_id = world::id(n, START_US + n as i64 * 1_000);
+        won.model_sent = format!("{n}");
+        attempt(won)
+    });
+    let (_directory, path, _store) = written(&many.collect::<Vec<_>>()).await;
+    roll(&path, None);
+    let stats = ask(&of_cells(&path), "provider=groq&min-samples=2");
+    assert_eq!((stats.attempts, stats.groups.len(), stats.groups[0].attempts), (10_050, 1, 50));
+    let cells: i64 = sqlx::query_scalar("SELECT max(n) FROM (SELECT count(*) AS n FROM rollup GROUP BY hours, start)")
+        .fetch_one(&mut plain(&path).await)
+        .await
+        .unwrap();
+    assert_eq!(cells, 10_001);
+}
+
+/// No statement reads a whole table, or sorts.
+#[tokio::test]
+async fn every_statement_searches() {
+    let (_directory, path, _store) = written(&world::records(13, 500)).await;
+    roll(&path, None);
+    let statements = [
+        made::FIRST,
+        made::DUE,
+        made::STATE,
+        made::FORGET,
+        made::REMOVING,
+        made::RACE_TO_STAY,
+        made::ATTEMPT_TO_STAY,
+        made::REMOVE_ATTEMPTS,
+        made::REMOVE_RACES,
+        made::CAME,
+        plan::SPANS,
+        plan::OLDEST,
+        plan::OLDEST_HOUR,
+        plan::REMOVED,
+        cells::TOTALS,
+        cells::PARTS,
+        extent::LAST,
+        extent::ROLLED,
+        extent::NEW_ROWS,
+    ];
+    let connection = open::connect(&path).unwrap();
+    for sql in statements {
+        let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = vec![0; explained.parameter_count()];
+        let steps: Vec<String> = explained
+            .query_map(rusqlite::params_from_iter(parameters), |row| row.get("detail"))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let bad =
+            |step: &&String| step.contains("TEMP B-TREE") || (step.starts_with("SCAN ") && !step.contains("subquery"));
+        assert_eq!(steps.iter().find(bad), None, "{sql}: {steps:?}");
+    }
+}
