@@ -34,6 +34,7 @@ mod race_rules;
 mod relay_rules;
 mod rescue;
 mod shutdown;
+mod store_rollup;
 mod store_shutdown;
 mod store_trouble;
 mod support_works;

@@ -77,6 +77,7 @@ mod tests {
         for words in ["KiB, of which 0 B are free", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
             assert!(text.contains(words), "{words}: {text}");
         }
+        store.close().await;
         std::fs::write(&path, "not a database ".repeat(100)).unwrap();
         let text = rendered(&path, Retention::Forever);
         assert!(text.contains("WARNING") && text.contains("not an SQLite database"), "{text}");

@@ -21,6 +21,8 @@ async fn every_column_is_explained() {
     for (kind, name) in [
         ("Table", "race"),
         ("Table", "attempt"),
+        ("Table", "rollup"),
+        ("Table", "rollup_span"),
         ("View", "attempt_speed"),
         ("View", "race_speed"),
         ("View", "upstream_hourly"),

@@ -132,3 +132,28 @@ async fn reading_works_before_during_and_after_writing() {
     let reader = Reader::open(&path).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
 }
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_database_that_may_only_be_read_is_read() {
+    let (directory, path, store) = new_store().await;
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    let read = || counted(&Reader::open(&path).unwrap(), &AttemptFilter::default()).unwrap();
+    set_mode(&path, 0o444);
+    assert_eq!(read(), 1, "while a gateway writes");
+    store.close().await;
+    assert_eq!(read(), 1);
+    set_mode(directory.path(), 0o555);
+    if std::fs::write(directory.path().join("probe"), "").is_ok() {
+        eprintln!("skipped: this user may write into any directory");
+    } else {
+        assert_eq!(read(), 1, "no file can be made beside it");
+    }
+    set_mode(directory.path(), 0o755);
+}

@@ -1,0 +1,34 @@
+//! Retention as an operator sees it: old rows go by themselves, their figures stay, and the commands say so.
+
+use crate::process::{Setup, provider};
+use crate::support::{FakeProvider, Script};
+
+const MODEL: &str = "[models.m]\nupstreams = [\"one/m\"]\n";
+
+#[tokio::test]
+async fn old_rows_go_and_their_figures_stay() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a", "b"])).await;
+    let config = format!("store.retention = \"1d\"\n{}{MODEL}", provider("one", &fake));
+    let setup = Setup::new(&config);
+    let none_yet = setup.run(&["check"]).await;
+    assert!(none_yet.code == Some(0) && none_yet.out.contains("none yet"), "{}", none_yet.out);
+    let served = setup.serve().await;
+    assert_eq!(served.ask("m").await.status, 200);
+    let setup = served.stop().await;
+    // As if the race had been in 2024: the id tells when.
+    for table in ["UPDATE race", "UPDATE attempt"] {
+        let sql = format!("{table} SET race_id = '01900000' || substr(race_id, 9)");
+        sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut setup.connect().await).await.unwrap();
+    }
+    let served = setup.serve().await;
+    served.process.logged("rolled up the history attempts=1 removed_races=1").await;
+    assert_eq!(served.ask("m").await.status, 200);
+    let setup = served.stop().await;
+    assert_eq!(setup.number("SELECT count(*) FROM attempt").await, 1);
+    let stats = setup.run(&["stats", "--json"]).await;
+    assert!(stats.out.contains("\"attempts\":2") || stats.out.contains("\"attempts\": 2"), "{}", stats.out);
+    let checked = setup.run(&["check"]).await;
+    for words in ["retention", "1d", "2, since 2024-06-09T", "until 2024-06-09T"] {
+        assert!(checked.out.contains(words), "{words}: {}", checked.out);
+    }
+}
