@@ -37,8 +37,13 @@ impl Shutdown {
         self.tasks.spawn(task)
     }
 
-    /// Runs what blocks on a thread of its own, which [`Shutdown::finished`] waits for.
-    pub fn spawn_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    /// Runs what blocks on a thread for such; [`Shutdown::finished`] waits for it too, so it has to end soon after the
+    /// cancel.
+    pub fn run_blocking<F, T>(&self, work: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
         self.tasks.spawn_blocking(work)
     }
 

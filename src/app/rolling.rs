@@ -77,7 +77,7 @@ impl Rolling {
         };
         let stop = self.shutdown.clone();
         let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
-        let stepping = self.shutdown.spawn_blocking(move || {
+        let stepping = self.shutdown.run_blocking(move || {
             let stepped = roller.step(now_us, keep_from);
             (roller, stepped)
         });

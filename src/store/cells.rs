@@ -84,8 +84,11 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
     parts.extend(summary);
 }
 
+/// A part of a cell: its class, what it counts, and its summary.
+type ClassPart<'p> = (Class, u64, &'p [u8]);
+
 /// Takes the next part off; none at the end.
-pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<(Class, u64, &'p [u8])>, Short> {
+pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<ClassPart<'p>>, Short> {
     if parts.is_empty() {
         return Ok(None);
     }

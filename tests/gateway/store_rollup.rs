@@ -28,7 +28,7 @@ async fn old_rows_go_and_their_figures_stay() {
     let stats = setup.run(&["stats", "--json"]).await;
     assert!(stats.out.contains("\"attempts\":2") || stats.out.contains("\"attempts\": 2"), "{}", stats.out);
     let checked = setup.run(&["check"]).await;
-    for words in ["retention", "1d", "2, since 2024-06-09T", "until 2024-06-09T"] {
+    for words in ["retention", "1d", "2, since 2024-06-10T02", "until 2024-06-10T03"] {
         assert!(checked.out.contains(words), "{words}: {}", checked.out);
     }
 }
