@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::cells::{self, PARTS};
+use super::cells::{self, PARTS, damaged};
 use super::reader::{Cell, Class, Gather};
 use super::times::HOUR_US;
 use crate::history::class::{Concurrency, Input};
@@ -53,7 +53,6 @@ impl Bundle {
             let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
             let classes = bundle.classes(key);
             let mut parts = row.get_ref(6)?.as_blob()?;
-            let damaged = |_: Short| rusqlite::Error::InvalidQuery;
             while let Some((class, count, summary)) = cells::next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count += count;

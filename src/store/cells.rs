@@ -1,5 +1,6 @@
 //! Rolled-up hours and days, read back.
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use super::plan::Plan;
@@ -41,7 +42,6 @@ fn read_range(
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(if selection.classes { PARTS } else { TOTALS })?;
     let mut rows = statement.query([range.0, range.1, range.2])?;
-    let damaged = |_: Short| rusqlite::Error::InvalidQuery;
     while let Some(row) = rows.next()? {
         let Some(cell) = cell(row, selection, range.0 * HOUR_US)? else { continue };
         if !selection.classes {
@@ -82,6 +82,11 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
     parts.extend(count.to_le_bytes());
     parts.extend((summary.len() as u32).to_le_bytes());
     parts.extend(summary);
+}
+
+/// A stored summary that is none.
+pub(super) fn damaged(error: Short) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(6, Type::Blob, error.into())
 }
 
 /// A part of a cell: its class, what it counts, and its summary.

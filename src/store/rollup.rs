@@ -213,7 +213,8 @@ pub(super) const FIRST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
                          UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
 
-pub(super) const DUE: &str = "SELECT min(start) FROM rollup_span WHERE hours = ?1 AND start <= ?2 AND state = 0";
+pub(super) const DUE: &str =
+    "SELECT min(start) FROM rollup_span INDEXED BY rollup_span_due WHERE hours = ?1 AND start <= ?2 AND state = 0";
 
 pub(super) const STATE: &str = "SELECT state, batches FROM rollup_span WHERE hours = ?1 AND start = ?2";
 

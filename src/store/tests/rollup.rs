@@ -13,7 +13,7 @@ use crate::report::stats::{self, Question, Stats};
 use crate::store::rollup as made;
 use crate::store::times::{DAY_US, HOUR_US};
 
-pub const RACES: usize = 2_500;
+pub const RACES: usize = 1_500;
 
 /// Steps until there is nothing more to do, each by a roller of its own, as after a kill; all that they did.
 pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<Step> {
@@ -248,6 +248,19 @@ async fn a_row_that_comes_while_its_hour_is_read_is_not_lost() {
     assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, None, "what was read is not kept");
     assert_eq!(roller.step(NOW_US, None).unwrap(), Step::RolledUp { attempts: 2_000 });
     assert_eq!(ask(&of_cells(&path), "by=upstream").attempts, 2_000);
+}
+
+#[tokio::test]
+async fn a_damaged_summary_is_an_error_that_says_so() {
+    let (_directory, path, _store) = written(&world::records(14, 300)).await;
+    roll(&path, None);
+    let mut other = plain(&path).await;
+    for broken in ["UPDATE rollup SET total = x'00'", "UPDATE rollup SET total = substr(total, 1, length(total) - 1)"] {
+        sqlx::query(broken).execute(&mut other).await.unwrap();
+        let question: Question = from_pairs(&[]).unwrap();
+        let error = stats::ask(&of_cells(&path), &question, NOW_US).unwrap_err().to_string();
+        assert!(error.contains("summary is damaged"), "{error}");
+    }
 }
 
 /// No statement reads a whole table, or sorts.
