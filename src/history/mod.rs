@@ -6,6 +6,7 @@ pub mod cost;
 pub mod goodput;
 pub mod invariants;
 pub mod record;
+pub mod regression;
 pub mod speed;
 pub mod survival;
 
