@@ -183,7 +183,8 @@ impl Drop for Guard {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
-        self.recorder.attempt(record, self.choices);
+        let took_us = self.elapsed(Instant::now());
+        self.recorder.attempt(record, self.choices, took_us);
     }
 }
 
