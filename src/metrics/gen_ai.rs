@@ -65,7 +65,7 @@ fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
 }
 
 /// The three families, by the upstreams' names.
-pub(super) fn render<'a>(upstreams: &'a Series<super::OfUpstream>, text: &mut Text) {
+pub(super) fn render(upstreams: &Series<super::OfUpstream>, text: &mut Text) {
     let all = || upstreams.iter().map(|(name, of)| (labels(name), &of.gen_ai));
     let help = "From an attempt's own dispatch to the end of its answer, of those that the gateway did not cut itself.";
     text.shared_family("gen_ai_client_operation_duration_seconds", "histogram", help);
