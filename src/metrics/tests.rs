@@ -160,8 +160,9 @@ fn an_attempt_is_an_operation_of_a_gen_ai_client() {
 #[test]
 fn every_metric_is_in_the_readme() {
     let page = page(&Metrics::new());
-    for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
-        let name = name.strip_prefix("photofinish_").unwrap_or(name);
+    let families =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE photofinish_").or(line.strip_prefix("# TYPE ")));
+    for name in families.filter_map(|family| family.split(' ').next()) {
         let readme = include_str!("../../README.md");
         assert!(readme.contains(&format!("`{name}`")) || readme.contains(&format!("`{name}{{")), "{name}");
     }

@@ -139,6 +139,14 @@ async fn usage_is_found_in_every_place() {
 }
 
 #[tokio::test]
+async fn the_metrics_of_fireworks_are_its_times() {
+    let metrics = json!({"perf_metrics": {"server-processing-time": "0.25", "backend-host": "h"}});
+    let last = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let row = row_of(Script::sse().token("x").event(chunk(last, &metrics)).done().end()).await;
+    assert_eq!(pick(&row, &["server_total_us", "finish_reason"]), json!([250_000, "stop"]));
+}
+
+#[tokio::test]
 async fn an_error_answer_tells_what_is_left_of_its_limits() {
     let headers =
         [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-remaining-tokens", "5"), ("retry-after", "3")];
@@ -212,6 +220,15 @@ async fn an_event_is_stamped_with_the_read_that_completed_it() {
     let row = rows.one("a");
     let gap = row["second_token_us"].as_i64().unwrap() - row["first_token_us"].as_i64().unwrap();
     assert!(gap >= 30_000, "{row:#?}");
+}
+
+#[tokio::test]
+async fn the_events_of_one_read_share_its_stamp() {
+    let event = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+    let both = Script::sse().chunk(event("one ") + &event("two")).finish("stop").done().end();
+    let row = row_of(both).await;
+    assert_eq!(row["payload_events"], 2);
+    assert_eq!((&row["second_token_us"], &row["gap_max_us"]), (&row["first_token_us"], &json!(0)));
 }
 
 #[tokio::test]
