@@ -63,6 +63,15 @@ impl Histogram {
         self.weights.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0)
     }
 
+    /// One past the last bucket that may hold something.
+    pub(super) fn end(&self) -> usize {
+        self.weights.len()
+    }
+
+    pub(super) fn weight_of(&self, bucket: usize) -> f64 {
+        self.weights.get(bucket).copied().unwrap_or(0.0)
+    }
+
     /// Appends it to `bytes`: how many buckets, and of each the distance from the one before and the weight.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let stored = || self.buckets().map(|(bucket, weight)| (bucket, (weight * WEIGHT_STEPS).round() as u64));

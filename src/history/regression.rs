@@ -13,8 +13,13 @@ mod tests;
 
 use super::survival::Point;
 
-/// Figures that are tested for each upstream: TTFT, TPOT, failures.
-const FIGURES: f64 = 3.0;
+/// What is tested for each upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Figure {
+    Ttft,
+    Tpot,
+    Failures,
+}
 
 /// Attempts of one upstream under like conditions (an hour of the day, an input class), before and now. A stratum with
 /// attempts on one side alone tells nothing and is left out.
@@ -94,7 +99,7 @@ pub struct Shift {
 /// finding must be. Improvements are not reported; with `before` and `now` exchanged they are.
 pub fn compare(strata: &[Stratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
     // Bonferroni: whatever depends on whatever, the sum of the chances of error is an upper bound.
-    let correct = |p_value: f64| (p_value * FIGURES * upstreams.max(1) as f64).min(1.0);
+    let correct = |p_value: f64| (p_value * Figure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
     let findings = [
         ttft(strata, thresholds, &correct),
         tpot(strata, thresholds, &correct),
@@ -106,6 +111,38 @@ pub fn compare(strata: &[Stratum<'_>], thresholds: &Thresholds, upstreams: usize
 impl Default for Thresholds {
     fn default() -> Thresholds {
         Thresholds { effect: 0.25, failures: 0.05, significance: 0.001, events_min: 20 }
+    }
+}
+
+impl Figure {
+    pub const ALL: [Figure; 3] = [Figure::Ttft, Figure::Tpot, Figure::Failures];
+
+    /// As in JSON, in the log and as a label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Figure::Ttft => "ttft",
+            Figure::Tpot => "tpot",
+            Figure::Failures => "failures",
+        }
+    }
+}
+
+impl Finding {
+    pub fn figure(&self) -> Figure {
+        match self {
+            Finding::Ttft { .. } => Figure::Ttft,
+            Finding::Tpot { .. } => Figure::Tpot,
+            Finding::Failures { .. } => Figure::Failures,
+        }
+    }
+
+    /// Two-sided, and corrected for all that were compared.
+    pub fn p_value(&self) -> f64 {
+        match self {
+            Finding::Ttft { p_value, .. } | Finding::Tpot { p_value, .. } | Finding::Failures { p_value, .. } => {
+                *p_value
+            }
+        }
     }
 }
 
