@@ -5,9 +5,11 @@
 
 mod gen_ai;
 mod histogram;
+mod regressions;
 mod series;
 mod text;
 
+pub use regressions::Standing;
 pub use text::CONTENT_TYPE;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,6 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
+use crate::history::regression::Figure;
 use crate::history::speed::Decoding;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
@@ -34,6 +37,7 @@ pub struct Metrics {
     races: [AtomicU64; RaceOutcome::ALL.len()],
     overhead: Histogram,
     named: ArcSwap<Named>,
+    regressions: ArcSwap<Standing>,
 }
 
 /// What the rows do not tell, and others count.
@@ -67,6 +71,8 @@ struct OfUpstream {
     /// In the order of [`TOKEN_KINDS`].
     tokens: [AtomicU64; TOKEN_KINDS.len()],
     gen_ai: GenAi,
+    /// Regressions that began, in the order of [`Figure::ALL`].
+    regressions: [AtomicU64; Figure::ALL.len()],
 }
 
 /// Cached ones are among the input, and those of reasoning, with most providers, among the output.
@@ -80,6 +86,7 @@ impl Metrics {
             races: Default::default(),
             overhead: Histogram::new(histogram::OVERHEAD),
             named: ArcSwap::from_pointee(named),
+            regressions: ArcSwap::default(),
         }
     }
 
@@ -137,6 +144,7 @@ impl Metrics {
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, &mut text);
+        regressions::render(&named.upstreams, &self.regressions.load(), &mut text);
         render_elsewhere(elsewhere, &mut text);
         text.finish()
     }
@@ -173,6 +181,7 @@ impl OfUpstream {
             tpot: Histogram::new(histogram::TPOT),
             tokens: Default::default(),
             gen_ai: GenAi::new(),
+            regressions: Default::default(),
         }
     }
 }
