@@ -40,6 +40,7 @@ Examples:
   photofinish check                       what is on, off and wrong in the configuration
   photofinish stats --since 24h           who is fast, out of every attempt of the last day
   photofinish stats --by upstream,hour    at which hours
+  photofinish stats --regressions         what is worse than in the same hours before
   photofinish simulate --ttft 300ms       a provider to try things against
 
 The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
@@ -64,7 +65,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Command::Stats(options) = &cli.command
-        && let Some(problem) = options.question.problem(wall_micros())
+        && let Some(problem) = options.problem(wall_micros())
     {
         Cli::command().error(ErrorKind::ValueValidation, problem).exit();
     }

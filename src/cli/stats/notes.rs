@@ -12,7 +12,7 @@ use crate::report::stats::{Question, Stats};
 use crate::store::AttemptFilter;
 
 /// Longer lines are hard to read.
-const WIDTH: usize = 110;
+pub(super) const WIDTH: usize = 110;
 
 /// Instead of an empty table.
 pub(super) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
