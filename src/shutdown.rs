@@ -37,6 +37,16 @@ impl Shutdown {
         self.tasks.spawn(task)
     }
 
+    /// Runs what blocks on a thread for such; [`Shutdown::finished`] waits for it too, so it has to end soon after the
+    /// cancel.
+    pub fn run_blocking<F, T>(&self, work: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.tasks.spawn_blocking(work)
+    }
+
     /// No new connections from now on.
     pub fn drain(&self) {
         self.draining.cancel();
