@@ -8,6 +8,7 @@ pub mod export;
 pub mod figures;
 pub mod groups;
 pub mod question;
+pub mod series;
 pub mod stats;
 
 #[cfg(test)]

@@ -228,7 +228,9 @@ async fn one_line_of_text_a_group_for_spreadsheets() {
     let (_directory, path, _store) = store_with(vec![Record::Race(Box::new(race)), attempt(sample::won(0))]).await;
     let text = output(&path, &format!("--csv --by model,hour {FORTY_SECONDS}")).await;
     let lines: Vec<&str> = text.split("\r\n").collect();
-    assert!(lines[0].starts_with("model,hour,attempts,wins,win_share,failures,failure_share,failures_by_kind,empty,censored,ttft_p50_ms,"));
+    assert!(lines[0].starts_with(
+        "model,hour,attempts,wins,win_share,failures,failure_share,failures_by_kind,empty,censored,ttft_p50_ms,"
+    ));
     assert!(lines[0].ends_with(",gain_p50_ms,best_upstream_p95,gain_p95_ms") && lines[2].is_empty());
     assert!(lines[1].starts_with("\"a \"\"b\"\",\u{1b}c\",3,1,1,1.0,0,0.0,reset=1,0,0,100.0,,"), "{}", lines[1]);
     // No name steers the terminal.
