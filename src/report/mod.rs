@@ -11,6 +11,7 @@ pub mod figures;
 pub mod groups;
 pub mod question;
 pub mod races;
+pub mod series;
 pub mod stats;
 pub mod timeline;
 

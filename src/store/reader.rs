@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 use super::cells;
 use super::open::{self, OpenError};
-use super::plan::{Piece, Plan};
+use super::plan::{self, Piece, Plan};
 use super::scan::{self, AttemptFilter};
 use crate::history::Short;
 use crate::history::class::{Concurrency, Input};
@@ -145,6 +145,14 @@ impl Reader {
     ) -> Result<(G, Coverage), ReadError> {
         let deadline = self.limit_time()?;
         self.gather_until(selection, &make, deadline).map_err(|error| self.explain(&error))
+    }
+
+    /// When the first race began that is known of, to the hour where it is rolled up; microseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn oldest(&self) -> Result<Option<i64>, ReadError> {
+        self.ask(plan::oldest)
     }
 
     /// Runs one query of the store's own under the time limit.

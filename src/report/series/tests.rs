@@ -1,0 +1,1 @@
+//! Questions over real files.
