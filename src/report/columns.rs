@@ -31,11 +31,11 @@ pub const RACE: [Field; 21] = [
 
 /// What is told of a race beside them.
 pub const OF_RACE: [Field; 5] = [
-    text("started", "", "`started_at` as RFC 3339 has it"),
     text("upstream", "", "the winner's `provider` / `model_sent`; null when none won").or_null(),
     number("client_ttft_ms", "ms", "from the request to the first payload byte handed to the client").or_null(),
     number("overhead_ms", "ms", "what the gateway added to it; null for a client that does not stream").or_null(),
     number("duration_ms", "ms", "from the request to the end of the answer").or_null(),
+    text("started", "", "`started_at` as RFC 3339 has it"),
 ];
 
 /// The columns of the table `attempt`. Times are since the attempt's own dispatch, where nothing else is said.

@@ -20,6 +20,7 @@ pub enum Kind {
     Integer,
     Number,
     Text,
+    Boolean,
     /// An object of counts by name.
     Counts,
 }
@@ -45,6 +46,10 @@ pub const fn number(name: &'static str, unit: &'static str, about: &'static str)
 
 pub const fn text(name: &'static str, unit: &'static str, about: &'static str) -> Field {
     field(name, Kind::Text, unit, about)
+}
+
+const fn boolean(name: &'static str, about: &'static str) -> Field {
+    field(name, Kind::Boolean, "", about)
 }
 
 const fn field(name: &'static str, kind: Kind, unit: &'static str, about: &'static str) -> Field {
@@ -103,6 +108,29 @@ pub const FIGURES: [Field; 36] = [
     number("gain_p50_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
     text("best_upstream_p95", "", "the upstream with the best 95th percentile, in a group of several").if_known(),
     number("gain_p95_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
+];
+
+/// A point of a series: which series, where it stands, and the value under the name of the figure.
+pub const POINT: [Field; 17] = [
+    text("upstream", "", "of which upstream").or_null().if_known(),
+    text("model", "", "of which model").or_null().if_known(),
+    text("user", "", "of which caller").or_null().if_known(),
+    text("concurrency", "", "class of the attempts running at the upstream").if_known(),
+    text("start", "", "where the step begins, as RFC 3339 has it").if_known(),
+    number("span_s", "s", "how long the step goes on").if_known(),
+    number("quantile", "", "the share that the value does not exceed").if_known(),
+    number("ttft_ms", "ms", "time to first token, estimated (Kaplan–Meier); null where not reached")
+        .or_null()
+        .if_known(),
+    number("ttft_over_ms", "ms", "the data say only that it is over this").if_known(),
+    number("client_ttft_ms", "ms", "what streaming clients saw, from request to first payload").or_null().if_known(),
+    number("tok_s", "tokens/s", "1 / TPOT, by the provider's own count").or_null().if_known(),
+    number("goodput", "requests/s", "requests that met the targets, per second").or_null().if_known(),
+    number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
+    number("cost_usd", "USD", "what the attempts cost, as `cost_basis` says").or_null().if_known(),
+    text("cost_basis", "", "whether the cost is exact, a bound or not known").if_known(),
+    integer("samples", "", "what the value is from"),
+    boolean("firm", "enough samples for such a figure"),
 ];
 
 /// An event of a race's timeline.

@@ -43,6 +43,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/v1/models", only_get(get(models))),
         ("/v1/models/{*id}", only_get(get(model))),
         ("/api/stats", only_get(get(api::stats))),
+        ("/api/history", only_get(get(api::history))),
         ("/api/races", only_get(get(api::races))),
         ("/api/races/{race_id}", only_get(get(api::race))),
         ("/api/openapi.json", only_get(get(api::document))),

@@ -206,6 +206,10 @@ impl Reader {
     }
 
     fn limit_time(&self) -> Result<Instant, ReadError> {
+        // A short query ends before it is looked at.
+        if self.stop.load(Relaxed) {
+            return Err(ReadError::Stopped { path: self.path.clone() });
+        }
         let deadline = Instant::now() + self.time_limit;
         interrupt(&self.connection, deadline, &self.stop).map_err(|error| self.explain(&error))?;
         Ok(deadline)

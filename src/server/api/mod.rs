@@ -9,6 +9,7 @@ mod schema;
 
 pub use openapi::openapi;
 pub use reads::Reads;
+use reads::unread;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -22,6 +23,7 @@ use super::routes::Site;
 use crate::clock::wall_micros;
 use crate::proxy::{self, Rejection};
 use crate::report::question::{from_pairs, time};
+use crate::report::series::{self, AskError};
 use crate::report::{export, races, stats};
 use crate::store::Reader;
 
@@ -30,8 +32,24 @@ pub async fn stats(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Re
         proxy::admin(&site.gateway, &headers)?;
         let (question, now_us) = question(&uri, stats::Question::problem)?;
         let read = move |reader: &Reader| {
-            let answer = stats::ask(reader, &question, now_us)?;
+            let answer = stats::ask(reader, &question, now_us).map_err(unread)?;
             Ok((export::objects(&question.by, &answer.groups), answer.rolled_until))
+        };
+        let (objects, rolled_until) = site.reads.read(read).await?;
+        as_printed(&objects, rolled_until)
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn history(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, series::Question::problem)?;
+        let read = move |reader: &Reader| match series::ask(reader, &question, now_us) {
+            Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until)),
+            Err(AskError::Steps(problem)) => Err(Rejection::parameter(Some("every".to_owned()), &problem)),
+            Err(AskError::Read(error)) => Err(unread(error)),
+            Err(error @ AskError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
         };
         let (objects, rolled_until) = site.reads.read(read).await?;
         as_printed(&objects, rolled_until)
@@ -43,7 +61,7 @@ pub async fn races(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Re
     let answer = async {
         proxy::admin(&site.gateway, &headers)?;
         let (question, now_us) = question(&uri, races::Question::problem)?;
-        let page = site.reads.read(move |reader| races::page(reader, &question, now_us)).await?;
+        let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
         Ok(json(page.json().to_string()))
     };
     answer.await.unwrap_or_else(Rejection::into_response)
@@ -65,7 +83,7 @@ pub async fn race(
             )
         })?;
         let asked = race_id.clone();
-        let found = site.reads.read(move |reader| races::one(reader, &asked)).await?;
+        let found = site.reads.read(move |reader| races::one(reader, &asked).map_err(unread)).await?;
         let race = found.ok_or_else(|| Rejection::unknown_race(&race_id))?;
         Ok(json(race.to_string()))
     };

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::{object, parameters};
 use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
-use crate::report::fields::{EVENT, FIGURES, KEYS};
-use crate::report::{races, stats, timeline};
+use crate::report::fields::{EVENT, FIGURES, KEYS, POINT};
+use crate::report::{races, series, stats, timeline};
 
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {
@@ -24,6 +24,7 @@ pub fn openapi() -> Value {
             "/v1/models": { "get": models() },
             "/v1/models/{id}": { "get": model() },
             "/api/stats": { "get": stats() },
+            "/api/history": { "get": history() },
             "/api/races": { "get": races() },
             "/api/races/{race_id}": { "get": race() },
             "/api/openapi.json": { "get": document() },
@@ -49,9 +50,9 @@ fn schemas() -> Value {
     let events: Vec<&str> =
         [timeline::BEGIN].into_iter().chain(timeline::OF_ATTEMPT).chain(timeline::OF_RACE).collect();
     event["properties"]["event"]["enum"] = json!(events);
-    let list = |of: &str| json!({ "type": "array", "items": reference(of) });
     json!({
         "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
+        "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
         "Race": object("A request of a client: the row, and figures of it.", &[&RACE, &OF_RACE]),
         "Attempt": object(
             "A try at a provider: the row, and figures of it. Times are since its own dispatch, where nothing else is said.",
@@ -88,13 +89,24 @@ fn schemas() -> Value {
 fn stats() -> Value {
     let about = "What `photofinish stats --json` prints: the figures of each group of attempts.";
     let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::Question>());
-    path["responses"]["200"] =
-        in_json("one object for each group", &json!({ "type": "array", "items": reference("Group") }));
-    path["responses"]["200"]["headers"] = json!({ "x-photofinish-rolled-until": {
+    path["responses"]["200"] = in_json("one object for each group", &list("Group"));
+    path["responses"]["200"]["headers"] = rolled_until();
+    path
+}
+
+fn history() -> Value {
+    let about = "What `photofinish history --json` prints: a point for each series and each step that had attempts.";
+    let mut path = asked("A figure over time, or over concurrency", about, parameters::<series::Question>());
+    path["responses"]["200"] = in_json("one object for each point", &list("Point"));
+    path["responses"]["200"]["headers"] = rolled_until();
+    path
+}
+
+fn rolled_until() -> Value {
+    json!({ "x-photofinish-rolled-until": {
         "description": "what is older was read out of rolled-up hours, to within 1.6 %; not there where all is exact",
         "schema": { "type": "string", "format": "date-time" },
-    } });
-    path
+    } })
 }
 
 fn races() -> Value {
@@ -228,6 +240,10 @@ fn in_json(about: &str, schema: &Value) -> Value {
 
 fn error(about: &str) -> Value {
     in_json(about, &reference("Error"))
+}
+
+fn list(schema: &str) -> Value {
+    json!({ "type": "array", "items": reference(schema) })
 }
 
 fn reference(schema: &str) -> Value {

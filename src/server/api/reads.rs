@@ -44,7 +44,7 @@ impl Reads {
     /// 500 or 503: too many read, the gateway is shut down, or the history cannot be read.
     pub async fn read<T, F>(&self, read: F) -> Result<T, Rejection>
     where
-        F: FnOnce(&Reader) -> Result<T, ReadError> + Send + 'static,
+        F: FnOnce(&Reader) -> Result<T, Rejection> + Send + 'static,
         T: Send + 'static,
     {
         let place = tokio::time::timeout(WAIT_FOR, self.places.clone().acquire_owned());
@@ -55,7 +55,7 @@ impl Reads {
             // Held until the read has really ended.
             let _place = place;
             let reader = Reader::open(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
-            read(&reader).map_err(|error| unread(&error))
+            read(&reader)
         });
         tokio::select! {
             biased;
@@ -72,6 +72,7 @@ fn unopened(error: &OpenError) -> Rejection {
     Rejection::history(error.to_string(), passes)
 }
 
-fn unread(error: &ReadError) -> Rejection {
+/// What cannot be read, in words for an operator.
+pub(super) fn unread(error: ReadError) -> Rejection {
     Rejection::history(error.to_string(), !matches!(error, ReadError::Failed { .. }))
 }

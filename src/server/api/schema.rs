@@ -34,6 +34,7 @@ fn member(field: &Field) -> Value {
         Kind::Integer => "integer",
         Kind::Number => "number",
         Kind::Text => "string",
+        Kind::Boolean => "boolean",
         Kind::Counts => "object",
     };
     let mut schema = json!({ "type": kind, "description": field.about });
