@@ -130,7 +130,7 @@ fn said(error: &clap::Error) -> BadParameter {
         Some(ContextValue::String(option)) => option.trim_start_matches('-').split([' ', '=', '<']).next(),
         _ => None,
     };
-    BadParameter { name: name.map(str::to_owned), message }
+    BadParameter { name: name.filter(|name| !name.is_empty()).map(str::to_owned), message }
 }
 
 /// For clap.

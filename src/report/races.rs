@@ -27,7 +27,7 @@ pub struct Question {
     /// Only races that ended so.
     #[arg(long, value_parser = outcomes())]
     pub outcome: Option<RaceOutcome>,
-    /// So many races at most, the newest.
+    /// So many races at most, the newest; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=i64::from(PAGE_MAX)))]
     pub limit: u16,
     /// Only races that began before this one: `next` of the page before.

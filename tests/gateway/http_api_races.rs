@@ -127,7 +127,7 @@ async fn a_race_is_told_as_its_rows_have_it() {
     };
     assert!(timeline.iter().map(|entry| entry["at_ms"].as_f64().unwrap()).is_sorted(), "{timeline:#?}");
     assert_eq!(timeline[0], json!({ "at_ms": 0.0, "attempt": null, "event": "request_read" }));
-    assert_eq!(timeline.last().unwrap()["event"], "done");
+    assert!(at(Value::Null, "done") >= at(Value::Null, "first_token_sent"));
     let (failed, won) = (&rows.attempts[0], &rows.attempts[1]);
     let ms = |us: i64| us as f64 / 1e3;
     assert_eq!(

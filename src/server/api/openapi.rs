@@ -20,20 +20,23 @@ pub fn openapi() -> Value {
         },
         "security": [{ "bearer": [] }, { "key": [] }, {}],
         "paths": {
-            "/v1/chat/completions": { "post": chat() },
-            "/v1/models": { "get": models() },
-            "/v1/models/{id}": { "get": model() },
-            "/api/stats": { "get": stats() },
-            "/api/history": { "get": history() },
-            "/api/races": { "get": races() },
-            "/api/races/{race_id}": { "get": race() },
-            "/api/openapi.json": { "get": document() },
-            "/healthz": { "get": health("200 while the process is alive.", false) },
-            "/health": { "get": health("The same as /healthz.", false) },
+            "/v1/chat/completions": { "post": named("chat", chat()) },
+            "/v1/models": { "get": named("listModels", models()) },
+            "/v1/models/{id}": { "get": named("getModel", model()) },
+            "/api/stats": { "get": named("stats", stats()) },
+            "/api/history": { "get": named("history", history()) },
+            "/api/races": { "get": named("listRaces", races()) },
+            "/api/races/{race_id}": { "get": named("getRace", race()) },
+            "/api/openapi.json": { "get": named("openapi", document()) },
+            "/healthz": { "get": named("alive", health("200 while the process is alive.", false)) },
+            "/health": { "get": named("health", health("The same as /healthz.", false)) },
             "/readyz": {
-                "get": health("200 when the database takes rows, a provider is on and no shutdown has begun.", true),
+                "get": named(
+                    "ready",
+                    health("200 when the database takes rows, a provider is on and no shutdown has begun.", true),
+                ),
             },
-            "/metrics": { "get": metrics() },
+            "/metrics": { "get": named("metrics", metrics()) },
         },
         "components": {
             "securitySchemes": {
@@ -43,6 +46,12 @@ pub fn openapi() -> Value {
             "schemas": schemas(),
         },
     })
+}
+
+/// With the name that generated clients give it.
+fn named(operation: &str, mut path: Value) -> Value {
+    path["operationId"] = json!(operation);
+    path
 }
 
 fn schemas() -> Value {
@@ -110,8 +119,8 @@ fn rolled_until() -> Value {
 }
 
 fn races() -> Value {
-    let about =
-        "Newest first. Races that end while the pages are read do not shift them. A race is there when it has ended.";
+    let about = "Newest first; `provider` and `upstream` mean races with an attempt there. Races that begin while pages are \
+                 read do not shift them. A race is there when it has ended.";
     let mut path = asked("Races, page by page", about, parameters::<races::Question>());
     path["responses"]["200"] = in_json("a page", &reference("RacePage"));
     path
