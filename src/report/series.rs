@@ -106,7 +106,7 @@ pub struct Series {
     pub rolled_until: Option<i64>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
-    /// Requests in time whose pace is not known.
+    /// Of goodput: requests in time whose pace is not known.
     pub without_verdict: f64,
     /// Requests that no attempt was started for.
     pub without_attempts: u64,
@@ -254,7 +254,8 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
     };
     let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
     let from_us = filter.since.or(gathered.oldest).unwrap_or(until_us);
-    let whole_provider = filter.provider.is_none();
+    // Of these nobody knows which provider they would have gone to.
+    let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = Series {
         lines: Vec::new(),
         attempts: gathered.attempts(),
@@ -265,7 +266,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         rolled_until: coverage.rolled_until,
         without_speed: 0,
         without_verdict: 0.0,
-        without_attempts: if whole_provider { gathered.without_attempts } else { 0 },
+        without_attempts,
         filter,
     };
     points::fill(&mut series, gathered, question)?;
