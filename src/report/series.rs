@@ -302,7 +302,7 @@ fn too_many_steps(every_us: i64, from_us: i64, until_us: i64) -> Option<String> 
 /// For clap: what is more than 0 and less than 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_prefix('p') {
-        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        Some(percent) => percent.parse::<f64>().map(|percent| (percent * 1e10).round() / 1e12),
         None => text.parse(),
     };
     share
@@ -314,11 +314,11 @@ fn share(text: &str) -> Result<f64, String> {
 /// For clap: steps that hours can be put into, or that hours are put together from.
 fn step(text: &str) -> Result<Duration, String> {
     let duration = positive_duration(text)?;
-    let us = micros(duration);
-    if us > 0 && (HOUR_US % us == 0 || us % HOUR_US == 0) && Duration::from_micros(us.unsigned_abs()) == duration {
+    let seconds = duration.as_secs();
+    if seconds > 0 && duration.subsec_nanos() == 0 && (3_600 % seconds == 0 || seconds % 3_600 == 0) {
         return Ok(duration);
     }
-    Err("expected whole hours, or what an hour is divided into evenly, such as 1m, 5m, 15m, 1h, 6h, 1d or 7d"
+    Err("expected whole hours, or seconds or minutes that an hour is divided into evenly, such as 10s, 1m, 15m, 1h, 6h, 1d or 7d"
         .to_owned())
 }
 

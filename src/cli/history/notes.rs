@@ -38,7 +38,7 @@ fn definition(question: &Question, answer: &Series) -> String {
     match question.metric {
         Metric::Ttft => format!(
             "{figure}: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
-             were cut off before their first token. ^: cut off too often to say more than that it is above."
+             were cut off before their first token. ^: cut off too often to say more than that it is above that."
         ),
         Metric::ClientTtft => format!(
             "{figure}: first payload byte handed to the client − request fully read, of clients that asked to stream; a \
@@ -113,14 +113,14 @@ fn bounds(answer: &Series) -> Option<String> {
     let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
     let unknown = costs().filter(|cost| cost.usd().is_none()).count() as u64;
     let kinds = [
-        (of(CostBasis::AtLeast), "at least (≥)"),
-        (of(CostBasis::AtMost), "at most (≤)"),
-        (of(CostBasis::Unknown), "with bounds of both kinds (±)"),
-        (unknown, "not known (no prices) and so not drawn"),
+        ("lower bounds (some costs are at least, or are not known)", of(CostBasis::AtLeast)),
+        ("upper bounds", of(CostBasis::AtMost)),
+        ("sums of lower and upper bounds", of(CostBasis::Unknown)),
+        ("not known, so not drawn (no prices)", unknown),
     ];
-    let there = kinds.iter().filter(|(count, _)| *count > 0);
-    let told: Vec<String> = there.map(|(count, what)| format!("{} {what}", counted(*count, "point"))).collect();
-    (!told.is_empty()).then(|| format!("Not exact: {}.", told.join(", ")))
+    let there = kinds.iter().filter(|(_, count)| *count > 0);
+    let told: Vec<String> = there.map(|(what, count)| format!("{what}: {}", counted(*count, "point"))).collect();
+    (!told.is_empty()).then(|| format!("Not exact are {}.", told.join("; ")))
 }
 
 fn left_out(answer: &Series) -> Option<String> {
