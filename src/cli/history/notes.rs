@@ -113,14 +113,14 @@ fn bounds(answer: &Series) -> Option<String> {
     let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
     let unknown = costs().filter(|cost| cost.usd().is_none()).count() as u64;
     let kinds = [
-        ("lower bounds (some costs are at least, or are not known)", of(CostBasis::AtLeast)),
+        ("lower bounds (some costs are bounds, or not known)", of(CostBasis::AtLeast)),
         ("upper bounds", of(CostBasis::AtMost)),
-        ("sums of lower and upper bounds", of(CostBasis::Unknown)),
-        ("not known, so not drawn (no prices)", unknown),
+        ("sums of bounds of both kinds", of(CostBasis::Unknown)),
+        ("not known and not drawn (no prices)", unknown),
     ];
     let there = kinds.iter().filter(|(_, count)| *count > 0);
-    let told: Vec<String> = there.map(|(what, count)| format!("{what}: {}", counted(*count, "point"))).collect();
-    (!told.is_empty()).then(|| format!("Not exact are {}.", told.join("; ")))
+    let told: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();
+    (!told.is_empty()).then(|| format!("Points that are {}.", told.join("; ")))
 }
 
 fn left_out(answer: &Series) -> Option<String> {

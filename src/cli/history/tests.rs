@@ -113,20 +113,17 @@ async fn the_words_say_what_the_picture_is() {
         ("--metric tok_s --quantile 0.05", &["tok/s p5 by upstream", "at the slow end"]),
         ("--metric goodput --slo ttft=1s", &["with client TTFT ≤ 1s, per second of the step"]),
         ("--metric failures", &["failed midway", "100 %"]),
-        (
-            "--metric cost --every 1h",
-            &["losers included", "Not exact are not known, so not drawn (no prices): 2 points."],
-        ),
+        ("--metric cost --every 1h", &["losers included", "Points that are not known and not drawn (no prices): 2."]),
         ("--by concurrency", &["attempts in flight at the upstream", "busy hours are busy for others too"]),
     ] {
         let text = words(line);
         assert!(all.iter().all(|word| text.contains(word)), "{line}: {text}");
     }
     let failures = words("--metric failures --every 1h");
-    assert!(!failures.contains("Thin") && !failures.contains("Not exact"), "{failures}");
+    assert!(!failures.contains("Thin") && !failures.contains("Points that are"), "{failures}");
     // The classes end with the largest that there is.
     let curve = words("--by concurrency");
-    assert!(curve.contains(" 3-4 ") && !curve.contains("5-8"), "{curve}");
+    assert!(curve.contains(" 5-8 ") && !curve.contains("9-16"), "{curve}");
 }
 
 #[tokio::test]
