@@ -48,7 +48,7 @@ impl Bundle {
             let classes = bundle.cells.entry(key).or_default();
             let mut parts = row.get_ref(6)?.as_blob()?;
             let damaged = |_: Short| rusqlite::Error::InvalidQuery;
-            while let Some((class, count, summary)) = cells::next_part(&mut parts).map_err(damaged)? {
+            while let Some(cells::Part { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count += count;
                 part.summary.absorb(summary, 1.0, true).map_err(damaged)?;

@@ -9,6 +9,8 @@ mod cancel;
 mod cli_commands;
 mod cli_proxy;
 mod cli_serve;
+mod clock;
+mod columns;
 mod drains;
 mod endings;
 mod failures;
