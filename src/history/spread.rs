@@ -87,11 +87,10 @@ impl Times {
         self.seen += bytes.take()?;
         self.censored += bytes.take()?;
         self.event_weight_squared += bytes.take_f64()? * scale * scale;
-        let before = self.events.weight();
-        self.events.absorb(bytes, scale)?;
-        self.event_weight += self.events.weight() - before;
+        self.event_weight += self.events.absorb(bytes, scale)?;
         self.left.absorb(bytes, scale)?;
-        self.entered.absorb(bytes, scale)
+        self.entered.absorb(bytes, scale)?;
+        Ok(())
     }
 }
 
@@ -149,7 +148,8 @@ impl Spread {
 
     pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
         self.count += bytes.take()?;
-        self.coarse.absorb(bytes, scale)
+        self.coarse.absorb(bytes, scale)?;
+        Ok(())
     }
 }
 
