@@ -106,7 +106,7 @@ pub struct Series {
     pub rolled_until: Option<i64>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
-    /// Requests in time whose pace is not known.
+    /// Of goodput: requests in time whose pace is not known.
     pub without_verdict: f64,
     /// Requests that no attempt was started for.
     pub without_attempts: u64,
@@ -254,7 +254,8 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
     };
     let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
     let from_us = filter.since.or(gathered.oldest).unwrap_or(until_us);
-    let whole_provider = filter.provider.is_none();
+    // Of these nobody knows which provider they would have gone to.
+    let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = Series {
         lines: Vec::new(),
         attempts: gathered.attempts(),
@@ -265,7 +266,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         rolled_until: coverage.rolled_until,
         without_speed: 0,
         without_verdict: 0.0,
-        without_attempts: if whole_provider { gathered.without_attempts } else { 0 },
+        without_attempts,
         filter,
     };
     points::fill(&mut series, gathered, question)?;
@@ -301,7 +302,7 @@ fn too_many_steps(every_us: i64, from_us: i64, until_us: i64) -> Option<String> 
 /// For clap: what is more than 0 and less than 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_prefix('p') {
-        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        Some(percent) => percent.parse::<f64>().map(|percent| (percent * 1e10).round() / 1e12),
         None => text.parse(),
     };
     share
@@ -313,11 +314,11 @@ fn share(text: &str) -> Result<f64, String> {
 /// For clap: steps that hours can be put into, or that hours are put together from.
 fn step(text: &str) -> Result<Duration, String> {
     let duration = positive_duration(text)?;
-    let us = micros(duration);
-    if us > 0 && (HOUR_US % us == 0 || us % HOUR_US == 0) && Duration::from_micros(us.unsigned_abs()) == duration {
+    let seconds = duration.as_secs();
+    if seconds > 0 && duration.subsec_nanos() == 0 && (3_600 % seconds == 0 || seconds % 3_600 == 0) {
         return Ok(duration);
     }
-    Err("expected whole hours, or what an hour is divided into evenly, such as 1m, 5m, 15m, 1h, 6h, 1d or 7d"
+    Err("expected whole hours, or seconds or minutes that an hour is divided into evenly, such as 10s, 1m, 15m, 1h, 6h, 1d or 7d"
         .to_owned())
 }
 

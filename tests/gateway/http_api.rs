@@ -1,16 +1,11 @@
 //! `/api` as a whole: the numbers of the commands, for admins, with parameters that are checked, and without secrets. The
 //! races themselves: `http_api_races`.
 
-use photofinish::clock::wall_micros;
-use photofinish::report::question::from_pairs;
-use photofinish::report::series;
-use photofinish::store::Reader;
 use serde_json::{Map, Value, json};
 
-use crate::gateway::Setup;
 use crate::process::{self, Answer, Served, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
-use crate::talk::{hear, silent};
+use crate::talk::silent;
 
 const PATHS: [&str; 5] = [
     "/api/stats",
@@ -71,33 +66,20 @@ async fn the_numbers_are_those_of_the_command() {
         assert_eq!(answer.text(), told.out, "{query}: {}", told.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
+    for (query, options) in [
+        ("&metric=goodput&every=1d", vec!["--metric", "goodput", "--every", "1d"]),
+        ("&by=concurrency&quantile=p95", vec!["--by", "concurrency", "--quantile", "p95"]),
+        ("&metric=client_ttft&by=model&every=1d", vec!["--metric", "client_ttft", "--by", "model", "--every", "1d"]),
+    ] {
+        let answer = get(&served, &format!("/api/history?since=2026-01-01&until={until}{query}")).await;
+        let line = [&["history", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat();
+        let told = served.setup.run(&line).await;
+        assert_eq!((answer.status, answer.text()), (200, told.out), "{query}: {}", told.err);
+        assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
+    }
     let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
     let attempts: u64 = groups.as_array().unwrap().iter().map(|group| group["attempts"].as_u64().unwrap()).sum();
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
-}
-
-#[tokio::test]
-async fn a_series_is_that_of_the_report() {
-    let fake = FakeProvider::answering(|_| Script::stream(&["one", " two"])).await;
-    let gateway = Setup::over(&[&fake]).start().await;
-    for _ in 0..5 {
-        hear(&mut gateway.streaming().await).await;
-    }
-    gateway.recorded(10).await;
-    let now_us = wall_micros();
-    let reader = Reader::open(&gateway.database()).unwrap();
-    for query in ["by=concurrency", "metric=failures&every=1d", "metric=client_ttft&quantile=p95&every=1h&since=3h"] {
-        let mut client = RawClient::connect(gateway.addr()).await;
-        client.request("GET", &format!("/api/history?{query}"), &[], "").await;
-        let heard = hear(&mut client).await;
-        let pairs: Vec<(String, String)> =
-            query.split('&').map(|pair| pair.split_once('=').unwrap()).map(|(a, b)| (a.into(), b.into())).collect();
-        let question: series::Question = from_pairs(&pairs).unwrap();
-        let expected = series::objects(&question, &series::ask(&reader, &question, now_us).unwrap());
-        assert_eq!((heard.status, heard.json()), (200, json!(expected)), "{query}");
-        assert!(!expected.is_empty(), "{query}");
-    }
-    gateway.stop().await;
 }
 
 async fn with_users() -> (FakeProvider, Served) {

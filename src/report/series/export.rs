@@ -19,10 +19,8 @@ pub fn names(question: &Question) -> Vec<&'static str> {
 
 /// An object for each point, series by series.
 pub fn objects(question: &Question, series: &Series) -> Vec<Map<String, Value>> {
-    let of_line = |line: &'_ Line| {
-        line.points.iter().map(|point| object(question, line, point)).collect::<Vec<Map<String, Value>>>()
-    };
-    series.lines.iter().flat_map(of_line).collect()
+    let points = series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)));
+    points.map(|(line, point)| object(question, line, point)).collect()
 }
 
 impl By {
@@ -57,7 +55,7 @@ fn object(question: &Question, line: &Line, point: &Point) -> Map<String, Value>
     match point.place {
         Place::Time { start_us, span_us } => {
             put("start", json!(Timestamp::from_microsecond(start_us).ok().map(|start| start.to_string())));
-            put("span_s", json!(span_us as f64 / 1e6));
+            put("span_s", json!(span_us / 1_000_000));
         }
         Place::Class(class) => {
             put("concurrency", json!(class.name()));

@@ -41,7 +41,9 @@ fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Res
             continue;
         }
         series.without_speed += summary.without_speed();
-        series.without_verdict += summary.requests.judge(&question.slo).unknown;
+        if question.metric == Metric::Goodput {
+            series.without_verdict += summary.requests.judge(&question.slo).unknown;
+        }
         points.push(point(question, place, &summary, seconds));
     }
     Ok(Line { name: line.name, attempts: line.attempts, points })
