@@ -128,11 +128,6 @@ impl TestGateway {
         self.app.addr()
     }
 
-    /// Where its rows are.
-    pub fn database(&self) -> PathBuf {
-        self.directory.path().join("test.db")
-    }
-
     /// A connection on which the model `m` was asked to stream.
     pub async fn streaming(&self) -> RawClient {
         self.ask(&json!({"model": "m", "stream": true, "messages": []})).await
