@@ -2,7 +2,7 @@
 //!
 //! Reads the database only, so it works with or without a running gateway. Definitions: `docs/measurement.md`.
 
-mod notes;
+pub(super) mod notes;
 mod regressions;
 mod table;
 

@@ -9,6 +9,7 @@ mod code;
 mod columns;
 mod open;
 mod plan;
+mod races;
 mod reader;
 mod rollup;
 mod scan;
@@ -25,6 +26,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Mutex;
 
 pub use open::OpenError;
+pub use races::{RaceFilter, Row};
 pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Selection};
 pub use rollup::{Roller, RollupError, Step};
 pub use scan::AttemptFilter;

@@ -18,6 +18,9 @@ pub(super) const SPANS: &str = "\
 pub(super) const OLDEST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race UNION ALL SELECT min(race_id) FROM attempt)";
 
+/// The first hour that is rolled up.
+pub(super) const OLDEST_HOUR: &str = "SELECT min(start) FROM rollup_span WHERE hours = 1 AND state > 0";
+
 /// A stretch that is read out of rows; microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -106,6 +109,13 @@ impl Plan {
         plan.rows_expected = of_rows.map(|(_, rolled)| rolled.attempts).sum();
         plan
     }
+}
+
+/// When the first race began, by the row of it or by the hour that it was rolled up in; microseconds since 1970, UTC.
+pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let row: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
+    let hour: Option<i64> = connection.query_row(OLDEST_HOUR, [], |row| row.get(0))?;
+    Ok([row.map(|id| super::times::began_at(&id)), hour].into_iter().flatten().min())
 }
 
 /// What lies between the cells, in pieces that several threads can share.

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 use super::cells;
 use super::open::{self, OpenError};
-use super::plan::{Piece, Plan};
+use super::plan::{self, Piece, Plan};
 use super::scan::{self, AttemptFilter};
 use crate::history::Short;
 use crate::history::class::{Concurrency, Input};
@@ -147,6 +147,14 @@ impl Reader {
         self.gather_until(selection, &make, deadline).map_err(|error| self.explain(&error))
     }
 
+    /// When the first race began that is known of, to the hour where it is rolled up; microseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn oldest(&self) -> Result<Option<i64>, ReadError> {
+        self.ask(plan::oldest)
+    }
+
     /// Runs one query of the store's own under the time limit.
     pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;
@@ -198,6 +206,10 @@ impl Reader {
     }
 
     fn limit_time(&self) -> Result<Instant, ReadError> {
+        // A short query ends before it is looked at.
+        if self.stop.load(Relaxed) {
+            return Err(ReadError::Stopped { path: self.path.clone() });
+        }
         let deadline = Instant::now() + self.time_limit;
         interrupt(&self.connection, deadline, &self.stop).map_err(|error| self.explain(&error))?;
         Ok(deadline)

@@ -16,6 +16,8 @@ mod endings;
 mod failures;
 mod gateway;
 mod http2;
+mod http_api;
+mod http_api_races;
 mod http_auth;
 mod http_errors;
 mod http_metrics;

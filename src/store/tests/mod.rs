@@ -2,6 +2,7 @@
 
 mod documentation;
 mod opening;
+mod races;
 mod views;
 mod writing;
 
