@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,7 +36,7 @@ struct Options {
     /// How often each question is asked.
     #[arg(long, default_value_t = 15)]
     times: usize,
-    /// For how long the writer is measured.
+    /// For how long the writer is measured; it adds to the newest hour. 0: not at all.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }
@@ -45,21 +46,25 @@ async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let directory = tempfile::tempdir()?;
     let path = options.path.clone().unwrap_or_else(|| directory.path().join("history.db"));
-    tokio::time::timeout(RUN_MAX, run(&options, &path)).await.context("the run took too long")?
+    let mut out = std::io::stdout();
+    tokio::time::timeout(RUN_MAX, run(&options, &path, &mut out)).await.context("the run took too long")?
 }
 
-async fn run(options: &Options, path: &Path) -> anyhow::Result<()> {
+async fn run(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     if !path.exists() {
-        make(options, path).await?;
+        make(options, path, out).await?;
     }
-    roll_up(path)?;
+    roll_up(path, out)?;
     let size = std::fs::metadata(path)?.len();
-    println!("file: {:.2} GiB", size as f64 / f64::from(1 << 30));
-    ask(path, options.times)?;
-    write(options, path).await
+    writeln!(out, "file: {:.2} GiB", size as f64 / f64::from(1 << 30))?;
+    ask(path, options.times, out)?;
+    if options.seconds > 0 {
+        write(options, path, out).await?;
+    }
+    Ok(())
 }
 
-async fn make(options: &Options, path: &Path) -> anyhow::Result<()> {
+async fn make(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let store = Store::open(path).await?;
     let span_us = options.days * 86_400_000_000;
     let races = options.attempts.div_ceil(FIELD);
@@ -75,12 +80,12 @@ async fn make(options: &Options, path: &Path) -> anyhow::Result<()> {
     store.write(&batch).await?;
     let took = began.elapsed().as_secs_f64();
     let attempts = races * FIELD;
-    println!("made: {attempts} attempts in {took:.1} s, {:.0} attempts/s", attempts as f64 / took);
+    writeln!(out, "made: {attempts} attempts in {took:.1} s, {:.0} attempts/s", attempts as f64 / took)?;
     store.close().await;
     Ok(())
 }
 
-fn roll_up(path: &Path) -> anyhow::Result<()> {
+fn roll_up(path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let mut roller = Roller::open(path)?;
     let (began, mut slowest, mut steps, mut attempts) = (Instant::now(), Duration::ZERO, 0, 0);
     loop {
@@ -92,15 +97,16 @@ fn roll_up(path: &Path) -> anyhow::Result<()> {
         slowest = slowest.max(step_began.elapsed());
         steps += 1;
     }
-    println!(
+    writeln!(
+        out,
         "rolled up: {steps} hours and days ({attempts} attempts, days anew) in {:.1} s; the slowest took {:.0} ms",
         began.elapsed().as_secs_f64(),
         millis(slowest)
-    );
+    )?;
     Ok(())
 }
 
-fn ask(path: &Path, times: usize) -> anyhow::Result<()> {
+fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
     let day: &[(&str, &str)] = &[("since", "24h")];
     for (name, pairs) in [
         ("all of it", &[][..]),
@@ -123,18 +129,19 @@ fn ask(path: &Path, times: usize) -> anyhow::Result<()> {
         took.sort();
         let (answer, median, most) = (answer.context("no run")?, took[times / 2], took[times - 1]);
         let of = if answer.rolled_until.is_some() { "cells and rows" } else { "rows" };
-        println!(
+        writeln!(
+            out,
             "{name}: median {:.1} ms, most {:.1} ms; {} attempts out of {of}, {} groups",
             millis(median),
             millis(most),
             answer.attempts,
             answer.groups.len()
-        );
+        )?;
     }
     let began = Instant::now();
     let exact = asked(path, &[("exact", "true")])?;
-    println!("all of it, exact: {:.1} s", began.elapsed().as_secs_f64());
-    println!("furthest from the exact quantiles: {:.2} %", 100.0 * furthest(&exact, &asked(path, &[])?));
+    writeln!(out, "all of it, exact: {:.1} s", began.elapsed().as_secs_f64())?;
+    writeln!(out, "furthest from the exact quantiles: {:.2} %", 100.0 * furthest(&exact, &asked(path, &[])?))?;
     Ok(())
 }
 
@@ -158,7 +165,7 @@ fn furthest(exact: &Stats, rolled: &Stats) -> f64 {
 }
 
 /// Throughput of the writer while the history is asked over and over, then how long small batches take.
-async fn write(options: &Options, path: &Path) -> anyhow::Result<()> {
+async fn write(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let store = Store::open(path).await?;
     let mut world = World::new(now_us(), 1_000.0);
     let (stop, asked_times) = (AtomicBool::new(false), std::sync::atomic::AtomicUsize::new(0));
@@ -191,11 +198,12 @@ async fn write(options: &Options, path: &Path) -> anyhow::Result<()> {
         asking.join().map_err(|_| anyhow::anyhow!("the questions failed"))??;
         Ok((written, took))
     })?;
-    println!(
+    writeln!(
+        out,
         "writer beside {} questions: {:.0} attempts/s, the making of the rows included",
         asked_times.load(Relaxed),
         written as f64 / began.as_secs_f64()
-    );
+    )?;
     let mut flushes = Vec::new();
     for _ in 0..500 {
         let mut batch = Vec::with_capacity(100);
@@ -208,7 +216,11 @@ async fn write(options: &Options, path: &Path) -> anyhow::Result<()> {
     }
     flushes.sort();
     let [p50, p99] = [0.5, 0.99].map(|share| millis(flushes[(flushes.len() as f64 * share) as usize]));
-    println!("flush of 100 rows: p50 {p50:.1} ms, p99 {p99:.1} ms, most {:.1} ms", millis(flushes[flushes.len() - 1]));
+    writeln!(
+        out,
+        "flush of 100 rows: p50 {p50:.1} ms, p99 {p99:.1} ms, most {:.1} ms",
+        millis(flushes[flushes.len() - 1])
+    )?;
     store.close().await;
     Ok(())
 }

@@ -38,7 +38,7 @@ fn definition(question: &Question, answer: &Series) -> String {
     match question.metric {
         Metric::Ttft => format!(
             "{figure}: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
-             were cut off before their first token. ^: cut off too often to say more than that it is above that."
+             were cut off before their first token. ^: cut off too often to say more than \"above this\"."
         ),
         Metric::ClientTtft => format!(
             "{figure}: first payload byte handed to the client − request fully read, of clients that asked to stream; a \
@@ -138,7 +138,7 @@ fn histograms(answer: &Series) -> Option<String> {
         "--exact reads rows, as far as they are kept.".to_owned()
     };
     Some(format!(
-        "Before {until} out of histograms: counts and costs are exact, quantiles are off by 1.6 % at most. {rest}"
+        "Before {until} out of roll-ups: counts and costs are exact, quantiles are off by 1.6 % at most. {rest}"
     ))
 }
 

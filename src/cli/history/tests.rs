@@ -78,7 +78,7 @@ long as the window lets them be.
 TTFT p50: first token − the attempt's own dispatch,
 estimated (Kaplan–Meier) with the censored attempts, which
 were cut off before their first token. ^: cut off too often
-to say more than that it is above that.
+to say more than \"above this\".
 Thin: 5 of 5 points, from fewer than 20 effective samples
 each; a longer --every makes fewer of them.
 ";
