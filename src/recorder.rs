@@ -66,9 +66,9 @@ impl Recorder {
         self.send(Record::Race(Box::new(race)));
     }
 
-    /// Never waits. `choices`: see [`Metrics::attempt`].
-    pub fn attempt(&self, attempt: AttemptRecord, choices: Option<i64>) {
-        self.metrics.attempt(&attempt, choices);
+    /// Never waits. `choices` and `took_us`: see [`Metrics::attempt`].
+    pub fn attempt(&self, attempt: AttemptRecord, choices: Option<i64>, took_us: i64) {
+        self.metrics.attempt(&attempt, choices, took_us);
         self.send(Record::Attempt(Box::new(attempt)));
     }
 

@@ -15,6 +15,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(120);
 const READ: usize = 16 << 10;
 /// The end of a chunked body, behind the last event.
 const END: &[u8] = b"\r\n0\r\n\r\n";
+/// The header with the race's id.
+const RACE: &[u8] = b"\r\nx-photofinish-race: ";
 /// What the simulated provider writes before the text of a token.
 const CONTENT: &[u8] = b"\"content\":\"";
 
@@ -56,6 +58,13 @@ impl Connection {
                 return Ok(at);
             }
         }
+    }
+
+    /// The race's id, between the first token and the rest.
+    pub fn race(&self) -> anyhow::Result<String> {
+        let start = memmem::find(&self.buffer, RACE).context("no race's id")? + RACE.len();
+        let length = memmem::find(&self.buffer[start..], b"\r\n").context("no end of a header")?;
+        Ok(String::from_utf8_lossy(&self.buffer[start..start + length]).into_owned())
     }
 
     /// Reads to the end of the answer. `token` hears how many tokens each read brought, those of the first included.

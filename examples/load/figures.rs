@@ -3,24 +3,33 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Durations, for quantiles.
+/// Durations in milliseconds, or other figures, for quantiles.
 #[derive(Default)]
-pub struct Sample(Vec<Duration>);
+pub struct Sample(Vec<f64>);
 
 impl Sample {
     pub fn add(&mut self, value: Duration) {
+        self.add_value(value.as_secs_f64() * 1e3);
+    }
+
+    pub fn add_value(&mut self, value: f64) {
         self.0.push(value);
     }
 
     /// `n`, p50, p90, p99 and the largest, in milliseconds.
-    pub fn line(mut self) -> String {
-        self.0.sort_unstable();
+    pub fn line(self) -> String {
+        self.line_in("ms")
+    }
+
+    /// The same for figures in another unit.
+    pub fn line_in(mut self, unit: &str) -> String {
+        self.0.sort_unstable_by(f64::total_cmp);
         let at = |q: f64| {
             let rank = (self.0.len() as f64 * q).ceil() as usize;
-            self.0.get(rank.max(1) - 1).map_or(f64::NAN, |value| value.as_secs_f64() * 1e3)
+            self.0.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
         };
         let (p50, p90, p99, max) = (at(0.5), at(0.9), at(0.99), at(1.0));
-        format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} ms  (n {})", self.0.len())
+        format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} {unit}  (n {})", self.0.len())
     }
 }
 

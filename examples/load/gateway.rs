@@ -1,5 +1,6 @@
 //! The gateway, the very program that ships, in a process of its own; what that process uses, and the rows that it leaves.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -35,6 +36,15 @@ pub struct Rows {
     pub attempts: i64,
     /// The gateway's own view of its share of the client's TTFT, in milliseconds: p50 and p99.
     pub overhead_ms: [Option<f64>; 2],
+    /// By race: its winner.
+    pub won: HashMap<String, Won>,
+}
+
+/// What is recorded of a winner.
+pub struct Won {
+    pub ttft: Duration,
+    /// Tokens a second, where the row has enough for it.
+    pub tok_s: Option<f64>,
 }
 
 impl Gateway {
@@ -83,11 +93,18 @@ impl Gateway {
             sqlx::query_as("SELECT overhead_ms FROM race_speed WHERE overhead_ms IS NOT NULL ORDER BY overhead_ms")
                 .fetch_all(&mut connection)
                 .await?;
+        let won: Vec<(String, f64, Option<f64>)> =
+            sqlx::query_as("SELECT race_id, ttft_ms, tok_s FROM attempt_speed WHERE outcome = 'won'")
+                .fetch_all(&mut connection)
+                .await?;
+        let won = won
+            .into_iter()
+            .map(|(race, ttft_ms, tok_s)| (race, Won { ttft: Duration::from_secs_f64(ttft_ms / 1e3), tok_s }));
         connection.close().await?;
         let quantile =
             |percent: usize| overheads.get((overheads.len() * percent / 100).min(overheads.len().max(1) - 1));
         let overhead_ms = [50, 99].map(|percent| quantile(percent).map(|(ms,)| *ms));
-        Ok(Rows { races, started, attempts, overhead_ms })
+        Ok(Rows { races, started, attempts, overhead_ms, won: won.collect() })
     }
 }
 

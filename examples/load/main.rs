@@ -1,9 +1,11 @@
-//! Drives the gateway over real loopback HTTP and prints what it cost: `race`, `streams` or `proxy`.
+//! Drives the gateway over real loopback HTTP and prints what it cost, and how well it
+//! measures: `race`, `streams`, `proxy` or `clock`.
 //!
 //! This process holds the simulated upstreams and the clients, so that both stamp times with one clock; the gateway is
 //! `photofinish serve`, a process of its own, so that its memory and CPU time are its own. How to read the figures: `docs/benchmarks.md`.
 
 mod client;
+mod clock;
 mod figures;
 mod gateway;
 mod proxy;
@@ -35,6 +37,8 @@ enum Command {
     Streams(streams::Options),
     /// Throughput with one upstream, beside the same load without a gateway.
     Proxy(proxy::Options),
+    /// How far the recorded TTFT and tokens per second are from the upstream's own stamps.
+    Clock(clock::Options),
 }
 
 #[tokio::main]
@@ -44,6 +48,7 @@ async fn main() -> anyhow::Result<()> {
             Command::Race(options) => race::run(options).await,
             Command::Streams(options) => streams::run(options).await,
             Command::Proxy(options) => proxy::run(options).await,
+            Command::Clock(options) => clock::run(options).await,
         }
     };
     tokio::time::timeout(RUN_MAX, run).await.context("the run took too long")?

@@ -3,6 +3,7 @@
 mod reload;
 mod rolling;
 mod simulated;
+mod watching;
 mod welcome;
 
 pub use reload::Watch;
@@ -68,8 +69,9 @@ impl App {
         })?;
         let addr = listener.local_addr()?;
         welcome::configuration(&config);
-        let store = Store::open(&config.store.path).await?;
-        tracing::info!(path = %config.store.path.display(), "store open");
+        let path = config.store.path.clone();
+        let store = Store::open(&path).await?;
+        tracing::info!(path = %path.display(), "store open");
         let (recorder, writer) = Recorder::start(store);
         let (serving, lines) = (Shutdown::new(), Shutdown::new());
         let simulated = Simulated::default();
@@ -80,6 +82,7 @@ impl App {
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         let router = server::router(gateway.clone());
         serving.spawn(Rolling::new(gateway.clone()).run());
+        serving.spawn(watching::watch(path, gateway.clone()));
         serving.spawn(server::serve(listener, router, serving.clone()));
         tracing::info!("listening on http://{addr}");
         Ok(App { addr, gateway, writer, serving, lines, simulated })

@@ -10,6 +10,7 @@ use crate::clock::{Instant, micros_between};
 use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
+use crate::protocol::headers;
 use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
 use crate::upstream::{Connected, Response};
@@ -82,11 +83,12 @@ impl Guard {
 
     /// Status and headers of the answer.
     pub fn head(&mut self, response: &Response) {
-        let number = |name: &str| response.headers.get(name).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         self.record.headers_us = Some(self.elapsed(Instant::now()));
         self.record.http_status = Some(i64::from(response.status.as_u16()));
-        self.record.ratelimit_remaining_requests = number("x-ratelimit-remaining-requests");
-        self.record.ratelimit_remaining_tokens = number("x-ratelimit-remaining-tokens");
+        let facts = headers::read(&response.headers);
+        self.record.ratelimit_remaining_requests = facts.remaining_requests;
+        self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
+        self.meter.head(facts.usage);
     }
 
     /// It served the client to its end.
@@ -181,7 +183,8 @@ impl Drop for Guard {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
-        self.recorder.attempt(record, self.choices);
+        let took_us = self.elapsed(Instant::now());
+        self.recorder.attempt(record, self.choices, took_us);
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Meter {
     gaps: Gaps,
     burst: Burst,
     usage: Usage,
+    /// What the headers say of usage; the body's word goes before it.
+    head: Usage,
     usage_after_finish: bool,
     finish_reason: Option<String>,
     /// Choices that were seen, and those of them that have finished, a bit for each.
@@ -61,6 +63,7 @@ impl Meter {
             gaps: Gaps::default(),
             burst: Burst::default(),
             usage: Usage::default(),
+            head: Usage::default(),
             usage_after_finish: false,
             finish_reason: None,
             choices: 0,
@@ -69,6 +72,11 @@ impl Meter {
             model: None,
             stalled: false,
         }
+    }
+
+    /// Usage and times that the headers tell.
+    pub fn head(&mut self, usage: Usage) {
+        self.head = usage;
     }
 
     /// A read of the body returned.
@@ -108,6 +116,7 @@ impl Meter {
         }
         if let Some(timings) = &chunk.timings {
             self.usage.add_timings(timings);
+            self.usage_after_finish |= self.finish.is_some();
         }
         if let Some(time_info) = &chunk.time_info {
             self.usage.add_time_info(time_info);
@@ -128,8 +137,9 @@ impl Meter {
         self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
     }
 
-    pub fn usage(&self) -> &Usage {
-        &self.usage
+    /// From wherever it came.
+    pub fn usage(&self) -> Usage {
+        self.usage.or(self.head)
     }
 
     /// Writes what was counted into the row.
@@ -160,14 +170,15 @@ impl Meter {
     }
 
     fn write_usage(&self, record: &mut AttemptRecord) {
-        let usage = &self.usage;
+        let usage = self.usage();
         record.input_tokens = usage.input_tokens;
         record.cached_input_tokens = usage.cached_input_tokens;
         record.output_tokens = usage.output_tokens;
         record.reasoning_tokens = usage.reasoning_tokens;
         record.tok_src = match usage.output_tokens {
             None => TokenSource::None,
-            Some(_) if self.usage_after_finish => TokenSource::Usage,
+            // The head can count only what was generated before it.
+            Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
             Some(_) => TokenSource::Partial,
         };
         record.server_queue_us = usage.queue_us;
@@ -200,9 +211,10 @@ impl Meter {
 
     /// Whether the provider buffered its answer; none where there is too little to tell.
     fn burst(&self) -> Option<bool> {
-        let hidden = if self.reasoning_events == 0 { self.usage.reasoning_tokens.unwrap_or(0) } else { 0 };
+        let usage = self.usage();
+        let hidden = if self.reasoning_events == 0 { usage.reasoning_tokens.unwrap_or(0) } else { 0 };
         // Reasoning that was not streamed took no time in the stream.
-        let tokens = self.usage.output_tokens?.saturating_sub(hidden);
+        let tokens = usage.output_tokens?.saturating_sub(hidden);
         let ((first, _), last) = (self.first_token?, self.last_token?);
         Some(self.burst.verdict(tokens, self.payload_events, self.chars_total, last - first))
     }

@@ -2,6 +2,7 @@
 //! 0, 1 (it failed) and 2 (wrong use, or a bad configuration).
 
 pub mod check;
+pub mod history;
 pub mod plot;
 pub mod simulate;
 pub mod stats;
@@ -18,6 +19,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::clock::wall_micros;
 use crate::config::{self, Config, LoadError};
+use crate::report::series::AskError;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
 
@@ -40,6 +42,8 @@ Examples:
   photofinish check                       what is on, off and wrong in the configuration
   photofinish stats --since 24h           who is fast, out of every attempt of the last day
   photofinish stats --by upstream,hour    at which hours
+  photofinish stats --regressions         what is worse than in the same hours before
+  photofinish history --since 24h         the same drawn over time
   photofinish simulate --ttft 300ms       a provider to try things against
 
 The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
@@ -57,15 +61,23 @@ enum Command {
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
     Stats(stats::Options),
+    /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
+    ///
+    /// Each point is one step of the same figure that `stats` tells of a whole window.
+    #[command(after_help = history::EXAMPLES)]
+    History(history::Options),
     Simulate(simulate::Options),
 }
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Command::Stats(options) = &cli.command
-        && let Some(problem) = options.question.problem(wall_micros())
-    {
+    let problem = match &cli.command {
+        Command::Stats(options) => options.problem(wall_micros()),
+        Command::History(options) => options.question.problem(wall_micros()),
+        _ => None,
+    };
+    if let Some(problem) = problem {
         Cli::command().error(ErrorKind::ValueValidation, problem).exit();
     }
     telemetry::start();
@@ -102,6 +114,10 @@ async fn run(cli: Cli) -> ExitCode {
         {
             ExitCode::SUCCESS
         }
+        Err(error) if matches!(error.downcast_ref(), Some(AskError::Steps(_))) => {
+            report(&format!("error: {error}"));
+            ExitCode::from(2)
+        }
         Err(error) => fail(&error),
     }
 }
@@ -118,6 +134,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
             stats::run(&config.store.path, &options, width, &mut out)
         }
+        Command::History(options) => history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out),
         Command::Simulate(_) => Ok(()),
     }
 }

@@ -63,12 +63,13 @@ impl Histogram {
         self.weights.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0)
     }
 
-    pub fn weight(&self) -> f64 {
-        self.weights.iter().sum()
+    /// One past the last bucket that may hold something.
+    pub(super) fn end(&self) -> usize {
+        self.weights.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.buckets().next().is_none()
+    pub(super) fn weight_of(&self, bucket: usize) -> f64 {
+        self.weights.get(bucket).copied().unwrap_or(0.0)
     }
 
     /// Appends it to `bytes`: how many buckets, and of each the distance from the one before and the weight.
@@ -83,14 +84,16 @@ impl Histogram {
         }
     }
 
-    /// Adds what [`Histogram::encode`] wrote, `scale` times.
-    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
-        let mut at = 0_usize;
+    /// Adds what [`Histogram::encode`] wrote, `scale` times, and returns how much weight that was.
+    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<f64, Short> {
+        let (mut at, mut sum) = (0_usize, 0.0);
         for _ in 0..bytes.take()? {
             at = at.saturating_add(usize::try_from(bytes.take()?).unwrap_or(usize::MAX)).min(bucket(VALUE_MAX));
-            self.add_to(at, bytes.take()? as f64 / WEIGHT_STEPS * scale);
+            let weight = bytes.take()? as f64 / WEIGHT_STEPS * scale;
+            self.add_to(at, weight);
+            sum += weight;
         }
-        Ok(())
+        Ok(sum)
     }
 
     fn add_to(&mut self, bucket: usize, weight: f64) {
@@ -139,7 +142,7 @@ mod tests {
         back.absorb(&mut Reader::new(&bytes), 0.5).unwrap();
         twice.merge(&histogram);
         assert_eq!(back, twice);
-        assert_eq!(back.weight(), 2.0 * 57.4375);
+        assert_eq!(back.absorb(&mut Reader::new(&bytes), 2.0), Ok(2.0 * 57.4375));
         for cut in 0..bytes.len() {
             assert!(Histogram::default().absorb(&mut Reader::new(&bytes[..cut]), 1.0).is_err(), "{cut}");
         }

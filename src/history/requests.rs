@@ -1,6 +1,6 @@
 //! Requests as they are judged against targets: kept so that any target can be asked for later.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::bytes::{Reader, Short, put};
 use super::facts::Facts;
@@ -34,7 +34,7 @@ pub struct Requests {
     /// Answered well: the client's TTFT in microseconds, and the pace.
     exact: Vec<(i64, Pace)>,
     /// The same by buckets.
-    grid: BTreeMap<(u16, u16), u64>,
+    grid: HashMap<(u16, u16), u64>,
     /// Answered, but not to a good end.
     missed: u64,
     /// That nobody answered, each once.
@@ -125,7 +125,9 @@ impl Requests {
         put(bytes, self.missed);
         put(bytes, self.unserved);
         put(bytes, self.grid.len() as u64);
-        for ((ttft, pace), count) in &self.grid {
+        let mut sorted: Vec<_> = self.grid.iter().collect();
+        sorted.sort_unstable();
+        for ((ttft, pace), count) in sorted {
             [u64::from(*ttft), u64::from(*pace), *count].into_iter().for_each(|number| put(bytes, number));
         }
     }

@@ -21,6 +21,20 @@ pub struct Decoding {
 }
 
 impl Decoding {
+    /// Of an attempt without a token.
+    pub const NOTHING: Decoding = Decoding {
+        first_token_us: None,
+        first_answer_us: None,
+        last_token_us: None,
+        reasoning_events: 0,
+        chars_total: 0,
+        chars_first: 0,
+        burst: None,
+        output_tokens: None,
+        reasoning_tokens: None,
+        tok_src: TokenSource::None,
+    };
+
     /// Time per output token after the first, in microseconds. `choices`: how many answers the request asked for, if it
     /// says. None where it is no measurement: too few tokens, an unknown count, a burst, several choices, nothing but
     /// hidden reasoning.

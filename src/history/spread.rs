@@ -76,6 +76,48 @@ impl Times {
         effective(self.event_weight, self.event_weight_squared).min(self.seen as f64)
     }
 
+    /// Of what is on the grid: the points with every weight squared, as well as can be told. Which weights fell into a bucket
+    /// is not kept: the audited are taken to weigh all the same, and a first token to be theirs as often as they are among
+    /// those that wait for one. Weights must have been 1 but for audits.
+    pub fn coarse_squares(&self) -> Vec<Point> {
+        let heavy = self.audited_weight();
+        // How many entered with a weight, and what a weight is to its square less what it was before.
+        let (entries, to_squares) = if heavy > 1.0 { (1.0 / (heavy - 1.0), heavy + 1.0) } else { (0.0, 1.0) };
+        let columns = [&self.events, &self.left, &self.entered];
+        let (mut plain, mut audited) = (self.count() as f64, 0.0);
+        let mut points = Vec::new();
+        for bucket in 0..columns.map(Histogram::end).into_iter().max().unwrap_or(0) {
+            let [events, left, entered] = columns.map(|column| column.weight_of(bucket));
+            if events == 0.0 && left == 0.0 && entered == 0.0 {
+                continue;
+            }
+            // As in `points`, one half goes before the events, the other behind them.
+            let enter = entered / 2.0 * entries;
+            let half = |(plain, audited): (f64, f64)| ((plain - left / 2.0 - enter).max(0.0), audited + enter * heavy);
+            (plain, audited) = half((plain, audited));
+            let of_audited = audited / (plain + audited).max(events) * events;
+            let of_plain = events - of_audited;
+            (plain, audited) = half(((plain - of_plain).max(0.0), (audited - of_audited).max(0.0)));
+            let leave = left / 2.0 - entered / 2.0 * to_squares;
+            let events = of_plain + of_audited * heavy;
+            points.push(Point { time_us: grid::middle(bucket), leave_before: leave, events, leave_after: leave });
+        }
+        // Each began with one, whatever was taken wrongly on the way.
+        let rest = self.count() as f64 - points.iter().map(Point::watched).sum::<f64>();
+        if let Some(last) = points.last_mut() {
+            last.leave_after += rest;
+        }
+        points
+    }
+
+    /// What an audited loser weighs, as its first token tells; 1 where there was none.
+    fn audited_weight(&self) -> f64 {
+        // Σ(w² − 1) / Σ(w − 1) = w + 1 for one w.
+        let seen = self.seen as f64;
+        let excess = self.event_weight - seen;
+        if excess > 0.0 { ((self.event_weight_squared - seen) / excess - 1.0).max(1.0) } else { 1.0 }
+    }
+
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         put(bytes, self.seen);
         put(bytes, self.censored);
@@ -87,11 +129,10 @@ impl Times {
         self.seen += bytes.take()?;
         self.censored += bytes.take()?;
         self.event_weight_squared += bytes.take_f64()? * scale * scale;
-        let before = self.events.weight();
-        self.events.absorb(bytes, scale)?;
-        self.event_weight += self.events.weight() - before;
+        self.event_weight += self.events.absorb(bytes, scale)?;
         self.left.absorb(bytes, scale)?;
-        self.entered.absorb(bytes, scale)
+        self.entered.absorb(bytes, scale)?;
+        Ok(())
     }
 }
 
@@ -149,7 +190,8 @@ impl Spread {
 
     pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
         self.count += bytes.take()?;
-        self.coarse.absorb(bytes, scale)
+        self.coarse.absorb(bytes, scale)?;
+        Ok(())
     }
 }
 
@@ -199,6 +241,34 @@ mod tests {
             assert!((told(&back) / told(&exact) - 1.0).abs() <= 0.02, "{p}: {} {}", told(&back), told(&exact));
             assert!((told(&exact) / (100_000.0 * (1.0 + 9.0 * p)) - 1.0).abs() < 0.05, "{p}: {}", told(&exact));
         }
+    }
+
+    /// Against the squares of the weights themselves, of which the grid has kept no more than a sum.
+    #[test]
+    fn squares_are_told_from_the_grid() {
+        let mut draws = fastrand::Rng::with_seed(4);
+        let (mut grid, mut squares) = (Times::default(), Times::default());
+        for _ in 0..20_000 {
+            let (time, rival) = (100_000.0 * (1.0 + 9.0 * draws.f64()), 100_000.0 * (1.0 + 9.0 * draws.f64()));
+            let audited = time > rival && draws.f64() < 0.05;
+            // One audit in ten ends without a first token.
+            let event = time <= rival || audited && draws.f64() < 0.9;
+            let audit = |probability| audited.then_some(Audit { lost_us: rival as i64, probability });
+            let time_us = if event || audited { time } else { rival } as i64;
+            grid.add(&Observation { time_us, event, audit: audit(0.05) }, 1.0, true);
+            squares.add(&Observation { time_us, event, audit: audit(0.05 * 0.05) }, 1.0, true);
+        }
+        let later = |points: &[Point], than_us: i64| {
+            points.iter().filter(|point| point.time_us > than_us).map(Point::watched).sum::<f64>()
+        };
+        let (told, truth) = (grid.coarse_squares(), squares.points());
+        for than_us in [-1, 200_000, 400_000, 600_000, 800_000] {
+            let (told, truth) = (later(&told, than_us), later(&truth, than_us));
+            assert!((told / truth - 1.0).abs() < 0.1, "after {than_us}: {told} {truth}");
+        }
+        let mut unaudited = Times::default();
+        unaudited.add(&Observation { time_us: 7, event: true, audit: None }, 1.0, true);
+        assert_eq!(unaudited.coarse_squares(), unaudited.points());
     }
 
     #[test]

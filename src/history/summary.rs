@@ -122,10 +122,7 @@ impl Summary {
     /// # Errors
     /// When the bytes are none of ours; what was read until then has been added.
     pub fn absorb(&mut self, bytes: &[u8], weight: f64, unserved: bool) -> Result<(), Short> {
-        let bytes = &mut Reader::new(bytes);
-        if bytes.take()? != LAYOUT {
-            return Err(Short);
-        }
+        let bytes = &mut opened(bytes)?;
         self.attempts += bytes.take()?;
         absorb_counts(&mut self.outcomes, bytes)?;
         absorb_counts(&mut self.failures, bytes)?;
@@ -139,6 +136,23 @@ impl Summary {
         self.tokens_lost += bytes.take()?;
         Ok(())
     }
+}
+
+/// Adds the TTFT of what [`Summary::encode`] made to that of something else.
+///
+/// # Errors
+/// As [`Summary::absorb`].
+pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), Short> {
+    let (bytes, mut nothing) = (&mut opened(bytes)?, Summary::default());
+    bytes.take()?;
+    absorb_counts(&mut nothing.outcomes, bytes)?;
+    absorb_counts(&mut nothing.failures, bytes)?;
+    ttft.absorb(bytes, weight)
+}
+
+fn opened(bytes: &[u8]) -> Result<Reader<'_>, Short> {
+    let mut bytes = Reader::new(bytes);
+    if bytes.take()? == LAYOUT { Ok(bytes) } else { Err(Short) }
 }
 
 /// Those that are not 0, each with its place: places keep their meaning, new ones come behind.

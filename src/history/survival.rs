@@ -74,11 +74,28 @@ impl Observation {
     }
 }
 
+impl Point {
+    /// What was watched from the beginning: what leaves or ends, less what came under observation later.
+    pub fn watched(&self) -> f64 {
+        self.leave_before + self.events + self.leave_after
+    }
+
+    /// With every weight times `factor`.
+    pub fn times(&self, factor: f64) -> Point {
+        Point {
+            time_us: self.time_us,
+            leave_before: self.leave_before * factor,
+            events: self.events * factor,
+            leave_after: self.leave_after * factor,
+        }
+    }
+}
+
 impl Survival {
     /// Sorts the points; O(n log n).
     pub fn new(mut points: Vec<Point>) -> Survival {
         points.sort_unstable_by_key(|point| point.time_us);
-        let mut at_risk: f64 = points.iter().map(|point| point.leave_before + point.events + point.leave_after).sum();
+        let mut at_risk: f64 = points.iter().map(Point::watched).sum();
         let (mut surviving, mut steps) = (1.0_f64, Vec::new());
         for group in points.chunk_by(|a, b| a.time_us == b.time_us) {
             let sum = |part: fn(&Point) -> f64| group.iter().map(part).sum::<f64>();

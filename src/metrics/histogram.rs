@@ -1,13 +1,21 @@
-//! A histogram of durations with fixed buckets, for many writers at once.
+//! A histogram of durations or counts with fixed buckets, for many writers at once.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, rising.
-pub(super) type Bounds = &'static [Duration];
+/// The buckets of a histogram, and the unit that its values are kept in.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    /// Upper bounds, rising.
+    upto: &'static [u64],
+    /// How many of the kept unit are one of the shown: 10⁹ nanoseconds a second; 1 for counts.
+    per_shown: f64,
+}
+
+const NANOS: f64 = 1e9;
 
 /// From a local server's first token to one that nobody waits for any more.
-pub(super) const TTFT: Bounds = &[
+pub(super) const TTFT: Buckets = durations(&[
     ms(5),
     ms(10),
     ms(25),
@@ -24,10 +32,10 @@ pub(super) const TTFT: Bounds = &[
     ms(10_000),
     ms(30_000),
     ms(60_000),
-];
+]);
 
 /// 1,000 tokens a second down to one.
-pub(super) const TPOT: Bounds = &[
+pub(super) const TPOT: Buckets = durations(&[
     us(1_000),
     us(2_500),
     us(5_000),
@@ -42,58 +50,93 @@ pub(super) const TPOT: Bounds = &[
     ms(200),
     ms(500),
     ms(1_000),
-];
+]);
 
 /// The gateway's own share is well below a millisecond, unless something is wrong.
-pub(super) const OVERHEAD: Bounds =
-    &[us(50), us(100), us(250), us(500), ms(1), us(2_500), ms(5), ms(10), ms(25), ms(100), ms(1_000)];
+pub(super) const OVERHEAD: Buckets =
+    durations(&[us(50), us(100), us(250), us(500), ms(1), us(2_500), ms(5), ms(10), ms(25), ms(100), ms(1_000)]);
+
+/// As OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`.
+pub(super) const OPERATION: Buckets = durations(&[
+    ms(10),
+    ms(20),
+    ms(40),
+    ms(80),
+    ms(160),
+    ms(320),
+    ms(640),
+    ms(1_280),
+    ms(2_560),
+    ms(5_120),
+    ms(10_240),
+    ms(20_480),
+    ms(40_960),
+    ms(81_920),
+]);
+
+/// As they recommend for `gen_ai.client.token.usage`: powers of four.
+pub(super) const TOKENS: Buckets = Buckets {
+    upto: &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864],
+    per_shown: 1.0,
+};
 
 #[derive(Debug)]
 pub(super) struct Histogram {
-    bounds: Bounds,
+    buckets: Buckets,
     /// One more than there are bounds: the last is for what is above them all.
-    buckets: Box<[AtomicU64]>,
-    /// Nanoseconds; enough for 584 years.
-    sum_ns: AtomicU64,
+    counts: Box<[AtomicU64]>,
+    /// Of durations nanoseconds; enough for 584 years.
+    sum: AtomicU64,
 }
 
 impl Histogram {
-    pub fn new(bounds: Bounds) -> Histogram {
-        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram { bounds, buckets, sum_ns: AtomicU64::new(0) }
+    pub fn new(buckets: Buckets) -> Histogram {
+        let counts = (0..=buckets.upto.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram { buckets, counts, sum: AtomicU64::new(0) }
     }
 
     pub fn observe(&self, value: Duration) {
-        let bucket = self.bounds.partition_point(|bound| *bound < value);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum_ns.fetch_add(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.count(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// For each bound how many values did not exceed it; the last, without a bound, is the count of all.
-    pub fn cumulative(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
-        let bounds = self.bounds.iter().copied().map(Some).chain([None]);
-        let counts = self.buckets.iter().scan(0, |so_far, bucket| {
-            *so_far += bucket.load(Relaxed);
+    /// Takes in a value in the kept unit.
+    pub fn count(&self, value: u64) {
+        let bucket = self.buckets.upto.partition_point(|bound| *bound < value);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// For each bound, as it is shown, how many values did not exceed it; the last, without a bound, is the count of all.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
+        let bounds = self.buckets.upto.iter().map(|bound| Some(*bound as f64 / self.buckets.per_shown)).chain([None]);
+        let counts = self.counts.iter().scan(0, |so_far, count| {
+            *so_far += count.load(Relaxed);
             Some(*so_far)
         });
         bounds.zip(counts)
     }
 
-    pub fn sum(&self) -> Duration {
-        Duration::from_nanos(self.sum_ns.load(Relaxed))
+    /// As it is shown.
+    pub fn sum(&self) -> f64 {
+        self.sum.load(Relaxed) as f64 / self.buckets.per_shown
     }
 
     pub fn is_empty(&self) -> bool {
-        self.buckets.iter().all(|bucket| bucket.load(Relaxed) == 0)
+        self.counts.iter().all(|count| count.load(Relaxed) == 0)
     }
 }
 
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
+/// Buckets for durations, with bounds in nanoseconds.
+pub(super) const fn durations(upto: &'static [u64]) -> Buckets {
+    Buckets { upto, per_shown: NANOS }
 }
 
-const fn us(micros: u64) -> Duration {
-    Duration::from_micros(micros)
+const fn ms(millis: u64) -> u64 {
+    us(millis * 1_000)
+}
+
+const fn us(micros: u64) -> u64 {
+    micros * 1_000
 }
 
 #[cfg(test)]
@@ -102,21 +145,30 @@ mod tests {
 
     #[test]
     fn a_value_falls_under_the_first_bound_that_it_does_not_exceed() {
-        const BOUNDS: Bounds = &[ms(10), ms(20)];
-        let histogram = Histogram::new(BOUNDS);
+        const BUCKETS: Buckets = durations(&[ms(10), ms(20)]);
+        let histogram = Histogram::new(BUCKETS);
         assert!(histogram.is_empty());
-        for value in [Duration::ZERO, ms(10), us(10_001), ms(20), ms(21), Duration::from_secs(3_600)] {
-            histogram.observe(value);
+        for value in [0, 10_000, 10_001, 20_000, 21_000, 3_600_000_000] {
+            histogram.observe(Duration::from_micros(value));
         }
         let counts: Vec<_> = histogram.cumulative().collect();
-        assert_eq!(counts, [(Some(ms(10)), 2), (Some(ms(20)), 4), (None, 6)]);
-        assert_eq!(histogram.sum(), us(3_600_061_001));
+        assert_eq!(counts, [(Some(0.01), 2), (Some(0.02), 4), (None, 6)]);
+        assert_eq!(histogram.sum(), 3_600.061001);
+    }
+
+    #[test]
+    fn counts_are_shown_as_they_are() {
+        let histogram = Histogram::new(TOKENS);
+        [0, 1, 5].into_iter().for_each(|tokens| histogram.count(tokens));
+        let counts: Vec<_> = histogram.cumulative().take(3).collect();
+        assert_eq!(counts, [(Some(1.0), 2), (Some(4.0), 2), (Some(16.0), 3)]);
+        assert_eq!(histogram.sum(), 6.0);
     }
 
     #[test]
     fn bounds_rise() {
-        for bounds in [TTFT, TPOT, OVERHEAD] {
-            assert!(bounds.is_sorted_by(|one, next| one < next));
+        for buckets in [TTFT, TPOT, OVERHEAD, OPERATION, TOKENS] {
+            assert!(buckets.upto.is_sorted_by(|one, next| one < next));
         }
     }
 }

@@ -3,10 +3,13 @@
 //! Fed by the recorder with every row that it takes, so that the rows and the metrics say the same. A row costs a look-up
 //! and a few atomic additions, a token nothing. Not the history: this is gone with the process, and estimates nothing.
 
+mod gen_ai;
 mod histogram;
+mod regressions;
 mod series;
 mod text;
 
+pub use regressions::Standing;
 pub use text::CONTENT_TYPE;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,8 +18,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
+use crate::history::regression::Figure;
 use crate::history::speed::Decoding;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use gen_ai::GenAi;
 use histogram::Histogram;
 use series::Series;
 use text::Text;
@@ -34,6 +39,7 @@ pub struct Metrics {
     rolled_up_attempts: AtomicU64,
     removed_races: AtomicU64,
     named: ArcSwap<Named>,
+    regressions: ArcSwap<Standing>,
 }
 
 /// What the rows do not tell, and others count.
@@ -64,7 +70,15 @@ struct OfUpstream {
     outcomes: [AtomicU64; AttemptOutcome::ALL.len()],
     ttft: Histogram,
     tpot: Histogram,
+    /// In the order of [`TOKEN_KINDS`].
+    tokens: [AtomicU64; TOKEN_KINDS.len()],
+    gen_ai: GenAi,
+    /// Regressions that began, in the order of [`Figure::ALL`].
+    regressions: [AtomicU64; Figure::ALL.len()],
 }
+
+/// Cached ones are among the input, and those of reasoning, with most providers, among the output.
+const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
 
 impl Metrics {
     /// Knows no name yet: see [`Metrics::configure`].
@@ -76,6 +90,7 @@ impl Metrics {
             rolled_up_attempts: AtomicU64::new(0),
             removed_races: AtomicU64::new(0),
             named: ArcSwap::from_pointee(named),
+            regressions: ArcSwap::default(),
         }
     }
 
@@ -104,8 +119,9 @@ impl Metrics {
         }
     }
 
-    /// `choices`: how many answers the request asked for, where it says so.
-    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>) {
+    /// `choices`: how many answers the request asked for, where it says so. `took_us`: microseconds from the dispatch until
+    /// nothing of the attempt was left.
+    pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
         let named = self.named.load();
         let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
@@ -115,6 +131,12 @@ impl Metrics {
         if let Some(tpot) = Decoding::from(attempt).tpot_us(choices) {
             upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
         }
+        let tokens =
+            [attempt.input_tokens, attempt.cached_input_tokens, attempt.output_tokens, attempt.reasoning_tokens];
+        for (count, tokens) in upstream.tokens.iter().zip(tokens) {
+            count.fetch_add(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0), Relaxed);
+        }
+        upstream.gen_ai.attempt(attempt, took_us);
     }
 
     /// An hour of so many attempts was rolled up.
@@ -134,6 +156,9 @@ impl Metrics {
         let mut text = Text::default();
         self.render_races(&named, &mut text);
         render_attempts(&named.upstreams, &mut text);
+        render_tokens(&named.upstreams, &mut text);
+        gen_ai::render(&named.upstreams, &mut text);
+        regressions::render(&named.upstreams, &self.regressions.load(), &mut text);
         render_elsewhere(elsewhere, &mut text);
         self.render_retention(&mut text);
         text.finish()
@@ -172,7 +197,14 @@ impl Default for Metrics {
 
 impl OfUpstream {
     fn new() -> OfUpstream {
-        OfUpstream { outcomes: Default::default(), ttft: ttft(), tpot: Histogram::new(histogram::TPOT) }
+        OfUpstream {
+            outcomes: Default::default(),
+            ttft: ttft(),
+            tpot: Histogram::new(histogram::TPOT),
+            tokens: Default::default(),
+            gen_ai: GenAi::new(),
+            regressions: Default::default(),
+        }
     }
 }
 
@@ -196,6 +228,18 @@ fn render_attempts(upstreams: &Series<OfUpstream>, text: &mut Text) {
     text.family("tpot_seconds", "histogram", help);
     for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.tpot.is_empty()) {
         text.histogram(&[("upstream", upstream)], &of.tpot);
+    }
+}
+
+fn render_tokens(upstreams: &Series<OfUpstream>, text: &mut Text) {
+    let help = "Tokens of all attempts, winners and losers, as their providers count them: cached_input is part of input, and \
+                reasoning with most providers of output.";
+    text.family("tokens_total", "counter", help);
+    for (upstream, of) in upstreams.iter() {
+        let counts = of.tokens.iter().map(|count| count.load(Relaxed));
+        for (kind, count) in TOKEN_KINDS.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            text.sample(&[("upstream", upstream), ("kind", kind)], count);
+        }
     }
 }
 

@@ -46,6 +46,11 @@ impl<S> Series<S> {
         self.own_of(name).unwrap_or(&self.other)
     }
 
+    /// The label value that this name is counted under.
+    pub fn label(&self, name: &str) -> &str {
+        self.places.get(name).map_or(OTHER, |place| &self.own[*place].0)
+    }
+
     /// Each with its label value.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &S)> {
         let own = self.own.iter().map(|(name, series)| (name.as_str(), series.as_ref()));
@@ -82,6 +87,7 @@ mod tests {
             cell.set(cell.get() + count);
         }
         assert_eq!(shown(&series), [("a", 1), ("b", 42), ("c", 3), ("other", 64)]);
+        assert_eq!(["a", "z", "y", "x"].map(|name| series.label(name)), ["a", "b", "other", "other"]);
 
         let series = series.renamed(names(&["d", "b"]), 3, Cell::default);
         series.of("a").set(65);

@@ -36,10 +36,10 @@ fn rows_become_series() {
     metrics.race(&sample::race(0), Some(400));
     metrics.race(&aliased, None);
     metrics.race(&sample::bare_race(2), None);
-    metrics.attempt(&sample::won(0), Some(1));
-    metrics.attempt(&sample::won(1), Some(2));
-    metrics.attempt(&sample::lost(0, 99_000), None);
-    metrics.attempt(&sample::failed(0), None);
+    metrics.attempt(&sample::won(0), Some(1), 5_000);
+    metrics.attempt(&sample::won(1), Some(2), 5_000);
+    metrics.attempt(&sample::lost(0, 99_000), None, 5_000);
+    metrics.attempt(&sample::failed(0), None, 5_000);
     assert_has(
         &page(&metrics),
         &[
@@ -62,6 +62,10 @@ fn rows_become_series() {
             "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.03\"} 0",
             "photofinish_tpot_seconds_bucket{upstream=\"groq/llama-70b\",le=\"0.05\"} 1",
             "photofinish_tpot_seconds_count{upstream=\"groq/llama-70b\"} 1",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"input\"} 2048",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"cached_input\"} 1024",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"output\"} 82",
+            "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"reasoning\"} 10",
         ],
     );
 }
@@ -75,12 +79,12 @@ fn names_that_nobody_configured_share_one_series() {
         race.model = format!("made-up-{n}\n");
         attempt.model_sent = format!("made-up-{n}\"");
         metrics.race(&race, None);
-        metrics.attempt(&attempt, None);
+        metrics.attempt(&attempt, None, 5_000);
     }
     let page = page(&metrics);
     assert!(!page.contains("made-up"));
     assert_has(&page, &["photofinish_attempts_total{upstream=\"other\",outcome=\"won\"} 1000"]);
-    assert!(page.lines().count() - before < 70, "{page}");
+    assert!(page.lines().count() - before < 140, "{page}");
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn a_large_config_has_a_bounded_page() {
         race.model = format!("m{n}");
         attempt.model_sent = format!("u{n}");
         metrics.race(&race, None);
-        metrics.attempt(&attempt, None);
+        metrics.attempt(&attempt, None, 5_000);
     }
     let page = page(&metrics);
     let values = |start: &str| page.lines().filter(|line| line.starts_with(start)).count();
@@ -104,18 +108,61 @@ fn a_large_config_has_a_bounded_page() {
 #[test]
 fn a_reload_keeps_what_was_counted() {
     let metrics = configured(LLAMA);
-    metrics.attempt(&sample::won(0), None);
+    metrics.attempt(&sample::won(0), None, 5_000);
     metrics.configure(&config(&format!("{LLAMA}\n[models.a]\nupstreams = [\"groq/a\"]")));
-    metrics.attempt(&sample::won(1), None);
+    metrics.attempt(&sample::won(1), None, 5_000);
     assert_has(&page(&metrics), &["photofinish_attempts_total{upstream=\"groq/llama-70b\",outcome=\"won\"} 2"]);
     metrics.configure(&config(""));
     assert!(!page(&metrics).contains("llama-70b"));
 }
 
+/// Attempts of the configured upstream: what they add to the page's GenAI families, counts and sums only.
+fn gen_ai_of(attempts: &[AttemptRecord]) -> Vec<String> {
+    let metrics = configured(LLAMA);
+    attempts.iter().for_each(|attempt| metrics.attempt(attempt, None, 5_000));
+    let labels = "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"groq\",gen_ai_request_model=\"llama-70b\"";
+    let page = page(&metrics).replace(labels, "…");
+    let lines = page.lines().filter(|line| line.starts_with("gen_ai_client_"));
+    let figures = lines.filter(|line| line.contains("_sum{") || line.contains("_count{"));
+    figures.map(|line| line["gen_ai_client_".len()..].to_owned()).collect()
+}
+
+#[test]
+fn an_attempt_is_an_operation_of_a_gen_ai_client() {
+    let won = AttemptRecord { failure: None, ..sample::won(0) };
+    let whole = [
+        "operation_duration_seconds_sum{…} 2.1002",
+        "operation_duration_seconds_count{…} 1",
+        "operation_time_to_first_chunk_seconds_sum{…} 0.0806",
+        "operation_time_to_first_chunk_seconds_count{…} 1",
+        "token_usage_sum{…,gen_ai_token_type=\"input\"} 1024",
+        "token_usage_count{…,gen_ai_token_type=\"input\"} 1",
+        "token_usage_sum{…,gen_ai_token_type=\"output\"} 41",
+        "token_usage_count{…,gen_ai_token_type=\"output\"} 1",
+    ];
+    assert_eq!(gen_ai_of(std::slice::from_ref(&won)), whole);
+    let nothing_read = AttemptRecord { eof_us: None, ..won.clone() };
+    assert_eq!(gen_ai_of(&[nothing_read])[0], "operation_duration_seconds_sum{…} 2.1001", "to the finish reason");
+
+    let of_groq = |attempt: AttemptRecord| AttemptRecord { provider: "groq".into(), ..attempt };
+    let failed = of_groq(sample::failed(0));
+    let empty = AttemptRecord { outcome: AttemptOutcome::Empty, failure: None, failure_phase: None, ..failed.clone() };
+    let errors = [
+        "operation_duration_seconds_sum{…,error_type=\"connect\"} 0.01",
+        "operation_duration_seconds_count{…,error_type=\"connect\"} 2",
+        "operation_duration_seconds_sum{…,error_type=\"empty\"} 0.005",
+        "operation_duration_seconds_count{…,error_type=\"empty\"} 1",
+    ];
+    assert_eq!(gen_ai_of(&[failed.clone(), empty, failed]), errors);
+    assert!(gen_ai_of(&[of_groq(sample::lost(0, 99_000))]).is_empty(), "what was cut has no length");
+}
+
 #[test]
 fn every_metric_is_in_the_readme() {
     let page = page(&Metrics::new());
-    for name in page.lines().filter_map(|line| line.strip_prefix("# TYPE photofinish_")?.split(' ').next()) {
+    let families =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE photofinish_").or(line.strip_prefix("# TYPE ")));
+    for name in families.filter_map(|family| family.split(' ').next()) {
         let readme = include_str!("../../README.md");
         assert!(readme.contains(&format!("`{name}`")) || readme.contains(&format!("`{name}{{")), "{name}");
     }

@@ -11,14 +11,19 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Debug, Default)]
 pub(super) struct Text {
     page: String,
-    /// The name of the family that samples are added to, with the prefix of all.
+    /// The name of the family that samples are added to.
     family: String,
 }
 
 impl Text {
-    /// Begins a family of samples; `kind` is `counter`, `gauge` or `histogram`.
+    /// Begins a family of samples of our own; `kind` is `counter`, `gauge` or `histogram`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.family = format!("photofinish_{name}");
+        self.shared_family(&format!("photofinish_{name}"), kind, help);
+    }
+
+    /// The same under a name that others use too.
+    pub fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
+        name.clone_into(&mut self.family);
         let family = &self.family;
         self.page += &format!("# HELP {family} {help}\n# TYPE {family} {kind}\n");
     }
@@ -36,11 +41,11 @@ impl Text {
     pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
         let mut count = 0;
         for (bound, so_far) in histogram.cumulative() {
-            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.to_string());
             self.line("_bucket", &[labels, &[("le", bound.as_str())]].concat(), so_far);
             count = so_far;
         }
-        self.line("_sum", labels, histogram.sum().as_secs_f64());
+        self.line("_sum", labels, histogram.sum());
         self.line("_count", labels, count);
     }
 
@@ -63,27 +68,27 @@ fn escaped(value: &str) -> String {
 mod tests {
     use std::time::Duration;
 
+    use super::super::histogram::durations;
     use super::*;
 
     #[test]
     fn a_page() {
-        const BOUNDS: &[Duration] = &[Duration::from_micros(50), Duration::from_secs(60)];
-        let histogram = Histogram::new(BOUNDS);
+        let histogram = Histogram::new(durations(&[50_000, 60_000_000_000]));
         histogram.observe(Duration::from_millis(1_250));
         let mut text = Text::default();
         text.single("up", "gauge", "Up.", 1);
-        text.family("took", "histogram", "Took.");
+        text.shared_family("took", "histogram", "Took.");
         text.histogram(&[("who", "a\\b\"c\nd")], &histogram);
         let expected = r#"# HELP photofinish_up Up.
 # TYPE photofinish_up gauge
 photofinish_up 1
-# HELP photofinish_took Took.
-# TYPE photofinish_took histogram
-photofinish_took_bucket{who="a\\b\"c\nd",le="0.00005"} 0
-photofinish_took_bucket{who="a\\b\"c\nd",le="60"} 1
-photofinish_took_bucket{who="a\\b\"c\nd",le="+Inf"} 1
-photofinish_took_sum{who="a\\b\"c\nd"} 1.25
-photofinish_took_count{who="a\\b\"c\nd"} 1
+# HELP took Took.
+# TYPE took histogram
+took_bucket{who="a\\b\"c\nd",le="0.00005"} 0
+took_bucket{who="a\\b\"c\nd",le="60"} 1
+took_bucket{who="a\\b\"c\nd",le="+Inf"} 1
+took_sum{who="a\\b\"c\nd"} 1.25
+took_count{who="a\\b\"c\nd"} 1
 "#;
         assert_eq!(text.finish(), expected);
     }

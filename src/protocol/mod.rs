@@ -4,6 +4,7 @@
 
 pub mod assemble;
 pub mod error;
+pub mod headers;
 pub mod json;
 pub mod openai;
 pub mod request;

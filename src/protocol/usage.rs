@@ -35,20 +35,42 @@ impl Usage {
         raise(&mut self.cached_input_tokens, cached.whole());
         raise(&mut self.reasoning_tokens, completion_details.reasoning_tokens.or(wire.reasoning_tokens).whole());
         self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
+        raise(&mut self.prefill_us, wire.timing_prompt_processing.scaled(1e3).whole());
+        raise(&mut self.decode_us, wire.timing_token_generation.scaled(1e3).whole());
         // xAI counts its price in ticks of 1e-10 USD.
         let cost = wire.cost.or(wire.cost_in_usd_ticks.scaled(1e-10));
         self.cost_usd = cost.0.or(self.cost_usd);
     }
 
-    /// Takes in Cerebras' `time_info`, in seconds.
+    /// Fills what is not known here with what another place said.
+    pub fn or(self, other: Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.or(other.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.or(other.cached_input_tokens),
+            output_tokens: self.output_tokens.or(other.output_tokens),
+            reasoning_tokens: self.reasoning_tokens.or(other.reasoning_tokens),
+            cost_usd: self.cost_usd.or(other.cost_usd),
+            queue_us: self.queue_us.or(other.queue_us),
+            prefill_us: self.prefill_us.or(other.prefill_us),
+            decode_us: self.decode_us.or(other.decode_us),
+            total_us: self.total_us.or(other.total_us),
+        }
+    }
+
+    /// Takes in Cerebras' `time_info` or Fireworks' `perf_metrics`, in seconds.
     pub fn add_time_info(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
         self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
     }
 
-    /// Takes in llama.cpp's `timings`, in milliseconds.
+    /// Takes in llama.cpp's `timings`, in milliseconds, and its counts.
     pub fn add_timings(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireTimings>(json) else { return };
+        let (read, cached) = (wire.prompt_n.whole(), wire.cache_n.whole());
+        // What it took from its cache it does not count among what it read.
+        raise(&mut self.input_tokens, read.map(|read| read + cached.unwrap_or(0)));
+        raise(&mut self.cached_input_tokens, cached);
+        raise(&mut self.output_tokens, wire.predicted_n.whole());
         raise(&mut self.prefill_us, wire.prompt_ms.scaled(1e3).whole());
         raise(&mut self.decode_us, wire.predicted_ms.scaled(1e3).whole());
     }
@@ -84,7 +106,12 @@ struct WireUsage {
     queue_time: Number,
     prompt_time: Number,
     completion_time: Number,
+    /// SambaNova and Fireworks have names of their own.
+    #[serde(alias = "total_latency", alias = "server-processing-time")]
     total_time: Number,
+    /// LocalAI, in milliseconds, like the next one.
+    timing_prompt_processing: Number,
+    timing_token_generation: Number,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -97,11 +124,14 @@ struct Details {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireTimings {
+    prompt_n: Number,
+    cache_n: Number,
+    predicted_n: Number,
     prompt_ms: Number,
     predicted_ms: Number,
 }
 
-/// A number where one is expected; anything else is none. An object is searched for `total_cost` (Perplexity).
+/// A number where one is expected, or a string of one (Fireworks); anything else is none. An object is searched for `total_cost` (Perplexity).
 #[derive(Clone, Copy, Default)]
 struct Number(Option<f64>);
 
@@ -150,8 +180,8 @@ impl<'de> Deserialize<'de> for Number {
                 Ok(Number(None))
             }
 
-            fn visit_str<E>(self, _: &str) -> Result<Number, E> {
-                Ok(Number(None))
+            fn visit_str<E>(self, text: &str) -> Result<Number, E> {
+                Ok(Number(text.parse().ok().filter(|value: &f64| value.is_finite())))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Number, A::Error> {
@@ -231,7 +261,27 @@ mod tests {
     #[test]
     fn llama_cpp_s_timings_are_milliseconds() {
         let mut usage = Usage::default();
-        usage.add_timings(r#"{"prompt_ms":12.5,"predicted_ms":80.25,"cache_n":3}"#);
+        usage.add_timings(r#"{"prompt_ms":12.5,"predicted_ms":80.25,"cache_n":3,"prompt_n":11,"predicted_n":8}"#);
         assert_eq!((usage.prefill_us, usage.decode_us), (Some(12_500), Some(80_250)));
+        assert_eq!((usage.input_tokens, usage.cached_input_tokens, usage.output_tokens), (Some(14), Some(3), Some(8)));
+    }
+
+    #[test]
+    fn times_that_only_one_vendor_tells_are_read_in_its_unit() {
+        assert_eq!(usage(&[r#"{"total_latency":0.25,"time_to_first_token":0.1}"#]).total_us, Some(250_000));
+        let local_ai = usage(&[r#"{"timing_prompt_processing":84.2,"timing_token_generation":512.7}"#]);
+        assert_eq!((local_ai.prefill_us, local_ai.decode_us), (Some(84_200), Some(512_700)));
+        for fireworks in [r#"{"server-processing-time":1.25}"#, r#"{"server-processing-time":"1.25"}"#] {
+            let mut usage = Usage::default();
+            usage.add_time_info(fireworks);
+            assert_eq!(usage, Usage { total_us: Some(1_250_000), ..Usage::default() });
+        }
+    }
+
+    #[test]
+    fn what_another_place_said_only_fills_gaps() {
+        let body = Usage { input_tokens: Some(5), total_us: None, ..Usage::default() };
+        let head = Usage { input_tokens: Some(7), total_us: Some(9), ..Usage::default() };
+        assert_eq!(body.or(head), Usage { input_tokens: Some(5), total_us: Some(9), ..Usage::default() });
     }
 }

@@ -1,5 +1,6 @@
 //! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -30,8 +31,8 @@ struct Said {
     /// Begins with `photofinish_`.
     code: &'static str,
     message: String,
-    /// The member of the request that is meant.
-    param: Option<&'static str>,
+    /// The member, or the parameter, of the request that is meant.
+    param: Option<Cow<'static, str>>,
     attempts: Vec<Failed>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
@@ -102,7 +103,7 @@ impl Rejection {
             quoted(model)
         );
         let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
-        rejection.0.param = Some("model");
+        rejection.0.param = Some("model".into());
         rejection
     }
 
@@ -114,7 +115,7 @@ impl Rejection {
             quoted(model)
         );
         let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
-        rejection.0.param = Some("model");
+        rejection.0.param = Some("model".into());
         rejection
     }
 
@@ -126,7 +127,7 @@ impl Rejection {
             quoted(model)
         );
         let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
-        rejection.0.param = Some("model");
+        rejection.0.param = Some("model".into());
         rejection
     }
 
@@ -181,7 +182,8 @@ impl Rejection {
 
     pub fn not_found(path: &str) -> Rejection {
         let message = format!(
-            "there is nothing at {}: the gateway serves POST /v1/chat/completions and GET /v1/models",
+            "there is nothing at {}: the gateway serves POST /v1/chat/completions, GET /v1/models and, for \
+             admins, what GET /api/openapi.json describes",
             quoted(path)
         );
         Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_not_found", message)
@@ -192,6 +194,37 @@ impl Rejection {
         let mut rejection =
             Rejection::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, "photofinish_method_not_allowed", message);
         rejection.0.allow = Some(allow);
+        rejection
+    }
+
+    /// A parameter in the URL, or a part of its path, that cannot be used. `why` names the value and what is valid.
+    pub fn parameter(name: Option<String>, why: &str) -> Rejection {
+        let why = cut(why);
+        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_parameter", why);
+        rejection.0.param = name.map(|name| cut(&name).into());
+        rejection
+    }
+
+    pub fn unknown_race(race_id: &str) -> Rejection {
+        let message = format!(
+            "there is no race {race_id}: it is not written yet, its row was removed, or it never was. GET /api/races \
+             lists the newest"
+        );
+        Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_race", message)
+    }
+
+    /// The history cannot be read: `why` is for an operator. `passes`: it may be so only for now.
+    pub fn history(why: String, passes: bool) -> Rejection {
+        let status = if passes { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+        Rejection::new(status, SERVER, "photofinish_history_unavailable", why)
+    }
+
+    /// Too many ask the history.
+    pub fn busy(at_once: usize, waited: Duration) -> Rejection {
+        let message =
+            format!("{at_once} questions are being answered, and none of them was done in {waited:?}: ask again later");
+        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_busy", message);
+        rejection.0.retry_after = Some(waited);
         rejection
     }
 
@@ -241,7 +274,7 @@ impl From<InvalidRequest> for Rejection {
         };
         let mut rejection =
             Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", invalid.to_string());
-        rejection.0.param = param;
+        rejection.0.param = param.map(Cow::Borrowed);
         rejection
     }
 }
@@ -254,6 +287,14 @@ fn attempt(failed: &Failed) -> Value {
 /// What a client sent, for a message: quoted, and not all of it if it is long.
 pub fn quoted(text: &str) -> String {
     format!("{:?}", text.chars().take(200).collect::<String>())
+}
+
+/// Of a message that repeats what a client sent.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(1_000) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn summary(failed: &[Failed]) -> String {

@@ -38,8 +38,8 @@ async fn until_store_ok(recorder: &Recorder, wanted: bool) {
 async fn everything_sent_before_the_finish_is_there() {
     let (_directory, path, recorder, writer) = started().await;
     for n in 0..1_234 {
-        recorder.attempt(sample::lost(n, 5), None);
-        recorder.attempt(sample::won(n), None);
+        recorder.attempt(sample::lost(n, 5), None, 1_000);
+        recorder.attempt(sample::won(n), None, 1_000);
         recorder.race(sample::race(n), None);
     }
     assert_eq!(writer.finish(LONG).await, 0);
@@ -102,7 +102,7 @@ async fn a_full_queue_counts_what_it_drops() {
 async fn what_the_database_will_never_take_is_dropped_and_counted() {
     let (_directory, path, recorder, writer) = started().await;
     sqlx::query("DROP TABLE attempt").execute(&mut other_connection(&path).await).await.unwrap();
-    recorder.attempt(sample::won(0), None);
+    recorder.attempt(sample::won(0), None, 1_000);
     until_store_ok(&recorder, false).await;
     assert_eq!(recorder.dropped(), 1);
 
@@ -117,7 +117,7 @@ async fn a_contradiction_is_counted_and_written() {
     let (_directory, path, recorder, writer) = started().await;
     let mut attempt = sample::won(0);
     attempt.ttft_event = Some(0);
-    recorder.attempt(attempt, None);
+    recorder.attempt(attempt, None, 1_000);
     assert_eq!(writer.finish(LONG).await, 0);
     assert_eq!((recorder.violations(), rows(&path, "attempt").await), (1, 1));
 }

@@ -11,7 +11,7 @@ use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::goodput::{self, Slo, Window};
 use crate::history::spread::Times;
-use crate::history::summary::Summary;
+use crate::history::summary::{Summary, absorb_ttft};
 use crate::store::{Cell, Gather};
 
 /// How attempts are gathered.
@@ -231,16 +231,12 @@ impl Gather for Groups<'_> {
         let unserved = self.rules.unserved_by_upstream;
         let (stratum, upstream) = self.finer(&subject);
         let group = self.group(&subject);
-        if stratum.is_none() && upstream.is_none() {
-            return group.summary.absorb(cell.summary, weight, unserved);
-        }
-        let mut one = Summary::default();
-        one.absorb(cell.summary, weight, unserved)?;
         let of_stratum = stratum.map(|key| group.strata.entry(key).or_default());
         let of_upstream = upstream.map(|place| group.upstreams.entry(place).or_default());
-        of_stratum.into_iter().chain(of_upstream).for_each(|times| times.merge(one.ttft.clone()));
-        group.summary.merge(one);
-        Ok(())
+        for times in of_stratum.into_iter().chain(of_upstream) {
+            absorb_ttft(times, cell.summary, weight)?;
+        }
+        group.summary.absorb(cell.summary, weight, unserved)
     }
 
     fn merge(&mut self, other: Self) {

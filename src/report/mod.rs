@@ -3,12 +3,18 @@
 //!
 //! No SQL (that is `store`), no estimates (those are `history`), no terminal and no HTTP.
 
+pub mod columns;
 pub mod dimension;
 pub mod export;
+pub mod fields;
 pub mod figures;
 pub mod groups;
 pub mod question;
+pub mod races;
+pub mod regressions;
+pub mod series;
 pub mod stats;
+pub mod timeline;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Command};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -38,6 +39,16 @@ pub enum Moment {
     /// So long before now.
     Ago(Duration),
     At(Timestamp),
+}
+
+/// What is wrong with a URL's query, for whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BadParameter {
+    /// Which one it is about; none where it is about several.
+    pub name: Option<String>,
+    /// Names the parameter, the value and what is valid.
+    pub message: String,
 }
 
 impl Moment {
@@ -87,7 +98,7 @@ pub fn time(at_us: i64) -> String {
 ///
 /// # Errors
 /// What is wrong, naming the parameter, the value and what is valid.
-pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, String> {
+pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, BadParameter> {
     let command = Q::augment_args(Command::new("query").no_binary_name(true).disable_help_flag(true));
     let switch = |name: &str| {
         let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
@@ -99,7 +110,10 @@ pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, String> {
             (false, value) => line.push(format!("--{name}={value}")),
             (true, "true" | "1" | "") => line.push(format!("--{name}")),
             (true, "false" | "0") => {}
-            (true, value) => return Err(format!("invalid value '{value}' for '{name}': expected true or false")),
+            (true, value) => {
+                let message = format!("invalid value '{value}' for '{name}': expected true or false");
+                return Err(BadParameter { name: Some(name.clone()), message });
+            }
         }
     }
     let matches = command.try_get_matches_from(line).map_err(|error| said(&error))?;
@@ -107,11 +121,16 @@ pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, String> {
 }
 
 /// Clap's words without its frame, for somebody who typed no dashes.
-fn said(error: &clap::Error) -> String {
+fn said(error: &clap::Error) -> BadParameter {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next().unwrap_or_default();
     let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
-    words.join(" ").replace("'--", "'").replace(" argument '", " parameter '")
+    let message = words.join(" ").replace("'--", "'").replace(" argument '", " parameter '");
+    let name = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option.trim_start_matches('-').split([' ', '=', '<']).next(),
+        _ => None,
+    };
+    BadParameter { name: name.filter(|name| !name.is_empty()).map(str::to_owned), message }
 }
 
 /// For clap.
@@ -173,7 +192,7 @@ mod tests {
         }
     }
 
-    fn asked(pairs: &[(&str, &str)]) -> Result<Window, String> {
+    fn asked(pairs: &[(&str, &str)]) -> Result<Window, BadParameter> {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         from_pairs(&pairs)
     }
@@ -188,6 +207,8 @@ mod tests {
             (vec![("model", "a"), ("model", "b")], vec!["'model", "multiple times"]),
         ] {
             let error = asked(&pairs).unwrap_err();
+            assert_eq!(error.name.as_deref(), Some(pairs[0].0));
+            let error = error.message;
             assert!(words.iter().all(|word| error.contains(word)) && !error.contains("--"), "{error}");
         }
     }

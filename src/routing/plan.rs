@@ -1,5 +1,6 @@
 //! A plan: which candidates are started, and when. Every policy is one way to make the same kind of list.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::config::{Policy, RaceSettings};
@@ -45,11 +46,11 @@ pub struct Runner {
 /// Makes the plan. `draw`, in 0..1, decides for `weighted`.
 pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
     let mut order: Vec<usize> = (0..runners.len()).collect();
-    let mut p_first = 1.0;
+    let mut drawn_first = None;
     if settings.policy == Policy::Weighted {
         let total: f64 = runners.iter().map(|runner| runner.weight).sum();
         let first = drawn(runners, draw * total);
-        p_first = if total > 0.0 { runners.get(first).map_or(1.0, |runner| runner.weight / total) } else { 1.0 };
+        drawn_first = Some(first);
         order.retain(|candidate| *candidate != first);
         order.insert(0, first.min(order.len()));
     }
@@ -64,10 +65,26 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
             (Policy::Fallback | Policy::Weighted, _) => Start::AfterFailure,
         },
         first_token: runners[*candidate].first_token,
-        p_include: if position == 0 { p_first } else { 1.0 },
+        p_include: drawn_first.map_or(1.0, |first| p_here(runners, *candidate, first)),
     };
     let entries = order.iter().enumerate().map(entry).collect();
     Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total }
+}
+
+/// With what probability a draw puts this candidate where it stands now that `first` was drawn: the others keep their order
+/// behind it, so it stands one later for each draw from behind it.
+fn p_here(runners: &[Runner], candidate: usize, first: usize) -> f64 {
+    let total: f64 = runners.iter().map(|runner| runner.weight).sum();
+    if total <= 0.0 {
+        return 1.0;
+    }
+    let as_now = |other: usize| match first.cmp(&candidate) {
+        Ordering::Equal => other == candidate,
+        Ordering::Greater => other > candidate,
+        Ordering::Less => other < candidate,
+    };
+    let draws = runners.iter().enumerate().filter(|(other, _)| as_now(*other));
+    draws.map(|(_, runner)| runner.weight).sum::<f64>() / total
 }
 
 /// The runner in whose share of the summed weights `point` lies.
@@ -115,8 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn a_weighted_draw_is_recorded_with_its_probability() {
-        let runners = [Runner { weight: 1.0, first_token: SECOND }, Runner { weight: 3.0, first_token: SECOND }];
-        assert_eq!(plan(&settings(Policy::Weighted), &runners, 0.9).entries[0].p_include, 0.75);
+    fn the_probability_of_each_place_is_recorded() {
+        let p_include = |policy, draw| -> Vec<(usize, f64)> {
+            let runner = |weight| Runner { weight, first_token: SECOND };
+            let plan = plan(&settings(policy), &[1.0, 5.0, 2.0].map(runner), draw);
+            plan.entries.iter().map(|entry| (entry.candidate, entry.p_include)).collect()
+        };
+        for policy in [Policy::Race, Policy::Hedge, Policy::Fallback] {
+            assert_eq!(p_include(policy, 0.9), [(0, 1.0), (1, 1.0), (2, 1.0)]);
+        }
+        assert_eq!(p_include(Policy::Weighted, 0.0), [(0, 0.125), (1, 0.125), (2, 0.75)]);
+        assert_eq!(p_include(Policy::Weighted, 0.5), [(1, 0.625), (0, 0.875), (2, 0.75)]);
+        assert_eq!(p_include(Policy::Weighted, 0.9), [(2, 0.25), (0, 0.875), (1, 0.25)]);
     }
 }

@@ -3,6 +3,7 @@
 //! HTTP/1.1 and HTTP/2 (with prior knowledge) on one port. A connection is watched while its request is served: when the
 //! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
+mod api;
 mod health;
 mod metrics;
 mod routes;

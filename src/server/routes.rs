@@ -5,26 +5,53 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{FromRef, Path, State};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::{HeaderMap, Request, Response, Uri};
 
+use super::api::{self, Reads};
 use super::{health, metrics};
 use crate::proxy::{self, Gateway, Rejection};
 
+/// What the paths are served from.
+#[derive(Clone)]
+pub(super) struct Site {
+    pub gateway: Arc<Gateway>,
+    pub reads: Reads,
+}
+
+impl FromRef<Site> for Arc<Gateway> {
+    fn from_ref(site: &Site) -> Arc<Gateway> {
+        site.gateway.clone()
+    }
+}
+
 /// Every path of the gateway. What is not here is a 404 in the dialect's shape.
 pub fn router(gateway: Arc<Gateway>) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(chat).fallback(|| method("POST")))
-        .route("/v1/models", get(models).fallback(|| method("GET")))
-        .route("/v1/models/{*id}", get(model).fallback(|| method("GET")))
-        .route("/healthz", get(health::alive).fallback(|| method("GET")))
-        .route("/health", get(health::alive).fallback(|| method("GET")))
-        .route("/readyz", get(health::ready).fallback(|| method("GET")))
-        .route("/metrics", get(metrics::metrics).fallback(|| method("GET")))
-        .fallback(nothing)
-        .with_state(gateway)
+    // A reload does not move the database, whatever the file says by then.
+    let reads = Reads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
+    let router = routes().into_iter().fold(Router::new(), |router, (path, served)| router.route(path, served));
+    router.fallback(nothing).with_state(Site { gateway, reads })
+}
+
+/// `HEAD` is answered like `GET`, without the body.
+pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
+    let only_get = |served: MethodRouter<Site>| served.fallback(|| method("GET"));
+    vec![
+        ("/v1/chat/completions", post(chat).fallback(|| method("POST"))),
+        ("/v1/models", only_get(get(models))),
+        ("/v1/models/{*id}", only_get(get(model))),
+        ("/api/stats", only_get(get(api::stats))),
+        ("/api/history", only_get(get(api::history))),
+        ("/api/races", only_get(get(api::races))),
+        ("/api/races/{race_id}", only_get(get(api::race))),
+        ("/api/openapi.json", only_get(get(api::document))),
+        ("/healthz", only_get(get(health::alive))),
+        ("/health", only_get(get(health::alive))),
+        ("/readyz", only_get(get(health::ready))),
+        ("/metrics", only_get(get(metrics::metrics))),
+    ]
 }
 
 async fn chat(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {

@@ -99,9 +99,7 @@ impl TokenStream {
 
     fn token(&mut self) -> Bytes {
         let token = self.wire.token(self.words.token(self.sent));
-        if self.sent == 0 {
-            self.ticket.first_token();
-        }
+        self.ticket.token();
         self.sent += 1;
         if self.sent < self.course.tokens || matches!(self.course.tail.front(), Some(Part::Flush)) {
             self.due += self.pace.gap();

@@ -42,6 +42,8 @@ pub struct Ended {
     pub started: Instant,
     /// When the first token was given to the connection; none where there was none, and for an answer in one piece.
     pub first_token: Option<Instant>,
+    /// The same for the last token so far.
+    pub last_token: Option<Instant>,
     /// When the last piece was given to the connection, or the client's hang-up was seen.
     pub ended: Instant,
 }
@@ -60,7 +62,8 @@ impl Tally {
             counts.running += 1;
         });
         let now = Instant::now();
-        let request = Ended { user, end: End::Cancelled, started: now, first_token: None, ended: now };
+        let request =
+            Ended { user, end: End::Cancelled, started: now, first_token: None, last_token: None, ended: now };
         Ticket { tally: Arc::clone(self), request }
     }
 
@@ -109,8 +112,11 @@ impl Ticket {
         self.request.started
     }
 
-    pub(super) fn first_token(&mut self) {
-        self.request.first_token = Some(Instant::now());
+    /// A token is given to the connection.
+    pub(super) fn token(&mut self) {
+        let now = Instant::now();
+        self.request.first_token.get_or_insert(now);
+        self.request.last_token = Some(now);
     }
 
     /// The last piece is on its way.

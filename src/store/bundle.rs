@@ -53,7 +53,7 @@ impl Bundle {
             let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
             let classes = bundle.classes(key);
             let mut parts = row.get_ref(6)?.as_blob()?;
-            while let Some((class, count, summary)) = cells::next_part(&mut parts).map_err(damaged)? {
+            while let Some(cells::Part { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count += count;
                 part.summary.absorb(summary, 1.0, true).map_err(damaged)?;

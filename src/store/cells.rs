@@ -49,7 +49,7 @@ fn read_range(
             continue;
         }
         let mut parts = cell.summary;
-        while let Some((class, count, summary)) = next_part(&mut parts).map_err(damaged)? {
+        while let Some(Part { class, count, summary }) = next_part(&mut parts).map_err(damaged)? {
             gather.cell(&Cell { class: Some(class), count, summary, ..cell }).map_err(damaged)?;
         }
     }
@@ -89,11 +89,16 @@ pub(super) fn damaged(error: Short) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(6, Type::Blob, error.into())
 }
 
-/// A part of a cell: its class, what it counts, and its summary.
-type ClassPart<'p> = (Class, u64, &'p [u8]);
+/// One class of a cell.
+pub(super) struct Part<'p> {
+    pub class: Class,
+    /// As [`Cell::count`].
+    pub count: u64,
+    pub summary: &'p [u8],
+}
 
 /// Takes the next part off; none at the end.
-pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<ClassPart<'p>>, Short> {
+pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<Part<'p>>, Short> {
     if parts.is_empty() {
         return Ok(None);
     }
@@ -103,7 +108,7 @@ pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<ClassPart<'p>
     let (summary, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Short)?;
     *parts = rest;
     let class = Class { input: Input::at(input), concurrency: Concurrency::at(concurrency), stream: stream == 1 };
-    Ok(Some((class, u64::from_le_bytes(*count), summary)))
+    Ok(Some(Part { class, count: u64::from_le_bytes(*count), summary }))
 }
 
 /// Starts that follow each other, as their first and last.

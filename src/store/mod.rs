@@ -10,6 +10,7 @@ mod columns;
 mod extent;
 mod open;
 mod plan;
+mod races;
 mod reader;
 mod rollup;
 mod scan;
@@ -27,6 +28,7 @@ use tokio::sync::Mutex;
 
 pub use extent::Extent;
 pub use open::OpenError;
+pub use races::{RaceFilter, Row};
 pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Selection};
 pub use rollup::{Roller, RollupError, Step};
 pub use scan::AttemptFilter;

@@ -5,7 +5,8 @@
 //! they are written with: to hand over a value, that one sends a copy of it from thread to thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -103,8 +104,10 @@ pub struct Coverage {
 /// For the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("reading {path} took longer than {} s; ask for less, e.g. --since 24h", QUERY_FOR.as_secs())]
+    #[error("reading {path} took longer than {} s; ask for less, such as the last 24 hours (since 24h)", QUERY_FOR.as_secs())]
     TimeLimit { path: PathBuf },
+    #[error("reading {path} was stopped")]
+    Stopped { path: PathBuf },
     #[error("cannot read {path}: {reason}")]
     Failed { path: PathBuf, reason: String },
 }
@@ -116,19 +119,27 @@ pub struct Reader {
     pub(super) time_limit: Duration,
     /// See [`EXACT_MAX`].
     exact_max: u64,
+    /// Nobody waits for the answer any more.
+    stop: Arc<AtomicBool>,
 }
 
 impl Reader {
     /// # Errors
     /// In words for an operator, when the file is not there, not ours or of another edition.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
-        Ok(Reader { path: path.into(), connection: open::readable(path)?, time_limit: QUERY_FOR, exact_max: EXACT_MAX })
+        let connection = open::readable(path)?;
+        Ok(Reader { path: path.into(), connection, time_limit: QUERY_FOR, stop: Arc::default(), exact_max: EXACT_MAX })
     }
 
     /// Reads a window of more attempts than these out of what was rolled up, instead of [`EXACT_MAX`].
     #[cfg(test)]
     pub fn with_exact_max(self, exact_max: u64) -> Reader {
         Reader { exact_max, ..self }
+    }
+
+    /// Once `stop` is set, what is read ends within milliseconds, as [`ReadError::Stopped`].
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Reader {
+        Reader { stop, ..self }
     }
 
     /// Reads what is selected, with several threads where there is much.
@@ -146,6 +157,14 @@ impl Reader {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// When the first race began that is known of, to the hour where it is rolled up; microseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn oldest(&self) -> Result<Option<i64>, ReadError> {
+        self.ask(plan::oldest)
     }
 
     /// Runs one query of the store's own under the time limit.
@@ -179,12 +198,12 @@ impl Reader {
                 scan::scan(connection, (from_us, until_us), &selection.filter, first_race, gathered)?;
             }
         };
-        let path = &self.path;
+        let (path, stop) = (&self.path, &self.stop);
         std::thread::scope(|scope| {
             let helper = || -> rusqlite::Result<G> {
                 let mut gathered = make();
                 let connection = open::connect(path)?;
-                interrupt_after(&connection, deadline)?;
+                interrupt(&connection, deadline, stop)?;
                 let state = connection.unchecked_transaction()?;
                 // Rows of the plan that were removed since are still in the state of the file that the first thread reads.
                 if plan::removed(&state)? == plan.removed {
@@ -203,20 +222,27 @@ impl Reader {
     }
 
     fn limit_time(&self) -> Result<Instant, ReadError> {
+        // A short query ends before it is looked at.
+        if self.stop.load(Relaxed) {
+            return Err(ReadError::Stopped { path: self.path.clone() });
+        }
         let deadline = Instant::now() + self.time_limit;
-        interrupt_after(&self.connection, deadline).map_err(|error| self.explain(&error))?;
+        interrupt(&self.connection, deadline, &self.stop).map_err(|error| self.explain(&error))?;
         Ok(deadline)
     }
 
     fn explain(&self, error: &rusqlite::Error) -> ReadError {
         let path = self.path.clone();
         match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::OperationInterrupted) if self.stop.load(Relaxed) => ReadError::Stopped { path },
             Some(rusqlite::ErrorCode::OperationInterrupted) => ReadError::TimeLimit { path },
             _ => ReadError::Failed { path, reason: error.to_string() },
         }
     }
 }
 
-fn interrupt_after(connection: &Connection, deadline: Instant) -> rusqlite::Result<()> {
-    connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() >= deadline))
+/// Lets what runs on the connection run until the deadline, or until `stop` is set.
+fn interrupt(connection: &Connection, deadline: Instant, stop: &Arc<AtomicBool>) -> rusqlite::Result<()> {
+    let stop = stop.clone();
+    connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop.load(Relaxed) || Instant::now() >= deadline))
 }

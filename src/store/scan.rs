@@ -199,6 +199,7 @@ impl Runs {
 
 impl Run {
     fn new(row: &Row<'_>) -> rusqlite::Result<Run> {
+        let (first_token_us, outcome) = (row.get(7)?, AttemptOutcome::from_name(text(row, 12)?));
         Ok(Run {
             id: text(row, 0)?.to_owned(),
             ordinal: row.get(1)?,
@@ -209,21 +210,10 @@ impl Run {
             audited: row.get(6)?,
             ttft_obs_us: row.get(10)?,
             ttft_event: row.get(11)?,
-            outcome: AttemptOutcome::from_name(text(row, 12)?),
+            outcome,
             failure: name(row, 13)?.and_then(FailureKind::from_name),
             payload_events: row.get(14)?,
-            decoding: Decoding {
-                first_token_us: row.get(7)?,
-                first_answer_us: row.get(8)?,
-                last_token_us: row.get(9)?,
-                reasoning_events: row.get(15)?,
-                chars_total: row.get(16)?,
-                chars_first: row.get(17)?,
-                burst: row.get(18)?,
-                output_tokens: row.get(19)?,
-                reasoning_tokens: row.get(20)?,
-                tok_src: TokenSource::from_name(text(row, 21)?).unwrap_or(TokenSource::None),
-            },
+            decoding: decoding(first_token_us, outcome, row)?,
             cost_usd: row.get(22)?,
             cost_basis: CostBasis::from_name(text(row, 23)?).unwrap_or(CostBasis::Unknown),
             in_flight_upstream: row.get(24)?,
@@ -261,6 +251,25 @@ impl Run {
             request: race.map(|race| race.facts(Some(self.ordinal))),
         }
     }
+}
+
+/// Most attempts lose before their first token, and what would come after it need not be read.
+fn decoding(first_token_us: Option<i64>, outcome: Option<AttemptOutcome>, row: &Row<'_>) -> rusqlite::Result<Decoding> {
+    if first_token_us.is_none() && outcome == Some(AttemptOutcome::Lost) {
+        return Ok(Decoding::NOTHING);
+    }
+    Ok(Decoding {
+        first_token_us,
+        first_answer_us: row.get(8)?,
+        last_token_us: row.get(9)?,
+        reasoning_events: row.get(15)?,
+        chars_total: row.get(16)?,
+        chars_first: row.get(17)?,
+        burst: row.get(18)?,
+        output_tokens: row.get(19)?,
+        reasoning_tokens: row.get(20)?,
+        tok_src: TokenSource::from_name(text(row, 21)?).unwrap_or(TokenSource::None),
+    })
 }
 
 fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {

@@ -205,7 +205,7 @@ async fn wrong_use_is_exit_code_2() {
         (&["stats", "--by", "moon"][..], &["moon", "upstream", "weekday", "concurrency"][..]),
         (&["stats", "--since", "soon"], &["soon", "24h", "2026-01-31"]),
         (&["stats", "--slo", "ttft=soon"], &["ttft=soon", "250ms"]),
-        (&["stats", "--since", "1h", "--until", "2h"], &["--since must be before --until"]),
+        (&["stats", "--since", "1h", "--until", "2h"], &["since must be before until"]),
         (&["stats", "--min-samples", "many"], &["many"]),
         (&["stats", "--json", "--csv"], &["--csv"]),
     ] {

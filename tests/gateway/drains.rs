@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::gateway::{Rows, Setup, pick};
 use crate::support::{FakeProvider, Gate, Script};
-use crate::talk::hear;
+use crate::talk::{first_text, hear};
 
 const FULL: &str = "cancel_billing = \"bills_full\"";
 
@@ -68,4 +68,58 @@ async fn without_a_place_a_loser_is_cancelled() {
 async fn a_loser_that_breaks_while_it_is_drained_has_failed() {
     let (rows, _) = raced("", |script| script.token("x").close()).await;
     assert_eq!(pick(rows.one("b"), &["outcome", "failure"]), json!(["failed_mid", "closed"]));
+}
+
+/// The client hears provider `a`'s first token and leaves; loser `b`, told to run on by `settings` and `lines`, goes on with
+/// `rest` only then.
+async fn left(settings: &str, lines: &str, rest: impl FnOnce(Script) -> Script) -> (Rows, FakeProvider) {
+    let gone = Gate::new();
+    let winner = FakeProvider::start(vec![Script::sse().role().token("hi").until_closed()]).await;
+    let loser = FakeProvider::start(vec![rest(Script::sse().role().wait(&gone))]).await;
+    let setup = Setup::new().race(settings).provider("a", &winner, "").provider("b", &loser, lines);
+    let gateway = setup.start().await;
+    let mut client = gateway.streaming().await;
+    loser.request(0).await;
+    client.head().await;
+    first_text(&mut client).await;
+    client.close();
+    winner.closed(0).await;
+    gone.open();
+    // The race, the winner and the loser.
+    gateway.recorded(3).await;
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &["outcome"]), json!(["client_gone"]));
+    (rows, loser)
+}
+
+#[tokio::test]
+async fn a_loser_is_drained_although_the_client_leaves() {
+    let (rows, _) = left("", FULL, |script| script.tokens(&["x", "y"]).finish("stop").usage(7, 2).done().end()).await;
+    assert_eq!(pick(rows.one("b"), &COLUMNS), json!(["drained", 1, 0, null, 2, 2]));
+}
+
+#[tokio::test]
+async fn a_loser_is_audited_although_the_client_leaves() {
+    let (rows, loser) = left("audit = 1.0", "", |script| script.token("x").until_closed()).await;
+    assert_eq!(pick(rows.one("b"), &COLUMNS), json!(["lost", 1, 1, null, null, 1]));
+    loser.closed(0).await;
+}
+
+#[tokio::test]
+async fn what_runs_on_is_bounded_although_the_client_leaves() {
+    let never = Script::until_closed;
+    let (rows, loser) = left("drains = { time = \"50ms\" }", FULL, never).await;
+    assert_eq!(pick(rows.one("b"), &["outcome", "censor_cause", "audited"]), json!(["lost", "timeout", 0]));
+    loser.closed(0).await;
+    let audited = "audit = 1.0\ntimeouts = { first_token = \"1s\" }";
+    let (rows, loser) = left(audited, "", never).await;
+    assert_eq!(pick(rows.one("b"), &["outcome", "censor_cause", "audited"]), json!(["lost", "timeout", 1]));
+    loser.closed(0).await;
+    let long = "x".repeat(2_000);
+    let (rows, loser) = left("drains = { bytes = \"1KiB\" }", FULL, |script| {
+        script.token("x").token(&long).token(&long).until_closed()
+    })
+    .await;
+    assert_eq!(pick(rows.one("b"), &["outcome", "ttft_event"]), json!(["lost", 1]));
+    loser.closed(0).await;
 }

@@ -139,8 +139,7 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         let allowed: Vec<&str> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
-    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/api/stats", "//v1/models"]
-    {
+    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/api/stat", "//v1/models"] {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
         assert!(message.contains("/v1/chat/completions"), "{message}");

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 
-use crate::gateway::{Rows, Setup};
+use crate::gateway::{Row, Rows, Setup};
 use crate::process::{self, Served, provider};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 use crate::talk::{first_text, hear, silent};
@@ -28,7 +28,10 @@ impl Page {
                 let name = series.split('{').next().unwrap();
                 let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
                 let known = families.contains_key(name) || families.get(family.unwrap_or("")) == Some(&"histogram");
-                assert!(known && name.starts_with("photofinish_"), "{line}");
+                assert!(
+                    known && ["photofinish_", "gen_ai_client_"].iter().any(|ours| name.starts_with(ours)),
+                    "{line}"
+                );
                 assert!(values.insert(series.to_owned(), value.parse().unwrap()).is_none(), "{line} comes twice");
             }
         }
@@ -37,14 +40,19 @@ impl Page {
 
     /// Zero for a series that is not there.
     fn value(&self, series: &str) -> f64 {
-        self.0.get(&format!("photofinish_{series}")).copied().unwrap_or(0.0)
+        self.0.get(&full(series)).copied().unwrap_or(0.0)
     }
 
     /// Of all series whose text begins so.
     fn sum(&self, start: &str) -> f64 {
-        let start = format!("photofinish_{start}");
+        let start = full(start);
         self.0.iter().filter(|(series, _)| series.starts_with(&start)).map(|(_, value)| value).sum()
     }
+}
+
+/// Our own names go without their prefix.
+fn full(series: &str) -> String {
+    if series.starts_with("gen_ai_") { series.to_owned() } else { format!("photofinish_{series}") }
 }
 
 /// What the rows say, in the words of the metrics.
@@ -76,13 +84,52 @@ fn assert_agree(page: &Page, rows: &Rows) {
             add(format!("attempt_ttft_seconds_count{{upstream=\"{label}\"}}"), 1.0);
             add(format!("attempt_ttft_seconds_sum{{upstream=\"{label}\"}}"), ttft / 1e6);
         }
+        add_tokens(attempt, &label, &mut add);
     }
     for (series, value) in &expected {
         assert!((page.value(series) - value).abs() < 1e-6, "{series}: {} and not {value}", page.value(series));
     }
-    for family in ["races_total", "attempts_total", "client_ttft_seconds_count", "attempt_ttft_seconds_count"] {
+    for family in [
+        "races_total",
+        "attempts_total",
+        "client_ttft_seconds_count",
+        "attempt_ttft_seconds_count",
+        "tokens_total",
+        "gen_ai_client_token_usage_count",
+        "gen_ai_client_operation_duration_seconds_count",
+        "gen_ai_client_operation_time_to_first_chunk_seconds_count",
+    ] {
         let rows: f64 = expected.iter().filter(|(series, _)| series.starts_with(family)).map(|(_, value)| value).sum();
         assert!((page.sum(family) - rows).abs() < 1e-6, "{family}: nothing that is not in the rows");
+    }
+}
+
+fn add_tokens(attempt: &Row, upstream: &str, add: &mut impl FnMut(String, f64)) {
+    let (provider, model) = upstream.split_once('/').unwrap_or((upstream, upstream));
+    let operation =
+        format!("gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"{provider}\",gen_ai_request_model=\"{model}\"");
+    for kind in ["input", "cached_input", "output", "reasoning"] {
+        if let Some(tokens) = attempt[&format!("{kind}_tokens")].as_f64() {
+            add(format!("tokens_total{{upstream=\"{upstream}\",kind=\"{kind}\"}}"), tokens);
+            if matches!(kind, "input" | "output") {
+                let labels = format!("{operation},gen_ai_token_type=\"{kind}\"");
+                add(format!("gen_ai_client_token_usage_count{{{labels}}}"), 1.0);
+                add(format!("gen_ai_client_token_usage_sum{{{labels}}}"), tokens);
+            }
+        }
+    }
+    if attempt["failure"].is_null() {
+        if let Some(first) = attempt["first_event_us"].as_f64() {
+            let family = "gen_ai_client_operation_time_to_first_chunk_seconds";
+            add(format!("{family}_count{{{operation}}}"), 1.0);
+            add(format!("{family}_sum{{{operation}}}"), first / 1e6);
+        }
+        if attempt["outcome"] == "won" {
+            add(format!("gen_ai_client_operation_duration_seconds_count{{{operation}}}"), 1.0);
+        }
+    } else {
+        let error = attempt["failure"].as_str().unwrap();
+        add(format!("gen_ai_client_operation_duration_seconds_count{{{operation},error_type=\"{error}\"}}"), 1.0);
     }
 }
 
@@ -110,7 +157,10 @@ async fn page_when(addr: SocketAddr, headers: &[(&str, &str)], so: impl Fn(&Page
 #[tokio::test]
 async fn the_metrics_say_what_the_rows_say() {
     let a = FakeProvider::answering(|request| match request.json()["model"].as_str() {
-        Some("m") => Script::stream(&["one", "two", "three"]),
+        Some("m") => {
+            let tokens = Script::sse().role().tokens(&["one", "two", "three"]);
+            tokens.finish("stop").usage(7, 3).done().end()
+        }
         _ => Script::status(500, &[], "{}"),
     })
     .await;
@@ -149,6 +199,7 @@ async fn the_metrics_say_what_the_rows_say() {
         ("attempts_total{upstream=\"b/m\",outcome=\"lost\"}", 2.0),
         ("attempts_total{upstream=\"other\",outcome=\"failed\"}", 1.0),
         ("overhead_seconds_count", 2.0),
+        ("tokens_total{upstream=\"a/m\",kind=\"output\"}", 6.0),
     ] {
         assert!(page.value(series) >= least, "{series}");
     }
@@ -212,5 +263,5 @@ async fn nothing_that_a_caller_made_up_is_a_label() {
     assert!(!text.contains("planted") && !text.contains("bob"), "{text}");
     assert_eq!(page.value("attempts_total{upstream=\"other\",outcome=\"won\"}"), 20.0);
     assert_eq!(page.value("races_total{outcome=\"rejected\"}"), 20.0);
-    assert!(page.0.len() < 200, "{text}");
+    assert!(page.0.len() < 300, "{text}");
 }

@@ -1,5 +1,6 @@
 //! Recorded streams of real providers, replayed by a local server through the whole gateway: the first payload is where
-//! the index of the recordings says, usage and finish are what it says, and the client gets the bytes as they were.
+//! the index of the recordings says, usage and finish are what it says, kinds, counts and times are those of the plain
+//! content, and the client gets the bytes as they were.
 //! Not for what no provider was seen to do: those cases are written by hand in the other tests.
 //!
 //! The recordings lie beside the repository, in `../shared/transcripts` (or under `PHOTOFINISH_SHARED`); without them
@@ -8,6 +9,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says what was checked, or that it was skipped")]
 
+mod content;
 mod recording;
 #[expect(dead_code, unused_imports, reason = "these tests need a part of what is shared")]
 #[path = "../support/mod.rs"]
@@ -96,7 +98,9 @@ async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
         let number: usize = asked["model"].as_str().unwrap().parse().unwrap();
         let recording = &recordings[number];
         let (size, end) = (asked["replay"]["size"].as_u64().unwrap(), asked["replay"]["end"].as_u64().unwrap());
-        let head = Script::new().head(recording.status, &[("content-type", &recording.content_type)]);
+        let mut headers = recording.telling_headers();
+        headers.push(("content-type", &recording.content_type));
+        let head = Script::new().head(recording.status, &headers);
         let pieces = recording.bytes[..usize::try_from(end).unwrap()].chunks(usize::try_from(size).unwrap());
         pieces.fold(head, |script, piece| script.chunk(piece)).end()
     })
@@ -157,6 +161,8 @@ async fn streaming(app: &App, number: usize, recording: &Recording, expected: &m
             columns.push(("outcome", json!(if recording.breaks() { "failed_mid" } else { "won" })));
             columns.push(("finish_reason", recording.finish()));
             columns.push(("first_kind", json!(recording.first_kind)));
+            columns.extend(recording.content(size));
+            columns.extend(recording.reports());
             expected.push(Expected { race_id: answer.race_id, what, columns });
         }
     }

@@ -20,13 +20,13 @@ pub struct Recording {
 }
 
 /// A block up to and with its blank line.
-struct Event {
+pub struct Event {
     start: usize,
     end: usize,
     /// None for comments.
-    data: Option<String>,
+    pub data: Option<String>,
     /// The data, where it is JSON; else null.
-    json: Value,
+    pub json: Value,
 }
 
 /// What one choice says, whether it came in pieces or whole.
@@ -85,8 +85,7 @@ impl Recording {
 
     /// The columns of usage, as the index says.
     pub fn usage(&self) -> Vec<(&'static str, Value)> {
-        let usage = [&self.entry["usage"], &self.entry["x_groq_usage"]].into_iter().find(|usage| usage.is_object());
-        let usage = usage.unwrap_or(&Value::Null);
+        let usage = self.any_usage();
         let first = |places: &[&Value]| {
             places.iter().find(|place| place.is_number()).map_or(Value::Null, |place| (**place).clone())
         };
@@ -100,6 +99,31 @@ impl Recording {
             ),
             ("reasoning_tokens", first(&[&output["reasoning_tokens"], &usage["reasoning_tokens"]])),
         ]
+    }
+
+    /// The index's usage, from wherever the provider put it; null where there is none.
+    pub fn any_usage(&self) -> &Value {
+        let usage = [&self.entry["usage"], &self.entry["x_groq_usage"]].into_iter().find(|usage| usage.is_object());
+        usage.unwrap_or(&Value::Null)
+    }
+
+    /// The recorded headers that say something of the answer, and nothing of its framing.
+    pub fn telling_headers(&self) -> Vec<(&str, &str)> {
+        let headers = self.entry["response_headers"].as_object().into_iter().flatten();
+        let texts = headers.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        texts
+            .filter(|(name, _)| name.contains("ratelimit") || name.contains("processing") || name.contains("envoy"))
+            .collect()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.entry["response_headers"][name].as_str()
+    }
+
+    /// The events up to `[DONE]` or an error; what stands behind is passed over.
+    pub fn until_its_end(&self) -> impl Iterator<Item = &Event> {
+        let end = self.events.iter().position(|event| event.is_done() || event.is_error());
+        self.events[..end.unwrap_or(self.events.len())].iter()
     }
 
     /// The finish reason, as the index says.
@@ -208,7 +232,7 @@ impl Event {
     }
 }
 
-fn choices(event: &Event) -> impl Iterator<Item = &Value> {
+pub fn choices(event: &Event) -> impl Iterator<Item = &Value> {
     event.json["choices"].as_array().into_iter().flatten()
 }
 

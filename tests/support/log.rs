@@ -40,6 +40,8 @@ impl Request {
 pub struct Exchange {
     pub request: Request,
     pub arrived: Instant,
+    /// When each chunk of the body was about to be written; over HTTP/1.1 only.
+    pub chunks: Vec<Instant>,
     /// When its last step was done.
     pub answered: Option<Instant>,
     /// When the provider saw that the client had left: closed or reset the connection, or reset the stream. For HTTP/1.1
@@ -71,9 +73,19 @@ impl Log {
     pub(super) fn arrived(&self, request: &mut Request) {
         self.0.send_modify(|state| {
             request.number = state.exchanges.len();
-            let exchange = Exchange { request: request.clone(), arrived: Instant::now(), answered: None, closed: None };
+            let exchange = Exchange {
+                request: request.clone(),
+                arrived: Instant::now(),
+                chunks: Vec::new(),
+                answered: None,
+                closed: None,
+            };
             state.exchanges.push(exchange);
         });
+    }
+
+    pub(super) fn writes_chunk(&self, number: usize) {
+        self.0.send_modify(|state| state.exchanges[number].chunks.push(Instant::now()));
     }
 
     pub(super) fn answered(&self, number: usize) {

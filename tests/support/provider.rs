@@ -144,6 +144,9 @@ async fn converse(mut stream: TcpStream, answer: Answer, log: Arc<Log>) {
         log.arrived(&mut request);
         let mut chunked = false;
         for step in answer(&request).steps {
+            if matches!(step, Step::Chunk(_)) {
+                log.writes_chunk(request.number);
+            }
             match perform(&step, &mut stream, &mut buffer, &mut chunked).await {
                 Outcome::Next => {}
                 Outcome::Gone => return log.closed_connection(connection),

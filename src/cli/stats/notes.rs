@@ -6,16 +6,17 @@ use std::path::Path;
 use super::table::write_wrapped;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
+use crate::history::goodput::Slo;
 use crate::report::dimension::Dimension;
 use crate::report::question::time;
 use crate::report::stats::{Question, Stats};
 use crate::store::AttemptFilter;
 
 /// Longer lines are hard to read.
-const WIDTH: usize = 110;
+pub(super) const WIDTH: usize = 110;
 
 /// Instead of an empty table.
-pub(super) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
+pub(in crate::cli) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
     if *filter == AttemptFilter::default() {
         writeln!(out, "No attempts in {} yet.", path.display())?;
         return writeln!(
@@ -34,11 +35,27 @@ pub(super) fn write(
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    for paragraph in paragraphs(question, answer) {
+    write_paragraphs(paragraphs(question, answer), width, out)
+}
+
+/// Each in lines that `width` has room for, if there is one, and that can be read well.
+pub(in crate::cli) fn write_paragraphs(
+    paragraphs: impl IntoIterator<Item = String>,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    for paragraph in paragraphs {
         let words: Vec<String> = paragraph.split(' ').map(str::to_owned).collect();
         write_wrapped(&words, " ", "", width.unwrap_or(WIDTH).min(WIDTH), out)?;
     }
     Ok(())
+}
+
+/// Of goodput.
+pub(in crate::cli) fn targets(slo: &Slo) -> String {
+    let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
+    let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
+    [ttft, tpot].into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
@@ -129,17 +146,13 @@ fn speed(answer: &Stats) -> String {
 }
 
 fn goodput(question: &Question, answer: &Stats) -> String {
-    let slo = &question.slo;
-    let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
-    let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
-    let targets: Vec<String> = [ttft, tpot].into_iter().flatten().collect();
     let by_time = question.by.iter().any(|by| matches!(by, Dimension::Hour | Dimension::Weekday));
     let (from_us, until_us) = answer.span_us;
     let mut goodput = format!(
         "goodput: requests that finished well with {}, per second of {} to {}{}; attained: the same as a share of the \
          requests, which are those that the group answered, and those that it tried and nobody answered. Requests that \
          the client left count neither way.",
-        targets.join(" and "),
+        targets(&question.slo),
         time(from_us),
         time(until_us),
         if by_time { " in that hour or on that weekday" } else { "" },
@@ -157,7 +170,7 @@ fn goodput(question: &Question, answer: &Stats) -> String {
     goodput
 }
 
-fn counted(count: u64, what: &str) -> String {
+pub(in crate::cli) fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }
 
@@ -165,7 +178,7 @@ fn short(seconds: f64) -> String {
     std::time::Duration::try_from_secs_f64(seconds).map(format_duration).unwrap_or_default()
 }
 
-fn wanted(filter: &AttemptFilter) -> String {
+pub(in crate::cli) fn wanted(filter: &AttemptFilter) -> String {
     let races = match (filter.since, filter.until) {
         (None, None) => "all races".to_owned(),
         (Some(since), None) => format!("races begun since {}", time(since)),

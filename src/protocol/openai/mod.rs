@@ -184,7 +184,7 @@ impl<'a> Wire<'a> {
                 "model" => wire.chunk.model = text_of(json)?,
                 "usage" => usage = json.some()?,
                 "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
-                "time_info" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
+                "time_info" | "perf_metrics" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
                 "error" => wire.is_error |= says_error(json.skip()?),
                 "object" => wire.is_error |= json.string_or_skip()? == Some("error"),
                 "x_groq" => wire.groq(json)?,

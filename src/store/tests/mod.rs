@@ -2,6 +2,7 @@
 
 mod documentation;
 mod opening;
+mod races;
 mod removal;
 mod rollup;
 mod views;

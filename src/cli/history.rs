@@ -1,0 +1,168 @@
+//! `photofinish history`: a figure over time, or over the attempts in flight, drawn as lines, with words below that say
+//! what they are.
+//!
+//! Reads the database only, so it works with or without a running gateway. Definitions: `docs/measurement.md`.
+
+mod notes;
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::time::Duration;
+
+use super::plot::{self, Plot, Unit, XAxis};
+use super::stats::notes::write_nothing;
+use crate::clock::wall_micros;
+use crate::config::units::format_duration;
+use crate::history::class::Concurrency;
+use crate::report::export;
+use crate::report::series::{self, By, Metric, Place, Question, Series};
+use crate::store::Reader;
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    pub question: Question,
+    /// An array of objects, one a point, for programs.
+    #[arg(long)]
+    pub json: bool,
+    /// Comma-separated values, with the names of --json in the first line.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+/// Below the options in `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish history --since 24h                                 TTFT p50 of each upstream
+  photofinish history --since 7d --quantile p95 --every 2h        its tail, in longer steps
+  photofinish history --metric client_ttft --by model             what streaming clients saw
+  photofinish history --metric tok_s --quantile p5                the slow end of the speed
+  photofinish history --metric goodput --slo ttft=500ms --by user requests in time, per second
+  photofinish history --metric failures --provider groq           the share that failed
+  photofinish history --metric tok_s --by concurrency             speed over the load there
+  photofinish history --metric cost --every 1d --csv              dollars a day, as a table
+
+A letter on a line names it in the legend; ^ marks a value that is only known to be above.";
+
+/// What the picture is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns.
+    pub width: u16,
+    /// Rows of the picture, without its legend.
+    pub height: u16,
+    pub colour: bool,
+}
+
+/// Of a picture that goes into a pipe or a file: always the same.
+const PIPED: Screen = Screen { width: 100, height: 20, colour: false };
+/// Rows of a short terminal that are left to the legend and the prompt.
+const BELOW: u16 = 4;
+
+impl Screen {
+    /// Standard output, as it is now.
+    pub fn of_stdout() -> Screen {
+        let stdout = io::stdout();
+        if !stdout.is_terminal() {
+            return PIPED;
+        }
+        let (width, rows) = terminal_size::terminal_size_of(stdout).map_or((80, 24), |(width, rows)| (width.0, rows.0));
+        let colour = std::env::var_os("NO_COLOR").is_none();
+        Screen { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
+    }
+}
+
+/// Reads the database at `store_path` and writes the picture, or what programs read, to `out`.
+pub fn run(store_path: &Path, options: &Options, screen: Screen, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let reader = Reader::open(store_path)?;
+    let question = &options.question;
+    let answer = series::ask(&reader, question, wall_micros())?;
+    if options.json {
+        return Ok(export::write_json(&series::objects(question, &answer), out)?);
+    }
+    if options.csv {
+        return Ok(export::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
+    }
+    if answer.attempts == 0 {
+        return Ok(write_nothing(store_path, &answer.filter, out)?);
+    }
+    let title = title(question, &answer);
+    let plot = Plot { title: &title, unit: unit(question.metric), x: axis(&answer), lines: lines(question, &answer) };
+    plot::write(&plot, screen.width, screen.height, screen.colour, out)?;
+    writeln!(out)?;
+    Ok(notes::write(question, &answer, screen.width, out)?)
+}
+
+/// A step's length for people.
+fn length(us: i64) -> String {
+    format_duration(Duration::from_micros(us.unsigned_abs()))
+}
+
+/// The metric's name for people, with its quantile: `TTFT p95`.
+fn figure(question: &Question) -> String {
+    let name = match question.metric {
+        Metric::Ttft => "TTFT",
+        Metric::ClientTtft => "client TTFT",
+        Metric::TokS => "tok/s",
+        Metric::Goodput => "goodput",
+        Metric::Failures => "failures",
+        Metric::Cost => "cost",
+    };
+    match question.quantile() {
+        // In percent, without the digits that a float only has by chance.
+        Some(share) => format!("{name} p{}", (share * 1e8).round() / 1e6),
+        None => name.to_owned(),
+    }
+}
+
+fn title(question: &Question, answer: &Series) -> String {
+    let figure = figure(question);
+    match (question.by, answer.every_us) {
+        (By::Concurrency, _) => format!("{figure} by upstream, over its attempts in flight"),
+        (by, every_us) => format!("{figure} by {}, every {}", by.name(), length(every_us.unwrap_or_default())),
+    }
+}
+
+fn unit(metric: Metric) -> Unit {
+    match metric {
+        Metric::Ttft | Metric::ClientTtft => Unit::Millis,
+        Metric::TokS => Unit::TokensPerSecond,
+        Metric::Goodput => Unit::PerSecond,
+        Metric::Failures => Unit::Percent,
+        Metric::Cost => Unit::Dollars,
+    }
+}
+
+fn axis(answer: &Series) -> XAxis<'static> {
+    let (from_us, until_us) = answer.span_us;
+    match answer.every_us {
+        Some(step_us) => XAxis::Time { from_us: from_us.div_euclid(step_us) * step_us, until_us, step_us },
+        None => {
+            let points = answer.lines.iter().flat_map(|line| &line.points);
+            let classes = points.map(|point| x(point.place) as usize + 1).max().unwrap_or(0);
+            let labels = Concurrency::names().take(classes).map(str::to_owned).collect();
+            XAxis::Classes { name: "attempts in flight at the upstream", labels }
+        }
+    }
+}
+
+fn lines(question: &Question, answer: &Series) -> Vec<plot::Line> {
+    let scale = if question.metric == Metric::Failures { 100.0 } else { 1.0 };
+    let line = |line: &series::Line| {
+        let values = line.points.iter().filter_map(|point| Some((x(point.place), point.value? * scale)));
+        let over = line.points.iter().filter_map(|point| Some((x(point.place), point.over?)));
+        plot::Line { name: line.name.text(), points: values.collect(), open: over.collect() }
+    };
+    answer.lines.iter().map(line).collect()
+}
+
+fn x(place: Place) -> f64 {
+    match place {
+        Place::Time { start_us, .. } => start_us as f64,
+        Place::Class(class) => f64::from(class.place()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

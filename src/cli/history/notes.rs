@@ -1,0 +1,147 @@
+//! The words below the picture: what it is of, how that is defined, and what was left out.
+
+use std::io;
+
+use super::{figure, length};
+use crate::cli::stats::notes::{counted, targets, wanted, write_paragraphs};
+use crate::history::CostBasis;
+use crate::report::dimension::Dimension;
+use crate::report::question::time;
+use crate::report::series::{By, Metric, Point, Question, SERIES_MAX, Series};
+
+/// A paragraph each.
+pub(super) fn write(question: &Question, answer: &Series, width: u16, out: &mut impl io::Write) -> io::Result<()> {
+    let paragraphs = [
+        Some(format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))),
+        steps(answer),
+        Some(definition(question, answer)),
+        pooled(question),
+        (question.by == By::Concurrency).then(|| Dimension::Concurrency.note()).flatten().map(str::to_owned),
+        thin(question, answer),
+        bounds(answer),
+        left_out(answer),
+        histograms(answer),
+    ];
+    write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(width)), out)
+}
+
+fn steps(answer: &Series) -> Option<String> {
+    let every = length(answer.every_us?);
+    Some(format!(
+        "A point stands at the start of its step of {every}, UTC. A step without attempts is a gap; the first and the last \
+         are as long as the window lets them be."
+    ))
+}
+
+fn definition(question: &Question, answer: &Series) -> String {
+    let figure = figure(question);
+    match question.metric {
+        Metric::Ttft => format!(
+            "{figure}: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
+             were cut off before their first token. ^: cut off too often to say more than \"above this\"."
+        ),
+        Metric::ClientTtft => format!(
+            "{figure}: first payload byte handed to the client − request fully read, of clients that asked to stream; a \
+             request counts where it was served."
+        ),
+        Metric::TokS => {
+            let slow = if question.quantile().is_some_and(|share| share < 0.5) { ", here at the slow end" } else { "" };
+            let mut text = format!(
+                "{figure}: 1 / TPOT, the time per output token after the first, by the provider's own count{slow}."
+            );
+            if answer.without_speed > 0 {
+                let left_out = counted(answer.without_speed, "attempt");
+                text += &format!(
+                    " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
+                );
+            }
+            text
+        }
+        Metric::Goodput => goodput(question, answer),
+        Metric::Failures => {
+            "failures: the share of attempts that failed, failed midway, timed out or were refused. Losers \
+                             are attempts too."
+                .to_owned()
+        }
+        Metric::Cost if answer.every_us.is_some() => "cost: of all attempts of a step, losers included.".to_owned(),
+        Metric::Cost => "cost: of all attempts of the window, losers included.".to_owned(),
+    }
+}
+
+fn goodput(question: &Question, answer: &Series) -> String {
+    let over = if answer.every_us.is_some() { "the step, as far as it lies in the window" } else { "the whole window" };
+    let mut text = format!(
+        "goodput: requests that finished well with {}, per second of {over}. A request counts where it was served, or, if \
+         nobody answered it, where it was tried; one that the client left counts nowhere.",
+        targets(&question.slo)
+    );
+    if answer.without_verdict > 0.0 {
+        let left_out = counted(answer.without_verdict.round() as u64, "request");
+        text += &format!(" Left out: {left_out} in time, but of unknown TPOT.");
+    }
+    if answer.without_attempts > 0 {
+        let left_out = counted(answer.without_attempts, "request");
+        text += &format!(" In no series: {left_out} without an attempt.");
+    }
+    text
+}
+
+/// Of several upstreams in one line.
+fn pooled(question: &Question) -> Option<String> {
+    let pools = question.metric == Metric::Ttft && matches!(question.by, By::Model | By::User);
+    pools.then(|| "A line pools the attempts at all upstreams: it is of the mixture, not of any provider.".to_owned())
+}
+
+fn thin(question: &Question, answer: &Series) -> Option<String> {
+    let with_value = || points(answer).filter(|point| point.value.is_some());
+    let (all, thin) = (with_value().count() as u64, with_value().filter(|point| !point.firm).count() as u64);
+    let share = question.quantile().unwrap_or(0.5);
+    let least = (10.0 / share.min(1.0 - share) - 1e-6).ceil();
+    let samples = match question.metric {
+        Metric::Ttft => "effective samples",
+        Metric::Failures => "attempts",
+        _ => "samples",
+    };
+    let longer = if answer.every_us.is_some() { "; a longer --every makes fewer of them" } else { "" };
+    let points = counted(all, "point");
+    (thin > 0).then(|| format!("Thin: {thin} of {points}, from fewer than {least} {samples} each{longer}."))
+}
+
+/// Of money.
+fn bounds(answer: &Series) -> Option<String> {
+    let costs = || points(answer).filter_map(|point| point.cost);
+    let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
+    let unknown = costs().filter(|cost| cost.usd().is_none()).count() as u64;
+    let kinds = [
+        ("lower bounds (some costs are bounds, or not known)", of(CostBasis::AtLeast)),
+        ("upper bounds", of(CostBasis::AtMost)),
+        ("sums of bounds of both kinds", of(CostBasis::Unknown)),
+        ("not known and not drawn (no prices)", unknown),
+    ];
+    let there = kinds.iter().filter(|(_, count)| *count > 0);
+    let told: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();
+    (!told.is_empty()).then(|| format!("Points that are {}.", told.join("; ")))
+}
+
+fn left_out(answer: &Series) -> Option<String> {
+    let (series, attempts) = answer.left_out;
+    let attempts = counted(attempts, "attempt");
+    (series > 0).then(|| format!("Left out: {series} more series of {attempts}; the {SERIES_MAX} with most are there."))
+}
+
+fn histograms(answer: &Series) -> Option<String> {
+    let until = time(answer.rolled_until?);
+    let rest = if answer.whole_hours > 0 {
+        let points = counted(answer.whole_hours as u64, "point");
+        format!("Rows are no longer kept there, so {points} are of a whole hour, at its start.")
+    } else {
+        "--exact reads rows, as far as they are kept.".to_owned()
+    };
+    Some(format!(
+        "Before {until} out of roll-ups: counts and costs are exact, quantiles are off by 1.6 % at most. {rest}"
+    ))
+}
+
+fn points(answer: &Series) -> impl Iterator<Item = &Point> {
+    answer.lines.iter().flat_map(|line| &line.points)
+}

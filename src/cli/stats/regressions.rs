@@ -1,0 +1,115 @@
+//! `photofinish stats --regressions` in words: what is worse, and what was compared.
+
+use std::io;
+
+use super::notes::WIDTH;
+use super::table::write_wrapped;
+use crate::history::regression::Thresholds;
+use crate::report::question::time;
+use crate::report::regressions::{Question, Regression, Regressions, TooFew};
+
+/// A line each for what is worse, and one for what was compared. `width`: of the terminal, if it is for one.
+pub(super) fn write(
+    question: &Question,
+    answer: &Regressions,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    for found in &answer.findings {
+        paragraph(&worse(found), width, out)?;
+    }
+    if !answer.findings.is_empty() {
+        writeln!(out)?;
+    }
+    paragraph(&compared(question, answer), width, out)?;
+    if !answer.too_few.is_empty() {
+        paragraph(&not_compared(&answer.too_few), width, out)?;
+    }
+    if !answer.findings.is_empty() {
+        paragraph(
+            "p: how often anything at all would be reported with nothing changed; 0.001 is asked for. Attempts are compared \
+             within their hour and input class; TTFT with the censored ones (log-rank).",
+            width,
+            out,
+        )?;
+    }
+    Ok(())
+}
+
+fn worse(found: &Regression) -> String {
+    format!(
+        "{}: {}; {}; {}, {} before.",
+        printable(&found.upstream),
+        found.words(),
+        found.chance(),
+        counted(found.attempts_now, "attempt"),
+        thousands(found.attempts_before),
+    )
+}
+
+fn compared(question: &Question, answer: &Regressions) -> String {
+    let window = &question.window;
+    let only = [("model", &window.model), ("provider", &window.provider), ("user", &window.user)];
+    let only = only.iter().filter_map(|(what, value)| Some(format!(", {what} {}", printable(value.as_deref()?))));
+    let until = window.until.map(|_| format!(" and before {}", time(answer.now.1))).unwrap_or_default();
+    let when = format!("since {}{until}{}", time(answer.now.0), only.collect::<String>());
+    if answer.upstreams == 0 {
+        let none = if answer.too_few.is_empty() { "no attempts" } else { "too few attempts" };
+        return format!("Nothing to compare: {none} {when}.");
+    }
+    let found = if answer.findings.is_empty() { "No regressions" } else { "Compared" };
+    format!(
+        "{found}: {}, {} {when}, against {} in the same hours of the 7 days before.",
+        counted(answer.upstreams as u64, "upstream"),
+        counted(answer.attempts_now, "attempt"),
+        thousands(answer.attempts_before),
+    )
+}
+
+fn not_compared(too_few: &[TooFew]) -> String {
+    let each = too_few.iter().map(|of| {
+        format!(
+            "{} ({}, {} before)",
+            printable(&of.upstream),
+            thousands(of.attempts_now),
+            thousands(of.attempts_before)
+        )
+    });
+    format!(
+        "Not compared, for want of {} attempts now and before in the same hours and input classes: {}.",
+        Thresholds::default().events_min,
+        each.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    // Piped, a finding is one line, however long.
+    let width = width.map_or(usize::MAX, |width| width.min(WIDTH));
+    write_wrapped(&words, " ", "", width, out)
+}
+
+/// A name must not steer the terminal.
+fn printable(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", thousands(count))
+}
+
+fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

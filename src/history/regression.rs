@@ -1,0 +1,186 @@
+//! Whether an upstream does worse now than in the same hours before: first tokens later, decoding slower, more failures.
+//!
+//! Pure statistics (`docs/measurement.md`, "Regressions"). Which attempts are compared, and in which strata, is for those
+//! who read the rows; what is said about a finding, for those who print it.
+
+mod curve;
+mod failures;
+mod log_rank;
+mod normal;
+mod rank_sum;
+#[cfg(test)]
+mod tests;
+
+use super::survival::Point;
+
+/// What is tested for each upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Figure {
+    Ttft,
+    Tpot,
+    Failures,
+}
+
+/// Attempts of one upstream under like conditions (an hour of the day, an input class), before and now. A stratum with
+/// attempts on one side alone tells nothing and is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Stratum<'a> {
+    pub before: Sample<'a>,
+    pub now: Sample<'a>,
+}
+
+/// What was seen on one side of one stratum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample<'a> {
+    /// TTFT in any order. Both sides on one grid: the exact times of one side against buckets of the other differ by the
+    /// width of a bucket.
+    pub ttft: &'a [Point],
+    /// The same points with every attempt's weight squared, for the variance. Where all weigh one: the same slice.
+    pub ttft_squares: &'a [Point],
+    /// Time per output token in microseconds, and how many attempts had it; in any order.
+    pub tpot: &'a [(f64, u64)],
+    /// All that may have failed.
+    pub attempts: u64,
+    /// Of these, those that did.
+    pub failures: u64,
+}
+
+/// What is worth being told. A finding must pass all that concern it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// TTFT and TPOT: later by at least this share of what it was before.
+    pub effect: f64,
+    /// The share of attempts that fail: higher by at least this much, 0 to 1.
+    pub failures: f64,
+    /// How often something is reported, in all upstreams and figures together, where nothing has changed; 0 to 1.
+    pub significance: f64,
+    /// On each side. For TTFT: events expected if nothing had changed, as equal weights count; for TPOT and failures:
+    /// attempts.
+    pub events_min: usize,
+}
+
+/// A figure that is worse now. Each `p_value` is two-sided and already corrected for all that were compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Finding {
+    Ttft {
+        /// The median or, where that is not late enough, the 90th percentile. None where too few first tokens were seen to
+        /// tell a quantile; then the hazard ratio alone shows the effect.
+        shift: Option<Shift>,
+        /// The rate at which first tokens come, now over before, at equal waiting times: below 1 is slower.
+        hazard_ratio: f64,
+        p_value: f64,
+    },
+    Tpot {
+        /// Medians in microseconds.
+        before_us: f64,
+        now_us: f64,
+        p_value: f64,
+    },
+    Failures {
+        /// Shares of the attempts, 0 to 1.
+        before: f64,
+        now: f64,
+        p_value: f64,
+    },
+}
+
+/// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the strata of now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// Which quantile, 0 to 1.
+    pub share: f64,
+    /// Microseconds.
+    pub before_us: i64,
+    /// Microseconds.
+    pub now_us: i64,
+}
+
+/// What of one upstream is worse now. `upstreams`: how many are compared at this occasion; the more, the stronger each
+/// finding must be. Improvements are not reported; with `before` and `now` exchanged they are.
+pub fn compare(strata: &[Stratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
+    // Bonferroni: whatever depends on whatever, the sum of the chances of error is an upper bound.
+    let correct = |p_value: f64| (p_value * Figure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
+    let findings = [
+        ttft(strata, thresholds, &correct),
+        tpot(strata, thresholds, &correct),
+        failures(strata, thresholds, &correct),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds { effect: 0.25, failures: 0.05, significance: 0.001, events_min: 20 }
+    }
+}
+
+impl Figure {
+    pub const ALL: [Figure; 3] = [Figure::Ttft, Figure::Tpot, Figure::Failures];
+
+    /// As in JSON, in the log and as a label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Figure::Ttft => "ttft",
+            Figure::Tpot => "tpot",
+            Figure::Failures => "failures",
+        }
+    }
+}
+
+impl Finding {
+    pub fn figure(&self) -> Figure {
+        match self {
+            Finding::Ttft { .. } => Figure::Ttft,
+            Finding::Tpot { .. } => Figure::Tpot,
+            Finding::Failures { .. } => Figure::Failures,
+        }
+    }
+
+    /// Two-sided, and corrected for all that were compared.
+    pub fn p_value(&self) -> f64 {
+        match self {
+            Finding::Ttft { p_value, .. } | Finding::Tpot { p_value, .. } | Finding::Failures { p_value, .. } => {
+                *p_value
+            }
+        }
+    }
+}
+
+impl Shift {
+    /// How many times later.
+    pub fn ratio(&self) -> f64 {
+        self.now_us as f64 / self.before_us.max(1) as f64
+    }
+}
+
+fn ttft(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+    let test = log_rank::log_rank(strata);
+    let p_value = correct(normal::two_sided(test.z()));
+    if test.z() >= 0.0 || test.effective_events() < thresholds.events_min as f64 || p_value > thresholds.significance {
+        return None;
+    }
+    let (shifts, hazard_ratio, enough) = (curve::shifts(strata), test.hazard_ratio(), 1.0 + thresholds.effect);
+    let shift = shifts.iter().copied().find(|shift| shift.ratio() >= enough);
+    let worse = shift.is_some() || shifts.is_empty() && hazard_ratio <= 1.0 / enough;
+    worse.then_some(Finding::Ttft { shift, hazard_ratio, p_value })
+}
+
+fn tpot(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+    let test = rank_sum::rank_sum(strata);
+    let p_value = correct(normal::two_sided(test.z()));
+    let enough = test.samples_min() >= thresholds.events_min as u64;
+    let later = test.z() > 0.0;
+    let (before_us, now_us) = test.medians()?;
+    let worse = later && now_us >= before_us * (1.0 + thresholds.effect);
+    (enough && worse && p_value <= thresholds.significance).then_some(Finding::Tpot { before_us, now_us, p_value })
+}
+
+fn failures(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+    let test = failures::Failures::new(strata);
+    let (before, now) = test.shares()?;
+    if test.attempts_min() < thresholds.events_min as u64 || now <= before || now - before < thresholds.failures {
+        return None;
+    }
+    let p_value = correct(test.p_value());
+    (p_value <= thresholds.significance).then_some(Finding::Failures { before, now, p_value })
+}

@@ -1,0 +1,92 @@
+//! Regressions on the page: which stand, and how many there were. Found elsewhere, every few minutes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::series::Series;
+use super::text::Text;
+use super::{Metrics, OfUpstream};
+use crate::history::regression::Figure;
+
+/// Upstreams and their figures.
+pub type Standing = BTreeSet<(String, Figure)>;
+
+impl Metrics {
+    /// A regression began.
+    pub fn regression(&self, upstream: &str, figure: Figure) {
+        self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
+    }
+
+    /// From now on these stand, and no others.
+    pub fn standing(&self, regressions: Standing) {
+        self.regressions.store(regressions.into());
+    }
+}
+
+/// A series is there once there was such a regression.
+pub(super) fn render(upstreams: &Series<OfUpstream>, standing: &Standing, text: &mut Text) {
+    let standing: BTreeSet<(&str, Figure)> =
+        standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
+    let series = |upstream, of: &OfUpstream| {
+        let counts = of.regressions.iter().map(|count| count.load(Relaxed));
+        let figures = Figure::ALL.into_iter().zip(counts);
+        let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
+        figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
+    };
+    let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions tells.";
+    text.family("regressions", "gauge", help);
+    for (upstream, of) in upstreams.iter() {
+        for (figure, _, stands) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], u8::from(stands));
+        }
+    }
+    text.family("regressions_total", "counter", "Regressions that began, by upstream and figure.");
+    for (upstream, of) in upstreams.iter() {
+        for (figure, count, _) in series(upstream, of) {
+            text.sample(&[("upstream", upstream), ("figure", figure.as_str())], count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+    use crate::metrics::Elsewhere;
+
+    fn page(metrics: &Metrics) -> Vec<String> {
+        let page = metrics.render(&Elsewhere::default());
+        page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_stands_and_what_began() {
+        let models = "providers.groq.base_url = \"http://h/v1\"\nmodels.m.upstreams = [\"groq/a\"]";
+        let metrics = Metrics::new();
+        metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());
+        assert_eq!(page(&metrics), [""; 0]);
+        let found = [("groq/a", Figure::Tpot), ("x/1", Figure::Ttft), ("x/2", Figure::Ttft)];
+        found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));
+        metrics.standing(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
+        let groq = "{upstream=\"groq/a\",figure=\"tpot\"}";
+        let other = "{upstream=\"other\",figure=\"ttft\"}";
+        assert_eq!(
+            page(&metrics),
+            [
+                format!("photofinish_regressions{groq} 1"),
+                format!("photofinish_regressions{other} 1"),
+                format!("photofinish_regressions_total{groq} 1"),
+                format!("photofinish_regressions_total{other} 2"),
+            ]
+        );
+        metrics.standing([("x/2".to_owned(), Figure::Ttft)].into());
+        assert_eq!(
+            page(&metrics)[..2],
+            [format!("photofinish_regressions{groq} 0"), format!("photofinish_regressions{other} 1"),]
+        );
+        metrics.standing(Standing::new());
+        assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
+    }
+}

@@ -1,0 +1,141 @@
+//! What the members of an answer mean, for the description of `/api`. The definitions themselves: `docs/measurement.md`.
+
+/// One member of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Of a number; empty for a count, a share and what is no number.
+    pub unit: &'static str,
+    pub about: &'static str,
+    /// It may be null.
+    pub nullable: bool,
+    /// It is left out where there is nothing to say.
+    pub optional: bool,
+}
+
+/// What JSON it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Integer,
+    Number,
+    Text,
+    Boolean,
+    /// An object of counts by name.
+    Counts,
+}
+
+impl Field {
+    pub const fn or_null(self) -> Field {
+        Field { nullable: true, ..self }
+    }
+
+    /// It is not there, instead of null.
+    pub const fn if_known(self) -> Field {
+        Field { optional: true, ..self }
+    }
+}
+
+pub const fn integer(name: &'static str, unit: &'static str, about: &'static str) -> Field {
+    field(name, Kind::Integer, unit, about)
+}
+
+pub const fn number(name: &'static str, unit: &'static str, about: &'static str) -> Field {
+    field(name, Kind::Number, unit, about)
+}
+
+pub const fn text(name: &'static str, unit: &'static str, about: &'static str) -> Field {
+    field(name, Kind::Text, unit, about)
+}
+
+const fn boolean(name: &'static str, about: &'static str) -> Field {
+    field(name, Kind::Boolean, "", about)
+}
+
+const fn field(name: &'static str, kind: Kind, unit: &'static str, about: &'static str) -> Field {
+    Field { name, kind, unit, about, nullable: false, optional: false }
+}
+
+/// The members of a group that say which it is; there are those that it was grouped by.
+pub const KEYS: [Field; 7] = [
+    text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`").or_null().if_known(),
+    text("model", "", "as the app asked for it").or_null().if_known(),
+    integer("hour", "h", "hour of the day at which the race began, UTC, 0 to 23").or_null().if_known(),
+    text("weekday", "", "on which the race began, UTC: `Mon` to `Sun`").or_null().if_known(),
+    text("input", "tokens", "class of the request's size, estimated by its bytes").or_null().if_known(),
+    text("concurrency", "", "class of the attempts running at the upstream at dispatch, itself included")
+        .or_null()
+        .if_known(),
+    text("user", "", "the caller").or_null().if_known(),
+];
+
+/// The figures of a group, in the order of [`super::export::FIGURES`].
+pub const FIGURES: [Field; 36] = [
+    integer("attempts", "", "attempts in the group"),
+    integer("wins", "", "attempts that served their client to the end"),
+    number("win_share", "", "`wins` as a share of `attempts`").or_null(),
+    integer("failures", "", "attempts that failed, failed midway, timed out or were refused"),
+    number("failure_share", "", "`failures` as a share of `attempts`").or_null(),
+    field("failures_by_kind", Kind::Counts, "", "failures by their kind"),
+    integer("empty", "", "attempts that finished well without a token"),
+    integer("censored", "", "attempts that were cut off before their first token"),
+    number("ttft_p50_ms", "ms", "median of the time to first token, estimated (Kaplan–Meier); null where not reached")
+        .or_null(),
+    number("ttft_p50_over_ms", "ms", "the data say only that the median is over this").if_known(),
+    number("ttft_p95_ms", "ms", "95th percentile, likewise").or_null(),
+    number("ttft_p95_over_ms", "ms", "the data say only that it is over this").if_known(),
+    number("ttft_p99_ms", "ms", "99th percentile, likewise").or_null(),
+    number("ttft_p99_over_ms", "ms", "the data say only that it is over this").if_known(),
+    integer("ttft_samples", "", "first tokens that were seen"),
+    number("ttft_effective", "", "as many first tokens of equal weight would tell as much"),
+    number("tok_s_p50", "tokens/s", "median of tok/s: 1 / TPOT, by the provider's own count").or_null(),
+    number("tok_s_p5", "tokens/s", "the slow end of tok/s: 5 % of the answers are slower").or_null(),
+    number("tpot_p95_ms", "ms", "95th percentile of the time per output token after the first").or_null(),
+    integer("tok_s_samples", "", "attempts whose tok/s is known"),
+    integer("requests", "", "requests that were judged by the targets"),
+    number("goodput", "requests/s", "requests that met the targets, per second of the window").or_null(),
+    number("attainment", "", "requests that met the targets, as a share of `requests`").or_null(),
+    number("cost_usd", "USD", "what all attempts cost, as `cost_basis` says").or_null(),
+    number("extra_cost_usd", "USD", "what the losers among them cost, as `extra_cost_basis` says").or_null(),
+    text("cost_basis", "", "whether the cost is exact, a bound or not known"),
+    text("extra_cost_basis", "", "the same of the losers' cost"),
+    number("aggregate_tok_s", "tokens/s", "output tokens that clients got, per second of the window").or_null(),
+    number("aggregate_tok_s_with_losers", "tokens/s", "the same of all attempts").or_null(),
+    number("client_ttft_p50_ms", "ms", "median of what streaming clients saw, from request to first payload").or_null(),
+    number("client_ttft_p95_ms", "ms", "its 95th percentile").or_null(),
+    integer("client_ttft_samples", "", "streaming clients that got a first payload"),
+    text("best_upstream_p50", "", "the upstream with the best median, in a group of several").if_known(),
+    number("gain_p50_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
+    text("best_upstream_p95", "", "the upstream with the best 95th percentile, in a group of several").if_known(),
+    number("gain_p95_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
+];
+
+/// A point of a series: which series, where it stands, and the value under the name of the figure.
+pub const POINT: [Field; 17] = [
+    text("upstream", "", "of which upstream").or_null().if_known(),
+    text("model", "", "of which model").or_null().if_known(),
+    text("user", "", "of which caller").or_null().if_known(),
+    text("concurrency", "", "class of the attempts running at the upstream").if_known(),
+    text("start", "", "where the step begins, as RFC 3339 has it").if_known(),
+    number("span_s", "s", "how long the step goes on").if_known(),
+    number("quantile", "", "the share that the value does not exceed").if_known(),
+    number("ttft_ms", "ms", "time to first token, estimated (Kaplan–Meier); null where not reached")
+        .or_null()
+        .if_known(),
+    number("ttft_over_ms", "ms", "the data say only that it is over this").if_known(),
+    number("client_ttft_ms", "ms", "what streaming clients saw, from request to first payload").or_null().if_known(),
+    number("tok_s", "tokens/s", "1 / TPOT, by the provider's own count").or_null().if_known(),
+    number("goodput", "requests/s", "requests that met the targets, per second").or_null().if_known(),
+    number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
+    number("cost_usd", "USD", "what the attempts cost, as `cost_basis` says").or_null().if_known(),
+    text("cost_basis", "", "whether the cost is exact, a bound or not known").if_known(),
+    integer("samples", "", "what the value is from"),
+    boolean("firm", "enough samples for such a figure"),
+];
+
+/// An event of a race's timeline.
+pub const EVENT: [Field; 3] = [
+    number("at_ms", "ms", "since the client's request was read"),
+    integer("attempt", "", "its ordinal; null for what the client saw").or_null(),
+    text("event", "", "what happened"),
+];

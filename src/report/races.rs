@@ -1,0 +1,135 @@
+//! Single races: pages of them, newest first, and one with its attempts and a timeline.
+//!
+//! Rows as they are stored, by the names of their columns, with the figures of the views beside.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::question::Window;
+use super::timeline::timeline;
+use crate::history::RaceOutcome;
+use crate::store::{RaceFilter, ReadError, Reader, Row};
+
+/// Races on a page at most; what is not said is [`RACES_BY_DEFAULT`].
+pub const PAGE_MAX: u16 = 1_000;
+const RACES_BY_DEFAULT: u16 = 50;
+
+/// Which races.
+#[derive(Args, Clone, Debug)]
+pub struct Question {
+    #[command(flatten)]
+    pub window: Window,
+    /// Only races with an attempt at this upstream.
+    #[arg(long, value_name = "PROVIDER/MODEL", value_parser = upstream)]
+    pub upstream: Option<Upstream>,
+    /// Only races that ended so.
+    #[arg(long, value_parser = outcomes())]
+    pub outcome: Option<RaceOutcome>,
+    /// So many races at most, the newest; 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=i64::from(PAGE_MAX)))]
+    pub limit: u16,
+    /// Only races that began before this one: `next` of the page before.
+    #[arg(long, value_name = "RACE_ID", value_parser = race_id)]
+    pub before: Option<String>,
+}
+
+/// Both parts of `PROVIDER/MODEL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    pub provider: String,
+    pub model: String,
+}
+
+/// Some races.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Newest first.
+    pub races: Vec<Map<String, Value>>,
+    /// What to ask for as `before`, if there are more.
+    pub next: Option<String>,
+}
+
+impl Question {
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        self.window.problem(now_us)
+    }
+}
+
+impl Page {
+    pub fn json(self) -> Value {
+        json!({ "races": self.races, "next": self.next })
+    }
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// In words for an operator.
+pub fn page(reader: &Reader, question: &Question, now_us: i64) -> Result<Page, ReadError> {
+    let limit = usize::from(question.limit);
+    let upstream = question.upstream.clone();
+    let filter = RaceFilter {
+        races: question.window.filter(now_us),
+        upstream: upstream.map(|Upstream { provider, model }| (provider, model)),
+        outcome: question.outcome,
+        before: question.before.clone(),
+        // One more tells whether there are more.
+        limit: limit + 1,
+    };
+    let mut races = reader.races(&filter)?;
+    let more = races.len() > limit;
+    races.truncate(limit);
+    let last = || Some(races.last()?.get("race_id")?.as_str()?.to_owned());
+    let next = if more { last() } else { None };
+    Ok(Page { races: races.into_iter().map(told).collect(), next })
+}
+
+/// Reads one race with its attempts; none if nothing is known of it. `race` is null while its own row is not written: that
+/// comes when it has ended, and may come after those of its attempts.
+///
+/// # Errors
+/// In words for an operator.
+pub fn one(reader: &Reader, race_id: &str) -> Result<Option<Value>, ReadError> {
+    let (race, attempts) = reader.race(race_id)?;
+    if race.is_none() && attempts.is_empty() {
+        return Ok(None);
+    }
+    let timeline = timeline(race.as_ref(), &attempts);
+    let race = race.map(told);
+    Ok(Some(json!({ "race_id": race_id, "race": race, "attempts": attempts, "timeline": timeline })))
+}
+
+/// For clap, and for paths: as ids are stored.
+///
+/// # Errors
+/// When it is no UUID.
+pub fn race_id(text: &str) -> Result<String, String> {
+    match uuid::Uuid::try_parse(text) {
+        Ok(id) => Ok(id.hyphenated().to_string()),
+        Err(_) => Err("expected a race's id, as in the header x-photofinish-race: a UUID".to_owned()),
+    }
+}
+
+fn upstream(text: &str) -> Result<Upstream, String> {
+    match text.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+            Ok(Upstream { provider: provider.to_owned(), model: model.to_owned() })
+        }
+        _ => Err("expected PROVIDER/MODEL, such as groq/llama-3.3-70b-versatile".to_owned()),
+    }
+}
+
+fn outcomes() -> impl TypedValueParser<Value = RaceOutcome> {
+    let names = RaceOutcome::ALL.iter().map(|outcome| outcome.as_str());
+    PossibleValuesParser::new(names).try_map(|name| RaceOutcome::from_name(&name).ok_or("unknown"))
+}
+
+fn told(mut race: Row) -> Map<String, Value> {
+    let started = race.get("started_at").and_then(Value::as_i64);
+    let started = started.and_then(|started| Timestamp::from_microsecond(started).ok());
+    race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));
+    race
+}

@@ -1,0 +1,198 @@
+//! What was seen of each upstream on one side of the comparison, before or now, parted into strata.
+//!
+//! All times are on the grid, out of rows as out of rolled-up hours: exact times of one side would differ from buckets of
+//! the other by the width of a bucket.
+
+use std::collections::HashMap;
+
+use crate::history::class::Input;
+use crate::history::facts::{Facts, RequestFacts};
+use crate::history::goodput;
+use crate::history::regression::{Sample, Stratum};
+use crate::history::spread::{Spread, Times};
+use crate::history::summary::Summary;
+use crate::history::survival::{Audit, Observation, Point};
+use crate::history::{AttemptOutcome, Short};
+use crate::store::{Cell, Gather};
+
+/// Of each upstream, what is in each stratum.
+#[derive(Debug, Default)]
+pub(super) struct Sides {
+    places: HashMap<String, usize>,
+    upstreams: Vec<(String, Strata)>,
+    /// The name that was looked up last; kept for its memory.
+    name: String,
+}
+
+/// By hour of the day, UTC, and input class.
+type Strata = HashMap<(i64, Input), Side>;
+
+/// One stratum of one side.
+#[derive(Debug, Default)]
+struct Side {
+    ttft: Times,
+    /// The same with every weight squared.
+    squares: Times,
+    /// Of rolled-up hours.
+    rolled: Times,
+    /// Nanoseconds.
+    tpot: Spread,
+    attempts: u64,
+    failures: u64,
+}
+
+/// Strata of one upstream with attempts on both sides.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    strata: Vec<(Flat, Flat)>,
+    /// In these strata.
+    pub attempts_before: u64,
+    /// In these strata.
+    pub attempts_now: u64,
+}
+
+/// A side as the statistics take it.
+#[derive(Debug)]
+struct Flat {
+    ttft: Vec<Point>,
+    squares: Vec<Point>,
+    tpot: Vec<(f64, u64)>,
+    attempts: u64,
+    failures: u64,
+}
+
+impl Sides {
+    /// The upstreams with attempts on this side.
+    pub fn upstreams(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Of one upstream.
+    pub fn attempts(&self, upstream: &str) -> u64 {
+        self.strata(upstream).map_or(0, |strata| strata.values().map(|side| side.attempts).sum())
+    }
+
+    /// With this as `now`: what can be compared of an upstream.
+    pub fn shared(&self, before: &Sides, upstream: &str) -> Shared {
+        let mut shared = Shared::default();
+        let (Some(now), Some(before)) = (self.strata(upstream), before.strata(upstream)) else {
+            return shared;
+        };
+        for (stratum, now) in now {
+            let Some(before) = before.get(stratum) else { continue };
+            shared.attempts_before += before.attempts;
+            shared.attempts_now += now.attempts;
+            shared.strata.push((before.flat(), now.flat()));
+        }
+        shared
+    }
+
+    fn side(&mut self, (provider, model_sent): (&str, &str), started_at: i64, input: Input) -> &mut Side {
+        self.name.clear();
+        [provider, "/", model_sent].iter().for_each(|part| self.name.push_str(part));
+        let name = std::mem::take(&mut self.name);
+        let place = self.place(&name);
+        self.name = name;
+        self.upstreams[place].1.entry((goodput::hour(started_at), input)).or_default()
+    }
+
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.places.insert(name.to_owned(), self.upstreams.len());
+        self.upstreams.push((name.to_owned(), Strata::new()));
+        self.upstreams.len() - 1
+    }
+
+    fn strata(&self, upstream: &str) -> Option<&Strata> {
+        Some(&self.upstreams[*self.places.get(upstream)?].1)
+    }
+}
+
+impl Shared {
+    pub fn strata(&self) -> Vec<Stratum<'_>> {
+        self.strata.iter().map(|(before, now)| Stratum { before: before.sample(), now: now.sample() }).collect()
+    }
+}
+
+impl Side {
+    fn add(&mut self, observation: &Observation) {
+        self.ttft.add(observation, 1.0, true);
+        // Weights are 1 and, for who was picked with probability p, 1/p from the loss on; 1/p² is that of p².
+        let square = |audit: Audit| Audit { probability: audit.probability.min(1.0).powi(2), ..audit };
+        self.squares.add(&Observation { audit: observation.audit.map(square), ..*observation }, 1.0, true);
+    }
+
+    fn flat(&self) -> Flat {
+        let tpot = self.tpot.values().into_iter().map(|(ns, weight)| (ns as f64 / 1e3, weight.round() as u64));
+        Flat {
+            ttft: [self.ttft.points(), self.rolled.points()].concat(),
+            squares: [self.squares.points(), self.rolled.coarse_squares()].concat(),
+            tpot: tpot.collect(),
+            attempts: self.attempts,
+            failures: self.failures,
+        }
+    }
+
+    fn merge(&mut self, other: Side) {
+        self.ttft.merge(other.ttft);
+        self.squares.merge(other.squares);
+        self.rolled.merge(other.rolled);
+        self.tpot.merge(other.tpot);
+        self.attempts += other.attempts;
+        self.failures += other.failures;
+    }
+}
+
+impl Flat {
+    fn sample(&self) -> Sample<'_> {
+        Sample {
+            ttft: &self.ttft,
+            ttft_squares: &self.squares,
+            tpot: &self.tpot,
+            attempts: self.attempts,
+            failures: self.failures,
+        }
+    }
+}
+
+impl Gather for Sides {
+    fn attempt(&mut self, facts: &Facts<'_>) {
+        use AttemptOutcome::{Failed, FailedMid, Refused, Timeout};
+        // Of a race that still runs the losers are written and the winner is not: each would look slower than it is.
+        let Some(request) = &facts.request else { return };
+        let input = Input::of(request.input_tokens_estimate);
+        let side = self.side((facts.provider, facts.model_sent), facts.started_at, input);
+        side.attempts += 1;
+        side.failures += u64::from(matches!(facts.outcome, Failed | FailedMid | Timeout | Refused));
+        if let Some(observation) = &facts.ttft {
+            side.add(observation);
+        }
+        if let Some(tpot_us) = facts.tpot_us {
+            side.tpot.add((tpot_us * 1e3) as i64, 1.0, true);
+        }
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
+
+    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
+        let mut summary = Summary::default();
+        summary.absorb(cell.summary, 1.0, false)?;
+        let side = self.side(upstream, cell.start_us, class.input);
+        side.attempts += summary.attempts;
+        side.failures += summary.failed();
+        side.rolled.merge(summary.ttft);
+        side.tpot.merge(summary.tpot);
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Sides) {
+        for (upstream, strata) in other.upstreams {
+            let place = self.place(&upstream);
+            let mine = &mut self.upstreams[place].1;
+            strata.into_iter().for_each(|(stratum, side)| mine.entry(stratum).or_default().merge(side));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A figure over time, or over the attempts in flight: a series of points for each upstream, model or user. The same
+//! definitions as those of `stats`, over shorter stretches.
+//!
+//! Not a picture; the command draws one.
+
+mod export;
+mod gather;
+mod points;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use self::gather::{Gathered, Rules};
+use super::dimension::Part;
+use super::question::{Window, positive_duration, slo, time};
+use crate::clock::micros;
+use crate::config::units::format_duration;
+use crate::history::Short;
+use crate::history::class::Concurrency;
+use crate::history::cost::CostSum;
+use crate::history::goodput::Slo;
+use crate::store::{AttemptFilter, ReadError, Reader, Selection};
+
+pub use export::{names, objects};
+
+/// Steps of one answer.
+pub const STEPS_MAX: i64 = 2_000;
+/// Series of one answer: those of the most attempts.
+pub const SERIES_MAX: usize = 64;
+
+/// What is plotted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Metric {
+    /// Time to first token of an attempt, estimated with those that were cut off before theirs.
+    Ttft,
+    /// Time to first token that streaming clients saw.
+    ClientTtft,
+    /// Tokens per second after the first; a quantile of 0.05 is the slow end.
+    TokS,
+    /// Requests per second that met the targets.
+    Goodput,
+    /// Share of attempts that failed.
+    Failures,
+    /// US dollars.
+    Cost,
+}
+
+/// What there is a series for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Each upstream, over time.
+    Upstream,
+    /// Each model that apps asked for, over time.
+    Model,
+    /// Each caller, over time.
+    User,
+    /// Each upstream, over the attempts running there instead of over time.
+    Concurrency,
+}
+
+/// Which figure, of which attempts, in which steps.
+#[derive(Args, Clone, Debug)]
+pub struct Question {
+    #[command(flatten)]
+    pub window: Window,
+    /// The figure.
+    #[arg(long, value_enum, default_value = "ttft")]
+    pub metric: Metric,
+    /// Of ttft, client_ttft and tok_s: which quantile, such as 0.95 or p95; the median by default.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub quantile: Option<f64>,
+    /// The length of a step: whole hours, or what an hour is divided into evenly; by default such that there are about 48
+    /// to 120.
+    #[arg(long, value_name = "DURATION", value_parser = step)]
+    pub every: Option<Duration>,
+    /// A series for each of these.
+    #[arg(long, value_name = "DIMENSION", value_enum, default_value = "upstream")]
+    pub by: By,
+    /// Of goodput: what a request must keep, the client's time to first token, the time per output token, or both.
+    #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
+    pub slo: Slo,
+    /// Read rows and no histograms, however long it takes, as far as rows are kept.
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub struct Series {
+    pub filter: AttemptFilter,
+    /// In the order of their names.
+    pub lines: Vec<Line>,
+    /// What was read, in all series.
+    pub attempts: u64,
+    /// From the beginning of the window, or else the oldest race that was read, to its end; microseconds since 1970, UTC.
+    pub span_us: (i64, i64),
+    /// Microseconds; none over concurrency.
+    pub every_us: Option<i64>,
+    /// Series beyond [`SERIES_MAX`], and their attempts.
+    pub left_out: (usize, u64),
+    /// Points that are a whole hour, though steps are shorter: rows are no longer there.
+    pub whole_hours: usize,
+    /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
+    pub rolled_until: Option<i64>,
+    /// Attempts that generated something, but whose tok/s is not known.
+    pub without_speed: u64,
+    /// Of goodput: requests in time whose pace is not known.
+    pub without_verdict: f64,
+    /// Requests that no attempt was started for.
+    pub without_attempts: u64,
+}
+
+/// The points of one name.
+#[derive(Debug)]
+pub struct Line {
+    pub name: Part,
+    pub attempts: u64,
+    /// Rising; a step without attempts has none.
+    pub points: Vec<Point>,
+}
+
+/// A step, or a class of concurrency, that had attempts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub place: Place,
+    /// In the metric's unit: milliseconds, tokens per second, requests per second, a share (0 to 1) or US dollars. None where
+    /// nothing says it.
+    pub value: Option<f64>,
+    /// In place of the value, where the quantile was not reached: it is above this, in the same unit.
+    pub over: Option<f64>,
+    /// What the value is from: first tokens that were seen, clients, attempts of known speed, judged requests, or attempts.
+    pub samples: u64,
+    /// Enough of them, by the rule for the quantile; a share takes as many as a median; sums and rates are counts.
+    pub firm: bool,
+    /// Of cost.
+    pub cost: Option<CostSum>,
+}
+
+/// Where a point stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Microseconds since 1970, UTC, and how many it goes on for.
+    Time {
+        start_us: i64,
+        span_us: i64,
+    },
+    Class(Concurrency),
+}
+
+/// For whoever asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Wrong use; only the data could tell.
+    #[error("{0}")]
+    Steps(String),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Damaged(#[from] Short),
+}
+
+const SECOND_US: i64 = 1_000_000;
+const HOUR_US: i64 = 3_600 * SECOND_US;
+const DAY_US: i64 = 24 * HOUR_US;
+
+/// Steps that are chosen where none is asked for; seconds. Each divides an hour, or is whole hours.
+const ROUND_S: [i64; 20] = [
+    10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800,
+    1_209_600, 2_419_200,
+];
+/// Not more steps than this where none is asked for.
+const CHOSEN_STEPS: i64 = 120;
+
+impl Metric {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Ttft => "ttft",
+            Metric::ClientTtft => "client_ttft",
+            Metric::TokS => "tok_s",
+            Metric::Goodput => "goodput",
+            Metric::Failures => "failures",
+            Metric::Cost => "cost",
+        }
+    }
+
+    /// Whether a quantile can be asked for.
+    pub fn has_quantile(self) -> bool {
+        matches!(self, Metric::Ttft | Metric::ClientTtft | Metric::TokS)
+    }
+}
+
+impl Question {
+    /// The share that the value does not exceed, 0 to 1; none where the metric is no quantile.
+    pub fn quantile(&self) -> Option<f64> {
+        self.metric.has_quantile().then_some(self.quantile.unwrap_or(0.5))
+    }
+
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        if let Some(problem) = self.window.problem(now_us) {
+            return Some(problem);
+        }
+        if self.quantile.is_some() && !self.metric.has_quantile() {
+            let metric = self.metric.name();
+            return Some(format!("{metric} has no quantile; those of ttft, client_ttft and tok_s can be asked for"));
+        }
+        let every = self.every?;
+        if self.by == By::Concurrency {
+            return Some(
+                "every and by concurrency exclude each other: that is a curve over load, not over time".into(),
+            );
+        }
+        let filter = self.window.filter(now_us);
+        let (from_us, until_us) = (filter.since?, end(&filter, now_us));
+        if micros(every) > until_us - from_us {
+            let (from, until) = (time(from_us), time(until_us));
+            let every = format_duration(every);
+            return Some(format!("every {every} is longer than the whole window, from {from} to {until}"));
+        }
+        too_many_steps(micros(every), from_us, until_us)
+    }
+}
+
+/// Reads the answer.
+///
+/// # Errors
+/// When steps are asked for that are too many for what there is, or it cannot be read.
+pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, AskError> {
+    let filter = question.window.filter(now_us);
+    let until_us = end(&filter, now_us);
+    let every_us = match question.by {
+        By::Concurrency => None,
+        _ => {
+            let since = filter.since.map_or_else(|| reader.oldest(), |since| Ok(Some(since)))?;
+            let from_us = since.unwrap_or(until_us);
+            let every_us = question.every.map_or_else(|| chosen_step(until_us - from_us), micros);
+            match too_many_steps(every_us, from_us, until_us) {
+                Some(problem) => return Err(AskError::Steps(problem)),
+                None => Some(every_us),
+            }
+        }
+    };
+    let rules = Rules::new(question.by, every_us, filter.provider.is_some());
+    let selection = Selection {
+        filter: filter.clone(),
+        now_us,
+        classes: question.by == By::Concurrency,
+        hourly: every_us.is_some_and(|every_us| every_us % DAY_US != 0),
+        // An hour that is rolled up cannot be parted, so its rows are read while they are there.
+        exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
+    };
+    let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
+    let from_us = filter.since.or(gathered.oldest).unwrap_or(until_us);
+    // Of these nobody knows which provider they would have gone to.
+    let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
+    let mut series = Series {
+        lines: Vec::new(),
+        attempts: gathered.attempts(),
+        span_us: (from_us, until_us),
+        every_us,
+        left_out: (0, 0),
+        whole_hours: 0,
+        rolled_until: coverage.rolled_until,
+        without_speed: 0,
+        without_verdict: 0.0,
+        without_attempts,
+        filter,
+    };
+    points::fill(&mut series, gathered, question)?;
+    Ok(series)
+}
+
+fn end(filter: &AttemptFilter, now_us: i64) -> i64 {
+    filter.until.unwrap_or(now_us).min(now_us)
+}
+
+/// The shortest round step that does not make too many.
+fn chosen_step(span_us: i64) -> i64 {
+    let rounds = ROUND_S.into_iter().map(|seconds| seconds * SECOND_US);
+    let mut found = rounds.filter(|step_us| span_us / step_us <= CHOSEN_STEPS);
+    found.next().unwrap_or_else(|| (span_us / CHOSEN_STEPS / DAY_US + 1) * DAY_US)
+}
+
+fn too_many_steps(every_us: i64, from_us: i64, until_us: i64) -> Option<String> {
+    let steps = (until_us - 1).div_euclid(every_us) - from_us.div_euclid(every_us) + 1;
+    (steps > STEPS_MAX).then(|| {
+        let name = |us: i64| format_duration(Duration::from_micros(us.unsigned_abs()));
+        format!(
+            "every {} makes {steps} steps from {} to {}, and there may be {STEPS_MAX} at most; ask for a shorter window, or \
+             for longer steps, such as {}",
+            name(every_us),
+            time(from_us),
+            time(until_us),
+            name(chosen_step(until_us - from_us))
+        )
+    })
+}
+
+/// For clap: what is more than 0 and less than 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_prefix('p') {
+        Some(percent) => percent.parse::<f64>().map(|percent| (percent * 1e10).round() / 1e12),
+        None => text.parse(),
+    };
+    share
+        .ok()
+        .filter(|share| *share > 0.0 && *share < 1.0)
+        .ok_or_else(|| "expected a share between 0 and 1, such as 0.5 or 0.95, or the same as p50 or p95".to_owned())
+}
+
+/// For clap: steps that hours can be put into, or that hours are put together from.
+fn step(text: &str) -> Result<Duration, String> {
+    let duration = positive_duration(text)?;
+    let seconds = duration.as_secs();
+    if seconds > 0 && duration.subsec_nanos() == 0 && (3_600 % seconds == 0 || seconds % 3_600 == 0) {
+        return Ok(duration);
+    }
+    Err("expected whole hours, or seconds or minutes that an hour is divided into evenly, such as 10s, 1m, 15m, 1h, 6h, 1d or 7d"
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! The points for programs: an object each, all with the same names, which are part of the product's face.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{By, Line, Metric, Place, Point, Question, Series};
+
+/// The names of all that an object may have, in their order; these are the columns of CSV.
+pub fn names(question: &Question) -> Vec<&'static str> {
+    let mut names = vec![question.by.name()];
+    names.extend(if question.by == By::Concurrency { &["concurrency"][..] } else { &["start", "span_s"] });
+    names.extend(question.metric.has_quantile().then_some("quantile"));
+    names.push(question.metric.field());
+    names.extend((question.metric == Metric::Ttft).then_some("ttft_over_ms"));
+    names.extend((question.metric == Metric::Cost).then_some("cost_basis"));
+    names.extend(["samples", "firm"]);
+    names
+}
+
+/// An object for each point, series by series.
+pub fn objects(question: &Question, series: &Series) -> Vec<Map<String, Value>> {
+    let points = series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)));
+    points.map(|(line, point)| object(question, line, point)).collect()
+}
+
+impl By {
+    /// Of a series' name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Upstream | By::Concurrency => "upstream",
+            By::Model => "model",
+            By::User => "user",
+        }
+    }
+}
+
+impl Metric {
+    /// As a name in JSON, with the unit; that of `stats`, where it has the same figure.
+    fn field(self) -> &'static str {
+        match self {
+            Metric::Ttft => "ttft_ms",
+            Metric::ClientTtft => "client_ttft_ms",
+            Metric::TokS => "tok_s",
+            Metric::Goodput => "goodput",
+            Metric::Failures => "failure_share",
+            Metric::Cost => "cost_usd",
+        }
+    }
+}
+
+fn object(question: &Question, line: &Line, point: &Point) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+    put(question.by.name(), line.name.json());
+    match point.place {
+        Place::Time { start_us, span_us } => {
+            put("start", json!(Timestamp::from_microsecond(start_us).ok().map(|start| start.to_string())));
+            put("span_s", json!(span_us / 1_000_000));
+        }
+        Place::Class(class) => {
+            put("concurrency", json!(class.name()));
+        }
+    }
+    if let Some(quantile) = question.quantile() {
+        put("quantile", json!(quantile));
+    }
+    put(question.metric.field(), json!(point.value));
+    if let Some(over) = point.over {
+        put("ttft_over_ms", json!(over));
+    }
+    if let Some(cost) = &point.cost {
+        put("cost_basis", json!(cost.basis().as_str()));
+    }
+    put("samples", json!(point.samples));
+    put("firm", json!(point.firm));
+    object
+}

@@ -1,0 +1,198 @@
+//! Attempts, gathered by name and step: row by row, or hour by hour where they are rolled up. What is told of them is
+//! found in `points`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::By;
+use crate::history::Short;
+use crate::history::class::Concurrency;
+use crate::history::facts::{Facts, RequestFacts};
+use crate::history::summary::Summary;
+use crate::report::dimension::Part;
+use crate::store::{Cell, Gather};
+
+/// How attempts are gathered.
+#[derive(Debug)]
+pub(super) struct Rules {
+    by: By,
+    /// Microseconds; none over concurrency.
+    every_us: Option<i64>,
+    /// Requests that nobody answered count once for each upstream that tried, and not once for all.
+    unserved_by_upstream: bool,
+}
+
+/// Everything that was read.
+#[derive(Debug)]
+pub(super) struct Gathered<'r> {
+    rules: &'r Rules,
+    /// Of each name, its place among the lines.
+    places: HashMap<String, usize>,
+    /// The line of those without a name: the race's own row is not written yet, or there are no users.
+    unknown: Option<usize>,
+    pub lines: Vec<GatheredLine>,
+    joined: String,
+    pub without_attempts: u64,
+    /// When the first race began; microseconds since 1970, UTC.
+    pub oldest: Option<i64>,
+}
+
+#[derive(Debug)]
+pub(super) struct GatheredLine {
+    pub name: Part,
+    pub attempts: u64,
+    /// By the step's start in microseconds since 1970, or by the place of the class.
+    pub steps: BTreeMap<i64, Step>,
+}
+
+/// One point to be.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    rows: Summary,
+    /// As they are stored, which takes a hundredth of the room that they take unpacked; and whether the requests that
+    /// nobody answered count.
+    cells: Vec<(bool, Box<[u8]>)>,
+    /// The longest cell, in microseconds; 0 where there is none.
+    pub cell_span_us: i64,
+}
+
+impl Rules {
+    /// `of_one_provider`: nothing else is gathered.
+    pub fn new(by: By, every_us: Option<i64>, of_one_provider: bool) -> Rules {
+        Rules { by, every_us, unserved_by_upstream: of_one_provider || matches!(by, By::Upstream | By::Concurrency) }
+    }
+}
+
+impl<'r> Gathered<'r> {
+    pub fn new(rules: &'r Rules) -> Gathered<'r> {
+        Gathered {
+            rules,
+            places: HashMap::new(),
+            unknown: None,
+            lines: Vec::new(),
+            joined: String::new(),
+            without_attempts: 0,
+            oldest: None,
+        }
+    }
+
+    pub fn attempts(&self) -> u64 {
+        self.lines.iter().map(|line| line.attempts).sum()
+    }
+
+    fn saw(&mut self, at_us: i64) {
+        self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
+    }
+
+    fn line_of(&mut self, upstream: (&str, &str), model: Option<&str>, user: Option<&str>) -> &mut GatheredLine {
+        let place = match self.rules.by {
+            By::Upstream | By::Concurrency => {
+                let mut joined = std::mem::take(&mut self.joined);
+                joined.clear();
+                [upstream.0, "/", upstream.1].iter().for_each(|part| joined.push_str(part));
+                let place = self.place(Some(&joined));
+                self.joined = joined;
+                place
+            }
+            By::Model => self.place(model),
+            By::User => self.place(user),
+        };
+        &mut self.lines[place]
+    }
+
+    fn place(&mut self, name: Option<&str>) -> usize {
+        let known = name.map_or(self.unknown, |name| self.places.get(name).copied());
+        known.unwrap_or_else(|| {
+            let place = self.lines.len();
+            let part = match name {
+                Some(name) => {
+                    self.places.insert(name.to_owned(), place);
+                    Part::Name(name.to_owned())
+                }
+                None => {
+                    self.unknown = Some(place);
+                    Part::Unknown
+                }
+            };
+            self.lines.push(GatheredLine { name: part, attempts: 0, steps: BTreeMap::new() });
+            place
+        })
+    }
+
+    fn at(&self, started_at: i64, class: Option<Concurrency>) -> i64 {
+        match self.rules.every_us {
+            Some(every_us) => started_at.div_euclid(every_us) * every_us,
+            None => class.map_or(0, |class| i64::from(class.place())),
+        }
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn attempt(&mut self, facts: &Facts<'_>) {
+        self.saw(facts.started_at);
+        let at = self.at(facts.started_at, Some(Concurrency::of(facts.in_flight_upstream)));
+        let (model, user) = facts.request.as_ref().map_or((None, None), |request| (Some(request.model), request.user));
+        let by_upstream = self.rules.unserved_by_upstream;
+        let line = self.line_of((facts.provider, facts.model_sent), model, user);
+        line.attempts += 1;
+        let rows = &mut line.steps.entry(at).or_default().rows;
+        rows.add(facts, 1.0, false);
+        if by_upstream {
+            rows.requests.count_by_upstream();
+        }
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {
+        self.without_attempts += 1;
+    }
+
+    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+        self.saw(cell.start_us);
+        let unserved = self.rules.unserved_by_upstream;
+        if cell.upstream.is_none() {
+            self.without_attempts += cell.count;
+            if unserved {
+                return Ok(());
+            }
+        }
+        let at = self.at(cell.start_us, cell.class.map(|class| class.concurrency));
+        let line = self.line_of(cell.upstream.unwrap_or_default(), cell.model, cell.user);
+        line.attempts += if cell.upstream.is_some() { cell.count } else { 0 };
+        let step = line.steps.entry(at).or_default();
+        step.cells.push((unserved || cell.upstream.is_none(), cell.summary.into()));
+        step.cell_span_us = step.cell_span_us.max(cell.span_us);
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.without_attempts += other.without_attempts;
+        other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
+        for line in other.lines {
+            let place = match &line.name {
+                Part::Name(name) => self.place(Some(name)),
+                _ => self.place(None),
+            };
+            let mine = &mut self.lines[place];
+            mine.attempts += line.attempts;
+            for (at, step) in line.steps {
+                let into = mine.steps.entry(at).or_default();
+                into.rows.merge(step.rows);
+                into.cells.extend(step.cells);
+                into.cell_span_us = into.cell_span_us.max(step.cell_span_us);
+            }
+        }
+    }
+}
+
+impl Step {
+    /// All of it.
+    ///
+    /// # Errors
+    /// When a stored part is damaged.
+    pub fn summary(self) -> Result<Summary, Short> {
+        let mut summary = self.rows;
+        for (unserved, bytes) in &self.cells {
+            summary.absorb(bytes, 1.0, *unserved)?;
+        }
+        Ok(summary)
+    }
+}

@@ -1,0 +1,97 @@
+//! What was gathered of each step, as the one figure that was asked for.
+
+use super::gather::{Gathered, GatheredLine};
+use super::{Line, Metric, Place, Point, Question, SERIES_MAX, Series};
+use crate::history::Short;
+use crate::history::class::Concurrency;
+use crate::history::summary::Summary;
+use crate::history::survival::{Estimate, is_firm};
+
+/// Enters the lines and what was left out of them.
+///
+/// # Errors
+/// When what was stored is damaged.
+pub(super) fn fill(series: &mut Series, gathered: Gathered<'_>, question: &Question) -> Result<(), Short> {
+    let mut lines = gathered.lines;
+    lines.retain(|line| line.attempts > 0);
+    lines.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.name.cmp(&b.name)));
+    let left_out = lines.split_off(lines.len().min(SERIES_MAX));
+    series.left_out = (left_out.len(), left_out.iter().map(|line| line.attempts).sum());
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    for line in lines {
+        let line = finished(series, line, question)?;
+        series.lines.push(line);
+    }
+    Ok(())
+}
+
+fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Result<Line, Short> {
+    let mut points = Vec::new();
+    for (at, step) in line.steps {
+        let (place, seconds) = match series.every_us {
+            None => (Place::Class(Concurrency::at(at as u8)), seconds(series.span_us, i64::MIN, i64::MAX)),
+            Some(every_us) => {
+                series.whole_hours += usize::from(step.cell_span_us > every_us);
+                let span_us = every_us.max(step.cell_span_us);
+                (Place::Time { start_us: at, span_us }, seconds(series.span_us, at, at.saturating_add(span_us)))
+            }
+        };
+        let summary = step.summary()?;
+        if summary.attempts == 0 {
+            continue;
+        }
+        series.without_speed += summary.without_speed();
+        if question.metric == Metric::Goodput {
+            series.without_verdict += summary.requests.judge(&question.slo).unknown;
+        }
+        points.push(point(question, place, &summary, seconds));
+    }
+    Ok(Line { name: line.name, attempts: line.attempts, points })
+}
+
+/// Of the window, what lies in the step.
+fn seconds((from_us, until_us): (i64, i64), start_us: i64, end_us: i64) -> f64 {
+    (end_us.min(until_us) - start_us.max(from_us)).max(0) as f64 / 1e6
+}
+
+fn point(question: &Question, place: Place, summary: &Summary, seconds: f64) -> Point {
+    let p = question.quantile().unwrap_or(0.5);
+    let bare = Point { place, value: None, over: None, samples: 0, firm: true, cost: None };
+    match question.metric {
+        Metric::Ttft => {
+            let estimate = summary.ttft.survival().quantile(p);
+            Point {
+                value: estimate.and_then(Estimate::reached).map(|us| us as f64 / 1e3),
+                over: match estimate {
+                    Some(Estimate::NotReached { over_us }) => Some(over_us as f64 / 1e3),
+                    _ => None,
+                },
+                samples: summary.ttft.seen,
+                firm: is_firm(summary.ttft.effective(), p),
+                ..bare
+            }
+        }
+        Metric::ClientTtft => {
+            let ([us], samples) = (summary.client_ttft.quantiles([p]), summary.client_ttft.count);
+            Point { value: us.map(|us| us as f64 / 1e3), samples, firm: is_firm(samples as f64, p), ..bare }
+        }
+        Metric::TokS => {
+            let ([ns], samples) = (summary.tpot.quantiles_from_above([p]), summary.tpot.count);
+            Point { value: ns.map(|ns| 1e9 / ns as f64), samples, firm: is_firm(samples as f64, p), ..bare }
+        }
+        Metric::Goodput => {
+            let judged = summary.requests.judge(&question.slo);
+            let requests = judged.met + judged.missed;
+            let rate = Some(judged.met / seconds).filter(|rate| requests > 0.0 && rate.is_finite());
+            Point { value: rate, samples: requests.round() as u64, ..bare }
+        }
+        Metric::Failures => {
+            let samples = summary.attempts;
+            let share = summary.failed() as f64 / samples as f64;
+            Point { value: Some(share), samples, firm: is_firm(samples as f64, 0.5), ..bare }
+        }
+        Metric::Cost => {
+            Point { value: summary.cost.usd(), samples: summary.attempts, cost: Some(summary.cost), ..bare }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `/api`: the history over HTTP, for admins. The questions of the commands as the parameters of a URL, and their answers as
+//! JSON; `openapi` describes both.
+//!
+//! What is asked and told is `report`'s business; this room reads URLs, waits for answers and says what went wrong.
+
+mod openapi;
+mod reads;
+mod schema;
+
+pub use openapi::openapi;
+pub use reads::Reads;
+use reads::unread;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use clap::Args;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Response, Uri};
+use serde_json::{Map, Value};
+
+use super::routes::Site;
+use crate::clock::wall_micros;
+use crate::proxy::{self, Rejection};
+use crate::report::question::{from_pairs, time};
+use crate::report::series::{self, AskError};
+use crate::report::{export, races, stats};
+use crate::store::Reader;
+
+pub async fn stats(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, stats::Question::problem)?;
+        let read = move |reader: &Reader| {
+            let answer = stats::ask(reader, &question, now_us).map_err(unread)?;
+            Ok((export::objects(&question.by, &answer.groups), answer.rolled_until))
+        };
+        let (objects, rolled_until) = site.reads.read(read).await?;
+        as_printed(&objects, rolled_until)
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn history(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, series::Question::problem)?;
+        let read = move |reader: &Reader| match series::ask(reader, &question, now_us) {
+            Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until)),
+            Err(AskError::Steps(problem)) => Err(Rejection::parameter(Some("every".to_owned()), &problem)),
+            Err(AskError::Read(error)) => Err(unread(error)),
+            Err(error @ AskError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
+        };
+        let (objects, rolled_until) = site.reads.read(read).await?;
+        as_printed(&objects, rolled_until)
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn races(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let (question, now_us) = question(&uri, races::Question::problem)?;
+        let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
+        Ok(json(page.json().to_string()))
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+/// The id may be anything that a client can write, so also what is no text.
+pub async fn race(
+    State(site): State<Site>,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let answer = async {
+        proxy::admin(&site.gateway, &headers)?;
+        let typed = id.map(|Path(id)| id).unwrap_or_default();
+        let race_id = races::race_id(&typed).map_err(|expected| {
+            Rejection::parameter(
+                Some("race_id".to_owned()),
+                &format!("invalid value '{typed}' for 'race_id': {expected}"),
+            )
+        })?;
+        let asked = race_id.clone();
+        let found = site.reads.read(move |reader| races::one(reader, &asked).map_err(unread)).await?;
+        let race = found.ok_or_else(|| Rejection::unknown_race(&race_id))?;
+        Ok(json(race.to_string()))
+    };
+    answer.await.unwrap_or_else(Rejection::into_response)
+}
+
+pub async fn document(State(site): State<Site>, headers: HeaderMap) -> Response<Body> {
+    match proxy::admin(&site.gateway, &headers) {
+        Ok(()) => json(openapi().to_string()),
+        Err(rejection) => rejection.into_response(),
+    }
+}
+
+/// Reads the query as a question, and tells what time it is.
+fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
+    let pairs: Vec<(String, String)> =
+        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+    let question = from_pairs::<Q>(&pairs).map_err(|bad| Rejection::parameter(bad.name, &bad.message))?;
+    let now_us = wall_micros();
+    match problem(&question, now_us) {
+        Some(problem) => Err(Rejection::parameter(None, &problem)),
+        None => Ok((question, now_us)),
+    }
+}
+
+/// The very bytes that the command prints with `--json`.
+fn as_printed(objects: &[Map<String, Value>], rolled_until: Option<i64>) -> Result<Response<Body>, Rejection> {
+    let mut bytes = Vec::new();
+    export::write_json(objects, &mut bytes).map_err(|error| Rejection::history(error.to_string(), false))?;
+    let mut response = json(bytes);
+    if let Some(until) = rolled_until.and_then(|until| HeaderValue::try_from(time(until)).ok()) {
+        response.headers_mut().insert("x-photofinish-rolled-until", until);
+    }
+    Ok(response)
+}
+
+fn json(body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

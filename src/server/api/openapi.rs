@@ -1,0 +1,260 @@
+//! The OpenAPI document of the gateway. Parameters and answers are made of what there is, see `schema`; what is written here
+//! is held against the router by a test.
+
+use serde_json::{Value, json};
+
+use super::schema::{object, parameters};
+use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
+use crate::report::fields::{EVENT, FIGURES, KEYS, POINT};
+use crate::report::{races, series, stats, timeline};
+
+/// OpenAPI 3.1, as JSON.
+pub fn openapi() -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "photofinish",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "A racing LLM gateway: /v1 speaks OpenAI's chat completions, /api tells the history. A number \
+                            is only as good as its definition: see docs/measurement.md.",
+        },
+        "security": [{ "bearer": [] }, { "key": [] }, {}],
+        "paths": {
+            "/v1/chat/completions": { "post": named("chat", chat()) },
+            "/v1/models": { "get": named("listModels", models()) },
+            "/v1/models/{id}": { "get": named("getModel", model()) },
+            "/api/stats": { "get": named("stats", stats()) },
+            "/api/history": { "get": named("history", history()) },
+            "/api/races": { "get": named("listRaces", races()) },
+            "/api/races/{race_id}": { "get": named("getRace", race()) },
+            "/api/openapi.json": { "get": named("openapi", document()) },
+            "/healthz": { "get": named("alive", health("200 while the process is alive.", false)) },
+            "/health": { "get": named("health", health("The same as /healthz.", false)) },
+            "/readyz": {
+                "get": named(
+                    "ready",
+                    health("200 when the database takes rows, a provider is on and no shutdown has begun.", true),
+                ),
+            },
+            "/metrics": { "get": named("metrics", metrics()) },
+        },
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "a user's token; none without users" },
+                "key": { "type": "apiKey", "in": "header", "name": "x-api-key", "description": "the same" },
+            },
+            "schemas": schemas(),
+        },
+    })
+}
+
+/// With the name that generated clients give it.
+fn named(operation: &str, mut path: Value) -> Value {
+    path["operationId"] = json!(operation);
+    path
+}
+
+fn schemas() -> Value {
+    let mut event = object("Something that happened in a race.", &[&EVENT]);
+    let events: Vec<&str> =
+        [timeline::BEGIN].into_iter().chain(timeline::OF_ATTEMPT).chain(timeline::OF_RACE).collect();
+    event["properties"]["event"]["enum"] = json!(events);
+    json!({
+        "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
+        "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
+        "Race": object("A request of a client: the row, and figures of it.", &[&RACE, &OF_RACE]),
+        "Attempt": object(
+            "A try at a provider: the row, and figures of it. Times are since its own dispatch, where nothing else is said.",
+            &[&ATTEMPT, &OF_ATTEMPT],
+        ),
+        "Event": event,
+        "RacePage": members("Races, newest first.", &json!({
+            "races": list("Race"),
+            "next": { "type": ["string", "null"], "description": "for `before`, to get the page after this; null on the last" },
+        })),
+        "RaceWhole": members("One race.", &json!({
+            "race_id": { "type": "string" },
+            "race": {
+                "oneOf": [reference("Race"), { "type": "null" }],
+                "description": "null while its own row is not written, which may come after those of its attempts",
+            },
+            "attempts": list("Attempt"),
+            "timeline": list("Event"),
+        })),
+        "Error": members("What went wrong.", &json!({ "error": {
+            "type": "object",
+            "properties": {
+                "message": { "type": "string", "description": "for people" },
+                "type": { "type": "string" },
+                "param": { "type": ["string", "null"], "description": "the parameter or member that is meant" },
+                "code": { "type": "string", "description": "for programs; the gateway's own begin with photofinish_" },
+                "attempts": { "type": "array", "items": { "type": "object" }, "description": "where upstreams failed" },
+            },
+            "required": ["message", "type", "param", "code"],
+        } })),
+    })
+}
+
+fn stats() -> Value {
+    let about = "What `photofinish stats --json` prints: the figures of each group of attempts.";
+    let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::Question>());
+    path["responses"]["200"] = in_json("one object for each group", &list("Group"));
+    path["responses"]["200"]["headers"] = rolled_until();
+    path
+}
+
+fn history() -> Value {
+    let about = "What `photofinish history --json` prints: a point for each series and each step that had attempts.";
+    let mut path = asked("A figure over time, or over concurrency", about, parameters::<series::Question>());
+    path["responses"]["200"] = in_json("one object for each point", &list("Point"));
+    path["responses"]["200"]["headers"] = rolled_until();
+    path
+}
+
+fn rolled_until() -> Value {
+    json!({ "x-photofinish-rolled-until": {
+        "description": "what is older was read out of rolled-up hours, to within 1.6 %; not there where all is exact",
+        "schema": { "type": "string", "format": "date-time" },
+    } })
+}
+
+fn races() -> Value {
+    let about = "Newest first; `provider` and `upstream` mean races with an attempt there. Races that begin while pages are \
+                 read do not shift them. A race is there when it has ended.";
+    let mut path = asked("Races, page by page", about, parameters::<races::Question>());
+    path["responses"]["200"] = in_json("a page", &reference("RacePage"));
+    path
+}
+
+fn race() -> Value {
+    let parameter = json!({
+        "name": "race_id", "in": "path", "required": true,
+        "description": "as in the response header x-photofinish-race",
+        "schema": { "type": "string", "format": "uuid" },
+    });
+    let about = "Rows as they are stored, and all events on one clock.";
+    let mut path = asked("One race with its attempts and a timeline", about, vec![parameter]);
+    path["responses"]["200"] = in_json("the race", &reference("RaceWhole"));
+    path["responses"]["404"] = error("no such race is written");
+    path
+}
+
+fn document() -> Value {
+    let mut path = asked("This document", "OpenAPI 3.1.", Vec::new());
+    path["responses"] = json!({
+        "200": in_json("this", &json!({ "type": "object" })),
+        "401": error("no valid token"),
+        "403": error("not an admin's token"),
+    });
+    path
+}
+
+fn metrics() -> Value {
+    json!({
+        "summary": "Metrics for Prometheus",
+        "description": "For admins, or anybody where there are no users.",
+        "tags": ["operation"],
+        "responses": {
+            "200": { "description": "text format 0.0.4", "content": { "text/plain": { "schema": { "type": "string" } } } },
+            "401": error("no valid token"),
+            "403": error("not an admin's token"),
+        },
+    })
+}
+
+fn health(about: &str, may_fail: bool) -> Value {
+    let mut path = json!({
+        "summary": about,
+        "tags": ["operation"],
+        "security": [],
+        "responses": { "200": in_json("it is well", &json!({ "type": "object" })) },
+    });
+    if may_fail {
+        path["responses"]["503"] = in_json("it is not, and why", &json!({ "type": "object" }));
+    }
+    path
+}
+
+fn chat() -> Value {
+    json!({
+        "summary": "OpenAI chat completions, raced",
+        "description": "Members that are not listed go up as they are. The response headers x-photofinish-race and \
+                        x-photofinish-upstream name the race and its winner.",
+        "tags": ["models"],
+        "requestBody": { "required": true, "content": { "application/json": { "schema": {
+            "type": "object",
+            "properties": {
+                "model": { "type": "string", "description": "a configured model, an alias, or PROVIDER/MODEL" },
+                "messages": { "type": "array", "items": { "type": "object" } },
+                "stream": { "type": "boolean", "default": false },
+            },
+            "required": ["model", "messages"],
+        } } } },
+        "responses": {
+            "200": { "description": "the winner's answer", "content": {
+                "application/json": { "schema": { "type": "object" } },
+                "text/event-stream": { "schema": { "type": "string" } },
+            } },
+            "default": error("nobody answered, or the request was refused"),
+        },
+    })
+}
+
+fn models() -> Value {
+    json!({
+        "summary": "The models and aliases that this caller may use",
+        "tags": ["models"],
+        "responses": { "200": in_json("a list", &json!({ "type": "object" })), "401": error("no valid token") },
+    })
+}
+
+fn model() -> Value {
+    json!({
+        "summary": "One of the models",
+        "tags": ["models"],
+        "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } }],
+        "responses": {
+            "200": in_json("the model", &json!({ "type": "object" })),
+            "401": error("no valid token"),
+            "404": error("no such model for this caller"),
+        },
+    })
+}
+
+/// A path of `/api`; its answer is still missing.
+fn asked(summary: &str, about: &str, parameters: Vec<Value>) -> Value {
+    json!({
+        "summary": summary,
+        "description": format!("{about} For admins, or anybody where there are no users."),
+        "tags": ["history"],
+        "parameters": parameters,
+        "responses": {
+            "400": error("a parameter cannot be used; the message names it and what is valid"),
+            "401": error("no valid token"),
+            "403": error("not an admin's token"),
+            "500": error("the history cannot be read"),
+            "503": error("the history cannot be read now: too many ask, it took too long, or the file is away"),
+        },
+    })
+}
+
+fn members(about: &str, properties: &Value) -> Value {
+    let required: Vec<&String> = properties.as_object().into_iter().flat_map(|members| members.keys()).collect();
+    json!({ "type": "object", "description": about, "properties": properties, "required": required })
+}
+
+fn in_json(about: &str, schema: &Value) -> Value {
+    json!({ "description": about, "content": { "application/json": { "schema": schema } } })
+}
+
+fn error(about: &str) -> Value {
+    in_json(about, &reference("Error"))
+}
+
+fn list(schema: &str) -> Value {
+    json!({ "type": "array", "items": reference(schema) })
+}
+
+fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}

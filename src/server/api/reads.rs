@@ -1,0 +1,78 @@
+//! Where the history is read: on threads that may block, a few at a time, and no longer than somebody waits for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::proxy::Rejection;
+use crate::shutdown::Shutdown;
+use crate::store::{OpenError, ReadError, Reader};
+
+/// Questions that are answered at once.
+const READS_MAX: usize = 4;
+/// A question waits so long for one of them to be done.
+const WAIT_FOR: Duration = Duration::from_secs(5);
+
+/// Answers questions to one database. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    path: PathBuf,
+    places: Arc<Semaphore>,
+    shutdown: Shutdown,
+}
+
+/// Stops what is read when it is dropped: with the request of a client that left, or at a shutdown.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Reads {
+    pub fn new(path: PathBuf, shutdown: Shutdown) -> Reads {
+        Reads { path, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
+    }
+
+    /// Opens the database and reads an answer.
+    ///
+    /// # Errors
+    /// 500 or 503: too many read, the gateway is shut down, or the history cannot be read.
+    pub async fn read<T, F>(&self, read: F) -> Result<T, Rejection>
+    where
+        F: FnOnce(&Reader) -> Result<T, Rejection> + Send + 'static,
+        T: Send + 'static,
+    {
+        let place = tokio::time::timeout(WAIT_FOR, self.places.clone().acquire_owned());
+        let Ok(Ok(place)) = place.await else { return Err(Rejection::busy(READS_MAX, WAIT_FOR)) };
+        let stop = StopOnDrop(Arc::default());
+        let (path, stopped) = (self.path.clone(), stop.0.clone());
+        let answer = self.shutdown.run_blocking(move || {
+            // Held until the read has really ended.
+            let _place = place;
+            let reader = Reader::open(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
+            read(&reader)
+        });
+        tokio::select! {
+            biased;
+            answer = answer => {
+                answer.unwrap_or_else(|_| Err(Rejection::history("reading the history failed: see the log".into(), false)))
+            }
+            () = self.shutdown.cancelled() => Err(Rejection::shutting_down()),
+        }
+    }
+}
+
+fn unopened(error: &OpenError) -> Rejection {
+    let passes = matches!(error, OpenError::Absent { .. } | OpenError::Locked { .. });
+    Rejection::history(error.to_string(), passes)
+}
+
+/// What cannot be read, in words for an operator.
+pub(super) fn unread(error: ReadError) -> Rejection {
+    Rejection::history(error.to_string(), !matches!(error, ReadError::Failed { .. }))
+}

@@ -1,0 +1,101 @@
+//! Parts of the OpenAPI document that are made of what there is: parameters of the questions as clap knows them, schemas of
+//! the field lists. Not for what is said of the paths.
+
+use std::any::TypeId;
+
+use clap::builder::PossibleValue;
+use clap::{Arg, Args, Command};
+use serde_json::{Map, Value, json};
+
+use crate::report::fields::{Field, Kind};
+
+/// What a question takes, as parameters of a query.
+pub(super) fn parameters<Q: Args>() -> Vec<Value> {
+    let command = Q::augment_args(Command::new("query").disable_help_flag(true));
+    command.get_arguments().filter_map(parameter).collect()
+}
+
+/// An object of these members and no others.
+pub(super) fn object(about: &str, fields: &[&[Field]]) -> Value {
+    let fields = || fields.iter().copied().flatten();
+    let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
+    let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
+    json!({
+        "type": "object",
+        "description": about,
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn member(field: &Field) -> Value {
+    let kind = match field.kind {
+        Kind::Integer => "integer",
+        Kind::Number => "number",
+        Kind::Text => "string",
+        Kind::Boolean => "boolean",
+        Kind::Counts => "object",
+    };
+    let mut schema = json!({ "type": kind, "description": field.about });
+    if field.nullable {
+        schema["type"] = json!([kind, "null"]);
+    }
+    if field.kind == Kind::Counts {
+        schema["additionalProperties"] = json!({ "type": "integer" });
+    }
+    if !field.unit.is_empty() {
+        schema["x-unit"] = json!(field.unit);
+    }
+    schema
+}
+
+fn parameter(argument: &Arg) -> Option<Value> {
+    let name = argument.get_long()?;
+    let about = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut one = kind(argument);
+    let mut defaults: Vec<Value> =
+        argument.get_default_values().iter().map(|value| default(&one, &value.to_string_lossy())).collect();
+    let list = argument.get_value_delimiter().is_some();
+    if list {
+        one = json!({ "type": "array", "items": one });
+    }
+    if !defaults.is_empty() {
+        one["default"] = if list { json!(defaults) } else { defaults.remove(0) };
+    }
+    let mut parameter = json!({ "name": name, "in": "query", "description": about, "schema": one });
+    if argument.is_required_set() {
+        parameter["required"] = json!(true);
+    }
+    if list {
+        // With commas between.
+        parameter["style"] = json!("form");
+        parameter["explode"] = json!(false);
+    }
+    Some(parameter)
+}
+
+/// Of one value.
+fn kind(argument: &Arg) -> Value {
+    if !argument.get_action().takes_values() {
+        return json!({ "type": "boolean", "default": false });
+    }
+    let possible = argument.get_possible_values();
+    if !possible.is_empty() {
+        return json!({ "type": "string", "enum": possible.iter().map(PossibleValue::get_name).collect::<Vec<_>>() });
+    }
+    let parsed = argument.get_value_parser().type_id();
+    let is = |types: &[TypeId]| types.iter().any(|known| parsed == *known);
+    if is(&[TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u16>(), TypeId::of::<usize>()]) {
+        return json!({ "type": "integer", "minimum": 0 });
+    }
+    json!({ "type": if is(&[TypeId::of::<f64>()]) { "number" } else { "string" } })
+}
+
+fn default(schema: &Value, typed: &str) -> Value {
+    match schema["type"].as_str() {
+        Some("integer" | "number") => serde_json::from_str(typed).unwrap_or(Value::Null),
+        Some("boolean") => json!(typed == "true"),
+        _ => json!(typed),
+    }
+}

@@ -1,0 +1,235 @@
+//! The document against the router, the questions and real answers; and how reads are bounded.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use http::StatusCode;
+use tempfile::TempDir;
+
+use super::super::routes::routes;
+use super::*;
+use crate::history::{AttemptRecord, RaceRecord, sample};
+use crate::report::question::from_pairs;
+use crate::shutdown::Shutdown;
+use crate::store::{Record, Store};
+
+/// One race with every column filled in, one with every one left out that may be, each with such attempts.
+async fn stored() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).await.unwrap();
+    let race = |race: RaceRecord| Record::Race(Box::new(race));
+    let attempt = |attempt: AttemptRecord| Record::Attempt(Box::new(attempt));
+    let mut batch = vec![race(sample::bare_race(1))];
+    for n in [0, 2, 3] {
+        let attempts = [sample::won(n), sample::lost(n, 99_000), sample::failed(n)];
+        batch.push(race(sample::race(n)));
+        batch.extend(attempts.map(attempt));
+    }
+    store.write(&batch).await.unwrap();
+    (directory, path)
+}
+
+fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(place) => document.pointer(place.trim_start_matches('#')).unwrap(),
+        None => schema,
+    }
+}
+
+/// As much of JSON Schema as the document uses. Every member must be described.
+fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
+    let schema = resolve(document, schema);
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let null = choices.iter().any(|choice| choice["type"] == "null");
+        return if !(null && value.is_null()) {
+            assert_fits(document, &choices[0], value, place)
+        };
+    }
+    let named = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    assert!(types.contains(&named) || (named == "integer" && types.contains(&"number")), "{place} is {named}: {value}");
+    if let Some(known) = schema["enum"].as_array() {
+        assert!(known.contains(value), "{place}: {value}");
+    }
+    for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+        assert_fits(document, &schema["items"], item, &format!("{place}[{at}]"));
+    }
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let described = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+        let described = described.filter(|described| described.is_object());
+        let described = described.unwrap_or_else(|| panic!("{place}.{name} is not described"));
+        assert_fits(document, described, member, &format!("{place}.{name}"));
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{place} lacks {name}");
+    }
+}
+
+fn answer_of<'a>(document: &'a Value, path: &str) -> &'a Value {
+    &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+}
+
+#[test]
+fn the_document_has_every_path_and_no_other() {
+    let document = openapi();
+    let documented: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let routes: Vec<String> = routes().into_iter().map(|(path, _)| path.replace("{*", "{")).collect();
+    assert_eq!(documented, routes.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn what_the_document_refers_to_is_there() {
+    let document = openapi();
+    let text = document.to_string();
+    let references: BTreeSet<&str> =
+        text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(references.len() > 5);
+    for place in &references {
+        assert!(document.pointer(place).is_some(), "{place}");
+    }
+    for schema in document["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(references.contains(format!("/components/schemas/{schema}").as_str()), "{schema} is used nowhere");
+    }
+}
+
+#[test]
+fn the_document_has_the_parameters_of_the_questions() {
+    let document = openapi();
+    let parameters = |path: &str| document["paths"][path]["get"]["parameters"].as_array().unwrap().clone();
+    let one = |path: &str, name: &str| {
+        let found = parameters(path).into_iter().find(|parameter| parameter["name"] == name);
+        found.unwrap_or_else(|| panic!("{path} has no {name}"))
+    };
+    let by = one("/api/stats", "by");
+    assert_eq!((&by["schema"]["type"], &by["schema"]["default"]), (&"array".into(), &serde_json::json!(["upstream"])));
+    assert!(by["schema"]["items"]["enum"].as_array().unwrap().contains(&"weekday".into()));
+    assert_eq!(one("/api/stats", "min-samples")["schema"]["default"], 1);
+    assert_eq!(one("/api/stats", "exact")["schema"]["type"], "boolean");
+    assert_eq!(one("/api/history", "metric")["schema"]["default"], "ttft");
+    assert_eq!(one("/api/history", "quantile")["schema"]["type"], "number");
+    assert_eq!(one("/api/races", "limit")["schema"]["default"], 50);
+    assert!(one("/api/races", "outcome")["schema"]["enum"].as_array().unwrap().contains(&"client_gone".into()));
+    for path in ["/api/stats", "/api/history", "/api/races"] {
+        for parameter in parameters(path) {
+            assert!(parameter["description"].as_str().unwrap().len() > 8, "{parameter}");
+        }
+        assert_eq!(one(path, "since")["schema"]["type"], "string");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_as_the_document_says() {
+    let (_directory, path) = stored().await;
+    let reader = Reader::open(&path).unwrap();
+    let (document, now_us) = (openapi(), sample::STARTED_AT + 60_000_000);
+    let pairs = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    for by in ["upstream", "model,user", "hour,weekday", "input,concurrency"] {
+        let question: stats::Question = from_pairs(&pairs("by", by)).unwrap();
+        let answer = stats::ask(&reader, &question, now_us).unwrap();
+        let groups = Value::from_iter(export::objects(&question.by, &answer.groups));
+        assert_fits(&document, answer_of(&document, "/api/stats"), &groups, by);
+    }
+    for (name, value) in ["ttft", "client_ttft", "tok_s", "goodput", "failures", "cost"]
+        .map(|metric| ("metric", metric))
+        .into_iter()
+        .chain([("by", "model"), ("by", "user"), ("by", "concurrency")])
+    {
+        let question: series::Question = from_pairs(&pairs(name, value)).unwrap();
+        let answer = series::ask(&reader, &question, now_us).unwrap();
+        let points = Value::from_iter(series::objects(&question, &answer));
+        assert!(!points.as_array().unwrap().is_empty());
+        assert_fits(&document, answer_of(&document, "/api/history"), &points, value);
+    }
+    let question = from_pairs(&pairs("limit", "2")).unwrap();
+    let page = races::page(&reader, &question, now_us).unwrap().json();
+    assert_eq!(page["next"], sample::race_id(2));
+    assert_fits(&document, answer_of(&document, "/api/races"), &page, "page");
+    let question = from_pairs(&pairs("before", &sample::race_id(2))).unwrap();
+    let page = races::page(&reader, &question, now_us).unwrap().json();
+    assert_eq!((page["races"].as_array().unwrap().len(), &page["next"]), (2, &Value::Null));
+    assert_fits(&document, answer_of(&document, "/api/races"), &page, "last page");
+    let whole = races::one(&reader, &sample::race_id(0)).unwrap().unwrap();
+    assert_fits(&document, answer_of(&document, "/api/races/{race_id}"), &whole, "race");
+    let described = |schema: &str, place: &Value| {
+        let properties = document["components"]["schemas"][schema]["properties"].as_object().unwrap().keys();
+        assert!(properties.eq(place.as_object().unwrap().keys()), "{schema}: not the columns, or not in their order");
+    };
+    described("Race", &whole["race"]);
+    described("Attempt", &whole["attempts"][0]);
+}
+
+fn reads(path: PathBuf) -> (Reads, Shutdown) {
+    let shutdown = Shutdown::new();
+    (Reads::new(path, shutdown.clone()), shutdown)
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_a_few_reads_wait_and_are_turned_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    drop(Store::open(&path).await.unwrap());
+    let (reads, shutdown) = reads(path);
+    let (mut gates, mut running) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let (open, gate) = mpsc::sync_channel::<()>(1);
+        let reads = reads.clone();
+        running.push(shutdown.spawn(async move { reads.read(move |_| Ok(gate.recv().is_ok())).await }));
+        gates.push(open);
+        tokio::task::yield_now().await;
+    }
+    let (fifth, ()) = tokio::join!(reads.read(|_| Ok(())), tokio::time::advance(std::time::Duration::from_secs(6)));
+    let response = fifth.unwrap_err().into_response();
+    assert_eq!(
+        (response.status(), &response.headers()["retry-after"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"5".parse().unwrap())
+    );
+    for gate in gates {
+        gate.send(()).unwrap();
+    }
+    for read in running {
+        assert!(read.await.unwrap().unwrap());
+    }
+    reads.read(|_| Ok(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_ends_with_its_request_and_with_the_gateway() {
+    let (_directory, path) = stored().await;
+    let (reads, shutdown) = reads(path);
+    let endless = |begun: mpsc::SyncSender<()>| {
+        move |reader: &Reader| -> Result<(), Rejection> {
+            begun.try_send(()).ok();
+            loop {
+                races::page(reader, &from_pairs(&[]).unwrap(), 0).map_err(unread)?;
+                std::thread::yield_now();
+            }
+        }
+    };
+    let (begun, has_begun) = mpsc::sync_channel(1);
+    let left = shutdown.spawn({
+        let reads = reads.clone();
+        async move { reads.read(endless(begun)).await }
+    });
+    while has_begun.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    left.abort();
+    assert!(left.await.unwrap_err().is_cancelled());
+    let (begun, _has_begun) = mpsc::sync_channel(1);
+    let (cut, ()) = tokio::join!(reads.read(endless(begun)), async { shutdown.cancel() });
+    assert_eq!(cut.unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(shutdown.finished(std::time::Duration::from_secs(10)).await, "{} still run", shutdown.running());
+}

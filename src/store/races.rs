@@ -1,0 +1,110 @@
+//! Rows as they are stored: pages of races, and one race with its attempts. The figures beside them are the views'.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Params};
+use serde_json::{Map, Value};
+
+use super::reader::{ReadError, Reader};
+use super::scan::AttemptFilter;
+use super::times::first_race_id;
+use crate::history::RaceOutcome;
+
+/// A row by the names of its columns, in their order. Numbers and texts as they are stored.
+pub type Row = Map<String, Value>;
+
+/// Which races are wanted; all that is set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RaceFilter {
+    /// When, of which model and user; with an attempt at which provider.
+    pub races: AttemptFilter,
+    /// With an attempt at this provider, for which the model is called this.
+    pub upstream: Option<(String, String)>,
+    pub outcome: Option<RaceOutcome>,
+    /// With a smaller id than this.
+    pub before: Option<String>,
+    /// The newest; not more.
+    pub limit: usize,
+}
+
+/// Newest first, by the primary key, so that a page reads no more than it has to.
+pub(super) const PAGE: &str = "\
+    SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+    FROM race JOIN race_speed AS speed ON speed.race_id = race.race_id \
+    WHERE race.race_id >= ?1 AND race.race_id < ?2 \
+      AND (?3 IS NULL OR race.model = ?3) AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR race.outcome = ?5) \
+      AND (?6 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?6)) \
+      AND (?7 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?7 \
+                                                             AND model_sent = ?8)) \
+    ORDER BY race.race_id DESC LIMIT ?9";
+
+pub(super) const RACE: &str = "\
+    SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
+    FROM race JOIN race_speed AS speed ON speed.race_id = race.race_id WHERE race.race_id = ?1";
+
+pub(super) const ATTEMPTS: &str = "\
+    SELECT attempt.*, speed.upstream, speed.ttft_ms, speed.tpot_ms, speed.tok_s \
+    FROM attempt JOIN attempt_speed AS speed \
+         ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
+    WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
+
+/// Sorts behind every id.
+const BEHIND_ALL: &str = "~";
+
+impl Reader {
+    /// Newest first.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn races(&self, filter: &RaceFilter) -> Result<Vec<Row>, ReadError> {
+        let races = &filter.races;
+        let until = races.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
+        let behind = filter.before.iter().fold(until, |until, before| until.min(before.clone()));
+        let (provider, model) = filter.upstream.clone().unzip();
+        let parameters = (
+            first_race_id(races.since.unwrap_or(0)),
+            behind,
+            races.model.as_deref(),
+            races.user.as_deref(),
+            filter.outcome.map(RaceOutcome::as_str),
+            races.provider.as_deref(),
+            provider,
+            model,
+            i64::try_from(filter.limit).unwrap_or(i64::MAX),
+        );
+        self.ask(|connection| rows(connection, PAGE, parameters))
+    }
+
+    /// The race and its attempts, as far as they are written.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn race(&self, race_id: &str) -> Result<(Option<Row>, Vec<Row>), ReadError> {
+        self.ask(|connection| {
+            // Both are of one state of the file.
+            let state = connection.unchecked_transaction()?;
+            let race = rows(&state, RACE, [race_id])?.pop();
+            Ok((race, rows(&state, ATTEMPTS, [race_id])?))
+        })
+    }
+}
+
+fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<Row>> {
+    let mut statement = connection.prepare(sql)?;
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let mut found = statement.query(parameters)?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        let cell = |(at, name): (usize, &String)| Ok((name.clone(), value(row.get_ref(at)?)));
+        rows.push(names.iter().enumerate().map(cell).collect::<rusqlite::Result<Row>>()?);
+    }
+    Ok(rows)
+}
+
+fn value(stored: ValueRef<'_>) -> Value {
+    match stored {
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
+    }
+}

@@ -1,0 +1,118 @@
+//! Pages of races and single ones: filters, order, and how they are found.
+
+use super::*;
+use crate::history::{RaceOutcome, sample};
+
+/// Races 0 to 9: `groq` is tried in all, `cerebras` in the even ones; 3 was rejected, and 5 is bob's.
+async fn ten_races() -> (TempDir, Reader) {
+    let (directory, path, store) = new_store().await;
+    let mut batch = Vec::new();
+    for n in 0..10 {
+        let mut record = if n == 3 { sample::bare_race(n) } else { sample::race(n) };
+        if n == 5 {
+            (record.user, record.model) = (Some("bob".into()), "other".into());
+        }
+        batch.extend([race(record), attempt(sample::won(n))]);
+        batch.extend((n % 2 == 0).then(|| attempt(sample::lost(n, 99_000))));
+    }
+    store.write(&batch).await.unwrap();
+    (directory, Reader::open(&path).unwrap())
+}
+
+fn numbers(rows: &[Row]) -> Vec<i64> {
+    rows.iter().map(|row| (row["started_at"].as_i64().unwrap() - sample::STARTED_AT) / 1_000).collect()
+}
+
+#[tokio::test]
+async fn races_are_found_by_what_they_are() {
+    let (_directory, reader) = ten_races().await;
+    let filter = |races: AttemptFilter| RaceFilter { races, limit: 100, ..RaceFilter::default() };
+    let all = AttemptFilter::default();
+    let upstream = |provider: &str, model: &str| Some((provider.to_owned(), model.to_owned()));
+    let at = |n: i64| Some(sample::STARTED_AT + n * 1_000);
+    for (filter, expected) in [
+        (filter(all.clone()), vec![9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
+        (RaceFilter { limit: 2, ..filter(all.clone()) }, vec![9, 8]),
+        (RaceFilter { before: Some(sample::race_id(2)), ..filter(all.clone()) }, vec![1, 0]),
+        (filter(AttemptFilter { since: at(7), ..all.clone() }), vec![9, 8, 7]),
+        (filter(AttemptFilter { until: at(2), ..all.clone() }), vec![1, 0]),
+        (
+            RaceFilter {
+                before: Some(sample::race_id(8)),
+                ..filter(AttemptFilter { since: at(5), until: at(9), ..all.clone() })
+            },
+            vec![7, 6, 5],
+        ),
+        (filter(AttemptFilter { model: Some("other".into()), ..all.clone() }), vec![5]),
+        (filter(AttemptFilter { user: Some("bob".into()), ..all.clone() }), vec![5]),
+        (filter(AttemptFilter { provider: Some("cerebras".into()), ..all.clone() }), vec![8, 6, 4, 2, 0]),
+        (RaceFilter { outcome: Some(RaceOutcome::Rejected), ..filter(all.clone()) }, vec![3]),
+        (RaceFilter { upstream: upstream("cerebras", "llama-70b"), ..filter(all.clone()) }, vec![8, 6, 4, 2, 0]),
+        (RaceFilter { upstream: upstream("cerebras", "gpt"), ..filter(all) }, vec![]),
+    ] {
+        assert_eq!(numbers(&reader.races(&filter).unwrap()), expected, "{filter:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_race_has_its_rows_and_their_figures() {
+    let (_directory, reader) = ten_races().await;
+    let (race, attempts) = reader.race(&sample::race_id(4)).unwrap();
+    let race = race.unwrap();
+    assert_eq!(
+        (&race["user"], &race["stream"], &race["upstream"]),
+        (&"alice".into(), &1.into(), &"groq/llama-70b".into())
+    );
+    assert_eq!((&race["client_ttft_ms"], &race["overhead_ms"]), (&101.5.into(), &0.5.into()));
+    let ordinals: Vec<&serde_json::Value> = attempts.iter().map(|attempt| &attempt["ordinal"]).collect();
+    assert_eq!(ordinals, [0, 1]);
+    assert_eq!((&attempts[0]["ttft_ms"], &attempts[0]["cost_usd"]), (&100.0.into(), &0.0125.into()));
+    assert!(attempts[1]["ttft_ms"].is_null() && attempts[1]["upstream"] == "cerebras/llama-70b");
+    assert_eq!(reader.race(&sample::race_id(10)).unwrap(), (None, Vec::new()));
+}
+
+/// Newest first by the primary key alone: no scan, and nothing is sorted.
+#[tokio::test]
+async fn pages_and_races_are_searched_by_the_primary_key() {
+    let (_directory, path, store) = new_store().await;
+    let batch: Vec<Record> = (0..500).flat_map(|n| [race(sample::race(n)), attempt(sample::won(n))]).collect();
+    store.write(&batch).await.unwrap();
+    let mut other = plain(&path).await;
+    for analysed in [false, true] {
+        if analysed {
+            sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
+        }
+        for (sql, steps) in
+            [(crate::store::races::PAGE, 7), (crate::store::races::RACE, 3), (crate::store::races::ATTEMPTS, 3)]
+        {
+            let plan: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
+                    .fetch_all(&mut other)
+                    .await
+                    .unwrap();
+            let lines: Vec<&str> = plan.iter().map(|(.., line)| line.as_str()).collect();
+            let by_key = |line: &str| line.starts_with("SEARCH ") && line.contains(" USING PRIMARY KEY (race_id");
+            let good = |line: &&str| by_key(line) || line.starts_with("CORRELATED SCALAR SUBQUERY");
+            assert!(lines.iter().all(good) && lines.len() == steps, "{lines:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_stopped() {
+    let (_directory, path, store) = new_store().await;
+    let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
+    store.write(&batch).await.unwrap();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let reader = Reader::open(&path).unwrap().stopped_by(stop.clone());
+    assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1_000);
+    let selection = Selection { now_us: wall_micros(), ..Selection::default() };
+    let make = || {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        Counted::default()
+    };
+    for begun in ["in the middle", "before it begins"] {
+        let error = reader.gather(&selection, make).map(drop).unwrap_err();
+        assert!(matches!(error, ReadError::Stopped { .. }), "{begun}: {error}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a recording's events hold, counted plainly: payload, kinds, characters, and what the provider says of its own times.
+//! The second opinion that the gateway's reader is judged by, so it shares nothing with it.
+
+use serde_json::{Value, json};
+
+use super::recording::{Event, Recording, choices};
+
+/// Fewer tokens are never a burst; so few events with payload always are one.
+const BURST_TOKENS: i64 = 16;
+const BURST_EVENTS: usize = 2;
+/// Bytes that a loopback socket hands over in one read.
+const ONE_READ: usize = 4_000;
+
+/// The payload of one event.
+struct Payload {
+    chars: usize,
+    /// Nothing but reasoning.
+    reasoning: bool,
+}
+
+impl Recording {
+    /// The columns that the content decides; `size`: bytes of each piece that it is replayed in.
+    pub fn content(&self, size: usize) -> Vec<(&'static str, Value)> {
+        let payloads: Vec<Payload> = self.until_its_end().filter_map(payload).collect();
+        let reasoning = payloads.iter().filter(|payload| payload.reasoning).count();
+        let mut columns = vec![
+            ("payload_events", json!(payloads.len())),
+            ("reasoning_events", json!(reasoning)),
+            ("chars_total", json!(payloads.iter().map(|payload| payload.chars).sum::<usize>())),
+            ("chars_first", json!(payloads.first().map_or(0, |payload| payload.chars))),
+            ("keepalives", json!(self.until_its_end().filter(|event| event.data.is_none()).count())),
+            ("first_answer_us IS NULL", json!(i64::from(reasoning == payloads.len()))),
+            ("second_token_us IS NULL", json!(i64::from(payloads.len() < 2))),
+            ("gap_max_us IS NULL", json!(i64::from(payloads.len() < 2))),
+        ];
+        columns.extend(self.burst(payloads.len(), reasoning, size).map(|burst| ("burst", burst)));
+        columns
+    }
+
+    /// None where it depends on how quick the machine is.
+    fn burst(&self, payloads: usize, reasoning: usize, size: usize) -> Option<Value> {
+        let count = |name: &str| self.usage().into_iter().find(|(column, _)| *column == name)?.1.as_i64();
+        let Some(tokens) = count("output_tokens") else { return Some(Value::Null) };
+        let hidden = if reasoning == 0 { count("reasoning_tokens").unwrap_or(0) } else { 0 };
+        if tokens - hidden < BURST_TOKENS {
+            return Some(json!(0));
+        }
+        let at_once = size >= self.bytes.len() && self.bytes.len() <= ONE_READ;
+        (payloads <= BURST_EVENTS || at_once).then_some(json!(1))
+    }
+
+    /// What the provider says of its own times and limits: the index's usage, llama.cpp's `timings`, and the headers.
+    pub fn reports(&self) -> Vec<(&'static str, Value)> {
+        let usage = self.any_usage();
+        // Of several, one for each choice, the longest.
+        let timing = |name: &str| {
+            let all = self.until_its_end().filter_map(|event| event.json["timings"][name].as_f64());
+            all.reduce(f64::max)
+        };
+        let seconds = |name: &str| usage[name].as_f64().map(|seconds| (seconds * 1e6).round());
+        let millis = |millis: f64| (millis * 1e3).round();
+        let header = |name: &str| self.header(name)?.parse::<f64>().ok();
+        let total = seconds("total_time")
+            .or(header("openai-processing-ms").map(millis))
+            .or(header("x-envoy-upstream-service-time").map(millis));
+        let requests = header("x-ratelimit-remaining-requests").or(header("x-ratelimit-remaining"));
+        [
+            ("server_queue_us", seconds("queue_time")),
+            ("server_prefill_us", seconds("prompt_time").or(timing("prompt_ms").map(millis))),
+            ("server_decode_us", seconds("completion_time").or(timing("predicted_ms").map(millis))),
+            ("server_total_us", total),
+            ("ratelimit_remaining_requests", requests),
+            ("ratelimit_remaining_tokens", header("x-ratelimit-remaining-tokens")),
+        ]
+        .map(|(column, value)| (column, value.map_or(Value::Null, |value| json!(value as i64))))
+        .to_vec()
+    }
+}
+
+/// None for an event in which nothing was generated.
+fn payload(event: &Event) -> Option<Payload> {
+    let (mut answer, mut thoughts) = (0, 0);
+    for delta in choices(event).map(|choice| &choice["delta"]) {
+        match &delta["content"] {
+            Value::Array(parts) => {
+                for part in parts {
+                    answer += chars(&part["text"]);
+                    let inner = part["thinking"].as_array().into_iter().flatten();
+                    thoughts += inner.map(|thought| chars(&thought["text"])).sum::<usize>();
+                }
+            }
+            content => answer += chars(content),
+        }
+        answer += chars(&delta["refusal"]);
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            answer += chars(&call["function"]["name"]) + chars(&call["function"]["arguments"]);
+        }
+        // The same under two names is one thought.
+        thoughts += chars(&delta["reasoning_content"]).max(chars(&delta["reasoning"]));
+    }
+    (answer + thoughts > 0).then_some(Payload { chars: answer + thoughts, reasoning: answer == 0 })
+}
+
+fn chars(value: &Value) -> usize {
+    value.as_str().map_or(0, |text| text.chars().count())
+}
