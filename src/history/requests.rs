@@ -54,7 +54,8 @@ pub struct Judged {
 }
 
 impl Requests {
-    /// A request belongs to the attempt that served it; one that none served, to each group that tried.
+    /// A request belongs to the attempt that served it; one that none served, once to each group that tried, at the first try
+    /// with each upstream.
     pub fn add(&mut self, facts: &Facts<'_>, coarse: bool) {
         let Some(request) = &facts.request else { return };
         if request.served == Some(false) || request.outcome == RaceOutcome::ClientGone {
