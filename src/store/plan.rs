@@ -10,6 +10,12 @@ use super::times::{DAY_US, HOUR_US, start_of};
 /// What is read out of rows, exact in any case: the newest hour.
 const NEWEST_US: i64 = HOUR_US;
 
+/// Into so many pieces the newest stretch is cut.
+const NEWEST_PIECES: i64 = 16;
+
+/// Attempts that an hour is taken to have where none is rolled up yet.
+const UNKNOWN_HOUR: u64 = 10_000;
+
 /// Hours and days that are rolled up.
 pub(super) const SPANS: &str = "\
     SELECT hours, start, attempts, state FROM rollup_span \
@@ -112,11 +118,13 @@ impl Plan {
         };
         let days: Vec<i64> = days.iter().copied().filter(|day| !selection.hourly && is_whole(*day)).collect();
         let of_no_day = |start: &i64| days.binary_search(&start_of(*start, DAY_US)).is_err();
+        let mut pieces = rows_between(&cells, &rows, (from_us, until_us), start_of(oldest_us, HOUR_US));
+        let not_rolled = cut_newest(&mut pieces, hours, selection.now_us);
         Plan {
-            pieces: rows_between(&cells, &rows, (from_us, until_us), start_of(oldest_us, HOUR_US)),
+            pieces,
             hours: cells.keys().copied().filter(of_no_day).collect(),
             days,
-            rows_expected: rows.values().map(|rolled| rolled.attempts).sum(),
+            rows_expected: rows.values().map(|rolled| rolled.attempts).sum::<u64>() + not_rolled,
             rolled_until: cells.last_key_value().map(|(start, _)| start + HOUR_US),
             removed: 0,
         }
@@ -132,6 +140,27 @@ pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let row: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
     let hour: Option<i64> = connection.query_row(OLDEST_HOUR, [], |row| row.get(0))?;
     Ok([row.map(|id| super::times::began_at(&id)), hour].into_iter().flatten().min())
+}
+
+/// Cuts what is not rolled up yet, so that several threads can share it, and guesses by the newest hour that is how many
+/// attempts are in it.
+fn cut_newest(pieces: &mut Vec<Piece>, hours: &BTreeMap<i64, Rolled>, now_us: i64) -> u64 {
+    let rolled = hours.last_key_value();
+    let Some(last) = pieces.pop_if(|last| rolled.is_none_or(|(start, _)| last.from_us >= start + HOUR_US)) else {
+        return 0;
+    };
+    let length_us = (last.until_us.min(now_us) - last.from_us).max(0);
+    let step_us = (length_us / NEWEST_PIECES).max(1_000_000);
+    let mut from_us = last.from_us;
+    for _ in 1..NEWEST_PIECES {
+        if from_us + step_us < last.until_us {
+            pieces.push(Piece { from_us, until_us: from_us + step_us });
+            from_us += step_us;
+        }
+    }
+    pieces.push(Piece { from_us, ..last });
+    let of_hour = rolled.map_or(UNKNOWN_HOUR, |(_, rolled)| rolled.attempts);
+    (of_hour as f64 * length_us as f64 / HOUR_US as f64) as u64
 }
 
 /// What lies between the cells, in pieces that several threads can share: cut where an hour begins that has rows.
