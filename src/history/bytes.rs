@@ -40,9 +40,13 @@ impl<'a> Reader<'a> {
     }
 
     pub fn take_f64(&mut self) -> Result<f64, Short> {
-        let (number, rest) = self.0.split_first_chunk().ok_or(Short)?;
+        Ok(f64::from_le_bytes(*self.take_chunk()?))
+    }
+
+    pub fn take_chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], Short> {
+        let (chunk, rest) = self.0.split_first_chunk().ok_or(Short)?;
         self.0 = rest;
-        Ok(f64::from_le_bytes(*number))
+        Ok(chunk)
     }
 }
 

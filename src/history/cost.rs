@@ -2,13 +2,16 @@
 //!
 //! Pure; what one attempt cost is decided where it ends.
 
-use super::bytes::{Reader, Short, put, put_f64};
+use super::bytes::{Reader, Short, put};
 use super::record::CostBasis;
 
+const PICO: f64 = 1e12;
+
 /// A sum of what attempts cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostSum {
-    usd: f64,
+    /// Millionths of a millionth of a US dollar: whole numbers, so that the order of adding does not matter.
+    pico_usd: i128,
     /// How many attempts of each basis, in the order of [`CostBasis::ALL`].
     attempts: [u64; CostBasis::ALL.len()],
 }
@@ -16,22 +19,22 @@ pub struct CostSum {
 impl CostSum {
     pub fn add(&mut self, usd: Option<f64>, basis: CostBasis) {
         let basis = if usd.is_some() { basis } else { CostBasis::Unknown };
-        self.usd += usd.unwrap_or_default();
+        self.pico_usd += (usd.unwrap_or_default() * PICO).round() as i128;
         self.attempts[basis as usize] += 1;
     }
 
     pub fn merge(&mut self, other: &CostSum) {
-        self.usd += other.usd;
+        self.pico_usd += other.pico_usd;
         self.attempts.iter_mut().zip(other.attempts).for_each(|(sum, more)| *sum += more);
     }
 
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
-        put_f64(bytes, self.usd);
+        bytes.extend_from_slice(&self.pico_usd.to_le_bytes());
         self.attempts.iter().for_each(|count| put(bytes, *count));
     }
 
     pub(super) fn decode(bytes: &mut Reader<'_>) -> Result<CostSum, Short> {
-        let mut sum = CostSum { usd: bytes.take_f64()?, ..CostSum::default() };
+        let mut sum = CostSum { pico_usd: i128::from_le_bytes(*bytes.take_chunk()?), ..CostSum::default() };
         for count in &mut sum.attempts {
             *count = bytes.take()?;
         }
@@ -42,7 +45,7 @@ impl CostSum {
     pub fn usd(&self) -> Option<f64> {
         let all: u64 = self.attempts.iter().sum();
         let unknown = self.count(CostBasis::Unknown);
-        (all > unknown || unknown == 0).then_some((self.usd * 1e9).round() / 1e9)
+        (all > unknown || unknown == 0).then_some((self.pico_usd as f64 / 1e3).round() / 1e9)
     }
 
     /// How far the sum can be trusted: an unknown part makes it a lower bound; lower and upper bounds together make it
