@@ -100,10 +100,7 @@ fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
 
 /// Of which kind they were, group by group where there are some.
 fn failures(answer: &Stats) -> String {
-    let mut failures =
-        "failures: failed, failed midway, timed out, refused; a kind may be there too for an attempt that served a client \
-         until it broke."
-            .to_owned();
+    let mut failures = "failures: failed, failed midway, timed out, refused.".to_owned();
     let kinds = |kinds: &[(FailureKind, u64)]| {
         kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
     };
