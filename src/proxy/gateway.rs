@@ -17,7 +17,7 @@ use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint, InvalidUrl};
 
 /// Audited losers that run at once.
-const AUDITS_MAX: i64 = 64;
+const AUDITS_MAX: i64 = 512;
 /// Upstreams that are remembered as rejecting `stream_options`.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long that is remembered: a server may learn it with its next version.
