@@ -104,6 +104,8 @@ pub struct Series {
     pub whole_hours: usize,
     /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
     pub rolled_until: Option<i64>,
+    /// As [`super::stats::Stats::whole_hours`].
+    pub moved: Option<(i64, i64)>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
     /// Of goodput: requests in time whose pace is not known.
@@ -253,7 +255,9 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
     };
     let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
-    let from_us = filter.since.or(gathered.oldest).unwrap_or(until_us);
+    let asked_us = (filter.since.or(gathered.oldest).unwrap_or(until_us), until_us);
+    let (from_us, until_us) =
+        coverage.whole_hours.map_or(asked_us, |(from_us, until_us)| (from_us, until_us.min(now_us)));
     // Of these nobody knows which provider they would have gone to.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = Series {
@@ -264,6 +268,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         left_out: (0, 0),
         whole_hours: 0,
         rolled_until: coverage.rolled_until,
+        moved: coverage.whole_hours,
         without_speed: 0,
         without_verdict: 0.0,
         without_attempts,

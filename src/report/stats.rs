@@ -56,6 +56,9 @@ pub struct Stats {
     pub too_small: usize,
     /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
     pub rolled_until: Option<i64>,
+    /// The rows of an hour at an end of the window are gone, so it was moved to whole hours: see
+    /// [`crate::store::Coverage`].
+    pub whole_hours: Option<(i64, i64)>,
 }
 
 impl Question {
@@ -83,8 +86,11 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         exact: question.exact,
     };
     let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
-    let from_us = filter.since.or(groups.oldest).unwrap_or(now_us);
-    let until_us = filter.until.unwrap_or(now_us).min(now_us);
+    let (from_us, until_us) = match coverage.whole_hours {
+        Some(whole) => whole,
+        None => (filter.since.or(groups.oldest).unwrap_or(now_us), filter.until.unwrap_or(now_us)),
+    };
+    let until_us = until_us.min(now_us);
     let span = goodput::Window::new(from_us, until_us);
     let (attempts, without_attempts) = (groups.attempts(), groups.without_attempts);
     let mut figures = groups.figures(&question.slo, &span);
@@ -100,6 +106,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         without_verdict,
         too_small: all - figures.len(),
         rolled_until: coverage.rolled_until,
+        whole_hours: coverage.whole_hours,
         groups: figures,
         filter,
     })

@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub rows_expected: u64,
     /// The end of the newest cell.
     pub rolled_until: Option<i64>,
+    /// See [`super::Coverage::whole_hours`].
+    pub whole_hours: Option<(i64, i64)>,
     /// As [`removed`] counts them.
     pub removed: i64,
 }
@@ -126,6 +128,7 @@ impl Plan {
             days,
             rows_expected: rows.values().map(|rolled| rolled.attempts).sum::<u64>() + not_rolled,
             rolled_until: cells.last_key_value().map(|(start, _)| start + HOUR_US),
+            whole_hours: whole_hours(hours, (from_us, until_us)),
             removed: 0,
         }
     }
@@ -140,6 +143,21 @@ pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let row: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
     let hour: Option<i64> = connection.query_row(OLDEST_HOUR, [], |row| row.get(0))?;
     Ok([row.map(|id| super::times::began_at(&id)), hour].into_iter().flatten().min())
+}
+
+/// What the window becomes where an end of it lies within an hour that cannot be parted.
+fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -> Option<(i64, i64)> {
+    let parted = |at_us: i64| {
+        let start = start_of(at_us, HOUR_US);
+        let removed = hours.get(&start).is_some_and(|rolled| rolled.removed);
+        (removed && start < at_us).then_some((start, start + HOUR_US))
+    };
+    match (parted(from_us), parted(until_us)) {
+        (None, None) => None,
+        // Both in one: it begins before the window, so it is not in it.
+        (Some(of_from), Some(of_until)) if of_from == of_until => Some(of_from),
+        (of_from, of_until) => Some((of_from.map_or(from_us, |hour| hour.1), of_until.map_or(until_us, |hour| hour.1))),
+    }
 }
 
 /// Cuts what is not rolled up yet, so that several threads can share it, and guesses by the newest hour that is how many

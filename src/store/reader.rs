@@ -99,6 +99,10 @@ pub struct Selection {
 pub struct Coverage {
     /// Out of rolled-up hours and days before this time; microseconds since 1970, UTC. None: all out of rows.
     pub rolled_until: Option<i64>,
+    /// Where an end of the window lies in an hour whose rows are gone: the window of whole hours that was read instead,
+    /// those that begin in the one that was asked for. A window within a single such hour holds nothing, and this is that
+    /// hour. Microseconds since 1970, UTC.
+    pub whole_hours: Option<(i64, i64)>,
 }
 
 /// For the operator.
@@ -218,7 +222,7 @@ impl Reader {
             }
             Ok::<(), rusqlite::Error>(())
         })?;
-        Ok((gathered, Coverage { rolled_until: plan.rolled_until }))
+        Ok((gathered, Coverage { rolled_until: plan.rolled_until, whole_hours: plan.whole_hours }))
     }
 
     fn limit_time(&self) -> Result<Instant, ReadError> {

@@ -32,8 +32,9 @@ fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Res
             None => (Place::Class(Concurrency::at(at as u8)), seconds(series.span_us, i64::MIN, i64::MAX)),
             Some(every_us) => {
                 series.whole_hours += usize::from(step.cell_span_us > every_us);
-                let span_us = every_us.max(step.cell_span_us);
-                (Place::Time { start_us: at, span_us }, seconds(series.span_us, at, at.saturating_add(span_us)))
+                let whole_us = every_us.max(step.cell_span_us);
+                let seconds = seconds(series.span_us, at, at.saturating_add(whole_us));
+                (Place::Time { start_us: at, span_us: (seconds * 1e6).round() as i64 }, seconds)
             }
         };
         let summary = step.summary()?;
