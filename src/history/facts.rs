@@ -31,6 +31,17 @@ pub struct Facts<'a> {
     pub request: Option<RequestFacts<'a>>,
 }
 
+/// A race that began so short a while ago and has no row yet is taken to be running.
+const RUNNING_US: i64 = 3_600_000_000;
+
+impl Facts<'_> {
+    /// Whether its race still runs: of such a race the losers are written and the winner is not, so that each upstream
+    /// would look slower than it is.
+    pub fn is_of_a_running_race(&self, now_us: i64) -> bool {
+        self.request.is_none() && self.started_at > now_us - RUNNING_US
+    }
+}
+
 /// The request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {

@@ -140,6 +140,8 @@ impl Times {
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     pub count: u64,
+    weight: f64,
+    weight_squared: f64,
     /// Value and weight.
     exact: Vec<(i64, f64)>,
     coarse: Histogram,
@@ -148,7 +150,7 @@ pub struct Spread {
 impl Spread {
     /// As [`Times::add`].
     pub fn add(&mut self, value: i64, weight: f64, coarse: bool) {
-        self.count += 1;
+        self.weigh(1, weight);
         if coarse {
             self.coarse.add(value, weight);
         } else {
@@ -158,6 +160,8 @@ impl Spread {
 
     pub fn merge(&mut self, other: Spread) {
         self.count += other.count;
+        self.weight += other.weight;
+        self.weight_squared += other.weight_squared;
         self.exact.extend(other.exact);
         self.coarse.merge(&other.coarse);
     }
@@ -177,6 +181,11 @@ impl Spread {
         shares.map(|share| reach(&values, share))
     }
 
+    /// How many values of equal weight would tell as much.
+    pub fn effective(&self) -> f64 {
+        effective(self.weight, self.weight_squared)
+    }
+
     /// Each value with its weight; in no order.
     pub fn values(&self) -> Vec<(i64, f64)> {
         let coarse = self.coarse.buckets().map(|(bucket, weight)| (grid::middle(bucket), weight));
@@ -189,9 +198,15 @@ impl Spread {
     }
 
     pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
-        self.count += bytes.take()?;
+        self.weigh(bytes.take()?, scale);
         self.coarse.absorb(bytes, scale)?;
         Ok(())
+    }
+
+    fn weigh(&mut self, count: u64, weight: f64) {
+        self.count += count;
+        self.weight += count as f64 * weight;
+        self.weight_squared += count as f64 * weight * weight;
     }
 }
 
@@ -277,7 +292,9 @@ mod tests {
         (1..=100).for_each(|value| spread.add(value, 1.0, false));
         assert_eq!(spread.quantiles([0.05, 0.5, 0.95, 1.0]), [Some(5), Some(50), Some(95), Some(100)]);
         assert_eq!(spread.quantiles_from_above([0.05, 0.5]), [Some(96), Some(51)]);
+        assert_eq!(spread.effective(), 100.0);
         spread.add(1_000, 900.0, true);
+        assert!((spread.effective() - 1_000.0 * 1_000.0 / (900.0 * 900.0 + 100.0)).abs() < 1e-9);
         assert_eq!(spread.quantiles([0.5]), [Some(grid::middle(grid::bucket(1_000)))]);
         assert_eq!(Spread::default().quantiles([0.5]), [None]);
     }

@@ -8,6 +8,9 @@
 //! assumption: a loser that was picked by chance, with probability p, to run on stands from the moment of its loss for
 //! 1/p losers, and those that were cut stand for none.
 
+/// The product of many factors misses a round share by a few units in the last place.
+const ROUNDING: f64 = 1e-9;
+
 /// One attempt's time to its first token, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
@@ -125,6 +128,10 @@ impl Survival {
                 before = *surviving;
             }
         }
+        // What is left of a stratum that ended early may end right then: beyond it the mixture is not known.
+        let lasts = strata.iter().filter(|(_, survival)| survival.surviving() > ROUNDING);
+        let known_us = lasts.map(|(_, survival)| survival.longest_us).min().unwrap_or(i64::MAX);
+        falls.retain(|(time_us, _)| *time_us <= known_us);
         falls.sort_unstable_by_key(|(time_us, _)| *time_us);
         let mut surviving = 1.0_f64;
         let steps = falls.chunk_by(|a, b| a.0 == b.0).map(|group| {
@@ -132,15 +139,12 @@ impl Survival {
             (group[0].0, surviving)
         });
         let steps = steps.collect();
-        // Beyond this the share that is left to a stratum which ended early is not known to be later.
-        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0);
+        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0).min(known_us);
         Survival { steps, longest_us, empty: strata.is_empty() }
     }
 
     /// The earliest time by which a share of at least `p` (0 to 1) has ended; none without observations.
     pub fn quantile(&self, p: f64) -> Option<Estimate> {
-        // The product of many factors misses a round share by a few units in the last place.
-        const ROUNDING: f64 = 1e-9;
         if self.empty {
             return None;
         }
@@ -149,6 +153,13 @@ impl Survival {
             Some((time_us, _)) => Estimate::Reached(*time_us),
             None => Estimate::NotReached { over_us: self.longest_us },
         })
+    }
+}
+
+impl Survival {
+    /// The share that is later than everything that was seen.
+    fn surviving(&self) -> f64 {
+        self.steps.last().map_or(1.0, |(_, surviving)| *surviving)
     }
 }
 
@@ -262,6 +273,11 @@ mod tests {
         assert_eq!(mixed.quantile(0.8), Some(Estimate::Reached(100)));
         assert_eq!(mixed.quantile(0.9), Some(Estimate::NotReached { over_us: 100 }));
         assert_eq!(Survival::mixed(&[]).quantile(0.5), None);
+        // All of the first were cut at 100: they may have ended at 101, so nothing is known beyond.
+        let cut = observed(&[(100, false), (100, false)]);
+        let late = observed(&[(1_000, true), (1_099, true)]);
+        let mixed = Survival::mixed(&[(1.0, cut), (1.0, late)]);
+        assert_eq!(mixed.quantile(0.25), Some(Estimate::NotReached { over_us: 100 }));
     }
 
     /// The example of `docs/measurement.md`: winners alone turn the ranking round.

@@ -114,7 +114,7 @@ fn fields(by: &[Dimension], figures: &Figures) -> Map<String, Value> {
         json!(p99.0),
         json!(p99.1),
         json!(figures.ttft_samples),
-        json!(figures.ttft_effective),
+        json!((figures.ttft_effective * 10.0).round() / 10.0),
         json!(tok_s_p50),
         json!(tok_s_p5),
         json!(figures.tpot_p95_ms),

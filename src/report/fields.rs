@@ -117,7 +117,7 @@ pub const POINT: [Field; 17] = [
     text("user", "", "of which caller").or_null().if_known(),
     text("concurrency", "", "class of the attempts running at the upstream").if_known(),
     text("start", "", "where the step begins, as RFC 3339 has it").if_known(),
-    number("span_s", "s", "how long the step goes on").if_known(),
+    number("span_s", "s", "how much of the window lies in the step: what rates are over").if_known(),
     number("quantile", "", "the share that the value does not exceed").if_known(),
     number("ttft_ms", "ms", "time to first token, estimated (Kaplan–Meier); null where not reached")
         .or_null()

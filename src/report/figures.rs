@@ -7,7 +7,7 @@ use crate::history::cost::CostSum;
 use crate::history::goodput::Slo;
 use crate::history::spread::Times;
 use crate::history::summary::Summary;
-use crate::history::survival::{Estimate, Survival};
+use crate::history::survival::{Estimate, Survival, is_firm};
 
 /// The quantiles of TTFT that are told.
 pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
@@ -15,6 +15,9 @@ pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 pub const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
 /// The quantiles at which the gain of racing is told.
 pub const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
+
+/// An upstream of fewer observations is not taken to be perhaps the best.
+const OBSERVED_ENOUGH: u64 = 20;
 
 /// What one group did.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub struct Figures {
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
     pub tok_s_samples: u64,
+    /// As many of equal weight would tell as much.
+    pub tok_s_effective: f64,
     /// Requests that were judged: those that the group answered, and those that it tried and nobody answered.
     pub requests: u64,
     /// Of these, those that met the targets, by the second of the window.
@@ -54,7 +59,10 @@ pub struct Figures {
     /// What streaming clients saw, at each of [`GAIN_SHARES`]; milliseconds.
     pub client_ttft_ms: [Option<f64>; 2],
     pub client_ttft_samples: u64,
-    /// For a group of several upstreams, at each of [`GAIN_SHARES`].
+    /// As many of equal weight would tell as much.
+    pub client_ttft_effective: f64,
+    /// For a group of the upstreams of one model, at each of [`GAIN_SHARES`]. None where it is not known: nobody reached the
+    /// quantile, or one of those who did not might be better.
     pub gain: Option<[Option<Gain>; 2]>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
@@ -71,6 +79,8 @@ pub struct Gain {
     pub alone_ms: f64,
     /// Less what streaming clients saw; milliseconds. Negative where racing, or failures before the answer, cost time.
     pub gain_ms: f64,
+    /// What the best upstream's quantile rests on: first tokens of equal weight.
+    pub effective: f64,
 }
 
 /// What was gathered of a group.
@@ -115,6 +125,7 @@ impl Figures {
             tok_s: summary.tpot.quantiles_from_above(TOK_S_SHARES).map(ns_to_rate),
             tpot_p95_ms: tpot_p95.map(|ns| ns as f64 / 1e6),
             tok_s_samples: summary.tpot.count,
+            tok_s_effective: summary.tpot.effective(),
             requests: requests.round() as u64,
             goodput: rate(judged.met).filter(|_| requests > 0.0),
             attainment: (requests > 0.0).then(|| judged.met / requests),
@@ -123,6 +134,7 @@ impl Figures {
             aggregate_tok_s: rate(summary.tokens_served as f64).zip(rate(all_tokens as f64)).map(|(a, b)| [a, b]),
             client_ttft_ms,
             client_ttft_samples: summary.client_ttft.count,
+            client_ttft_effective: summary.client_ttft.effective(),
             gain: (!upstreams.is_empty()).then(|| gains(&upstreams, client_ttft_ms)),
             without_speed: summary.without_speed(),
             without_verdict: judged.unknown,
@@ -130,14 +142,27 @@ impl Figures {
     }
 }
 
+/// Of the upstreams whose quantile is firm the best stands for them all; of the others only where none is firm.
 fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<Gain>; 2] {
-    let alone: Vec<(&String, Survival)> = upstreams.iter().map(|(name, times)| (name, times.survival())).collect();
+    let alone: Vec<(&String, &Times, Survival)> =
+        upstreams.iter().map(|(name, times)| (name, times, times.survival())).collect();
     let mut shares = GAIN_SHARES.into_iter().zip(client_ttft_ms);
     [(); 2].map(|()| {
         let (share, client_ms) = shares.next()?;
-        let reached = alone.iter().filter_map(|(name, survival)| Some((survival.quantile(share)?.reached()?, *name)));
-        let (best_us, upstream) = reached.min()?;
+        let any_firm = alone.iter().any(|(_, times, _)| is_firm(times.effective(), share));
+        let compete = alone.iter().filter(|(_, times, _)| !any_firm || is_firm(times.effective(), share));
+        let reached = compete.filter_map(|(name, times, survival)| {
+            Some((survival.quantile(share)?.reached()?, *name, times.effective()))
+        });
+        let (best_us, upstream, effective) = reached.min_by_key(|(us, name, _)| (*us, *name))?;
+        let may_be_better = |(_, times, survival): &(&String, &Times, Survival)| {
+            let short = |at| matches!(at, Estimate::NotReached { over_us } if over_us < best_us);
+            times.count() >= OBSERVED_ENOUGH && survival.quantile(share).is_some_and(short)
+        };
+        if alone.iter().any(may_be_better) {
+            return None;
+        }
         let alone_ms = best_us as f64 / 1e3;
-        Some(Gain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms? })
+        Some(Gain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms?, effective })
     })
 }

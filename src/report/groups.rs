@@ -1,6 +1,6 @@
 //! Attempts, gathered by group: row by row, or hour by hour where they are rolled up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use super::dimension::{Dimension, Part, Stratum};
@@ -33,6 +33,8 @@ pub struct Groups<'r> {
     places: HashMap<Key, usize>,
     groups: Vec<(Key, Group)>,
     pub without_attempts: u64,
+    /// Attempts of races that still run, which are left out.
+    pub running: u64,
     /// When the first race began; microseconds since 1970, UTC.
     pub oldest: Option<i64>,
 }
@@ -47,6 +49,8 @@ struct Group {
     summary: Summary,
     /// By upstream, where groups are not: of which is the best?
     upstreams: HashMap<i64, Times>,
+    /// By number; what upstreams of one model would do for another nobody knows.
+    models: HashSet<i64>,
     strata: HashMap<Key, Times>,
 }
 
@@ -95,7 +99,9 @@ impl Rules {
 
     fn weight(&self, started_at: i64) -> f64 {
         let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
-        self.half_life_us.map_or(1.0, |half_life| 0.5_f64.powf(age(half_life)))
+        // In whole parts of 65,536, so that sums of them do not depend on the order.
+        let exact = |weight: f64| (weight * 65_536.0).round() / 65_536.0;
+        self.half_life_us.map_or(1.0, |half_life| exact(0.5_f64.powf(age(half_life))))
     }
 }
 
@@ -107,6 +113,7 @@ impl<'r> Groups<'r> {
             places: HashMap::new(),
             groups: Vec::new(),
             without_attempts: 0,
+            running: 0,
             oldest: None,
         }
     }
@@ -130,10 +137,11 @@ impl<'r> Groups<'r> {
                 }
             }
             let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.name(place), times));
+            let strata: BTreeMap<Key, Times> = group.strata.into_iter().collect();
             let gathered = Gathered {
                 summary: group.summary,
-                strata: group.strata.into_values().collect(),
-                upstreams: upstreams.collect(),
+                strata: strata.into_values().collect(),
+                upstreams: if group.models.len() > 1 { Vec::new() } else { upstreams.collect() },
             };
             Figures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });
@@ -171,13 +179,22 @@ impl<'r> Groups<'r> {
             };
         }
         let stratum = (!self.rules.strata.is_empty()).then_some(key);
-        let upstream = (!self.rules.by_upstream()).then(|| self.names.number(Dimension::Upstream, subject));
-        (stratum, upstream)
+        if self.rules.by_upstream() {
+            return (stratum, None);
+        }
+        let model = self.names.number(Dimension::Model, subject);
+        self.group(subject).models.insert(model);
+        (stratum, Some(self.names.number(Dimension::Upstream, subject)))
     }
 }
 
 impl Gather for Groups<'_> {
     fn attempt(&mut self, facts: &Facts<'_>) {
+        if facts.is_of_a_running_race(self.rules.now_us) {
+            self.saw(facts.started_at);
+            self.running += 1;
+            return;
+        }
         let request = facts.request.as_ref();
         let subject = Subject {
             started_at: facts.started_at,
@@ -241,6 +258,7 @@ impl Gather for Groups<'_> {
 
     fn merge(&mut self, other: Self) {
         self.without_attempts += other.without_attempts;
+        self.running += other.running;
         other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
         for (mut key, group) in other.groups {
             for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
@@ -250,7 +268,11 @@ impl Gather for Groups<'_> {
             let upstreams: Vec<(i64, Times)> = upstreams
                 .map(|(place, times)| (self.names.adopt(Dimension::Upstream, place, &other.names), times))
                 .collect();
+            let models = group.models.into_iter();
+            let models: Vec<i64> =
+                models.map(|number| self.names.adopt(Dimension::Model, number, &other.names)).collect();
             let mine = self.at(key);
+            mine.models.extend(models);
             mine.summary.merge(group.summary);
             group.strata.into_iter().for_each(|(key, times)| mine.strata.entry(key).or_default().merge(times));
             upstreams.into_iter().for_each(|(place, times)| mine.upstreams.entry(place).or_default().merge(times));

@@ -112,6 +112,8 @@ pub struct Series {
     pub without_verdict: f64,
     /// Requests that no attempt was started for.
     pub without_attempts: u64,
+    /// Attempts of races that still run, which are left out.
+    pub running: u64,
 }
 
 /// The points of one name.
@@ -245,7 +247,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
             }
         }
     };
-    let rules = Rules::new(question.by, every_us, filter.provider.is_some());
+    let rules = Rules::new(question.by, every_us, filter.provider.is_some(), now_us);
     let selection = Selection {
         filter: filter.clone(),
         now_us,
@@ -272,6 +274,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         without_speed: 0,
         without_verdict: 0.0,
         without_attempts,
+        running: gathered.running,
         filter,
     };
     points::fill(&mut series, gathered, question)?;

@@ -48,6 +48,8 @@ pub struct Stats {
     pub span_us: (i64, i64),
     /// Requests that no attempt was started for.
     pub without_attempts: u64,
+    /// Attempts of races that still run, which are left out.
+    pub running: u64,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
     /// Requests in time whose pace is not known.
@@ -92,7 +94,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
     };
     let until_us = until_us.min(now_us);
     let span = goodput::Window::new(from_us, until_us);
-    let (attempts, without_attempts) = (groups.attempts(), groups.without_attempts);
+    let (attempts, without_attempts, running) = (groups.attempts(), groups.without_attempts, groups.running);
     let mut figures = groups.figures(&question.slo, &span);
     let all = figures.len();
     let without_speed = figures.iter().map(|figures| figures.without_speed).sum();
@@ -102,6 +104,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         attempts,
         span_us: (from_us, until_us),
         without_attempts: if filter.provider.is_some() { 0 } else { without_attempts },
+        running,
         without_speed,
         without_verdict,
         too_small: all - figures.len(),

@@ -1,1 +1,146 @@
-//! Questions over real files.
+//! Questions over real files: what the figures must not be misled by.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::question::from_pairs;
+use super::stats::{Stats, ask};
+use crate::history::sample::{self, STARTED_AT};
+use crate::history::survival::Estimate;
+use crate::history::{AttemptOutcome, AttemptRecord};
+use crate::store::{Reader, Record, Roller, Step, Store};
+
+const HOUR_US: i64 = 3_600_000_000;
+/// In ms, as [`sample::race_id`] counts.
+const MINUTE: i64 = 60_000;
+/// 2026-01-02T03:00:00Z
+const THREE: i64 = STARTED_AT.div_euclid(HOUR_US) * HOUR_US;
+
+async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let store = Store::open(&path).await.unwrap();
+    store.write(&batch).await.unwrap();
+    store.close().await;
+    (directory, path)
+}
+
+fn asked(path: &Path, pairs: &[(&str, &str)], now_us: i64) -> Stats {
+    let pairs: Vec<(String, String)> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    ask(&Reader::open(path).unwrap(), &from_pairs(&pairs).unwrap(), now_us).unwrap()
+}
+
+fn race(n: i64, model: &str) -> Record {
+    let mut race = sample::race(n);
+    race.model = model.into();
+    Record::Race(Box::new(race))
+}
+
+/// Of the first attempt of race `n`, at this upstream.
+fn won(n: i64, provider: &str, ttft_us: i64) -> Record {
+    let times = Some(ttft_us);
+    Record::Attempt(Box::new(AttemptRecord {
+        provider: provider.into(),
+        first_token_us: times,
+        ttft_obs_us: times,
+        first_answer_us: times,
+        ..sample::won(n)
+    }))
+}
+
+fn lost(n: i64, provider: &str, after_us: i64) -> Record {
+    Record::Attempt(Box::new(AttemptRecord { provider: provider.into(), ..sample::lost(n, after_us) }))
+}
+
+/// A minute's race, for two hours from 03:04:05 on.
+async fn two_hours() -> (TempDir, PathBuf) {
+    store_with((0..120).flat_map(|n| [race(n * MINUTE, "m"), won(n * MINUTE, "groq", 100_000)]).collect()).await
+}
+
+#[tokio::test]
+async fn a_race_that_runs_does_not_make_its_losers_slow() {
+    // Of thirty races all is there; of seventy only the loser.
+    let ended = (0..30).flat_map(|n| [race(n, "m"), won(n, "a", 200_000), lost(n, "b", 200_000)]);
+    let running = (30..100).map(|n| lost(n, "a", 300_000));
+    let (_directory, path) = store_with(ended.chain(running).collect()).await;
+    let soon = asked(&path, &[], STARTED_AT + HOUR_US / 2);
+    assert_eq!((soon.attempts, soon.running), (60, 70));
+    assert_eq!(soon.groups[0].ttft[0], Some(Estimate::Reached(200_000)));
+    // After an hour the races are lost, and what is left of them counts.
+    let late = asked(&path, &[], STARTED_AT + 2 * HOUR_US);
+    assert_eq!((late.attempts, late.running), (130, 0));
+}
+
+#[tokio::test]
+async fn rates_are_over_the_whole_hours_where_rows_are_gone() {
+    let (_directory, path) = two_hours().await;
+    let now_us = STARTED_AT + 48 * HOUR_US;
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(now_us, Some(THREE + 2 * HOUR_US)).unwrap() != Step::Nothing {}
+    let window = |since: &str, until: &str| {
+        let day = "2026-01-02T";
+        asked(
+            &path,
+            &[("since", &format!("{day}{since}Z")), ("until", &format!("{day}{until}Z")), ("slo", "ttft=2s")],
+            now_us,
+        )
+    };
+    let whole = window("04:00:00", "05:00:00");
+    assert_eq!((whole.attempts, whole.groups[0].goodput, whole.whole_hours), (60, Some(60.0 / 3_600.0), None));
+    let cut = window("03:59:00", "04:01:00");
+    assert_eq!((cut.attempts, cut.groups[0].goodput), (60, whole.groups[0].goodput));
+    assert_eq!(cut.whole_hours, Some((THREE + HOUR_US, THREE + 2 * HOUR_US)));
+    assert_eq!(cut.groups[0].aggregate_tok_s, whole.groups[0].aggregate_tok_s);
+    let within = window("04:10:00", "04:20:00");
+    assert_eq!((within.attempts, within.whole_hours), (0, Some((THREE + HOUR_US, THREE + 2 * HOUR_US))));
+}
+
+#[tokio::test]
+async fn no_lucky_attempt_and_no_other_model_is_the_best_upstream() {
+    let by_user = &[("by", "user")];
+    // Thirty at about half a second, and one of the same model, elsewhere, at 50 ms.
+    let many = |model: &'static str| (0..30).flat_map(move |n| [race(n, model), won(n, "slow", 500_000)]);
+    let (_directory, path) = store_with(many("m").chain([race(99, "m"), won(99, "lucky", 50_000)]).collect()).await;
+    let now_us = STARTED_AT + 2 * HOUR_US;
+    let [median, _] = asked(&path, by_user, now_us).groups[0].gain.clone().unwrap();
+    assert_eq!(median.map(|gain| gain.upstream), Some("slow/llama-70b".to_owned()));
+    // Of another model it can stand for nothing.
+    let (_directory, path) = store_with(many("m").chain([race(99, "other"), won(99, "lucky", 50_000)]).collect()).await;
+    assert_eq!(asked(&path, by_user, now_us).groups[0].gain, None);
+}
+
+#[tokio::test]
+async fn what_may_be_better_leaves_the_gain_open() {
+    // Cut at 100 ms each time, by a winner whose own start was late: it may be faster than the winner's 400 ms.
+    let races = (0..30).flat_map(|n| [race(n, "m"), won(n, "late", 400_000), lost(n, "cut", 100_000)]);
+    let (_directory, path) = store_with(races.collect()).await;
+    let stats = asked(&path, &[("by", "model")], STARTED_AT + 2 * HOUR_US);
+    assert_eq!(stats.groups[0].gain, Some([None, None]));
+}
+
+#[tokio::test]
+async fn an_audit_of_a_second_round_counts_from_its_own_loss() {
+    // The first winner dies at 100 ms; the race is opened again at 150, and the audited loser of then lost at 250.
+    let n = 0;
+    let mut dead = sample::won(n);
+    (dead.provider, dead.outcome) = ("dead".into(), AttemptOutcome::FailedMid);
+    let second = AttemptRecord { ordinal: 1, dispatch_us: 150_000, provider: "second".into(), ..sample::won(n) };
+    let mut audited = AttemptRecord { ordinal: 2, dispatch_us: 150_000, provider: "audited".into(), ..sample::won(n) };
+    (audited.outcome, audited.audited, audited.p_audit) = (AttemptOutcome::Lost, true, Some(0.25));
+    audited.first_token_us = Some(300_000);
+    audited.ttft_obs_us = Some(300_000);
+    let cut =
+        |n: i64| Record::Attempt(Box::new(AttemptRecord { provider: "audited".into(), ..sample::lost(n, 90_000) }));
+    let attempts = [dead, second, audited].map(|record| Record::Attempt(Box::new(record)));
+    let others = (1..4).flat_map(|n| [race(n, "m"), cut(n), won(n, "audited", 50_000)]);
+    let (_directory, path) = store_with([race(n, "m")].into_iter().chain(attempts).chain(others).collect()).await;
+    let stats = asked(&path, &[("provider", "audited")], STARTED_AT + 2 * HOUR_US);
+    // Three of seven end at 50 ms; three leave at 90; what is left is the audited one, from 100 ms on for four.
+    let ttft = |share: f64| {
+        let shares = super::figures::TTFT_SHARES;
+        stats.groups[0].ttft[shares.iter().position(|at| *at == share).unwrap()]
+    };
+    assert_eq!(ttft(0.50), Some(Estimate::Reached(300_000)));
+    assert!((stats.groups[0].ttft_effective - 49.0 / 19.0).abs() < 1e-9, "{}", stats.groups[0].ttft_effective);
+}

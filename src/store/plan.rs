@@ -150,7 +150,7 @@ fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -
     let parted = |at_us: i64| {
         let start = start_of(at_us, HOUR_US);
         let removed = hours.get(&start).is_some_and(|rolled| rolled.removed);
-        (removed && start < at_us).then_some((start, start + HOUR_US))
+        (removed && start < at_us).then(|| (start, start + HOUR_US))
     };
     match (parted(from_us), parted(until_us)) {
         (None, None) => None,

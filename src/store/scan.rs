@@ -187,11 +187,14 @@ impl Runs {
         if let Some(race) = race.filter(|race| race.attempts == 0 && filter.provider.is_none()) {
             gather.without_attempts(began_at(&race.id), &race.facts(None));
         }
-        // The first token that came of those that were not losers was what the losers lost to.
+        // What a loser lost to: the first token after its dispatch of those that did not lose. (A whole answer whose
+        // winner dies is raced for anew.)
         let finished = self.of_race.iter().filter(|run| !run.lost());
-        let decided_us = finished.filter_map(|run| Some(run.dispatch_us + run.decoding.first_token_us?)).min();
+        let tokens_us: Vec<i64> =
+            finished.filter_map(|run| Some(run.dispatch_us + run.decoding.first_token_us?)).collect();
         for (place, run) in self.of_race.iter().enumerate().filter(|(_, run)| filter.wants_provider(&run.provider)) {
             let again = self.of_race[..place].iter().any(|before| before.is_at_upstream_of(run));
+            let decided_us = tokens_us.iter().copied().filter(|token_us| *token_us >= run.dispatch_us).min();
             gather.attempt(&Facts { again, ..run.facts(number, decided_us, race) });
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{figure, length};
-use crate::cli::stats::notes::{counted, targets, wanted, write_paragraphs};
+use crate::cli::stats::notes::{counted, moved, running, targets, wanted, write_paragraphs};
 use crate::history::CostBasis;
 use crate::report::dimension::Dimension;
 use crate::report::question::time;
@@ -20,6 +20,8 @@ pub(super) fn write(question: &Question, answer: &Series, width: u16, out: &mut 
         thin(question, answer),
         bounds(answer),
         left_out(answer),
+        moved(answer.moved),
+        running(answer.running),
         histograms(answer),
     ];
     write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(width)), out)
@@ -138,7 +140,8 @@ fn histograms(answer: &Series) -> Option<String> {
         "--exact reads rows, as far as they are kept.".to_owned()
     };
     Some(format!(
-        "Before {until} out of roll-ups: counts and costs are exact, quantiles are off by 1.6 % at most. {rest}"
+        "Before {until} out of roll-ups: counts and costs are exact, times are told to 1.6 %; where most attempts were cut off, \
+         an estimate may fall on a neighbouring time. {rest}"
     ))
 }
 

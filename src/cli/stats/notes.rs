@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::table::write_wrapped;
+use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
 use crate::history::goodput::Slo;
@@ -62,11 +63,14 @@ fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
     let mut notes = vec![format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))];
     if let Some(rolled_until) = answer.rolled_until {
         notes.push(format!(
-            "Before {} out of hourly and daily histograms: counts and costs are exact, quantiles are off by 1.6 % at most. \
-             --exact reads rows, as far as they are kept.",
-            time(rolled_until)
+            "Before {} out of hourly and daily histograms: counts and costs are exact, times are told to 1.6 %; where most \
+             attempts were cut off, an estimate may fall on a neighbouring time.{}",
+            time(rolled_until),
+            if question.exact { "" } else { " --exact reads rows, as far as they are kept." }
         ));
     }
+    notes.extend(moved(answer.whole_hours));
+    notes.extend(running(answer.running));
     if answer.too_small > 0 {
         let (groups, least) = (counted(answer.too_small as u64, "group"), question.min_samples);
         notes.push(format!("Left out: {groups} of fewer than {least} attempts (--min-samples)."));
@@ -84,8 +88,8 @@ fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
     notes.push(goodput(question, answer));
     if !question.by.contains(&Dimension::Upstream) {
         notes.push(
-            "client TTFT: of clients that asked to stream. gain: what the best upstream alone would have given \
-             (estimated), less that; negative where it cost time."
+            "client TTFT: of clients that asked to stream. gain, of groups of one model: what the best upstream alone would \
+             have given (estimated), less that; negative where it cost time."
                 .to_owned(),
         );
     }
@@ -96,6 +100,19 @@ fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
     );
     notes.push("~: from fewer than 10/(1−p) effective samples (p5: 10/p).".to_owned());
     notes
+}
+
+/// Why the window is not the one that was asked for.
+pub(in crate::cli) fn moved(whole_hours: Option<(i64, i64)>) -> Option<String> {
+    let (from_us, until_us) = whole_hours?;
+    let (from, until) = (time(from_us), time(until_us.min(wall_micros())));
+    Some(format!("Rows are no longer kept at an end of that window, so it is of whole hours: from {from} to {until}."))
+}
+
+/// Attempts that do not count yet.
+pub(in crate::cli) fn running(attempts: u64) -> Option<String> {
+    let attempts = (attempts > 0).then(|| counted(attempts, "attempt"))?;
+    Some(format!("Left out: {attempts} of races that still run."))
 }
 
 /// Of which kind they were, group by group where there are some.

@@ -78,7 +78,7 @@ impl Row {
             Some(Estimate::Reached(us)) => format!("{}{}", mark(figures.ttft_effective, *p), millis(us)),
             Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
         });
-        let samples = figures.tok_s_samples as f64;
+        let samples = figures.tok_s_effective;
         let tok_s = TOK_S_SHARES.iter().zip(figures.tok_s).map(|(p, value)| match value {
             None => "–".to_owned(),
             Some(tok_s) => format!("{}{tok_s:.1}", mark(samples, *p)),
@@ -106,14 +106,15 @@ impl Row {
 
 /// What streaming clients saw, and how much later the best upstream by itself would have been.
 fn gains(figures: &Figures) -> Vec<String> {
-    let firm = |p: f64| mark(figures.client_ttft_samples as f64, p);
+    let firm = |p: f64| mark(figures.client_ttft_effective, p);
     let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
     let seen = seen.map(|(p, ms)| or_dash(ms, |ms| format!("{}{}", firm(*p), millis((ms * 1e3) as i64))));
     let gains = figures.gain.iter().flatten().zip(GAIN_SHARES);
     let gains = gains.map(|(gain, p)| {
         or_dash(gain.as_ref(), |gain| {
             let sign = if gain.gain_ms < 0.0 { "−" } else { "" };
-            format!("{}{sign}{}", firm(p), millis((gain.gain_ms.abs() * 1e3) as i64))
+            let weaker = figures.client_ttft_effective.min(gain.effective);
+            format!("{}{sign}{}", mark(weaker, p), millis((gain.gain_ms.abs() * 1e3) as i64))
         })
     });
     seen.chain(gains).collect()

@@ -19,6 +19,8 @@ pub(super) struct Rules {
     every_us: Option<i64>,
     /// Requests that nobody answered count once for each upstream that tried, and not once for all.
     unserved_by_upstream: bool,
+    /// Microseconds since 1970, UTC.
+    now_us: i64,
 }
 
 /// Everything that was read.
@@ -32,6 +34,8 @@ pub(super) struct Gathered<'r> {
     pub lines: Vec<GatheredLine>,
     joined: String,
     pub without_attempts: u64,
+    /// Attempts of races that still run.
+    pub running: u64,
     /// When the first race began; microseconds since 1970, UTC.
     pub oldest: Option<i64>,
 }
@@ -57,8 +61,9 @@ pub(super) struct Step {
 
 impl Rules {
     /// `of_one_provider`: nothing else is gathered.
-    pub fn new(by: By, every_us: Option<i64>, of_one_provider: bool) -> Rules {
-        Rules { by, every_us, unserved_by_upstream: of_one_provider || matches!(by, By::Upstream | By::Concurrency) }
+    pub fn new(by: By, every_us: Option<i64>, of_one_provider: bool, now_us: i64) -> Rules {
+        let unserved_by_upstream = of_one_provider || matches!(by, By::Upstream | By::Concurrency);
+        Rules { by, every_us, unserved_by_upstream, now_us }
     }
 }
 
@@ -71,6 +76,7 @@ impl<'r> Gathered<'r> {
             lines: Vec::new(),
             joined: String::new(),
             without_attempts: 0,
+            running: 0,
             oldest: None,
         }
     }
@@ -129,6 +135,10 @@ impl<'r> Gathered<'r> {
 impl Gather for Gathered<'_> {
     fn attempt(&mut self, facts: &Facts<'_>) {
         self.saw(facts.started_at);
+        if facts.is_of_a_running_race(self.rules.now_us) {
+            self.running += 1;
+            return;
+        }
         let at = self.at(facts.started_at, Some(Concurrency::of(facts.in_flight_upstream)));
         let (model, user) = facts.request.as_ref().map_or((None, None), |request| (Some(request.model), request.user));
         let by_upstream = self.rules.unserved_by_upstream;
@@ -165,6 +175,7 @@ impl Gather for Gathered<'_> {
 
     fn merge(&mut self, other: Self) {
         self.without_attempts += other.without_attempts;
+        self.running += other.running;
         other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
         for line in other.lines {
             let place = match &line.name {

@@ -113,7 +113,7 @@ fn history() -> Value {
 
 fn rolled_until() -> Value {
     json!({ "x-photofinish-rolled-until": {
-        "description": "what is older was read out of rolled-up hours, to within 1.6 %; not there where all is exact",
+        "description": "what is older was read out of rolled-up hours, with times to 1.6 %; not there where all is exact",
         "schema": { "type": "string", "format": "date-time" },
     } })
 }
