@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::config::{CancelBilling, Config, Keys, Model, Policy, Provider, Simulation, Upstream, User, units};
 
-/// Prints the config in aligned columns.
+/// Prints the config in aligned columns. False: the database that it names cannot be used.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
+pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
     let server = &config.server;
     columns(
         out,
@@ -29,8 +29,9 @@ pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
     section(out, "Providers", config.providers.values().map(|provider| provider_row(config, provider)).collect())?;
     render_models(config, out)?;
     section(out, "Users", user_rows(config))?;
-    history::render(&config.store, out)?;
-    section(out, "Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect())
+    let usable = history::render(&config.store, out)?;
+    section(out, "Warnings", config.warnings.iter().map(|warning| vec![warning.clone()]).collect())?;
+    Ok(usable)
 }
 
 fn section(out: &mut impl io::Write, title: &str, rows: Vec<Vec<String>>) -> io::Result<()> {

@@ -71,13 +71,28 @@ impl Screen {
         let colour = std::env::var_os("NO_COLOR").is_none();
         Screen { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
     }
+
+    /// Columns of the terminal, if it is one.
+    fn terminal(self) -> Option<usize> {
+        (self != PIPED).then_some(usize::from(self.width))
+    }
 }
 
-/// Reads the database at `store_path` and writes the picture, or what programs read, to `out`.
-pub fn run(store_path: &Path, options: &Options, screen: Screen, out: &mut impl io::Write) -> anyhow::Result<()> {
+/// Reads the database at `store_path` and writes the picture, or what programs read, to `out`; to `err` what programs would
+/// not read there.
+pub fn run(
+    store_path: &Path,
+    options: &Options,
+    screen: Screen,
+    out: &mut impl io::Write,
+    err: &mut impl io::Write,
+) -> anyhow::Result<()> {
     let reader = Reader::open(store_path)?;
     let question = &options.question;
     let answer = series::ask(&reader, question, wall_micros())?;
+    if let Some(left_out) = notes::left_out(&answer).filter(|_| options.json || options.csv) {
+        writeln!(err, "{left_out}")?;
+    }
     if options.json {
         return Ok(export::write_json(&series::objects(question, &answer), out)?);
     }
@@ -85,13 +100,13 @@ pub fn run(store_path: &Path, options: &Options, screen: Screen, out: &mut impl 
         return Ok(export::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
-        return Ok(write_nothing(store_path, &answer.filter, out)?);
+        return Ok(write_nothing(store_path, &answer.filter, screen.terminal(), out)?);
     }
     let title = title(question, &answer);
     let plot = Plot { title: &title, unit: unit(question.metric), x: axis(&answer), lines: lines(question, &answer) };
     plot::write(&plot, screen.width, screen.height, screen.colour, out)?;
     writeln!(out)?;
-    Ok(notes::write(question, &answer, screen.width, out)?)
+    Ok(notes::write(question, &answer, screen, out)?)
 }
 
 /// A step's length for people.

@@ -56,10 +56,14 @@ enum Command {
     /// go on for `drain`, then the rows are flushed; a second signal ends it at once.
     Serve,
     /// Read the configuration and tell what is on, off and wrong.
+    ///
+    /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
+    /// program's, damaged, or of another edition that `serve` does not upgrade.
     Check,
     /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
+    #[command(after_help = stats::NOTE)]
     Stats(stats::Options),
     /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
     ///
@@ -73,12 +77,12 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let problem = match &cli.command {
-        Command::Stats(options) => options.problem(wall_micros()),
-        Command::History(options) => options.question.problem(wall_micros()),
+        Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
+        Command::History(options) => Some("history").zip(options.question.problem(wall_micros())),
         _ => None,
     };
-    if let Some(problem) = problem {
-        Cli::command().error(ErrorKind::ValueValidation, problem).exit();
+    if let Some((command, problem)) = problem {
+        wrong_use(command, problem).exit();
     }
     telemetry::start();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -89,6 +93,16 @@ pub fn main() -> ExitCode {
     // A look-up of a name may still block a thread; nobody waits for it.
     runtime.shutdown_background();
     code
+}
+
+/// As clap tells it, with the usage of that command.
+fn wrong_use(command: &str, problem: String) -> clap::Error {
+    let mut cli = Cli::command();
+    cli.build();
+    match cli.find_subcommand_mut(command) {
+        Some(command) => command.error(ErrorKind::ValueValidation, problem),
+        None => cli.error(ErrorKind::ValueValidation, problem),
+    }
 }
 
 async fn run(cli: Cli) -> ExitCode {
@@ -129,12 +143,19 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             drop(out);
             serve::run(config).await
         }
-        Command::Check => Ok(check::render(&config, &mut out)?),
+        Command::Check => {
+            let usable = check::render(&config, &mut out)?;
+            out.flush()?;
+            anyhow::ensure!(usable, "the database cannot be used: see above");
+            Ok(())
+        }
         Command::Stats(options) => {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
             stats::run(&config.store.path, &options, width, &mut out)
         }
-        Command::History(options) => history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out),
+        Command::History(options) => {
+            history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out, &mut io::stderr())
+        }
         Command::Simulate(_) => Ok(()),
     }
 }

@@ -110,6 +110,28 @@ pub const FIGURES: [Field; 36] = [
     number("gain_p95_ms", "ms", "what it alone would have given, less what the clients saw").if_known(),
 ];
 
+/// What is worse, in the order of [`super::regressions::NAMES`]. A figure has no members of the other figures: these are null.
+pub const REGRESSION: [Field; 13] = [
+    text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`"),
+    text("figure", "", "what is worse: `ttft`, `tpot` or `failures`"),
+    number("quantile", "", "which quantile `before_ms` and `now_ms` are; null where none was reached").or_null(),
+    number("before_ms", "ms", "the quantile in the same hours before").or_null(),
+    number("now_ms", "ms", "the quantile now").or_null(),
+    number("ratio", "", "`now_ms` / `before_ms`").or_null(),
+    number("before_share", "", "share of attempts that failed in the same hours before").or_null(),
+    number("now_share", "", "share of attempts that fail now").or_null(),
+    number("difference", "", "`now_share` − `before_share`").or_null(),
+    number(
+        "hazard_ratio",
+        "",
+        "the rate at which first tokens come at equal waiting times, now over before; below 1: later",
+    )
+    .or_null(),
+    number("p_value", "", "how often anything at all would be reported with nothing changed"),
+    integer("attempts_before", "", "attempts of the upstream in the same hours before"),
+    integer("attempts_now", "", "attempts of the upstream now"),
+];
+
 /// A point of a series: which series, where it stands, and the value under the name of the figure.
 pub const POINT: [Field; 17] = [
     text("upstream", "", "of which upstream").or_null().if_known(),

@@ -3,6 +3,7 @@
 //!
 //! No SQL (that is `store`), no estimates (those are `history`), no terminal and no HTTP.
 
+pub mod asked;
 pub mod columns;
 pub mod dimension;
 pub mod export;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Command};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Args, Command};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -17,10 +17,10 @@ use crate::store::AttemptFilter;
 #[derive(Args, Clone, Debug, Default)]
 pub struct Window {
     /// Only races begun since then: so long ago (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub since: Option<Moment>,
     /// Only races begun before then, written likewise.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     pub until: Option<Moment>,
     /// Only requests for this model, as the app asked for it.
     #[arg(long)]
@@ -41,6 +41,9 @@ pub enum Moment {
     At(Timestamp),
 }
 
+/// Characters of a name that nobody knows.
+const SHOWN: usize = 64;
+
 /// What is wrong with a URL's query, for whoever wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -49,6 +52,14 @@ pub struct BadParameter {
     pub name: Option<String>,
     /// Names the parameter, the value and what is valid.
     pub message: String,
+}
+
+impl BadParameter {
+    /// What is wrong with a question as a whole.
+    pub fn of_problem(problem: &str) -> BadParameter {
+        let name = problem.strip_prefix("--").and_then(|text| text.split_whitespace().next());
+        BadParameter { name: name.map(str::to_owned), message: problem.replace("--", "") }
+    }
 }
 
 impl Moment {
@@ -72,15 +83,16 @@ impl Window {
         }
     }
 
-    /// What is wrong with it as a whole, though each part is right.
+    /// What is wrong with it as a whole, though each part is right. Such a text begins with the option that it is about, as it
+    /// is typed on a command line; [`BadParameter::of_problem`] says the same to who typed a URL.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let [since, until] = [self.since, self.until].map(|moment| Some(moment?.micros(now_us)));
         match (since, until) {
             (Some(since), _) if since > now_us => {
-                Some(format!("since {} lies in the future; it must be before now", time(since)))
+                Some(format!("--since {} lies in the future; it must be before now", time(since)))
             }
             (Some(since), Some(until)) if since >= until => Some(format!(
-                "since must be before until: {} is not before {}; such as since 48h, until 24h",
+                "--since must be before --until: {} is not before {}; such as --since 48h --until 24h",
                 time(since),
                 time(until)
             )),
@@ -100,13 +112,11 @@ pub fn time(at_us: i64) -> String {
 /// What is wrong, naming the parameter, the value and what is valid.
 pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, BadParameter> {
     let command = Q::augment_args(Command::new("query").no_binary_name(true).disable_help_flag(true));
-    let switch = |name: &str| {
-        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
-        argument.is_some_and(|argument| !argument.get_action().takes_values())
-    };
     let mut line = Vec::new();
     for (name, value) in pairs {
-        match (switch(name), value.as_str()) {
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+        let Some(argument) = argument else { return Err(unexpected(name, &command)) };
+        match (!argument.get_action().takes_values(), value.as_str()) {
             (false, value) => line.push(format!("--{name}={value}")),
             (true, "true" | "1" | "") => line.push(format!("--{name}")),
             (true, "false" | "0") => {}
@@ -120,12 +130,24 @@ pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, BadParameter
     Q::from_arg_matches(&matches).map_err(|error| said(&error))
 }
 
+fn unexpected(name: &str, command: &Command) -> BadParameter {
+    let valid: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
+    let shown: String = name.chars().take(SHOWN).collect();
+    let dots = if shown.len() < name.len() { "…" } else { "" };
+    BadParameter {
+        name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+        message: format!("unexpected parameter '{shown}{dots}'; expected one of {}", valid.join(", ")),
+    }
+}
+
 /// Clap's words without its frame, for somebody who typed no dashes.
 fn said(error: &clap::Error) -> BadParameter {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next().unwrap_or_default();
     let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
     let message = words.join(" ").replace("'--", "'").replace(" argument '", " parameter '");
+    // Where there are several of them, they stand in lines of their own.
+    let message = if error.kind() == ErrorKind::ArgumentConflict { message.replace(" --", " ") } else { message };
     let name = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.trim_start_matches('-').split([' ', '=', '<']).next(),
         _ => None,
@@ -144,9 +166,17 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     }
     match text.parse::<Date>().and_then(at) {
         Ok(moment) if text.len() == "2026-01-31".len() => Ok(moment),
-        _ => Err("expected how long ago (such as 90m, 24h or 7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z)"
-            .to_owned()),
+        _ => Err(
+            "expected how long ago (such as 90m, 24h or 7d; at most 365d), a day (2026-01-31), or a time with Z or an \
+                  offset (2026-01-31T09:00:00Z, 2026-01-31T09:00:00+01:00)"
+                .to_owned(),
+        ),
     }
+}
+
+/// For clap.
+pub fn whole_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
 /// For clap: a duration above 0.
@@ -182,8 +212,12 @@ mod tests {
         let new_year = Moment::At(Timestamp::from_second(1_767_225_600).unwrap());
         assert_eq!(moment("2026-01-01"), Ok(new_year));
         assert_eq!(moment("2026-01-01T01:00:00+01:00"), Ok(new_year));
-        for wrong in ["", "soon", "24", "-1h", "2026-13-01", "2026-01-01T09:00", "500d"] {
-            assert!(moment(wrong).is_err(), "{wrong}");
+        for wrong in ["", "soon", "24", "-1h", "2026-13-01", "2026-01-01T09:00", "500d", "1w", "2026-02-30"] {
+            let expected = moment(wrong).unwrap_err();
+            assert!(
+                expected.contains("at most 365d") && expected.contains("with Z or an offset"),
+                "{wrong}: {expected}"
+            );
         }
         assert_eq!(slo("tpot=50ms,ttft=1s"), Ok(Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) }));
         assert_eq!(slo("ttft=250ms"), Ok(Slo { ttft_us: Some(250_000), tpot_ms: None }));
@@ -203,7 +237,8 @@ mod tests {
         assert_eq!((window.since, window.model.as_deref()), (Some(moment("24h").unwrap()), Some("--a b")));
         for (pairs, words) in [
             (vec![("since", "soon")], vec!["'since", "soon", "2026-01-31"]),
-            (vec![("sinse", "1h")], vec!["unexpected", "'sinse'", "'since'"]),
+            (vec![("sinse", "1h")], vec!["unexpected", "'sinse'", "since, until, model, provider, user"]),
+            (vec![("since=1h&until", "1h")], vec!["'since=1h&until'"]),
             (vec![("model", "a"), ("model", "b")], vec!["'model", "multiple times"]),
         ] {
             let error = asked(&pairs).unwrap_err();

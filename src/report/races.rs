@@ -28,7 +28,7 @@ pub struct Question {
     #[arg(long, value_parser = outcomes())]
     pub outcome: Option<RaceOutcome>,
     /// So many races at most, the newest; 1 to 1000.
-    #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=i64::from(PAGE_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = RACES_BY_DEFAULT, value_parser = limit, allow_hyphen_values = true)]
     pub limit: u16,
     /// Only races that began before this one: `next` of the page before.
     #[arg(long, value_name = "RACE_ID", value_parser = race_id)]
@@ -111,6 +111,11 @@ pub fn race_id(text: &str) -> Result<String, String> {
         Ok(id) => Ok(id.hyphenated().to_string()),
         Err(_) => Err("expected a race's id, as in the header x-photofinish-race: a UUID".to_owned()),
     }
+}
+
+fn limit(text: &str) -> Result<u16, String> {
+    let limit = text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+    limit.ok_or_else(|| format!("expected a whole number from 1 to {PAGE_MAX}"))
 }
 
 fn upstream(text: &str) -> Result<Upstream, String> {

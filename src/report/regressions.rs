@@ -94,8 +94,8 @@ impl Question {
         let too_long = || {
             (until - from > NOW_US_MAX).then(|| {
                 format!(
-                    "since {} is more than 24h before {}; what is compared with the same hours of the days before may be 24h \
-                     long, such as since 1h",
+                    "--since {} is more than 24h before {}; what is compared with the same hours of the days before may be 24h \
+                     long, such as --since 1h",
                     time(from),
                     time(until)
                 )
@@ -131,6 +131,13 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Regressi
     Ok(compared(now, &of_before, &of_now))
 }
 
+impl Regressions {
+    /// For programs.
+    pub fn objects(&self) -> Vec<Map<String, Value>> {
+        self.findings.iter().map(Regression::object).collect()
+    }
+}
+
 impl Regression {
     /// In words, without the upstream's name.
     pub fn words(&self) -> String {
@@ -143,7 +150,11 @@ impl Regression {
                 times(&name, shift.before_us as f64, shift.now_us as f64)
             }
             Finding::Ttft { shift: None, hazard_ratio, .. } => {
-                format!("TTFT: first tokens come at {hazard_ratio:.2} times the rate of before")
+                let less = 100.0 * (1.0 - hazard_ratio);
+                format!(
+                    "TTFT: at equal waiting times first tokens come {less:.0} % less often (hazard ratio {hazard_ratio:.2}; \
+                     the median is not reached)"
+                )
             }
             Finding::Tpot { before_us, now_us, .. } => times("TPOT p50", before_us, now_us),
             Finding::Failures { before, now, .. } => {

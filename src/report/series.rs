@@ -26,8 +26,8 @@ pub use export::{names, objects};
 
 /// Steps of one answer.
 pub const STEPS_MAX: i64 = 2_000;
-/// Series of one answer: those of the most attempts.
-pub const SERIES_MAX: usize = 64;
+/// Series of one answer: those of the most attempts. As many as there are letters to tell them apart.
+pub const SERIES_MAX: usize = 62;
 
 /// What is plotted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -69,18 +69,19 @@ pub struct Question {
     #[arg(long, value_enum, default_value = "ttft")]
     pub metric: Metric,
     /// Of ttft, client_ttft and tok_s: which quantile, such as 0.95 or p95; the median by default.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     pub quantile: Option<f64>,
     /// The length of a step: whole hours, or what an hour is divided into evenly; by default such that there are about 48
     /// to 120.
-    #[arg(long, value_name = "DURATION", value_parser = step)]
+    #[arg(long, value_name = "DURATION", value_parser = step, allow_hyphen_values = true)]
     pub every: Option<Duration>,
     /// A series for each of these.
     #[arg(long, value_name = "DIMENSION", value_enum, default_value = "upstream")]
     pub by: By,
-    /// Of goodput: what a request must keep, the client's time to first token, the time per output token, or both.
-    #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
-    pub slo: Slo,
+    /// Of goodput: what a request must keep, the client's time to first token, the time per output token, or both;
+    /// ttft=1s,tpot=50ms by default.
+    #[arg(long, value_name = "TARGETS", value_parser = slo)]
+    pub slo: Option<Slo>,
     /// Read rows and no histograms, however long it takes, as far as rows are kept.
     #[arg(long)]
     pub exact: bool,
@@ -165,6 +166,9 @@ pub enum AskError {
     Damaged(#[from] Short),
 }
 
+/// Of goodput.
+const SLO_BY_DEFAULT: Slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
+
 const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3_600 * SECOND_US;
 const DAY_US: i64 = 24 * HOUR_US;
@@ -202,6 +206,11 @@ impl Question {
         self.metric.has_quantile().then_some(self.quantile.unwrap_or(0.5))
     }
 
+    /// What a request must keep to count as goodput.
+    pub fn slo(&self) -> Slo {
+        self.slo.unwrap_or(SLO_BY_DEFAULT)
+    }
+
     /// What is wrong with it as a whole, though each part is right.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         if let Some(problem) = self.window.problem(now_us) {
@@ -209,12 +218,15 @@ impl Question {
         }
         if self.quantile.is_some() && !self.metric.has_quantile() {
             let metric = self.metric.name();
-            return Some(format!("{metric} has no quantile; those of ttft, client_ttft and tok_s can be asked for"));
+            return Some(format!("--quantile does not go with {metric}; it goes with ttft, client_ttft and tok_s"));
+        }
+        if self.slo.is_some() && self.metric != Metric::Goodput {
+            return Some(format!("--slo does not go with {}; it goes with goodput", self.metric.name()));
         }
         let every = self.every?;
         if self.by == By::Concurrency {
             return Some(
-                "every and by concurrency exclude each other: that is a curve over load, not over time".into(),
+                "--every and --by concurrency exclude each other: that is a curve over load, not over time".into(),
             );
         }
         let filter = self.window.filter(now_us);
@@ -222,7 +234,7 @@ impl Question {
         if micros(every) > until_us - from_us {
             let (from, until) = (time(from_us), time(until_us));
             let every = format_duration(every);
-            return Some(format!("every {every} is longer than the whole window, from {from} to {until}"));
+            return Some(format!("--every {every} is longer than the whole window, from {from} to {until}"));
         }
         too_many_steps(micros(every), from_us, until_us)
     }
@@ -297,7 +309,7 @@ fn too_many_steps(every_us: i64, from_us: i64, until_us: i64) -> Option<String> 
     (steps > STEPS_MAX).then(|| {
         let name = |us: i64| format_duration(Duration::from_micros(us.unsigned_abs()));
         format!(
-            "every {} makes {steps} steps from {} to {}, and there may be {STEPS_MAX} at most; ask for a shorter window, or \
+            "--every {} makes {steps} steps from {} to {}, and there may be {STEPS_MAX} at most; ask for a shorter window, or \
              for longer steps, such as {}",
             name(every_us),
             time(from_us),

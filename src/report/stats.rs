@@ -7,7 +7,7 @@ use clap::Args;
 use super::dimension::{Dimension, Stratum};
 use super::figures::Figures;
 use super::groups::{Groups, Rules};
-use super::question::{Window, positive_duration, slo};
+use super::question::{Window, positive_duration, slo, whole_number};
 use crate::history::goodput::{self, Slo};
 use crate::store::{AttemptFilter, ReadError, Reader, Selection};
 
@@ -23,10 +23,10 @@ pub struct Question {
     #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
     pub slo: Slo,
     /// Leave out groups of fewer attempts.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number, allow_hyphen_values = true)]
     pub min_samples: u64,
     /// Let an attempt count half as much in estimated times after so long; without it all count the same.
-    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, allow_hyphen_values = true)]
     pub half_life: Option<Duration>,
     /// Estimate TTFT apart for each of these, and put the estimates together by their share of attempts.
     #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
@@ -68,7 +68,7 @@ impl Question {
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);
         let twice = || self.by.iter().enumerate().find(again);
-        let twice = || Some(format!("by has {} twice; name each dimension once", twice()?.1.name()));
+        let twice = || Some(format!("--by has {} twice; name each dimension once", twice()?.1.name()));
         self.window.problem(now_us).or_else(twice)
     }
 }

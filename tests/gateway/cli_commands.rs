@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::process::{Answer, CHAT, Served, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
@@ -51,6 +52,49 @@ async fn check_shows_the_shipped_config() {
     assert!(line("groq").contains(" on ") && line("llama-3.3-70b:").contains("1 of 6 upstreams on"));
     assert!(line("openai").contains(" off ") && line("openai").contains("OPENAI_API_KEY is not set"));
     assert!(!ran.out.contains("planted"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn check_fails_where_the_database_cannot_be_used() {
+    let setup = Setup::new("");
+    assert_eq!(setup.run(&["check"]).await.code, Some(0));
+    let fails = async |words: &str| {
+        let ran = setup.run(&["check"]).await;
+        assert_eq!((ran.code, ran.err.as_str()), (Some(1), "photofinish: the database cannot be used: see above\n"));
+        assert!(ran.out.contains("WARNING") && ran.out.contains(words), "{}", ran.out);
+    };
+    let path = setup.database();
+    std::fs::create_dir(&path).unwrap();
+    fails("photofinish.db").await;
+    std::fs::remove_dir(&path).unwrap();
+    setup.write("photofinish.db", "this is no database".repeat(100));
+    fails("not an SQLite database").await;
+    std::fs::remove_file(&path).unwrap();
+    setup.write("photofinish.db", "");
+    sqlx::query("CREATE TABLE theirs (a)").execute(&mut setup.connect().await).await.unwrap();
+    fails("of another program").await;
+    std::fs::remove_file(&path).unwrap();
+
+    let setup = setup.serve().await.stop().await;
+    let ran = setup.run(&["check"]).await;
+    assert_eq!(ran.code, Some(0), "{}", ran.out);
+    let mut held = setup.connect().await;
+    for statement in ["PRAGMA locking_mode = EXCLUSIVE", "BEGIN EXCLUSIVE"] {
+        sqlx::query(statement).execute(&mut held).await.unwrap();
+    }
+    let ran = setup.run(&["check"]).await;
+    assert!(ran.code == Some(0) && ran.out.contains("is locked"), "{}", ran.out);
+    let older = "DELETE FROM _sqlx_migrations WHERE version = (SELECT max(version) FROM _sqlx_migrations)";
+    for statement in [older, "COMMIT"] {
+        sqlx::query(statement).execute(&mut held).await.unwrap();
+    }
+    held.close().await.unwrap();
+    let ran = setup.run(&["check"]).await;
+    assert!(ran.code == Some(0) && ran.out.contains("an older photofinish"), "{}", ran.out);
+    let whole = std::fs::read(setup.database()).unwrap();
+    std::fs::write(setup.database(), &whole[..whole.len() / 2]).unwrap();
+    let ran = setup.run(&["check"]).await;
+    assert_eq!(ran.code, Some(1), "{}", ran.out);
 }
 
 async fn sim() -> Served {
@@ -205,7 +249,13 @@ async fn wrong_use_is_exit_code_2() {
         (&["stats", "--by", "moon"][..], &["moon", "upstream", "weekday", "concurrency"][..]),
         (&["stats", "--since", "soon"], &["soon", "24h", "2026-01-31"]),
         (&["stats", "--slo", "ttft=soon"], &["ttft=soon", "250ms"]),
-        (&["stats", "--since", "1h", "--until", "2h"], &["since must be before until"]),
+        (&["stats", "--since", "1h", "--until", "2h"], &["--since must be before --until", "Usage: photofinish stats"]),
+        (&["stats", "--by", "hour,hour"], &["--by has hour twice"]),
+        (
+            &["history", "--metric", "cost", "--slo", "ttft=1s"],
+            &["--slo does not go with cost", "Usage: photofinish history"],
+        ),
+        (&["stats", "--since", "-1h"], &["--since", "at most 365d"]),
         (&["stats", "--min-samples", "many"], &["many"]),
         (&["stats", "--json", "--csv"], &["--csv"]),
     ] {

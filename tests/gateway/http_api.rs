@@ -77,6 +77,9 @@ async fn the_numbers_are_those_of_the_command() {
         assert_eq!((answer.status, answer.text()), (200, told.out), "{query}: {}", told.err);
         assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
     }
+    let answer = get(&served, "/api/stats?regressions=true&since=2h&provider=a").await;
+    let told = served.setup.run(&["stats", "--regressions", "--since", "2h", "--provider", "a", "--json"]).await;
+    assert_eq!((answer.status, answer.text()), (200, told.out), "{}", told.err);
     let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
     let attempts: u64 = groups.as_array().unwrap().iter().map(|group| group["attempts"].as_u64().unwrap()).sum();
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
@@ -132,21 +135,31 @@ async fn what_cannot_be_used_is_named() {
     let served = process::Setup::new("").serve().await;
     for (query, param, words) in [
         ("/api/stats?by=planet", Some("by"), &["'planet'", "upstream", "weekday"][..]),
-        ("/api/stats?by=hour,hour", None, &["hour", "twice"]),
+        ("/api/stats?by=hour,hour", Some("by"), &["hour", "twice"]),
         ("/api/stats?since=soon", Some("since"), &["'soon'", "24h", "2026-01-31"]),
-        ("/api/stats?since=1h&until=2h", None, &["since must be before until"]),
-        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "'since'"]),
+        ("/api/stats?since=2200-01-01", Some("since"), &["lies in the future"]),
+        ("/api/stats?since=1h&until=2h", Some("since"), &["since must be before until"]),
+        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "since, until, model, provider, user, by, slo"]),
         ("/api/stats?slo=fast", Some("slo"), &["'fast'", "ttft=1s,tpot=50ms"]),
-        ("/api/stats?min-samples=-1", Some("min-samples"), &["'-1'"]),
+        ("/api/stats?min-samples=-1", Some("min-samples"), &["'-1'", "'min-samples", "a whole number"]),
+        ("/api/stats?min-samples=many", Some("min-samples"), &["'many'", "a whole number"]),
         ("/api/stats?exact=maybe", Some("exact"), &["'maybe'", "true or false"]),
         ("/api/stats?model=a&model=b", Some("model"), &["multiple times"]),
         ("/api/stats?json=true", Some("json"), &["'json'"]),
+        ("/api/stats?model=%zz", Some("model"), &["'model=%zz'", "percent-encoded"]),
+        ("/api/races?user=%ff", Some("user"), &["'user=%ff'", "UTF-8"]),
+        ("/api/stats?regressions=true&by=model", Some("regressions"), &["'regressions'", "'by"]),
+        ("/api/stats?regressions=true&by=model&exact=true&slo=ttft%3D1s", Some("regressions"), &["by", "exact"]),
+        ("/api/stats?regressions=true&since=25h", Some("since"), &["24h long"]),
         ("/api/stats?=1", None, &["unexpected"]),
         ("/api/history?metric=speed", Some("metric"), &["'speed'", "client_ttft", "goodput"]),
         ("/api/history?every=7m", Some("every"), &["'7m'", "15m"]),
-        ("/api/history?since=300d&every=1m", None, &["2000 at most"]),
-        ("/api/races?limit=0", Some("limit"), &["'0'", "1..=1000"]),
+        ("/api/history?since=300d&every=1m", Some("every"), &["2000 at most"]),
+        ("/api/history?metric=cost&quantile=p5", Some("quantile"), &["client_ttft and tok_s"]),
+        ("/api/history?slo=ttft%3D1s", Some("slo"), &["goodput"]),
+        ("/api/races?limit=0", Some("limit"), &["'0'", "from 1 to 1000"]),
         ("/api/races?limit=1001", Some("limit"), &["'1001'"]),
+        ("/api/races?limit=all", Some("limit"), &["'all'", "a whole number"]),
         ("/api/races?before=yesterday", Some("before"), &["'yesterday'", "UUID"]),
         ("/api/races?outcome=lost", Some("outcome"), &["'lost'", "client_gone"]),
         ("/api/races?upstream=groq", Some("upstream"), &["'groq'", "PROVIDER/MODEL"]),

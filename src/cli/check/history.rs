@@ -1,5 +1,5 @@
 //! What `photofinish check` says of the database: how large it is, since when and how far it goes. A database that cannot be
-//! read is a warning: the configuration is what is checked.
+//! read is a warning; whether `serve` could not use it either is handed back.
 
 use std::io;
 use std::path::Path;
@@ -7,39 +7,55 @@ use std::path::Path;
 use super::section;
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
-use crate::store::{Extent, Reader};
+use crate::store::{Extent, OpenError, ReadError, Reader};
 
-pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Result<()> {
+/// False: `serve` cannot use it.
+pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Result<bool> {
     let retention = match store.retention {
         Retention::Forever => "forever".to_owned(),
         Retention::For(kept) => units::format_duration(kept),
     };
-    let mut rows = match extent(&store.path) {
-        _ if !store.path.exists() => vec![["file".into(), "none yet: `photofinish serve` makes one".into()]],
-        Ok(extent) => described(&extent),
-        Err(problem) => vec![["WARNING".into(), problem]],
+    let (mut rows, usable) = match extent(&store.path) {
+        _ if !store.path.exists() => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
+        Ok(extent) => (described(&extent), true),
+        Err(Problem { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
-    section(out, "History", rows.into_iter().map(Vec::from).collect())
+    section(out, "History", rows.into_iter().map(Vec::from).collect())?;
+    Ok(usable)
 }
 
-fn extent(path: &Path) -> Result<Extent, String> {
-    let reader = Reader::open(path).map_err(|error| error.to_string())?;
-    reader.extent().map_err(|error| error.to_string())
+/// Why a database cannot be read.
+struct Problem {
+    text: String,
+    /// It can be, by `serve` or later.
+    usable: bool,
+}
+
+fn extent(path: &Path) -> Result<Extent, Problem> {
+    let reader = Reader::open(path).map_err(|error| {
+        let usable = matches!(error, OpenError::Absent { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
+        Problem { text: error.to_string(), usable }
+    })?;
+    reader.extent().map_err(|error| {
+        let usable = !matches!(error, ReadError::Failed { .. });
+        Problem { text: error.to_string(), usable }
+    })
 }
 
 fn described(extent: &Extent) -> Vec<[String; 2]> {
     let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
-    let size = format!(
-        "{}, of which {} are free to be used again; write-ahead log {}",
-        size(*file_bytes),
-        size(*free_bytes),
-        size(*log_bytes)
-    );
+    let file = format!("{}, of which {} are free to be used again", size(*file_bytes), size(*free_bytes));
+    let log = format!("{} (write-ahead)", size(*log_bytes));
     let about = if *more { "more than " } else { "" };
     let since = since.map_or_else(String::new, |since| format!(", since {}", time(since)));
     let rolled = rolled_until.map_or_else(|| "nothing yet".to_owned(), |until| format!("until {}", time(until)));
-    vec![["file".into(), size], ["attempts".into(), format!("{about}{attempts}{since}")], ["rolled up".into(), rolled]]
+    vec![
+        ["file".into(), file],
+        ["log".into(), log],
+        ["attempts".into(), format!("{about}{attempts}{since}")],
+        ["rolled up".into(), rolled],
+    ]
 }
 
 /// For people: three digits or so.
@@ -59,27 +75,28 @@ mod tests {
     use crate::history::sample;
     use crate::store::{Record, Store};
 
-    fn rendered(path: &Path, retention: Retention) -> String {
+    fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
-        render(&config::Store { path: path.into(), retention }, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        let usable = render(&config::Store { path: path.into(), retention }, &mut out).unwrap();
+        (usable, String::from_utf8(out).unwrap())
     }
 
     #[tokio::test]
     async fn a_database_is_described_and_a_bad_one_is_a_warning() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("history.db");
-        let text = rendered(&path, Retention::Forever);
-        assert!(text.contains("none yet") && text.contains("forever") && !path.exists(), "{text}");
+        let (usable, text) = rendered(&path, Retention::Forever);
+        assert!(usable && text.contains("none yet") && text.contains("forever") && !path.exists(), "{text}");
         let store = Store::open(&path).await.unwrap();
         store.write(&[Record::Attempt(Box::new(sample::won(0)))]).await.unwrap();
-        let text = rendered(&path, Retention::For(Duration::from_secs(90 * 86_400)));
+        let (usable, text) = rendered(&path, Retention::For(Duration::from_secs(90 * 86_400)));
         for words in ["KiB, of which 0 B are free", "1, since 2026-01-02T03:04:05Z", "nothing yet", "90d"] {
-            assert!(text.contains(words), "{words}: {text}");
+            assert!(usable && text.contains(words), "{words}: {text}");
         }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         store.close().await;
         std::fs::write(&path, "not a database ".repeat(100)).unwrap();
-        let text = rendered(&path, Retention::Forever);
-        assert!(text.contains("WARNING") && text.contains("not an SQLite database"), "{text}");
+        let (usable, text) = rendered(&path, Retention::Forever);
+        assert!(!usable && text.contains("WARNING") && text.contains("not an SQLite database"), "{text}");
     }
 }

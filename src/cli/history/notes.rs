@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{figure, length};
+use super::{Screen, figure, length};
 use crate::cli::stats::notes::{counted, moved, running, targets, wanted, write_paragraphs};
 use crate::history::CostBasis;
 use crate::report::dimension::Dimension;
@@ -10,7 +10,7 @@ use crate::report::question::time;
 use crate::report::series::{By, Metric, Point, Question, SERIES_MAX, Series};
 
 /// A paragraph each.
-pub(super) fn write(question: &Question, answer: &Series, width: u16, out: &mut impl io::Write) -> io::Result<()> {
+pub(super) fn write(question: &Question, answer: &Series, screen: Screen, out: &mut impl io::Write) -> io::Result<()> {
     let paragraphs = [
         Some(format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))),
         steps(answer),
@@ -24,7 +24,7 @@ pub(super) fn write(question: &Question, answer: &Series, width: u16, out: &mut 
         running(answer.running),
         histograms(answer),
     ];
-    write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(width)), out)
+    write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(screen.width)), out)
 }
 
 fn steps(answer: &Series) -> Option<String> {
@@ -75,7 +75,7 @@ fn goodput(question: &Question, answer: &Series) -> String {
     let mut text = format!(
         "goodput: requests that finished well with {}, per second of {over}. A request counts where it was served, or, if \
          nobody answered it, where it was tried; one that the client left counts nowhere.",
-        targets(&question.slo)
+        targets(&question.slo())
     );
     if answer.without_verdict > 0.0 {
         let left_out = counted(answer.without_verdict.round() as u64, "request");
@@ -125,7 +125,8 @@ fn bounds(answer: &Series) -> Option<String> {
     (!told.is_empty()).then(|| format!("Points that are {}.", told.join("; ")))
 }
 
-fn left_out(answer: &Series) -> Option<String> {
+/// Of series that are too many.
+pub(super) fn left_out(answer: &Series) -> Option<String> {
     let (series, attempts) = answer.left_out;
     let attempts = counted(attempts, "attempt");
     (series > 0).then(|| format!("Left out: {series} more series of {attempts}; the {SERIES_MAX} with most are there."))

@@ -27,7 +27,7 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
 fn shown(path: &Path, line: &str, screen: Screen) -> String {
     let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
     let mut out = Vec::new();
-    run(path, &options, screen, &mut out).unwrap();
+    run(path, &options, screen, &mut out, &mut Vec::new()).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -143,6 +143,24 @@ async fn programs_get_one_point_a_line() {
 }
 
 #[tokio::test]
+async fn programs_are_told_of_what_is_left_out_elsewhere() {
+    let attempt = |n: i64| {
+        let won = crate::history::AttemptRecord { provider: format!("p{n:02}"), ..sample::won(n) };
+        [Record::Race(Box::new(sample::race(n))), Record::Attempt(Box::new(won))]
+    };
+    let (_directory, path, _store) = store_with((0..64).flat_map(attempt).collect()).await;
+    for (line, told) in [("--json", true), ("--csv", true), ("", false), ("--json --provider p01", false)] {
+        let line = format!("{WINDOW} {line}");
+        let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        run(&path, &options, PIPED, &mut out, &mut err).unwrap();
+        let err = String::from_utf8(err).unwrap();
+        let words = "Left out: 2 more series of 2 attempts; the 62 with most are there.\n";
+        assert_eq!(err, if told { words } else { "" }, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_recorded_and_nothing_there() {
     let (directory, path, _store) = store_with(Vec::new()).await;
     assert!(shown(&path, "", PIPED).contains("Send a request to `photofinish serve`"));
@@ -154,6 +172,6 @@ async fn nothing_recorded_and_nothing_there() {
     );
     let absent = directory.path().join("absent.db");
     let options = Line::try_parse_from(["history"]).unwrap().options;
-    let error = run(&absent, &options, PIPED, &mut Vec::new()).unwrap_err().to_string();
+    let error = run(&absent, &options, PIPED, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("photofinish serve"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::table::write_wrapped;
+use super::table::{fitted, write_wrapped};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
@@ -14,19 +14,36 @@ use crate::report::stats::{Question, Stats};
 use crate::store::AttemptFilter;
 
 /// Longer lines are hard to read.
-pub(super) const WIDTH: usize = 110;
+const WIDTH: usize = 110;
 
-/// Instead of an empty table.
-pub(in crate::cli) fn write_nothing(path: &Path, filter: &AttemptFilter, out: &mut impl io::Write) -> io::Result<()> {
-    if *filter == AttemptFilter::default() {
-        writeln!(out, "No attempts in {} yet.", path.display())?;
-        return writeln!(
-            out,
-            "Send a request to `photofinish serve`; each attempt is a row some 50 ms after it ended."
-        );
-    }
-    writeln!(out, "No attempts in {}: {}.", path.display(), wanted(filter))?;
-    writeln!(out, "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.")
+/// Instead of an empty table. `width`: of the terminal, if it is for one.
+pub(in crate::cli) fn write_nothing(
+    path: &Path,
+    filter: &AttemptFilter,
+    width: Option<usize>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let path = path.display();
+    let (what, advice) = if *filter == AttemptFilter::default() {
+        let advice = "Send a request to `photofinish serve`; each attempt is a row some 50 ms after it ended.";
+        (format!("No attempts in {path} yet."), advice)
+    } else {
+        let advice = "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.";
+        (format!("No attempts in {path}: {}.", wanted(filter)), advice)
+    };
+    write_paragraph(&what, width, out)?;
+    write_paragraph(advice, width, out)
+}
+
+/// In lines that a terminal of `width` has room for, a longer word being cut; in one line where it is for no terminal.
+pub(super) fn write_paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let width = width.map_or(usize::MAX, |width| width.min(WIDTH));
+    write_cut(text, width, width, out)
+}
+
+fn write_cut(text: &str, word: usize, width: usize, out: &mut impl io::Write) -> io::Result<()> {
+    let words: Vec<String> = text.split(' ').map(|text| fitted(text, word)).collect();
+    write_wrapped(&words, " ", "", width, out)
 }
 
 /// A paragraph each.
@@ -46,8 +63,8 @@ pub(in crate::cli) fn write_paragraphs(
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     for paragraph in paragraphs {
-        let words: Vec<String> = paragraph.split(' ').map(str::to_owned).collect();
-        write_wrapped(&words, " ", "", width.unwrap_or(WIDTH).min(WIDTH), out)?;
+        // Piped it is wrapped too, but nothing is cut.
+        write_cut(&paragraph, width.unwrap_or(usize::MAX), width.unwrap_or(WIDTH).min(WIDTH), out)?;
     }
     Ok(())
 }

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use super::notes::WIDTH;
-use super::table::write_wrapped;
-use crate::history::regression::Thresholds;
+use super::notes::write_paragraph as paragraph;
+use crate::history::regression::{Finding, Thresholds};
 use crate::report::question::time;
 use crate::report::regressions::{Question, Regression, Regressions, TooFew};
 
@@ -29,6 +28,14 @@ pub(super) fn write(
         paragraph(
             "p: how often anything at all would be reported with nothing changed; 0.001 is asked for. Attempts are compared \
              within their hour and input class; TTFT with the censored ones (log-rank).",
+            width,
+            out,
+        )?;
+    }
+    if answer.findings.iter().any(|found| matches!(found.finding, Finding::Ttft { shift: None, .. })) {
+        paragraph(
+            "Hazard ratio: of attempts that have waited equally long, how often the first token comes next, now over before. It \
+             does not tell by how much the wait is longer.",
             width,
             out,
         )?;
@@ -80,13 +87,6 @@ fn not_compared(too_few: &[TooFew]) -> String {
         Thresholds::default().events_min,
         each.collect::<Vec<_>>().join(", ")
     )
-}
-
-fn paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-    // Piped, a finding is one line, however long.
-    let width = width.map_or(usize::MAX, |width| width.min(WIDTH));
-    write_wrapped(&words, " ", "", width, out)
 }
 
 /// A name must not steer the terminal.

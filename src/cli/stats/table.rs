@@ -1,5 +1,5 @@
-//! The figures as text: one line a group where the terminal is wide enough, else a block of lines. Nothing is cut, and
-//! no cell wraps.
+//! The figures as text: one line a group where the terminal is wide enough, else a block of lines. Nothing is cut but names
+//! that are longer than a line, and no cell wraps.
 
 use std::io;
 
@@ -20,7 +20,7 @@ const HEADS: [&[&str]; 4] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS];
 /// Where groups are of several upstreams.
 const HEADS_WITH_GAINS: [&[&str]; 5] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS, &GAINS];
 
-/// Writes all of them, in lines of at most `width` if there is one and any name fits into it.
+/// Writes all of them, in lines of at most `width` if there is one.
 pub(super) fn write(
     by: &[Dimension],
     groups: &[Figures],
@@ -35,6 +35,17 @@ pub(super) fn write(
         Some(width) if widest > width => write_blocks(by, heads, &rows, width, out),
         _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),
     }
+}
+
+/// The text, or its ends with … between where it is longer than `width`.
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let head = text.chars().take(kept.div_ceil(2));
+    head.chain(['…']).chain(text.chars().skip(length - kept / 2)).collect()
 }
 
 /// Writes the parts with `between` between them, in lines that are as long as `width` allows. No part is broken.
@@ -155,8 +166,8 @@ fn write_blocks(
             writeln!(out)?;
         }
         let keys = by.iter().zip(&row.keys).map(|(dimension, key)| match dimension {
-            Dimension::Upstream => key.clone(),
-            dimension => format!("{} {key}", dimension.name()),
+            Dimension::Upstream => fitted(key, width),
+            dimension => fitted(&format!("{} {key}", dimension.name()), width),
         });
         write_wrapped(&keys.collect::<Vec<_>>(), ", ", "", width, out)?;
         for (group, heads) in heads.iter().enumerate() {

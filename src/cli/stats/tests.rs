@@ -183,6 +183,10 @@ async fn nothing_recorded_and_nothing_there() {
     assert!(text.contains("races begun since 20") && text.contains("provider groq"), "{text}");
     assert_eq!(output(&path, "--since 1h --provider groq --json").await, "[]\n");
 
+    for line in ["", "--since 1h --provider a-very-long-name --until 0s --user somebody"] {
+        let text = shown(&path, line, Some(40)).await;
+        assert!(text.lines().all(|line| line.chars().count() <= 40) && text.contains("No attempts in"), "{text}");
+    }
     let absent = directory.path().join("absent.db");
     let error = run(&absent, &options(""), None, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains(absent.to_str().unwrap()) && error.contains("photofinish serve"), "{error}");
@@ -324,16 +328,42 @@ async fn only_what_was_asked_for() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     for (line, word) in [
-        ("--since 1h --until 2h", "since must be before until"),
-        ("--since 1h --until 1h", "before until"),
+        ("--since 1h --until 2h", "--since must be before --until"),
+        ("--since 1h --until 1h", "before --until"),
         ("--since 2200-01-01", "2200-01-01T00:00:00Z"),
         ("--since 2026-01-03 --until 2026-01-02", "2026-01-03T00:00:00Z"),
-        ("--by hour,user,hour", "hour twice"),
+        ("--by hour,user,hour", "--by has hour twice"),
     ] {
         assert!(options(line).question.problem(wall_micros()).is_some_and(|problem| problem.contains(word)), "{line}");
     }
     assert_eq!(options("--since 2h --until 1h --by hour,user").question.problem(wall_micros()), None);
-    for line in ["--by moon", "--by ", "--since soon", "--slo e2e=1s", "--json --csv", "--min-samples -1"] {
+    for line in ["--by moon", "--by ", "--since soon", "--slo e2e=1s", "--json --csv"] {
         assert!(Line::try_parse_from(["stats"].into_iter().chain(line.split(' '))).is_err(), "{line}");
+    }
+    for (line, words) in [
+        ("--min-samples -1", ["'-1' for '--min-samples <N>'", "a whole number"]),
+        ("--min-samples many", ["'many' for '--min-samples <N>'", "a whole number"]),
+        ("--since -1h", ["'-1h' for '--since <TIME>'", "at most 365d"]),
+        ("--until 2026-11-20T09:00:00", ["--until <TIME>", "with Z or an offset"]),
+        ("--half-life -1h", ["'-1h' for '--half-life <DURATION>'", "250ms"]),
+    ] {
+        let error =
+            Line::try_parse_from(["stats"].into_iter().chain(line.split(' '))).map(drop).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_longer_than_the_terminal_is_cut_there_and_nowhere_else() {
+    let long = format!("{}-end", "x".repeat(100));
+    let mut won = sample::won(0);
+    won.model_sent = long.as_str().into();
+    let race = Record::Race(Box::new(sample::race(0)));
+    let (_directory, path, _store) = store_with(vec![race, attempt(won)]).await;
+    let text = shown(&path, "", Some(80)).await;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.starts_with("groq/xx") && text.lines().next().unwrap().ends_with("x-end"), "{text}");
+    for line in ["", "--json", "--csv"] {
+        assert!(output(&path, line).await.contains(&format!("groq/{long}")), "{line}");
     }
 }

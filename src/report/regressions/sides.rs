@@ -3,7 +3,7 @@
 //! All times are on the grid, out of rows as out of rolled-up hours: exact times of one side would differ from buckets of
 //! the other by the width of a bucket.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::history::class::Input;
 use crate::history::facts::{Facts, RequestFacts};
@@ -24,8 +24,8 @@ pub(super) struct Sides {
     name: String,
 }
 
-/// By hour of the day, UTC, and input class.
-type Strata = HashMap<(i64, Input), Side>;
+/// By hour of the day, UTC, and input class; in an order, since sums of fractions differ by theirs.
+type Strata = BTreeMap<(i64, Input), Side>;
 
 /// One stratum of one side.
 #[derive(Debug, Default)]
@@ -177,7 +177,8 @@ impl Gather for Sides {
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
     fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
-        let (Some(upstream), Some(class)) = (cell.upstream, cell.class) else { return Ok(()) };
+        // Without a model: attempts whose race is not there, which are left out as rows are.
+        let (Some(upstream), Some(_), Some(class)) = (cell.upstream, cell.model, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, false)?;
         let side = self.side(upstream, cell.start_us, class.input);

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::*;
+use crate::history::class::{Concurrency, Input};
 use crate::history::sample;
+use crate::history::summary::Summary;
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::report::question::moment;
-use crate::store::{Record, Roller, Step, Store};
+use crate::store::{Cell, Class, Record, Roller, Step, Store};
 
 /// 2026-01-09T04:00:00Z: a week after the sample's hour, at its end.
 const NOW: i64 = (sample::STARTED_AT / HOUR_US + 1) * HOUR_US + 7 * DAY_US;
@@ -248,7 +250,38 @@ fn now_is_an_hour_and_at_most_a_day() {
     assert_eq!(question(Some("30h"), Some("7h")).problem(NOW), None);
     for (since, until) in [("25h", None), ("60h", Some("7h"))] {
         let problem = question(Some(since), until).problem(NOW).unwrap();
-        assert!(problem.starts_with("since 2026-01-0") && problem.contains("more than 24h before"), "{problem}");
+        assert!(problem.starts_with("--since 2026-01-0") && problem.contains("more than 24h before"), "{problem}");
     }
-    assert!(question(Some("1h"), Some("2h")).problem(NOW).is_some_and(|problem| problem.contains("before until")));
+    assert!(question(Some("1h"), Some("2h")).problem(NOW).is_some_and(|problem| problem.contains("before --until")));
+}
+
+/// Adds a rolled-up hour; `model` is none for attempts without their race.
+fn add_hour(sides: &mut Sides, start_us: i64, model: Option<&str>, attempts: u64) {
+    let mut summary = Summary::default();
+    summary.attempts = attempts;
+    let summary = summary.encode();
+    let class = Some(Class { input: Input::of(100), concurrency: Concurrency::of(1), stream: true });
+    let upstream = Some(("groq", "llama-70b"));
+    let (span_us, count) = (HOUR_US, attempts);
+    sides.cell(&Cell { start_us, span_us, upstream, model, user: None, class, count, summary: &summary }).unwrap();
+}
+
+#[test]
+fn rolled_up_attempts_without_their_race_are_left_out() {
+    let mut sides = Sides::default();
+    add_hour(&mut sides, NOW, None, 5);
+    assert_eq!(sides.attempts(GROQ), 0);
+    add_hour(&mut sides, NOW, Some("m"), 3);
+    assert_eq!(sides.attempts(GROQ), 3);
+}
+
+#[test]
+fn strata_are_in_order_so_that_sums_are_the_same_each_time() {
+    let mut sides = Sides::default();
+    for hour in (0..24).rev() {
+        add_hour(&mut sides, hour * HOUR_US, Some("m"), hour.unsigned_abs() + 1);
+    }
+    let shared = sides.shared(&sides, GROQ);
+    let attempts: Vec<u64> = shared.strata().iter().map(|stratum| stratum.now.attempts).collect();
+    assert_eq!(attempts, (1..=24).collect::<Vec<_>>());
 }

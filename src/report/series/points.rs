@@ -43,7 +43,7 @@ fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Res
         }
         series.without_speed += summary.without_speed();
         if question.metric == Metric::Goodput {
-            series.without_verdict += summary.requests.judge(&question.slo).unknown;
+            series.without_verdict += summary.requests.judge(&question.slo()).unknown;
         }
         points.push(point(question, place, &summary, seconds));
     }
@@ -81,7 +81,7 @@ fn point(question: &Question, place: Place, summary: &Summary, seconds: f64) -> 
             Point { value: ns.map(|ns| 1e9 / ns as f64), samples, firm: is_firm(samples as f64, p), ..bare }
         }
         Metric::Goodput => {
-            let judged = summary.requests.judge(&question.slo);
+            let judged = summary.requests.judge(&question.slo());
             let requests = judged.met + judged.missed;
             let rate = Some(judged.met / seconds).filter(|rate| requests > 0.0 && rate.is_finite());
             Point { value: rate, samples: requests.round() as u64, ..bare }

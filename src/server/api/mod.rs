@@ -4,6 +4,7 @@
 //! What is asked and told is `report`'s business; this room reads URLs, waits for answers and says what went wrong.
 
 mod openapi;
+mod query;
 mod reads;
 mod schema;
 
@@ -14,25 +15,29 @@ use reads::unread;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use clap::Args;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, Uri};
+use query::question;
 use serde_json::{Map, Value};
 
 use super::routes::Site;
-use crate::clock::wall_micros;
 use crate::proxy::{self, Rejection};
-use crate::report::question::{from_pairs, time};
+use crate::report::question::{BadParameter, time};
 use crate::report::series::{self, AskError};
-use crate::report::{export, races, stats};
+use crate::report::{asked, export, races, regressions, stats};
 use crate::store::Reader;
 
 pub async fn stats(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
     let answer = async {
         proxy::admin(&site.gateway, &headers)?;
-        let (question, now_us) = question(&uri, stats::Question::problem)?;
+        let (question, now_us) = question(&uri, asked::Question::problem)?;
         let read = move |reader: &Reader| {
-            let answer = stats::ask(reader, &question, now_us).map_err(unread)?;
+            if let Some(question) = question.of_regressions() {
+                let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
+                return Ok((answer.objects(), None));
+            }
+            let question = &question.figures;
+            let answer = stats::ask(reader, question, now_us).map_err(unread)?;
             Ok((export::objects(&question.by, &answer.groups), answer.rolled_until))
         };
         let (objects, rolled_until) = site.reads.read(read).await?;
@@ -47,7 +52,7 @@ pub async fn history(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> 
         let (question, now_us) = question(&uri, series::Question::problem)?;
         let read = move |reader: &Reader| match series::ask(reader, &question, now_us) {
             Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until)),
-            Err(AskError::Steps(problem)) => Err(Rejection::parameter(Some("every".to_owned()), &problem)),
+            Err(AskError::Steps(problem)) => Err(refused(BadParameter::of_problem(&problem))),
             Err(AskError::Read(error)) => Err(unread(error)),
             Err(error @ AskError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
         };
@@ -97,16 +102,8 @@ pub async fn document(State(site): State<Site>, headers: HeaderMap) -> Response<
     }
 }
 
-/// Reads the query as a question, and tells what time it is.
-fn question<Q: Args>(uri: &Uri, problem: fn(&Q, i64) -> Option<String>) -> Result<(Q, i64), Rejection> {
-    let pairs: Vec<(String, String)> =
-        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-    let question = from_pairs::<Q>(&pairs).map_err(|bad| Rejection::parameter(bad.name, &bad.message))?;
-    let now_us = wall_micros();
-    match problem(&question, now_us) {
-        Some(problem) => Err(Rejection::parameter(None, &problem)),
-        None => Ok((question, now_us)),
-    }
+fn refused(bad: BadParameter) -> Rejection {
+    Rejection::parameter(bad.name, &bad.message)
 }
 
 /// The very bytes that the command prints with `--json`.

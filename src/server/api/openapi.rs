@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::schema::{object, parameters};
 use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
-use crate::report::fields::{EVENT, FIGURES, KEYS, POINT};
-use crate::report::{races, series, stats, timeline};
+use crate::report::fields::{EVENT, FIGURES, KEYS, POINT, REGRESSION};
+use crate::report::{asked as stats, races, series, timeline};
 
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {
@@ -61,6 +61,7 @@ fn schemas() -> Value {
     event["properties"]["event"]["enum"] = json!(events);
     json!({
         "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
+        "Regression": object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION]),
         "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
         "Race": object("A request of a client: the row, and figures of it.", &[&RACE, &OF_RACE]),
         "Attempt": object(
@@ -96,9 +97,13 @@ fn schemas() -> Value {
 }
 
 fn stats() -> Value {
-    let about = "What `photofinish stats --json` prints: the figures of each group of attempts.";
+    let about = "What `photofinish stats --json` prints: the figures of each group of attempts; with `regressions`, what is worse, and \
+                 then `by`, `slo`, `min-samples`, `half-life`, `strata` and `exact` cannot be given.";
     let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::Question>());
-    path["responses"]["200"] = in_json("one object for each group", &list("Group"));
+    path["responses"]["200"] = in_json(
+        "one object for each group, or for each regression",
+        &json!({ "anyOf": [list("Group"), list("Regression")] }),
+    );
     path["responses"]["200"]["headers"] = rolled_until();
     path
 }

@@ -79,7 +79,8 @@ fn assert_fits(document: &Value, schema: &Value, value: &Value, place: &str) {
 }
 
 fn answer_of<'a>(document: &'a Value, path: &str) -> &'a Value {
-    &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    let schema = &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+    schema.get("anyOf").map_or(schema, |choices| &choices[0])
 }
 
 #[test]
@@ -118,13 +119,15 @@ fn the_document_has_the_parameters_of_the_questions() {
     assert!(by["schema"]["items"]["enum"].as_array().unwrap().contains(&"weekday".into()));
     assert_eq!(one("/api/stats", "min-samples")["schema"]["default"], 1);
     assert_eq!(one("/api/stats", "exact")["schema"]["type"], "boolean");
+    assert_eq!(one("/api/stats", "regressions")["schema"]["type"], "boolean");
     assert_eq!(one("/api/history", "metric")["schema"]["default"], "ttft");
     assert_eq!(one("/api/history", "quantile")["schema"]["type"], "number");
     assert_eq!(one("/api/races", "limit")["schema"]["default"], 50);
     assert!(one("/api/races", "outcome")["schema"]["enum"].as_array().unwrap().contains(&"client_gone".into()));
     for path in ["/api/stats", "/api/history", "/api/races"] {
         for parameter in parameters(path) {
-            assert!(parameter["description"].as_str().unwrap().len() > 8, "{parameter}");
+            let about = parameter["description"].as_str().unwrap();
+            assert!(about.len() > 8 && !about.contains("--"), "{parameter}");
         }
         assert_eq!(one(path, "since")["schema"]["type"], "string");
     }
@@ -169,6 +172,27 @@ async fn answers_are_as_the_document_says() {
     };
     described("Race", &whole["race"]);
     described("Attempt", &whole["attempts"][0]);
+}
+
+#[test]
+fn a_regression_is_as_the_document_says() {
+    use crate::history::regression::{Finding, Shift};
+    let document = openapi();
+    let answers = &document["paths"]["/api/stats"]["get"]["responses"]["200"];
+    let schema = &answers["content"]["application/json"]["schema"]["anyOf"][1]["items"];
+    let shift = Some(Shift { share: 0.5, before_us: 100_000, now_us: 205_000 });
+    for finding in [
+        Finding::Ttft { shift, hazard_ratio: 0.4, p_value: 0.001 },
+        Finding::Ttft { shift: None, hazard_ratio: 0.4, p_value: 0.001 },
+        Finding::Tpot { before_us: 20_000.0, now_us: 30_100.0, p_value: 0.001 },
+        Finding::Failures { before: 0.01, now: 0.5, p_value: 0.001 },
+    ] {
+        let upstream = "groq/a".to_owned();
+        let found = regressions::Regression { upstream, finding, attempts_before: 2, attempts_now: 1 };
+        assert_fits(&document, schema, &Value::from(found.object()), "regression");
+    }
+    let properties = resolve(&document, schema)["properties"].as_object().unwrap().keys();
+    assert!(properties.eq(regressions::NAMES.iter()));
 }
 
 fn reads(path: PathBuf) -> (Reads, Shutdown) {

@@ -82,7 +82,8 @@ fn each_finding_is_a_line() {
         [
             format!("{name}: TTFT p50 100 ms → 205 ms (×2.05); p = 1.2e-5; 310 attempts, 2,170 before."),
             format!(
-                "{name}: TTFT: first tokens come at 0.25 times the rate of before; p = 1.0e-3; 310 attempts, 2,170 before."
+                "{name}: TTFT: at equal waiting times first tokens come 75 % less often (hazard ratio 0.25; the median is not \
+                 reached); p = 1.0e-3; 310 attempts, 2,170 before."
             ),
             format!("{name}: TPOT p50 20.0 ms → 30.1 ms (×1.50); p < 1e-9; 310 attempts, 2,170 before."),
             format!("{name}: failures 1.2 % → 14.0 % (+12.8 points); p = 3.0e-4; 310 attempts, 2,170 before."),
@@ -92,9 +93,21 @@ fn each_finding_is_a_line() {
                 .to_owned(),
         ]
     );
+    assert!(lines.last().unwrap().starts_with("Hazard ratio: of attempts that have waited equally long"), "{shown}");
+    let shifted = answer(vec![Finding::Ttft { shift: Some(shift), hazard_ratio: 0.4, p_value: 0.000_012 }], 1);
+    assert!(!text(&shifted, None).contains("azard"));
+    let long = format!("provider/{}/end", "x".repeat(200));
+    let mut named = found;
+    named.findings.iter_mut().for_each(|found| found.upstream.clone_from(&long));
     for width in [40, 80, 160] {
-        assert!(text(&found, Some(width)).lines().all(|line| line.chars().count() <= width));
+        let fitting = text(&named, Some(width));
+        assert!(fitting.lines().all(|line| line.chars().count() <= width), "{fitting}");
+        assert!(
+            fitting.starts_with("provider/xx") && fitting.contains("x/end: \n") | fitting.contains("x/end:\n"),
+            "{fitting}"
+        );
     }
+    assert!(text(&named, None).starts_with(&format!("{long}: TTFT p50")));
 }
 
 /// An upstream that failed in one hour and not in the same of the day before, and one that has no day before.
@@ -149,6 +162,8 @@ fn options_that_make_no_sense_are_refused() {
         let name = option.split(' ').next().unwrap();
         assert!(error.contains("--regressions") && error.contains(name), "{error}");
     }
-    assert!(parsed("--since 25h").unwrap().problem(wall_micros()).is_some_and(|words| words.contains("24h long")));
-    assert_eq!(parsed("--since 24h --model a --user b").unwrap().problem(wall_micros()), None);
+    assert!(
+        parsed("--since 25h").unwrap().question.problem(wall_micros()).is_some_and(|words| words.contains("24h long"))
+    );
+    assert_eq!(parsed("--since 24h --model a --user b").unwrap().question.problem(wall_micros()), None);
 }
