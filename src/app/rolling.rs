@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Gateway;
 use crate::clock::{Instant, micros, wall_micros};
 use crate::config::Retention;
+use crate::report::question::time;
 use crate::shutdown::Shutdown;
 use crate::store::{Roller, RollupError, Step};
 
@@ -15,7 +16,8 @@ use crate::store::{Roller, RollupError, Step};
 const EVERY: Duration = Duration::from_secs(60);
 /// After each step, so that the writer gets its turn.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What was done is told at most once in this time.
+/// What was rolled up is told at most once in this time. What was removed is told after each round: a shorter retention
+/// may take much at once.
 const TOLD_EVERY: Duration = Duration::from_secs(86_400);
 /// And what went wrong.
 const QUIET: Duration = Duration::from_secs(3_600);
@@ -28,7 +30,10 @@ pub(super) struct Rolling {
     roller: Option<Roller>,
     path: PathBuf,
     attempts: u64,
+    /// Races whose rows were removed, and not told of yet.
     races: u64,
+    /// Rows that are older than this are removed, by whole hours; microseconds since 1970, UTC.
+    older_than: i64,
     told: Option<Instant>,
     complained: Option<Instant>,
 }
@@ -37,7 +42,17 @@ impl Rolling {
     pub fn new(gateway: Arc<Gateway>) -> Rolling {
         let shutdown = gateway.shutdown().clone();
         let path = gateway.live().config.store.path.clone();
-        Rolling { gateway, shutdown, roller: None, path, attempts: 0, races: 0, told: None, complained: None }
+        Rolling {
+            gateway,
+            shutdown,
+            roller: None,
+            path,
+            attempts: 0,
+            races: 0,
+            older_than: 0,
+            told: None,
+            complained: None,
+        }
     }
 
     /// Until the gateway drains.
@@ -63,7 +78,12 @@ impl Rolling {
                 Err(_) if self.shutdown.is_draining() => return,
                 Err(error) => {
                     self.complain(&error);
-                    EVERY
+                    if error.left_aside {
+                        PAUSE
+                    } else {
+                        self.tell();
+                        EVERY
+                    }
                 }
             };
         }
@@ -75,6 +95,7 @@ impl Rolling {
             Retention::Forever => None,
             Retention::For(kept) => Some(now_us - micros(kept)),
         };
+        self.older_than = keep_from.unwrap_or(self.older_than);
         let stop = self.shutdown.clone();
         let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
         let stepping = self.shutdown.run_blocking(move || {
@@ -106,17 +127,20 @@ impl Rolling {
     }
 
     fn tell(&mut self) {
-        if self.attempts + self.races == 0 || self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-            return;
+        if self.races > 0 {
+            let older_than = time(self.older_than);
+            tracing::info!(races = self.races, older_than, "removed old rows of the history; their figures stay");
+            self.races = 0;
         }
-        let (attempts, removed_races) = (self.attempts, self.races);
-        tracing::info!(attempts, removed_races, "rolled up the history");
-        (self.attempts, self.races, self.told) = (0, 0, Some(Instant::now()));
+        if self.attempts > 0 && self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            tracing::info!(attempts = self.attempts, "rolled up the history");
+            (self.attempts, self.told) = (0, Some(Instant::now()));
+        }
     }
 
     fn complain(&mut self, error: &RollupError) {
         if self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
-            tracing::warn!(%error, "the history is not rolled up now; it is tried again every minute");
+            tracing::warn!(%error, "a part of the history is not rolled up now; it is tried again, within the hour at most");
             self.complained = Some(Instant::now());
         }
     }

@@ -4,6 +4,7 @@
 
 use super::bytes::{Reader, Short, put};
 use super::record::CostBasis;
+use crate::protocol::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
 
@@ -19,12 +20,14 @@ pub struct CostSum {
 impl CostSum {
     pub fn add(&mut self, usd: Option<f64>, basis: CostBasis) {
         let basis = if usd.is_some() { basis } else { CostBasis::Unknown };
-        self.pico_usd += (usd.unwrap_or_default() * PICO).round() as i128;
+        // Rows of the first edition may hold whatever a provider said.
+        let usd = usd.unwrap_or_default().clamp(0.0, COST_MAX);
+        self.pico_usd = self.pico_usd.saturating_add((usd * PICO).round() as i128);
         self.attempts[basis as usize] += 1;
     }
 
     pub fn merge(&mut self, other: &CostSum) {
-        self.pico_usd += other.pico_usd;
+        self.pico_usd = self.pico_usd.saturating_add(other.pico_usd);
         self.attempts.iter_mut().zip(other.attempts).for_each(|(sum, more)| *sum += more);
     }
 
@@ -86,5 +89,18 @@ mod tests {
         assert_eq!(sum(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
         assert_eq!(sum(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(2.0), CostBasis::AtMost));
         assert_eq!(sum(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(2.0), CostBasis::Unknown));
+    }
+
+    #[test]
+    fn what_no_attempt_can_cost_breaks_no_sum() {
+        let mut sum = CostSum::default();
+        for usd in [1e27, f64::INFINITY, 0.25, -7.0, f64::NAN, f64::MAX] {
+            sum.add(Some(usd), CostBasis::Reported);
+        }
+        assert_eq!(sum.usd(), Some(3_000_000.25));
+        let mut damaged = CostSum { pico_usd: i128::MAX, ..sum };
+        damaged.merge(&sum);
+        damaged.add(Some(1.0), CostBasis::Reported);
+        assert_eq!(damaged.pico_usd, i128::MAX);
     }
 }

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
+/// What one request can have cost, US dollars; a provider that says more, or less than nothing, has not said it.
+pub const COST_MAX: f64 = 1e6;
+
 /// Token counts and times as the provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
@@ -39,7 +42,7 @@ impl Usage {
         raise(&mut self.decode_us, wire.timing_token_generation.scaled(1e3).whole());
         // xAI counts its price in ticks of 1e-10 USD.
         let cost = wire.cost.or(wire.cost_in_usd_ticks.scaled(1e-10));
-        self.cost_usd = cost.0.or(self.cost_usd);
+        self.cost_usd = cost.0.filter(|usd| (0.0..=COST_MAX).contains(usd)).or(self.cost_usd);
     }
 
     /// Fills what is not known here with what another place said.
@@ -251,6 +254,16 @@ mod tests {
         assert_eq!(usage(&[r#"{"cost":0.000669}"#]).cost_usd, Some(0.000669));
         assert_eq!(usage(&[r#"{"cost":{"request_cost":0.005,"total_cost":0.00501}}"#]).cost_usd, Some(0.00501));
         assert_eq!(usage(&[r#"{"cost_in_usd_ticks":10000000}"#]).cost_usd, Some(0.001));
+    }
+
+    #[test]
+    fn a_price_that_nobody_asks_is_none() {
+        assert_eq!(usage(&[r#"{"cost":1000000}"#]).cost_usd, Some(1e6));
+        assert_eq!(usage(&[r#"{"cost":0}"#]).cost_usd, Some(0.0));
+        for cost in ["1e27", "1000000.01", "-0.5", "\"inf\"", "\"NaN\"", r#"{"total_cost":1e300}"#] {
+            assert_eq!(usage(&[&format!(r#"{{"cost":{cost}}}"#)]).cost_usd, None, "{cost}");
+        }
+        assert_eq!(usage(&[r#"{"cost":0.25}"#, r#"{"cost":-1}"#]).cost_usd, Some(0.25));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::cells::{self, PARTS, damaged};
+use super::cells::{self, damaged};
 use super::reader::{Cell, Class, Gather};
-use super::times::HOUR_US;
+use super::times::{DAY_US, HOUR_US};
 use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::summary::Summary;
@@ -44,31 +44,13 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Out of the hours of a day.
-    pub fn of_hours(connection: &Connection, day: i64) -> rusqlite::Result<Bundle> {
-        let mut bundle = Bundle::default();
-        let mut statement = connection.prepare(PARTS)?;
-        let mut rows = statement.query([1, day, day + 23 * HOUR_US])?;
-        while let Some(row) = rows.next()? {
-            let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
-            let classes = bundle.classes(key);
-            let mut parts = row.get_ref(6)?.as_blob()?;
-            while let Some(cells::Part { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
-                let part = classes.entry(class).or_default();
-                part.count += count;
-                part.summary.absorb(summary, 1.0, true).map_err(damaged)?;
-            }
-        }
-        Ok(bundle)
-    }
-
     pub fn attempts(&self) -> u64 {
         self.cells.values().flat_map(BTreeMap::values).map(|part| part.summary.attempts).sum()
     }
 
-    /// Ready to be written.
-    pub fn pack(&self) -> Vec<Packed<'_>> {
-        self.cells.iter().map(|(key, classes)| Packed::new(key, classes)).collect()
+    /// Takes the next cell out, ready to be written.
+    pub fn next_cell(&mut self) -> Option<Packed> {
+        self.cells.pop_first().map(|(key, classes)| Packed::new(key, classes))
     }
 
     fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, beside: i64) -> &mut Part {
@@ -87,9 +69,51 @@ impl Bundle {
     }
 
     fn classes(&mut self, key: Key) -> &mut BTreeMap<Class, Part> {
-        let key = if self.cells.len() < CELLS_MAX || self.cells.contains_key(&key) { key } else { key.of_the_rest() };
-        self.cells.entry(key).or_default()
+        bounded(&mut self.cells, key)
     }
+}
+
+/// The cells of a day, each put together out of those of its hours when it is its turn: all of them at once may be
+/// gigabytes.
+pub(super) struct DayCells(BTreeMap<Key, Vec<i64>>);
+
+impl DayCells {
+    /// Looks up where the cells of the hours are.
+    pub fn of_hours(connection: &Connection, day: i64) -> rusqlite::Result<DayCells> {
+        let mut cells: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
+        let mut statement = connection.prepare_cached(OF_DAY)?;
+        let mut rows = statement.query([day, day + DAY_US - HOUR_US])?;
+        while let Some(row) = rows.next()? {
+            let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
+            bounded(&mut cells, key).push(row.get(0)?);
+        }
+        Ok(DayCells(cells))
+    }
+
+    /// Puts the next cell together. One of an hour that was made anew since is missing in it: whoever publishes the day
+    /// sees that rows came.
+    pub fn next_cell(&mut self, connection: &Connection) -> rusqlite::Result<Option<Packed>> {
+        let Some((key, hours)) = self.0.pop_first() else { return Ok(None) };
+        let mut classes: BTreeMap<Class, Part> = BTreeMap::new();
+        let mut statement = connection.prepare_cached(OF_HOUR)?;
+        for id in hours {
+            let mut rows = statement.query([id])?;
+            let Some(row) = rows.next()? else { continue };
+            let mut parts = row.get_ref(0)?.as_blob()?;
+            while let Some(cells::Part { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
+                let part = classes.entry(class).or_default();
+                part.count = part.count.saturating_add(count);
+                part.summary.absorb(summary, 1.0, true).map_err(damaged)?;
+            }
+        }
+        Ok(Some(Packed::new(key, classes)))
+    }
+}
+
+/// What belongs to the key, or to all those that are beyond the bound.
+fn bounded<T: Default>(cells: &mut BTreeMap<Key, T>, key: Key) -> &mut T {
+    let key = if cells.len() < CELLS_MAX || cells.contains_key(&key) { key } else { key.of_the_rest() };
+    cells.entry(key).or_default()
 }
 
 impl Key {
@@ -101,33 +125,53 @@ impl Key {
 }
 
 /// A cell as it is stored.
-pub(super) struct Packed<'b> {
-    key: &'b Key,
-    sum: Part,
+pub(super) struct Packed {
+    key: Key,
+    count: u64,
+    pub attempts: u64,
+    won: u64,
+    failed: u64,
+    empty: u64,
+    censored: u64,
+    seen: u64,
+    cost_usd: Option<f64>,
     total: Vec<u8>,
     parts: Vec<u8>,
 }
 
-impl<'b> Packed<'b> {
-    fn new(key: &'b Key, classes: &BTreeMap<Class, Part>) -> Packed<'b> {
-        let (mut sum, mut parts) = (Part::default(), Vec::new());
+impl Packed {
+    fn new(key: Key, classes: BTreeMap<Class, Part>) -> Packed {
+        let (mut count, mut sum, mut parts) = (0_u64, Summary::default(), Vec::new());
         for (class, part) in classes {
-            cells::put_part(&mut parts, *class, part.count, &part.summary.encode());
-            sum.count += part.count;
-            sum.summary.merge(part.summary.clone());
+            cells::put_part(&mut parts, class, part.count, &part.summary.encode());
+            count = count.saturating_add(part.count);
+            sum.merge(part.summary);
         }
-        Packed { key, total: sum.summary.encode(), sum, parts }
+        Packed {
+            key,
+            count,
+            attempts: sum.attempts,
+            won: sum.outcome(AttemptOutcome::Won),
+            failed: sum.failed(),
+            empty: sum.outcome(AttemptOutcome::Empty),
+            censored: sum.ttft.censored,
+            seen: sum.ttft.seen,
+            cost_usd: sum.cost.usd(),
+            total: sum.encode(),
+            parts,
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.total.len() + self.parts.len()
     }
 
     pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
-        let Packed { key, sum: Part { count, summary }, total, parts } = self;
-        let Key { provider, model_sent, model, user } = key;
-        let (won, empty) = (summary.outcome(AttemptOutcome::Won), summary.outcome(AttemptOutcome::Empty));
-        let (seen, censored) = (summary.ttft.seen, summary.ttft.censored);
-        let (failed, cost) = (summary.failed(), summary.cost.usd());
+        let Packed { count, won, failed, empty, censored, seen, cost_usd, total, parts, .. } = self;
+        let Key { provider, model_sent, model, user } = &self.key;
         connection.prepare_cached(INSERT)?.execute(params![
-            hours, start, provider, model_sent, model, user, count, won, failed, empty, censored, seen, cost, total,
-            parts
+            hours, start, provider, model_sent, model, user, count, won, failed, empty, censored, seen, cost_usd,
+            total, parts
         ])?;
         Ok(())
     }
@@ -166,6 +210,12 @@ impl Gather for Bundle {
         }
     }
 }
+
+/// Whose cells the hours of a day are. Without their blobs: they are read one by one.
+pub(super) const OF_DAY: &str =
+    "SELECT rowid, provider, model_sent, model, user FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
+
+pub(super) const OF_HOUR: &str = "SELECT parts FROM rollup WHERE rowid = ?1";
 
 const INSERT: &str = "\
     INSERT INTO rollup (hours, start, provider, model_sent, model, user, attempts, wins, failures, empty, censored, \

@@ -10,6 +10,7 @@ mod columns;
 mod extent;
 mod open;
 mod plan;
+mod publish;
 mod races;
 mod reader;
 mod rollup;

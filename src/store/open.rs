@@ -23,6 +23,17 @@ pub enum OpenError {
          set another url under [store]"
     )]
     Unusable { path: PathBuf, reason: String },
+    #[error("cannot read {path}: {reason}. Let this user read it, and enter its directory")]
+    Unreadable { path: PathBuf, reason: String },
+    #[error(
+        "cannot read {path}: it has a write-ahead log beside it (-wal), which can only be read where this user may write. \
+         Copy both to such a place"
+    )]
+    Logged { path: PathBuf },
+    #[error("{path} is a directory, not a database: name a file in it as the url under [store]")]
+    Directory { path: PathBuf },
+    #[error("{path} is empty: `photofinish serve` makes a database of it")]
+    Empty { path: PathBuf },
     #[error(
         "{path} is not an SQLite database, or it is damaged. Move it away, or set another url under [store]; a file \
          that was never there is made anew"
@@ -54,6 +65,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// "PHOT", as the first migration sets it.
 const APPLICATION_ID: i64 = 0x5048_4F54;
+
+/// To look at a file, and change nothing.
+const READING: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX).union(OpenFlags::SQLITE_OPEN_URI);
 
 /// At most this many rows of each index are looked at when the planner's statistics are renewed on close.
 const ANALYSIS_LIMIT: u32 = 400;
@@ -95,18 +110,30 @@ async fn writable_now(path: &Path) -> Result<SqliteConnection, OpenError> {
 
 /// Opens for reading only; the file must be there, ours, and of this edition.
 pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
-    if !path.exists() {
-        return Err(OpenError::Absent { path: path.into() });
+    let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => OpenError::Absent { path: path.into() },
+        _ => OpenError::Unreadable { path: path.into(), reason: error.to_string() },
+    })?;
+    if metadata.is_dir() {
+        return Err(OpenError::Directory { path: path.into() });
     }
-    let explained = |error| explain_read(path, &error);
-    let connection = connect(path).map_err(explained)?;
-    of_this_edition(path, &connection)?;
+    if metadata.len() == 0 && !has_log(path) {
+        return Err(OpenError::Empty { path: path.into() });
+    }
+    // Opened by SQLite alone: to close another handle would drop the locks of this process.
+    let opened = Connection::open_with_flags(path, READING).map(drop);
+    opened.map_err(|error| explain_read(path, &error))?;
+    let connection = connect(path).map_err(|error| match cannot_write_beside(&error) && has_log(path) {
+        true => OpenError::Logged { path: path.into() },
+        false => explain_read(path, &error),
+    })?;
+    of_this_edition(path, &connection).map_err(for_reading)?;
     Ok(connection)
 }
 
 /// Opens for the roll-ups: a file that [`writable`] has brought up to date.
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
-    let explained = |error| explain_read(path, &error);
+    let explained = |error| explain_sqlite(path, &error);
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(explained)?;
@@ -118,15 +145,14 @@ pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
 
 /// Another reading connection to a file that [`readable`] has looked at.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = Connection::open_with_flags(path, READING)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let looked = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     match looked {
         // Where nothing may be written, a database with a write-ahead log can be read only as one that never changes.
         Err(error) if cannot_write_beside(&error) && !has_log(path) => {
             let uri = format!("file:{}?immutable=1", uri_path(path));
-            Connection::open_with_flags(uri, flags)
+            Connection::open_with_flags(uri, READING)
         }
         Err(error) => Err(error),
         Ok(()) => Ok(connection),
@@ -151,7 +177,7 @@ fn uri_path(path: &Path) -> String {
 }
 
 fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError> {
-    let explained = |error| explain_read(path, &error);
+    let explained = |error| explain_sqlite(path, &error);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(explained);
     match (number("PRAGMA application_id")?, number("SELECT count(*) FROM sqlite_schema")?) {
         (APPLICATION_ID, _) => {}
@@ -170,6 +196,18 @@ fn of_this_edition(path: &Path, connection: &Connection) -> Result<(), OpenError
 }
 
 fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
+    for_reading(explain_sqlite(path, error))
+}
+
+/// Advice about directories to be made and writing is for those who write.
+fn for_reading(error: OpenError) -> OpenError {
+    match error {
+        OpenError::Unusable { path, reason } => OpenError::Unreadable { path, reason },
+        error => error,
+    }
+}
+
+fn explain_sqlite(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseCorrupt, DatabaseLocked, NotADatabase};
     let path = path.to_path_buf();
     match error.sqlite_error_code() {

@@ -1,24 +1,35 @@
-//! Rolls up hours and days that are over, and removes rows that are older than they are to be kept. In steps, each short:
-//! the writer of the history never waits for more than one small transaction.
+//! Rolls up hours and days that are over, and removes rows that are older than they are to be kept. In steps, each of
+//! small transactions: the writer of the history never waits for more than one.
 //!
 //! Whoever writes rows says so in `rollup_span`, so an hour whose rows come late is rolled up anew. Between two steps no
-//! connection is open: the file may be moved away or replaced.
+//! connection is open: the file may be moved away or replaced. What fails is left aside for a while: one damaged page must
+//! not stop the rest.
 
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, OperationInterrupted, ReadOnly};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::FileId;
-use super::bundle::Bundle;
+use super::bundle::{Bundle, DayCells};
 use super::open::{self, OpenError};
+use super::publish::{self, Kept, Span};
 use super::scan::{self, AttemptFilter};
-use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
+use super::times::{HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
 /// After an hour's end, what began in it has so long to end before it is rolled up for the first time.
 const SETTLE_FOR: Duration = Duration::from_secs(300);
+
+/// What failed is left aside for so long.
+const ASIDE_FOR: Duration = Duration::from_secs(3_600);
+
+/// So many hours and days are left aside at once; while they are, no other is tried.
+const ASIDE_MAX: usize = 1_000;
 
 /// Races whose rows go in one transaction.
 const REMOVED_MAX: i64 = 200;
@@ -45,11 +56,13 @@ pub enum Step {
 pub struct RollupError {
     path: PathBuf,
     reason: String,
+    /// What failed is left aside: the next step does something else.
+    pub left_aside: bool,
 }
 
 impl RollupError {
     pub fn new(path: &Path, reason: String) -> RollupError {
-        RollupError { path: path.into(), reason }
+        RollupError { path: path.into(), reason, left_aside: false }
     }
 }
 
@@ -62,24 +75,70 @@ pub struct Roller {
     /// Every hour of it with rows before this time is in `rollup_span`; microseconds since 1970, UTC. Rows of the first
     /// edition were written without.
     known_until: i64,
+    /// What failed, and when; microseconds since 1970, UTC.
+    aside: BTreeMap<Work, i64>,
+    /// Something was rolled up since rows were removed: a disk that is nearly full has no room for all roll-ups first.
+    removal_is_next: bool,
+}
+
+/// What a step may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// Hours are looked for that nobody told of.
+    Find,
+    RollUp(Span),
+    Remove,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error("another process rolls it up too")]
+    Shared,
+    #[error("it panicked")]
+    Panic,
+}
+
+impl Failure {
+    /// It is about the whole file, or ends by itself soon.
+    fn is_of_the_file(&self) -> bool {
+        let Failure::Database(error) = self else { return false };
+        let code = error.sqlite_error_code();
+        matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
+    }
 }
 
 impl Roller {
-    /// `stop`: whether a step is to be given up, and undone, as soon as may be; looked at while it runs.
+    /// `stop`: whether a step is to be given up as soon as may be; looked at while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
-        Roller { path: path.into(), stop: Arc::new(stop), file: None, known_until: 0 }
+        let (aside, stop) = (BTreeMap::new(), Arc::new(stop));
+        Roller { path: path.into(), stop, file: None, known_until: 0, aside, removal_is_next: false }
     }
 
-    /// Rolls up an hour or a day that is due, or else removes some of the rows that began before `keep_from`; times are
-    /// microseconds since 1970, UTC. Blocks.
+    /// Rolls up an hour or a day that is due, or removes some of the rows that began before `keep_from`: in turns, where
+    /// there is both to do. Times are microseconds since 1970, UTC. Blocks.
     ///
     /// # Errors
-    /// When the file cannot be read or written; nothing is half done, and it may be tried again.
+    /// When the file cannot be read or written; nothing that is read is half done, and it may be tried again. Unless it
+    /// is about the whole file, the next step does something else, for an hour.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<Step, RollupError> {
         let connected = self.connect();
         let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
-        let stepped = self.try_step(&mut connection, now_us, keep_from);
-        stepped.map_err(|error| RollupError::new(&self.path, error.to_string()))
+        // Also after a step of the clock.
+        self.aside.retain(|_, at_us| (0..micros(ASIDE_FOR)).contains(&(now_us - *at_us)));
+        if self.removal_is_next {
+            self.removal_is_next = false;
+            let step = self.remove(&mut connection, now_us, keep_from)?;
+            if step != Step::Nothing {
+                return Ok(step);
+            }
+        }
+        if let Some(span) = self.due(&mut connection, now_us)? {
+            self.removal_is_next = true;
+            return self.tried(Work::RollUp(span), now_us, || roll_up(&mut connection, span));
+        }
+        self.remove(&mut connection, now_us, keep_from)
     }
 
     fn connect(&mut self) -> Result<Connection, OpenError> {
@@ -92,91 +151,135 @@ impl Roller {
         let file = Some(FileId::of(&found));
         if self.file != file {
             (self.file, self.known_until) = (file, 0);
+            self.aside.clear();
         }
         Ok(connection)
     }
 
-    fn try_step(&mut self, connection: &mut Connection, now_us: i64, keep_from: Option<i64>) -> rusqlite::Result<Step> {
-        let settled_us = now_us - micros(SETTLE_FOR);
-        if let Some(hour) = self.due_hour(connection, settled_us)? {
-            return roll_hour(connection, hour);
+    /// Leaves the work aside where it fails.
+    fn tried<T>(
+        &mut self,
+        work: Work,
+        now_us: i64,
+        run: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, RollupError> {
+        // Of the connection nothing is used after a panic: its transaction is undone when it is closed.
+        let failure = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(failure)) => failure,
+            Err(_) => Failure::Panic,
+        };
+        let left_aside = !failure.is_of_the_file();
+        if left_aside {
+            self.aside.insert(work, now_us);
         }
-        if let Some(day) = due(connection, 24, settled_us)? {
-            return roll_day(connection, day);
-        }
-        keep_from.map_or(Ok(Step::Nothing), |keep_from| remove(connection, keep_from))
+        Err(RollupError { left_aside, ..RollupError::new(&self.path, format!("{work}: {failure}")) })
     }
 
-    fn due_hour(&mut self, connection: &Connection, settled_us: i64) -> rusqlite::Result<Option<i64>> {
-        if let Some(hour) = due(connection, 1, settled_us)? {
+    /// The hour, or else the day, that is to be rolled up next.
+    fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<Span>, RollupError> {
+        if self.aside.len() >= ASIDE_MAX {
+            return Ok(None);
+        }
+        let settled_us = now_us - micros(SETTLE_FOR);
+        let next = |roller: &Roller, hours| {
+            let due = due(connection, hours, settled_us, |span| roller.aside.contains_key(&Work::RollUp(span)));
+            due.map_err(|error| RollupError::new(&roller.path, error.to_string()))
+        };
+        if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
         }
-        while let Some(hour) = next_hour(connection, self.known_until)?.filter(|hour| hour + HOUR_US <= settled_us) {
-            if state(connection, 1, hour)?.is_none() {
-                return Ok(Some(hour));
+        if !self.aside.contains_key(&Work::Find) {
+            let known_until = self.known_until;
+            let (found, until) = self.tried(Work::Find, now_us, || find(connection, known_until, settled_us))?;
+            self.known_until = until;
+            if found.is_some() {
+                return Ok(found);
             }
-            self.known_until = hour + HOUR_US;
         }
-        Ok(None)
+        next(self, 24)
+    }
+
+    fn remove(
+        &mut self,
+        connection: &mut Connection,
+        now_us: i64,
+        keep_from: Option<i64>,
+    ) -> Result<Step, RollupError> {
+        match keep_from {
+            Some(keep_from) if !self.aside.contains_key(&Work::Remove) => {
+                self.tried(Work::Remove, now_us, || Ok(remove(connection, keep_from)?))
+            }
+            _ => Ok(Step::Nothing),
+        }
     }
 }
 
-fn roll_hour(connection: &mut Connection, hour: i64) -> rusqlite::Result<Step> {
+impl std::fmt::Display for Work {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Work::Find => formatter.write_str("the hours that have rows"),
+            Work::RollUp(span) => {
+                let what = if span.hours == 1 { "hour" } else { "day" };
+                write!(formatter, "the {what} that began {} s after 1970", span.start / 1_000_000)
+            }
+            Work::Remove => formatter.write_str("old rows"),
+        }
+    }
+}
+
+fn roll_up(connection: &mut Connection, span: Span) -> Result<Step, Failure> {
     let snapshot = connection.transaction()?;
-    let (known, batches) = state(&snapshot, 1, hour)?.unwrap_or_default();
-    let mut bundle = Bundle::default();
+    let hour = span.hours == 1;
+    let nothing = if hour { Step::RolledUp { attempts: 0 } } else { Step::Day };
     // Another process may have been quicker, and have begun to remove the rows.
-    if known == 0 {
-        scan::scan(&snapshot, (hour, hour + HOUR_US), &AttemptFilter::default(), 0, &mut bundle)?;
+    let Some(batches) = span.batches(&snapshot)? else { return Ok(nothing) };
+    let (step, kept) = if hour {
+        let mut bundle = Bundle::default();
+        let range = (span.start, span.start + HOUR_US);
+        scan::scan(&snapshot, range, &AttemptFilter::default(), 0, &mut bundle)?;
         drop(snapshot);
-        keep(connection, (1, hour), batches, &bundle)?;
+        let step = Step::RolledUp { attempts: bundle.attempts() };
+        (step, span.publish(connection, batches, |_| Ok(bundle.next_cell()))?)
+    } else {
+        let mut cells = DayCells::of_hours(&snapshot, span.start)?;
+        drop(snapshot);
+        (Step::Day, span.publish(connection, batches, |connection| cells.next_cell(connection))?)
+    };
+    match kept {
+        Kept::Published | Kept::Outdated => Ok(step),
+        Kept::Shared => Err(Failure::Shared),
     }
-    Ok(Step::RolledUp { attempts: bundle.attempts() })
 }
 
-fn roll_day(connection: &mut Connection, day: i64) -> rusqlite::Result<Step> {
-    let snapshot = connection.transaction()?;
-    let (_, batches) = state(&snapshot, 24, day)?.unwrap_or_default();
-    let bundle = Bundle::of_hours(&snapshot, day)?;
-    drop(snapshot);
-    keep(connection, (24, day), batches, &bundle)?;
-    Ok(Step::Day)
-}
-
-/// Writes the cells, unless rows have come since they were read: then it is done again at the next step.
-fn keep(
-    connection: &mut Connection,
-    (hours, start): (i64, i64),
-    batches: i64,
-    bundle: &Bundle,
-) -> rusqlite::Result<()> {
-    // Packed before the writer has to wait.
-    let cells = bundle.pack();
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if state(&transaction, hours, start)?.unwrap_or_default().1 == batches {
-        transaction.execute(FORGET, [hours, start])?;
-        cells.iter().try_for_each(|cell| cell.write(&transaction, hours, start))?;
-        transaction.execute(ROLLED, params![hours, start, bundle.attempts()])?;
-        if hours == 1 {
-            transaction.execute(CAME, [24, start_of(start, DAY_US)])?;
+/// The first hour with rows that is not in `rollup_span`, put there; and until when all are.
+fn find(connection: &Connection, known_until: i64, settled_us: i64) -> Result<(Option<Span>, i64), Failure> {
+    let mut until = known_until;
+    while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
+        let hour = Span { hours: 1, start };
+        until = start + HOUR_US;
+        if publish::state(connection, hour)?.is_none() {
+            connection.execute(FOUND, [start])?;
+            return Ok((Some(hour), until));
         }
     }
-    transaction.commit()
+    Ok((None, until))
 }
 
-/// Some of the oldest rows, if they are older than `keep_from` and rolled up.
+/// Some of the oldest rows that are older than `keep_from` and rolled up.
 fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Step> {
-    let Some(oldest) = next_hour(connection, 0)?.filter(|hour| hour + HOUR_US <= keep_from) else {
-        return Ok(Step::Nothing);
-    };
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if state(&transaction, 1, oldest)?.is_none_or(|(state, _)| state == 0) {
-        return Ok(Step::Nothing);
+    let mut from = 0;
+    while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if publish::state(&transaction, Span { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
+            transaction.execute(REMOVING, [oldest])?;
+            let races = remove_some(&transaction, oldest)?;
+            transaction.commit()?;
+            return Ok(Step::Removed { races });
+        }
+        from = oldest + HOUR_US;
     }
-    transaction.execute(REMOVING, [oldest])?;
-    let races = remove_some(&transaction, oldest)?;
-    transaction.commit()?;
-    Ok(Step::Removed { races })
+    Ok(Step::Nothing)
 }
 
 /// The first races of the hour, with their attempts. Attempts without a race count as one.
@@ -191,9 +294,22 @@ fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usi
     Ok(races.max(usize::from(attempts > 0)))
 }
 
-/// The first hour or day that is over and not rolled up.
-fn due(connection: &Connection, hours: i64, settled_us: i64) -> rusqlite::Result<Option<i64>> {
-    connection.query_row(DUE, [hours, settled_us - hours * HOUR_US], |row| row.get(0))
+/// The first hour or day that is over, not rolled up, can be, and is not left aside.
+fn due(
+    connection: &Connection,
+    hours: i64,
+    settled_us: i64,
+    is_aside: impl Fn(Span) -> bool,
+) -> rusqlite::Result<Option<Span>> {
+    let mut statement = connection.prepare(DUE)?;
+    let mut rows = statement.query([hours, settled_us - hours * HOUR_US])?;
+    while let Some(row) = rows.next()? {
+        let span = Span { hours, start: row.get(0)? };
+        if !is_aside(span) && span.batches(connection)?.is_some() {
+            return Ok(Some(span));
+        }
+    }
+    Ok(None)
 }
 
 /// The hour of the first row from `from_us` on.
@@ -203,26 +319,17 @@ fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i
     Ok(id.map(|id| began_at(&id)).filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
 }
 
-/// State and count of batches of an hour or a day.
-fn state(connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<Option<(i64, i64)>> {
-    connection.query_row(STATE, [hours, start], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-}
-
 /// The first row, whichever table has it.
 pub(super) const FIRST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
                          UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
 
-pub(super) const DUE: &str =
-    "SELECT min(start) FROM rollup_span INDEXED BY rollup_span_due WHERE hours = ?1 AND start <= ?2 AND state = 0";
+/// Those that are not over yet come behind.
+pub(super) const DUE: &str = "\
+    SELECT start FROM rollup_span INDEXED BY rollup_span_due \
+    WHERE hours = ?1 AND start <= ?2 AND state = 0 ORDER BY start";
 
-pub(super) const STATE: &str = "SELECT state, batches FROM rollup_span WHERE hours = ?1 AND start = ?2";
-
-pub(super) const FORGET: &str = "DELETE FROM rollup WHERE hours = ?1 AND start = ?2";
-
-const ROLLED: &str = "\
-    INSERT INTO rollup_span (hours, start, attempts, state) VALUES (?1, ?2, ?3, 1) \
-    ON CONFLICT (hours, start) DO UPDATE SET attempts = excluded.attempts, state = max(state, 1)";
+const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CONFLICT DO NOTHING";
 
 pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
 
@@ -238,9 +345,3 @@ pub(super) const ATTEMPT_TO_STAY: &str = "\
 pub(super) const REMOVE_ATTEMPTS: &str = "DELETE FROM attempt WHERE race_id >= ?1 AND race_id < ?2";
 
 pub(super) const REMOVE_RACES: &str = "DELETE FROM race WHERE race_id >= ?1 AND race_id < ?2";
-
-/// Told by whoever writes rows, of their hour and of its day: it is to be rolled up, or once more. Rows of an hour whose
-/// rows are going are too late to be counted, by the whole retention.
-pub(super) const CAME: &str = "\
-    INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
-    ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";

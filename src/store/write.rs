@@ -12,7 +12,6 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::columns::Row;
-use super::rollup::CAME;
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
 use crate::history::{AttemptRecord, RaceRecord};
 
@@ -150,3 +149,9 @@ fn may_pass(error: &sqlx::Error) -> bool {
             .is_some_and(|code| [BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN].contains(&code)),
     }
 }
+
+/// Tells that an hour, or a day, has new rows: it is to be rolled up, or once more. Rows of an hour whose rows are going
+/// are too late to be counted, by the whole retention.
+pub(super) const CAME: &str = "\
+    INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
+    ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";

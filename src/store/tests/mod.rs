@@ -5,6 +5,7 @@ mod opening;
 mod races;
 mod removal;
 mod rollup;
+mod trouble;
 mod views;
 mod world;
 mod writing;

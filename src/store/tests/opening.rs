@@ -41,7 +41,8 @@ async fn an_empty_file_is_a_new_database() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("empty.db");
     std::fs::write(&path, "").unwrap();
-    assert!(refused_reading(&path).contains("photofinish serve"));
+    let message = refused_reading(&path);
+    assert!(message.contains("is empty: `photofinish serve`"), "{message}");
     Store::open(&path).await.unwrap().close().await;
 }
 
@@ -76,6 +77,8 @@ async fn garbage_is_no_database() {
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     assert!(refused(directory.path()).await.contains("cannot create or open"));
+    let message = refused_reading(directory.path());
+    assert!(message.contains("is a directory") && !message.contains("create"), "{message}");
 }
 
 #[tokio::test]
@@ -156,4 +159,40 @@ async fn a_database_that_may_only_be_read_is_read() {
         assert_eq!(read(), 1, "no file can be made beside it");
     }
     set_mode(directory.path(), 0o755);
+}
+
+/// Whether permissions bind this user.
+#[cfg(unix)]
+fn is_bound(directory: &Path) -> bool {
+    std::fs::write(directory.join("probe"), "").is_err()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_reader_is_told_what_it_lacks() {
+    let (directory, path, store) = new_store().await;
+    store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
+    // A copy that was made while a gateway wrote, on a medium that nobody may write to.
+    let copies = tempfile::tempdir().unwrap();
+    let copy = copies.path().join("history.db");
+    for end in ["", "-wal"] {
+        let named = |path: &Path| format!("{}{end}", path.display());
+        std::fs::copy(named(&path), named(&copy)).unwrap();
+    }
+    store.close().await;
+    set_mode(&path, 0o000);
+    set_mode(copies.path(), 0o555);
+    if is_bound(copies.path()) {
+        let message = refused_reading(&copy);
+        assert!(message.contains("write-ahead log") && message.contains("Copy both"), "{message}");
+        let message = refused_reading(&path);
+        assert!(message.contains("Let this user read it") && !message.contains("create"), "{message}");
+        set_mode(directory.path(), 0o000);
+        let message = refused_reading(&path);
+        assert!(message.contains("ermission denied") && message.contains("enter its directory"), "{message}");
+    } else {
+        eprintln!("skipped: this user may read and write anything");
+    }
+    set_mode(directory.path(), 0o755);
+    set_mode(copies.path(), 0o755);
 }
