@@ -12,7 +12,7 @@ use super::timeline::timeline;
 use crate::history::RaceOutcome;
 use crate::store::{RaceFilter, ReadError, Reader, Row};
 
-/// Races on a page at most; what is not said is [`RACES_BY_DEFAULT`].
+/// Races on a page at most.
 pub const PAGE_MAX: u16 = 1_000;
 const RACES_BY_DEFAULT: u16 = 50;
 
