@@ -63,7 +63,7 @@ enum Command {
     /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
-    #[command(after_help = stats::NOTE)]
+    #[command(after_help = stats::EXAMPLES)]
     Stats(stats::Options),
     /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
     ///

@@ -29,7 +29,17 @@ pub struct Options {
 }
 
 /// Below the options in `--help`.
-pub const NOTE: &str = "With --regressions the exit code is 0 whether anything is worse or not.";
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish stats --since 24h                        each upstream in the last day
+  photofinish stats --by model                         what racing gained, for each model
+  photofinish stats --by upstream,hour --since 7d      at which hours it is slow
+  photofinish stats --by upstream,concurrency          how it bears our own load
+  photofinish stats --slo ttft=500ms --by user --csv   whose requests came in time, as a table
+  photofinish stats --strata input,stream              compared at equal requests
+  photofinish stats --regressions                      what has become worse within the last hour
+
+With --regressions the exit code is 0 whether anything is worse or not.";
 
 /// Reads the database at `store_path` and writes the table, or what programs read, to `out`. `width`: columns of the
 /// terminal that it is for; none where it is piped, then each group is one line, however long.

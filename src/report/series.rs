@@ -82,7 +82,7 @@ pub struct Question {
     /// ttft=1s,tpot=50ms by default.
     #[arg(long, value_name = "TARGETS", value_parser = slo)]
     pub slo: Option<Slo>,
-    /// Read rows and no histograms, however long it takes, as far as rows are kept.
+    /// Read rows and no histograms, for at most 30 s, as far as rows are kept.
     #[arg(long)]
     pub exact: bool,
 }

@@ -31,7 +31,7 @@ pub struct Question {
     /// Estimate TTFT apart for each of these, and put the estimates together by their share of attempts.
     #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
     pub strata: Vec<Stratum>,
-    /// Read rows and no histograms, however long it takes, as far as rows are kept.
+    /// Read rows and no histograms, for at most 30 s, as far as rows are kept.
     #[arg(long)]
     pub exact: bool,
 }
