@@ -139,7 +139,8 @@ impl Rolling {
     }
 
     fn complain(&mut self, error: &RollupError) {
-        if self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
+        // What is left aside is told once in an hour, each by itself.
+        if error.left_aside || self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
             tracing::warn!(%error, "a part of the history is not rolled up now; it is tried again, within the hour at most");
             self.complained = Some(Instant::now());
         }

@@ -100,7 +100,7 @@ pub fn run(
         return Ok(export::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
-        return Ok(write_nothing(store_path, &answer.filter, screen.terminal(), out)?);
+        return Ok(write_nothing(store_path, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
     }
     let title = title(question, &answer);
     let plot = Plot { title: &title, unit: unit(question.metric), x: axis(&answer), lines: lines(question, &answer) };

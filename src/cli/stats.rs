@@ -59,7 +59,7 @@ pub fn run(store_path: &Path, options: &Options, width: Option<u16>, out: &mut i
     }
     let width = width.map(usize::from);
     if answer.attempts == 0 {
-        return Ok(notes::write_nothing(store_path, &answer.filter, width, out)?);
+        return Ok(notes::write_nothing(store_path, &answer.filter, (answer.whole_hours, answer.running), width, out)?);
     }
     if !answer.groups.is_empty() {
         table::write(by, &answer.groups, width, out)?;

@@ -11,6 +11,9 @@
 /// The product of many factors misses a round share by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
+/// Two times are told as one if they lie no further apart: the fineness of the grid.
+const SAME: f64 = 1.016;
+
 /// One attempt's time to its first token, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
@@ -55,6 +58,9 @@ pub enum Estimate {
 pub struct Survival {
     /// After each time at which something happened: the share that is later still. Falls from step to step.
     steps: Vec<(i64, f64)>,
+    /// Of a mixture: the same, if what is left of each stratum ended right after it was last watched. The truth lies
+    /// between the two.
+    earliest: Option<Vec<(i64, f64)>>,
     longest_us: i64,
     empty: bool,
 }
@@ -111,7 +117,8 @@ impl Survival {
             }
             at_risk -= events + sum(|point| point.leave_after);
         }
-        Survival { steps, longest_us: points.last().map_or(0, |last| last.time_us), empty: points.is_empty() }
+        let longest_us = points.last().map_or(0, |last| last.time_us);
+        Survival { steps, earliest: None, longest_us, empty: points.is_empty() }
     }
 
     /// One distribution of several, each with its share of the whole: what all would have been, had each stratum been
@@ -120,27 +127,18 @@ impl Survival {
         let strata: Vec<&(f64, Survival)> =
             strata.iter().filter(|(share, survival)| *share > 0.0 && !survival.empty).collect();
         let whole: f64 = strata.iter().map(|(share, _)| share).sum();
-        let mut falls: Vec<(i64, f64)> = Vec::new();
+        let (mut falls, mut left) = (Vec::new(), Vec::new());
         for (share, survival) in &strata {
             let mut before = 1.0;
             for (time_us, surviving) in &survival.steps {
                 falls.push((*time_us, share / whole * (before - surviving)));
                 before = *surviving;
             }
+            left.push((survival.longest_us, share / whole * before));
         }
-        // What is left of a stratum that ended early may end right then: beyond it the mixture is not known.
-        let lasts = strata.iter().filter(|(_, survival)| survival.surviving() > ROUNDING);
-        let known_us = lasts.map(|(_, survival)| survival.longest_us).min().unwrap_or(i64::MAX);
-        falls.retain(|(time_us, _)| *time_us <= known_us);
-        falls.sort_unstable_by_key(|(time_us, _)| *time_us);
-        let mut surviving = 1.0_f64;
-        let steps = falls.chunk_by(|a, b| a.0 == b.0).map(|group| {
-            surviving = (surviving - group.iter().map(|(_, fall)| fall).sum::<f64>()).max(0.0);
-            (group[0].0, surviving)
-        });
-        let steps = steps.collect();
-        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0).min(known_us);
-        Survival { steps, longest_us, empty: strata.is_empty() }
+        let longest_us = strata.iter().map(|(_, survival)| survival.longest_us).max().unwrap_or(0);
+        let earliest = Some(curve([falls.clone(), left].concat()));
+        Survival { steps: curve(falls), earliest, longest_us, empty: strata.is_empty() }
     }
 
     /// The earliest time by which a share of at least `p` (0 to 1) has ended; none without observations.
@@ -148,19 +146,30 @@ impl Survival {
         if self.empty {
             return None;
         }
-        let step = self.steps.partition_point(|(_, surviving)| *surviving > 1.0 - p + ROUNDING);
-        Some(match self.steps.get(step) {
-            Some((time_us, _)) => Estimate::Reached(*time_us),
-            None => Estimate::NotReached { over_us: self.longest_us },
+        let reach = |steps: &[(i64, f64)]| {
+            let step = steps.partition_point(|(_, surviving)| *surviving > 1.0 - p + ROUNDING);
+            steps.get(step).map(|(time_us, _)| *time_us)
+        };
+        let (latest, earliest) =
+            (reach(&self.steps), self.earliest.as_deref().map_or_else(|| reach(&self.steps), reach));
+        Some(match (latest, earliest) {
+            (Some(latest_us), Some(earliest_us)) if latest_us as f64 <= earliest_us as f64 * SAME => {
+                Estimate::Reached(latest_us)
+            }
+            (_, earliest) => Estimate::NotReached { over_us: earliest.unwrap_or(self.longest_us) },
         })
     }
 }
 
-impl Survival {
-    /// The share that is later than everything that was seen.
-    fn surviving(&self) -> f64 {
-        self.steps.last().map_or(1.0, |(_, surviving)| *surviving)
-    }
+/// The share that is left after each time, of what falls off at each.
+fn curve(mut falls: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
+    falls.sort_unstable_by_key(|(time_us, _)| *time_us);
+    let mut surviving = 1.0_f64;
+    let steps = falls.chunk_by(|a, b| a.0 == b.0).map(|group| {
+        surviving = (surviving - group.iter().map(|(_, fall)| fall).sum::<f64>()).max(0.0);
+        (group[0].0, surviving)
+    });
+    steps.collect()
 }
 
 impl Estimate {
@@ -278,6 +287,11 @@ mod tests {
         let late = observed(&[(1_000, true), (1_099, true)]);
         let mixed = Survival::mixed(&[(1.0, cut), (1.0, late)]);
         assert_eq!(mixed.quantile(0.25), Some(Estimate::NotReached { over_us: 100 }));
+        // One of a thousand that was cut early moves nothing but the far end.
+        let many: Vec<(i64, bool)> = (1..=1_000).map(|time| (1_000 + time, true)).collect();
+        let mixed = Survival::mixed(&[(1_000.0, observed(&many)), (1.0, observed(&[(5, false)]))]);
+        assert_eq!(mixed.quantile(0.5), Some(Estimate::Reached(1_501)));
+        assert_eq!(mixed.quantile(1.0), Some(Estimate::NotReached { over_us: 2_000 }));
     }
 
     /// The example of `docs/measurement.md`: winners alone turn the ranking round.

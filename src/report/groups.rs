@@ -99,8 +99,8 @@ impl Rules {
 
     fn weight(&self, started_at: i64) -> f64 {
         let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
-        // In whole parts of 65,536, so that sums of them do not depend on the order.
-        let exact = |weight: f64| (weight * 65_536.0).round() / 65_536.0;
+        // In whole parts of 65,536, so that sums of them do not depend on the order; the oldest still count something.
+        let exact = |weight: f64| (weight * 65_536.0).round().max(1.0) / 65_536.0;
         self.half_life_us.map_or(1.0, |half_life| exact(0.5_f64.powf(age(half_life))))
     }
 }
@@ -182,8 +182,11 @@ impl<'r> Groups<'r> {
         if self.rules.by_upstream() {
             return (stratum, None);
         }
-        let model = self.names.number(Dimension::Model, subject);
-        self.group(subject).models.insert(model);
+        // Without the row of its race nobody knows of which model it was.
+        if subject.model.is_some() {
+            let model = self.names.number(Dimension::Model, subject);
+            self.group(subject).models.insert(model);
+        }
         (stratum, Some(self.names.number(Dimension::Upstream, subject)))
     }
 }

@@ -270,8 +270,11 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
     };
     let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
     let asked_us = (filter.since.or(gathered.oldest).unwrap_or(until_us), until_us);
-    let (from_us, until_us) =
-        coverage.whole_hours.map_or(asked_us, |(from_us, until_us)| (from_us, until_us.min(now_us)));
+    let moved = coverage.whole_hours.map(|(from_us, until_us)| match filter.since {
+        Some(_) => (from_us, until_us.min(now_us)),
+        None => (gathered.oldest.unwrap_or(from_us), until_us.min(now_us)),
+    });
+    let (from_us, until_us) = moved.unwrap_or(asked_us);
     // Of these nobody knows which provider they would have gone to.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = Series {
@@ -282,7 +285,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         left_out: (0, 0),
         whole_hours: 0,
         rolled_until: coverage.rolled_until,
-        moved: coverage.whole_hours,
+        moved,
         without_speed: 0,
         without_verdict: 0.0,
         without_attempts,

@@ -88,7 +88,11 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         exact: question.exact,
     };
     let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
-    let (from_us, until_us) = match coverage.whole_hours {
+    let whole_hours = coverage.whole_hours.map(|(from_us, until_us)| match filter.since {
+        Some(_) => (from_us, until_us),
+        None => (groups.oldest.unwrap_or(from_us), until_us),
+    });
+    let (from_us, until_us) = match whole_hours {
         Some(whole) => whole,
         None => (filter.since.or(groups.oldest).unwrap_or(now_us), filter.until.unwrap_or(now_us)),
     };
@@ -109,7 +113,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         without_verdict,
         too_small: all - figures.len(),
         rolled_until: coverage.rolled_until,
-        whole_hours: coverage.whole_hours,
+        whole_hours,
         groups: figures,
         filter,
     })

@@ -92,6 +92,9 @@ async fn rates_are_over_the_whole_hours_where_rows_are_gone() {
     assert_eq!((cut.attempts, cut.groups[0].goodput), (60, whole.groups[0].goodput));
     assert_eq!(cut.whole_hours, Some((THREE + HOUR_US, THREE + 2 * HOUR_US)));
     assert_eq!(cut.groups[0].aggregate_tok_s, whole.groups[0].aggregate_tok_s);
+    let until = asked(&path, &[("until", "2026-01-02T03:30:00Z"), ("slo", "ttft=2s")], now_us);
+    assert_eq!((until.attempts, until.whole_hours), (56, Some((THREE, THREE + HOUR_US))));
+    assert_eq!(until.groups[0].goodput, Some(56.0 / 3_600.0));
     let within = window("04:10:00", "04:20:00");
     assert_eq!((within.attempts, within.whole_hours), (0, Some((THREE + HOUR_US, THREE + 2 * HOUR_US))));
 }
@@ -105,9 +108,21 @@ async fn no_lucky_attempt_and_no_other_model_is_the_best_upstream() {
     let now_us = STARTED_AT + 2 * HOUR_US;
     let [median, _] = asked(&path, by_user, now_us).groups[0].gain.clone().unwrap();
     assert_eq!(median.map(|gain| gain.upstream), Some("slow/llama-70b".to_owned()));
+    // An attempt whose race was lost is of no model, and of no other one.
+    let orphan = [won(77, "slow", 500_000)];
+    let (_directory, path) = store_with(many("m").chain(orphan).collect()).await;
+    assert!(asked(&path, &[("by", "weekday")], now_us).groups[0].gain.is_some());
     // Of another model it can stand for nothing.
     let (_directory, path) = store_with(many("m").chain([race(99, "other"), won(99, "lucky", 50_000)]).collect()).await;
     assert_eq!(asked(&path, by_user, now_us).groups[0].gain, None);
+}
+
+#[tokio::test]
+async fn what_is_very_old_still_tells_something() {
+    let (_directory, path) = two_hours().await;
+    let stats = asked(&path, &[("half-life", "1h")], STARTED_AT + 100 * HOUR_US);
+    assert_eq!(stats.groups[0].ttft[0], Some(Estimate::Reached(100_000)));
+    assert_eq!(stats.groups[0].tok_s[0], Some(20.0));
 }
 
 #[tokio::test]

@@ -16,9 +16,9 @@ pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Res
         Retention::For(kept) => units::format_duration(kept),
     };
     let (mut rows, usable) = match extent(&store.path) {
-        _ if !store.path.exists() => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
+        Err(Problem::Absent) => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
         Ok(extent) => (described(&extent), true),
-        Err(Problem { text, usable }) => (vec![["WARNING".into(), text]], usable),
+        Err(Problem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
     section(out, "History", rows.into_iter().map(Vec::from).collect())?;
@@ -26,20 +26,26 @@ pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Res
 }
 
 /// Why a database cannot be read.
-struct Problem {
-    text: String,
-    /// It can be, by `serve` or later.
-    usable: bool,
+enum Problem {
+    Absent,
+    Unread {
+        text: String,
+        /// It can be, by `serve` or later.
+        usable: bool,
+    },
 }
 
 fn extent(path: &Path) -> Result<Extent, Problem> {
     let reader = Reader::open(path).map_err(|error| {
-        let usable = matches!(error, OpenError::Absent { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
-        Problem { text: error.to_string(), usable }
+        let usable = matches!(error, OpenError::Empty { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
+        match error {
+            OpenError::Absent { .. } => Problem::Absent,
+            error => Problem::Unread { text: error.to_string(), usable },
+        }
     })?;
     reader.extent().map_err(|error| {
         let usable = !matches!(error, ReadError::Failed { .. });
-        Problem { text: error.to_string(), usable }
+        Problem::Unread { text: error.to_string(), usable }
     })
 }
 

@@ -16,14 +16,26 @@ use crate::store::AttemptFilter;
 /// Longer lines are hard to read.
 const WIDTH: usize = 110;
 
-/// Instead of an empty table. `width`: of the terminal, if it is for one.
+/// Instead of an empty table. The hour: of which only the whole is left. `width`: of the terminal, if it is for one.
 pub(in crate::cli) fn write_nothing(
     path: &Path,
     filter: &AttemptFilter,
+    (hour, attempts_running): (Option<(i64, i64)>, u64),
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     let path = path.display();
+    if let Some(running) = running(attempts_running) {
+        write_paragraph(&format!("No attempts in {path} of races that have ended: {}.", wanted(filter)), width, out)?;
+        return write_paragraph(&running, width, out);
+    }
+    if let Some((from_us, until_us)) = hour {
+        let (from, until) = (time(from_us), time(until_us));
+        write_paragraph(&format!("No attempts in {path}: {}.", wanted(filter)), width, out)?;
+        let advice =
+            format!("Rows of that time are no longer kept, only whole hours: ask --since {from} --until {until}.");
+        return write_paragraph(&advice, width, out);
+    }
     let (what, advice) = if *filter == AttemptFilter::default() {
         let advice = "Send a request to `photofinish serve`; each attempt is a row some 50 ms after it ended.";
         (format!("No attempts in {path} yet."), advice)
