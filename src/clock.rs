@@ -6,6 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use tokio::time::Instant;
 
+/// Lengths in microseconds, the unit of every stored time.
+pub const SECOND_US: i64 = 1_000_000;
+pub const HOUR_US: i64 = 3_600 * SECOND_US;
+pub const DAY_US: i64 = 24 * HOUR_US;
+
 /// Microseconds from `start` to `end`; 0 when `end` is earlier.
 pub fn micros_between(start: Instant, end: Instant) -> i64 {
     micros(end.saturating_duration_since(start))

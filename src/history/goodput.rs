@@ -2,9 +2,7 @@
 //!
 //! Pure. The requests are in `requests`.
 
-const SECOND_US: i64 = 1_000_000;
-const HOUR_US: i64 = 3_600 * SECOND_US;
-const DAY_US: i64 = 24 * HOUR_US;
+use crate::clock::{DAY_US, HOUR_US, SECOND_US};
 
 /// What a request must keep; a target that is not set is not asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]

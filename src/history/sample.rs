@@ -1,4 +1,4 @@
-//! Records for tests: sound rows of each kind, and two with every column filled in or left out.
+//! For tests: sound rows of each kind, and two with every column filled in or left out; and the plain quantile.
 
 use super::record::{
     AttemptOutcome, AttemptRecord, CensorCause, CostBasis, DEFINITION_VERSION, RaceOutcome, RaceRecord, StartReason,
@@ -161,4 +161,14 @@ fn bare_attempt(n: i64) -> AttemptRecord {
         outcome: AttemptOutcome::Failed,
         ..AttemptRecord::new(race_id, ordinal, provider, model_sent, start_reason)
     }
+}
+
+/// The plain quantile: the smallest value that a share of at least `p` of the values does not exceed. Reorders them.
+pub fn quantile(values: &mut [f64], p: f64) -> Option<f64> {
+    let rank = (p * values.len() as f64 - 1e-9).ceil().max(1.0) as usize;
+    if rank > values.len() {
+        return None;
+    }
+    let (_, value, _) = values.select_nth_unstable_by(rank - 1, f64::total_cmp);
+    Some(*value)
 }

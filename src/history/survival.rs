@@ -1,4 +1,4 @@
-//! Quantiles of times that were not all seen to their end: the Kaplan–Meier estimate; and plain quantiles.
+//! Quantiles of times that were not all seen to their end: the Kaplan–Meier estimate.
 //!
 //! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as
 //! 247 ms, makes habitual losers look fast (`docs/measurement.md`). The estimate uses them for as long as they were
@@ -193,18 +193,9 @@ pub fn effective(sum: f64, sum_of_squares: f64) -> f64 {
     if sum_of_squares > 0.0 { sum * sum / sum_of_squares } else { 0.0 }
 }
 
-/// The plain quantile: the smallest value that a share of at least `p` of the values does not exceed. Reorders them.
-pub fn quantile(values: &mut [f64], p: f64) -> Option<f64> {
-    let rank = (p * values.len() as f64 - 1e-9).ceil().max(1.0) as usize;
-    if rank > values.len() {
-        return None;
-    }
-    let (_, value, _) = values.select_nth_unstable_by(rank - 1, f64::total_cmp);
-    Some(*value)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::sample::quantile;
     use super::*;
 
     fn observed(times: &[(i64, bool)]) -> Survival {

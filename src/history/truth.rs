@@ -1,7 +1,8 @@
 //! The truth tests: worlds whose times are known, seen only as races show them. The tables of `docs/measurement.md` are
 //! what they find.
 
-use super::survival::{Audit, Estimate, Observation, Survival, quantile};
+use super::sample::quantile;
+use super::survival::{Audit, Estimate, Observation, Survival};
 
 /// Name, true median in milliseconds, spread (of the logarithm). Times are lognormal.
 const WORLD: [(&str, f64, f64); 5] =

@@ -10,12 +10,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::question::{Window, time};
+use crate::clock::{DAY_US, HOUR_US};
 use crate::history::regression::{Figure, Finding, Thresholds, compare};
 use crate::store::{Gather as _, ReadError, Reader, Selection};
 use sides::Sides;
-
-const HOUR_US: i64 = 3_600_000_000;
-const DAY_US: i64 = 24 * HOUR_US;
 
 /// How long *now* is where nothing is said.
 const NOW_US: i64 = HOUR_US;

@@ -14,7 +14,7 @@ use clap::Args;
 use self::gather::{Gathered, Rules};
 use super::dimension::Part;
 use super::question::{Window, positive_duration, slo, time};
-use crate::clock::micros;
+use crate::clock::{DAY_US, HOUR_US, SECOND_US, micros};
 use crate::config::units::format_duration;
 use crate::history::Short;
 use crate::history::class::Concurrency;
@@ -169,10 +169,6 @@ pub enum AskError {
 /// Of goodput.
 const SLO_BY_DEFAULT: Slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
 
-const SECOND_US: i64 = 1_000_000;
-const HOUR_US: i64 = 3_600 * SECOND_US;
-const DAY_US: i64 = 24 * HOUR_US;
-
 /// Steps that are chosen where none is asked for; seconds. Each divides an hour, or is whole hours.
 const ROUND_S: [i64; 20] = [
     10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800,
@@ -269,23 +265,18 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, 
         exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
     };
     let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
-    let asked_us = (filter.since.or(gathered.oldest).unwrap_or(until_us), until_us);
-    let moved = coverage.whole_hours.map(|(from_us, until_us)| match filter.since {
-        Some(_) => (from_us, until_us.min(now_us)),
-        None => (gathered.oldest.unwrap_or(from_us), until_us.min(now_us)),
-    });
-    let (from_us, until_us) = moved.unwrap_or(asked_us);
+    let span_us = coverage.window(&filter, gathered.oldest, now_us);
     // Of these nobody knows which provider they would have gone to.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = Series {
         lines: Vec::new(),
         attempts: gathered.attempts(),
-        span_us: (from_us, until_us),
+        span_us,
         every_us,
         left_out: (0, 0),
         whole_hours: 0,
         rolled_until: coverage.rolled_until,
-        moved,
+        moved: coverage.whole_hours.map(|_| span_us),
         without_speed: 0,
         without_verdict: 0.0,
         without_attempts,

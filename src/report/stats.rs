@@ -88,16 +88,8 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
         exact: question.exact,
     };
     let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
-    let whole_hours = coverage.whole_hours.map(|(from_us, until_us)| match filter.since {
-        Some(_) => (from_us, until_us),
-        None => (groups.oldest.unwrap_or(from_us), until_us),
-    });
-    let (from_us, until_us) = match whole_hours {
-        Some(whole) => whole,
-        None => (filter.since.or(groups.oldest).unwrap_or(now_us), filter.until.unwrap_or(now_us)),
-    };
-    let until_us = until_us.min(now_us);
-    let span = goodput::Window::new(from_us, until_us);
+    let span_us = coverage.window(&filter, groups.oldest, now_us);
+    let span = goodput::Window::new(span_us.0, span_us.1);
     let (attempts, without_attempts, running) = (groups.attempts(), groups.without_attempts, groups.running);
     let mut figures = groups.figures(&question.slo, &span);
     let all = figures.len();
@@ -106,14 +98,14 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
     figures.retain(|figures| figures.attempts >= question.min_samples);
     Ok(Stats {
         attempts,
-        span_us: (from_us, until_us),
+        span_us,
         without_attempts: if filter.provider.is_some() { 0 } else { without_attempts },
         running,
         without_speed,
         without_verdict,
         too_small: all - figures.len(),
         rolled_until: coverage.rolled_until,
-        whole_hours,
+        whole_hours: coverage.whole_hours.map(|_| span_us),
         groups: figures,
         filter,
     })

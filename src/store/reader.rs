@@ -105,6 +105,17 @@ pub struct Coverage {
     pub whole_hours: Option<(i64, i64)>,
 }
 
+impl Coverage {
+    /// The window that was read: from the beginning of the filter's, or else the oldest race that was found, to its end or
+    /// now. Microseconds since 1970, UTC.
+    pub fn window(&self, filter: &AttemptFilter, oldest: Option<i64>, now_us: i64) -> (i64, i64) {
+        let (from_us, until_us) = self.whole_hours.unzip();
+        let until_us = until_us.or(filter.until).unwrap_or(now_us).min(now_us);
+        let from_us = filter.since.and(from_us).or(filter.since).or(oldest).or(from_us);
+        (from_us.unwrap_or(until_us), until_us)
+    }
+}
+
 /// For the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

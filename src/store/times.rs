@@ -1,8 +1,7 @@
 //! Time as the primary key has it: a `race_id` is a UUID v7, whose text begins with milliseconds, so a range of time is a
 //! range of ids.
 
-pub(super) const HOUR_US: i64 = 3_600_000_000;
-pub(super) const DAY_US: i64 = 24 * HOUR_US;
+pub(super) use crate::clock::{DAY_US, HOUR_US};
 
 /// The smallest text that a UUID v7 made at this time can begin with.
 pub(super) fn first_race_id(at_us: i64) -> String {

@@ -142,6 +142,7 @@ async fn a_file_that_is_no_database_of_ours_is_left_alone() {
     let setup = Setup::new("");
     setup.write("photofinish.db", &garbage);
     refused(&setup, &["photofinish.db", "not an SQLite database"]).await;
+    assert_eq!(setup.run(&["check"]).await.code, Some(1));
     assert_eq!(std::fs::read(setup.database()).unwrap(), garbage);
 
     let setup = Setup::new("");

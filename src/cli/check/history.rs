@@ -101,6 +101,9 @@ mod tests {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         store.close().await;
+        std::fs::write(&path, "").unwrap();
+        let (usable, text) = rendered(&path, Retention::Forever);
+        assert!(usable && text.contains("WARNING") && text.contains("photofinish serve"), "{text}");
         std::fs::write(&path, "not a database ".repeat(100)).unwrap();
         let (usable, text) = rendered(&path, Retention::Forever);
         assert!(!usable && text.contains("WARNING") && text.contains("not an SQLite database"), "{text}");

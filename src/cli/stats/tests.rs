@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::history::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, sample};
-use crate::store::{Record, Store};
+use crate::store::{Record, Roller, Step, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
@@ -190,6 +190,20 @@ async fn nothing_recorded_and_nothing_there() {
     let absent = directory.path().join("absent.db");
     let error = run(&absent, &options(""), None, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains(absent.to_str().unwrap()) && error.contains("photofinish serve"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_there_and_not_told_is_named() {
+    let (_directory, path, store) = store_with(forty_races()).await;
+    let mut roller = Roller::new(&path, || false);
+    while roller.step(wall_micros(), Some(wall_micros())).unwrap() != Step::Nothing {}
+    let text = output(&path, "--since 2026-01-02T03:10:00Z --until 2026-01-02T03:20:00Z").await;
+    assert!(text.contains("--since 2026-01-02T03:00:00Z --until 2026-01-02T04:00:00Z"), "{text}");
+    // A loser of just now, whose race has not ended.
+    let now = (wall_micros() - sample::STARTED_AT) / 1_000;
+    store.write(&[attempt(sample::lost(now, 90_000))]).await.unwrap();
+    let text = output(&path, "--since 10m").await;
+    assert!(text.contains("1 attempt of races that still run"), "{text}");
 }
 
 /// Of the command with this line: the objects of `--json`.

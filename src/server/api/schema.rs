@@ -53,7 +53,8 @@ fn member(field: &Field) -> Value {
 fn parameter(argument: &Arg) -> Option<Value> {
     let name = argument.get_long()?;
     // Options have dashes, parameters have none.
-    let about = argument.get_help().map(ToString::to_string).unwrap_or_default().replace(" --", " ");
+    let about = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let about = about.replace("since --since", "`since`").replace(" --", " ");
     let mut one = kind(argument);
     let mut defaults: Vec<Value> =
         argument.get_default_values().iter().map(|value| default(&one, &value.to_string_lossy())).collect();
