@@ -8,7 +8,7 @@ use super::field::Runner;
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
-use crate::routing::breaker::Standing;
+use crate::routing::breaker::{SOON, Standing};
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
 pub struct Trial {
@@ -63,7 +63,8 @@ impl<'a> Lineup<'a> {
             if may && self.runners.len() < self.settings.max_attempts && self.begin_trial(&runner.name) {
                 self.runners.push(Runner { extra: !alone, ..runner });
             } else {
-                left_out.push((runner.name, standing.wait()));
+                // Where all depends on the trial that is under way, its end is what to wait for.
+                left_out.push((runner.name, if alone { SOON } else { standing.wait() }));
             }
         }
         left_out
