@@ -55,7 +55,7 @@ impl<'a> Lineup<'a> {
 
     /// Lets those in whose time is over, as far as there is room behind the others; all of them where there are no others:
     /// better a doubtful upstream than none. Gives the names of the rest, and their waits.
-    pub fn close(&mut self) -> Vec<(String, Duration)> {
+    pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = self.runners.is_empty();
         let mut left_out = Vec::new();
         for (runner, standing) in std::mem::take(&mut self.suspects) {

@@ -130,7 +130,7 @@ pub fn resolve(
             None => lineup.add(Runner { upstream, name, endpoint: line.endpoint.clone(), keys, extra: false }),
         }
     }
-    cooling.extend(lineup.close());
+    cooling.extend(lineup.finish());
     let Lineup { runners, trials, .. } = lineup;
     if runners.is_empty() {
         return Err(match cooling.iter().map(|(_, wait)| *wait).min() {

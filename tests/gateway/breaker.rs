@@ -108,7 +108,8 @@ async fn when_its_time_is_over_it_joins_a_race_as_an_extra_and_its_first_token_c
 
 #[tokio::test]
 async fn it_takes_no_place_of_a_healthy_one() {
-    let (a, b, c) = (failing(1).await, failing(0).await, failing(0).await);
+    let b_refuses = |request: &Request| if request.number < 4 { good() } else { Script::status(400, &[], "{}") };
+    let (a, b, c) = (failing(1).await, FakeProvider::answering(b_refuses).await, failing(1).await);
     let setup = Setup::over(&[&a, &b, &c]).race("policy = \"fallback\"\nmax_attempts = 2").race(&breaker(1, SHORT));
     let gateway = setup.start().await;
     assert_eq!(said(&gateway).await, "hello");
@@ -116,7 +117,26 @@ async fn it_takes_no_place_of_a_healthy_one() {
     for _ in 0..3 {
         assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
     }
+    let heard = hear(&mut gateway.streaming().await).await;
+    let attempts = heard.json()["error"]["attempts"].as_array().unwrap().clone();
+    let failures: Vec<_> =
+        attempts.iter().map(|attempt| (attempt["upstream"].clone(), attempt["failure"].clone())).collect();
+    let expected = [("b/m", "bad_request"), ("c/m", "server_error"), ("a/m", "cooling_down")];
+    assert_eq!(failures, expected.map(|(upstream, failure)| (json!(upstream), json!(failure))));
     assert_eq!(a.requests().len(), 1, "two healthy ones are all that may be started");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn its_weight_does_not_count_while_it_is_tried() {
+    let (a, b) = (failing(1).await, failing(0).await);
+    let weights = "{ upstream = \"a/m\", weight = 1000 }, { upstream = \"b/m\", weight = 0.000001 }";
+    let model = format!("[models.m]\npolicy = \"weighted\"\nupstreams = [{weights}]");
+    let gateway = Setup::over(&[&a, &b]).race(&breaker(1, SHORT)).model(&model).start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.header("x-photofinish-attempts"), "2");
+    due().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "1"));
     gateway.stop().await;
 }
 
