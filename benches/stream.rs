@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::config::{Drains, Policy, RaceSettings, Timeouts};
+use photofinish::config::{Breaker, Drains, Policy, RaceSettings, Timeouts};
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ChatRequest;
 use photofinish::protocol::sse::{Event, Scanner};
@@ -77,9 +77,11 @@ fn planning(criterion: &mut Criterion) {
     let second = Duration::from_secs(1);
     let timeouts = Timeouts { connect: second, first_token: second, idle: second, total: second };
     let drains = Drains { time: second, bytes: 1, running: 0 };
-    let runners = [Runner { weight: 1.0, first_token: second }; 4];
+    let breaker = Breaker { failures: 5, open: second, open_max: second };
+    let runners = [Runner { weight: 1.0, first_token: second, extra: false }; 4];
     for policy in Policy::ALL {
-        let settings = RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, drains, timeouts };
+        let settings =
+            RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, drains, breaker, timeouts };
         group.bench_function(policy.as_str(), |bencher| {
             bencher.iter(|| plan(black_box(&settings), black_box(&runners), 0.4));
         });

@@ -99,6 +99,9 @@ fn model_line(config: &Config, model: &Model) -> String {
         on => format!("{on} of {} upstreams on", model.upstreams.len()),
     };
     let mut line = format!("{}: {}, {usable}", model.name, policy(model));
+    if model.race.breaker.failures == 0 {
+        line.push_str(", no breaker");
+    }
     for (alias, _) in config.aliases.iter().filter(|(_, name)| **name == model.name) {
         line.push_str(", also ");
         line.push_str(alias);
@@ -184,6 +187,7 @@ mod tests {
             [models.b]
             upstreams = ["openai/x", "sim/y", "cerebras/z", "ollama/w"]
             policy = "weighted"
+            breaker = { failures = 0 }
             aliases = ["bee"]
             [users.ann]
             token = "planted-token"
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!(line("ollama"), "ollama on no key hang-up: unknown");
         assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s hang-up: free");
         assert_eq!(line("a:"), "a: race, NOT USABLE, all of it is off");
-        assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, also bee");
+        assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
         assert_eq!(line("openai/x"), "openai/x on weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras");
         assert!(!text.contains("planted"), "{text}");

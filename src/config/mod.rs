@@ -89,6 +89,7 @@ pub struct RaceSettings {
     pub audit: f64,
     /// Bounds for losers that are billed in full anyway, and so are read to their end.
     pub drains: Drains,
+    pub breaker: Breaker,
     pub timeouts: Timeouts,
 }
 
@@ -131,6 +132,17 @@ pub struct Drains {
     pub bytes: usize,
     /// How many run at once in the whole gateway; a further loser is cancelled. 0: none.
     pub running: usize,
+}
+
+/// `breaker = { … }`: when an upstream that keeps failing is left out, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// So many failures in a row open it. 0: none ever does.
+    pub failures: u32,
+    /// How long it is open at first; twice as long after each trial that fails.
+    pub open: Duration,
+    /// But no longer than this; not shorter than `open`.
+    pub open_max: Duration,
 }
 
 /// Each covers its own phase.

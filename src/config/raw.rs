@@ -39,6 +39,7 @@ pub(super) struct RawRace {
     pub(super) max_attempts: Option<usize>,
     pub(super) audit: Option<f64>,
     pub(super) drains: RawDrains,
+    pub(super) breaker: RawBreaker,
     pub(super) timeouts: RawTimeouts,
 }
 
@@ -48,6 +49,16 @@ pub(super) struct RawDrains {
     pub(super) time: Option<Duration>,
     pub(super) bytes: Option<u64>,
     pub(super) running: Option<u64>,
+}
+
+/// `breaker = { … }`
+#[derive(Default)]
+pub(super) struct RawBreaker {
+    pub(super) failures: Option<u32>,
+    pub(super) open: Option<Duration>,
+    pub(super) open_max: Option<Duration>,
+    /// As messages call it, and where it is; none if it is not there.
+    pub(super) place: Option<At<String>>,
 }
 
 /// `timeouts = { … }`; an upstream has no `total`.
@@ -84,6 +95,8 @@ const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
 /// Bytes of one drained loser.
 const DRAIN_BYTES: RangeInclusive<u64> = 1024..=1 << 30;
+/// More would be no breaker.
+const BREAKER_FAILURES: RangeInclusive<u64> = 0..=10_000;
 /// Drains that may be asked for.
 const RUNNING_MAX: u64 = 10_000;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
@@ -129,6 +142,7 @@ impl RawRace {
             max_attempts: table.integer("max_attempts", attempts).and_then(|n| usize::try_from(n).ok()),
             audit: table.number("audit", 0.0..=1.0),
             drains: RawDrains::read(table),
+            breaker: RawBreaker::read(table),
             timeouts: RawTimeouts::read(table, true),
         }
     }
@@ -145,6 +159,18 @@ impl RawDrains {
         };
         table.finish();
         drains
+    }
+}
+
+impl RawBreaker {
+    fn read(table: &mut Table<'_, '_>) -> RawBreaker {
+        let name = format!("breaker of {}", table.name);
+        let Some(mut table) = table.table("breaker", name) else { return RawBreaker::default() };
+        let failures = table.integer("failures", BREAKER_FAILURES).and_then(|failures| u32::try_from(failures).ok());
+        let (open, open_max) = (table.duration("open", TIMEOUTS), table.duration("open_max", TIMEOUTS));
+        let place = Some(At { offset: table.offset, value: table.name.clone() });
+        table.finish();
+        RawBreaker { failures, open, open_max, place }
     }
 }
 

@@ -11,13 +11,14 @@ use secrecy::SecretString;
 use super::catalogue::{self, Entry};
 use super::own_address;
 use super::problem::{Found, shown};
-use super::raw::{Raw, RawModel, RawRace, RawTimeouts, RawUpstream};
+use super::raw::{Raw, RawBreaker, RawModel, RawRace, RawTimeouts, RawUpstream};
 use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
+use super::units::format_duration;
 use super::{
-    Auth, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server, Store,
-    Timeouts, Upstream, User,
+    Auth, Breaker, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server,
+    Store, Timeouts, Upstream, User,
 };
 
 /// `[race]` where nothing is said.
@@ -27,6 +28,7 @@ const RACE: RaceSettings = RaceSettings {
     max_attempts: 4,
     audit: 0.02,
     drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
+    breaker: Breaker { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
     timeouts: Timeouts {
         connect: Duration::from_secs(3),
         first_token: Duration::from_secs(30),
@@ -44,7 +46,7 @@ const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 /// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
 pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
     check_listen(scope, raw.listen.as_ref(), !raw.users.is_empty());
-    let race = race_settings(&RACE, &raw.race);
+    let race = race_settings(scope, &RACE, &raw.race);
     let mut providers = listed_providers(scope, raw.providers);
     add_catalogue_providers(scope, &mut providers, &raw.models);
     let listen = raw.listen.as_ref().map_or(LISTEN, |listen| listen.value);
@@ -208,7 +210,7 @@ fn resolve_models(
             let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias.value), shown(&name));
             scope.report(Found::at(alias.offset, message));
         }
-        let race = race_settings(race, &raw.race);
+        let race = race_settings(scope, race, &raw.race);
         let offset = raw.name.offset;
         let upstreams = resolve_upstreams(scope, &name, raw.upstreams, providers, race.timeouts);
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
@@ -310,7 +312,7 @@ fn resolve_user_keys(
     keys
 }
 
-fn race_settings(base: &RaceSettings, raw: &RawRace) -> RaceSettings {
+fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRace) -> RaceSettings {
     RaceSettings {
         policy: raw.policy.unwrap_or(base.policy),
         hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
@@ -321,8 +323,24 @@ fn race_settings(base: &RaceSettings, raw: &RawRace) -> RaceSettings {
             bytes: raw.drains.bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(base.drains.bytes),
             running: raw.drains.running.and_then(|most| usize::try_from(most).ok()).unwrap_or(base.drains.running),
         },
+        breaker: merge_breaker(scope, base.breaker, &raw.breaker),
         timeouts: merge_timeouts(base.timeouts, raw.timeouts),
     }
+}
+
+fn merge_breaker(scope: &Scope<'_>, base: Breaker, raw: &RawBreaker) -> Breaker {
+    let breaker = Breaker {
+        failures: raw.failures.unwrap_or(base.failures),
+        open: raw.open.unwrap_or(base.open),
+        open_max: raw.open_max.unwrap_or(base.open_max),
+    };
+    // Without a table of its own it is the base's mistake.
+    if let Some(place) = raw.place.as_ref().filter(|_| breaker.open_max < breaker.open) {
+        let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
+        let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", place.value);
+        scope.report(Found::at(place.offset, message).expected("open_max to be at least open"));
+    }
+    breaker
 }
 
 fn merge_timeouts(base: Timeouts, raw: RawTimeouts) -> Timeouts {

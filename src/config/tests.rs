@@ -98,6 +98,7 @@ fn a_models_settings_are_the_races_and_its_own() {
         [race]
         max_attempts = 3
         timeouts = { connect = "1s" }
+        breaker = { open = "2s" }
         [providers.my-vllm]
         base_url = "http://10.0.0.7:8000/v1/"
         forward_headers = ["X-Trace-Id", "x-trace-id"]
@@ -109,12 +110,16 @@ fn a_models_settings_are_the_races_and_its_own() {
         policy = "hedge"
         hedge_after = "250ms"
         timeouts = { idle = "7s" }
+        breaker = { failures = 0 }
         aliases = ["gpt-4o-mini"]
         "#,
     );
     let model = config.model("gpt-4o-mini").unwrap();
     assert_eq!((model.race.policy, model.race.max_attempts), (Policy::Hedge, 3));
     assert_eq!(model.race.timeouts.connect, Duration::from_secs(1));
+    let (open, open_max) = (Duration::from_secs(2), Duration::from_secs(60));
+    assert_eq!(model.race.breaker, Breaker { failures: 0, open, open_max });
+    assert_eq!(config.race.breaker.failures, 5);
     let [first, second] = model.upstreams.as_slice() else { panic!("two") };
     assert_eq!((first.provider.name.as_str(), first.model.as_str()), ("groq", "meta/llama"), "the first slash");
     assert_eq!((first.timeouts.idle, second.timeouts.idle), (Duration::from_secs(7), Duration::from_secs(5)));

@@ -12,6 +12,7 @@ mod text;
 pub use regressions::Standing;
 pub use text::CONTENT_TYPE;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ pub struct Metrics {
 }
 
 /// What the rows do not tell, and others count.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
     /// Races running now.
     pub in_flight: i64,
@@ -55,6 +56,8 @@ pub struct Elsewhere {
     pub invariant_violations: u64,
     /// Requests without a valid token.
     pub unauthorized: u64,
+    /// Upstreams whose circuit breaker is open.
+    pub open_breakers: BTreeSet<String>,
 }
 
 /// Of one configuration.
@@ -159,6 +162,7 @@ impl Metrics {
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, &mut text);
         regressions::render(&named.upstreams, &self.regressions.load(), &mut text);
+        render_breakers(&named.upstreams, &elsewhere.open_breakers, &mut text);
         render_elsewhere(elsewhere, &mut text);
         self.render_retention(&mut text);
         text.finish()
@@ -240,6 +244,16 @@ fn render_tokens(upstreams: &Series<OfUpstream>, text: &mut Text) {
         for (kind, count) in TOKEN_KINDS.iter().zip(counts).filter(|(_, count)| *count > 0) {
             text.sample(&[("upstream", upstream), ("kind", kind)], count);
         }
+    }
+}
+
+/// A series is there for each upstream, so that one that is open is a change.
+fn render_breakers(upstreams: &Series<OfUpstream>, open: &BTreeSet<String>, text: &mut Text) {
+    let open: BTreeSet<&str> = open.iter().map(|upstream| upstreams.label(upstream)).collect();
+    let help = "1 while the circuit breaker of an upstream is open, and it is left out but for trials.";
+    text.family("breaker_open", "gauge", help);
+    for (upstream, _) in upstreams.iter() {
+        text.sample(&[("upstream", upstream)], u8::from(open.contains(upstream)));
     }
 }
 

@@ -106,6 +106,23 @@ fn a_large_config_has_a_bounded_page() {
 }
 
 #[test]
+fn an_open_breaker_is_a_one() {
+    let metrics = configured(LLAMA);
+    let lines = |open: &[&str]| {
+        let open_breakers = open.iter().map(|upstream| (*upstream).to_owned()).collect();
+        let page = metrics.render(&Elsewhere { open_breakers, ..Elsewhere::default() });
+        page.lines().filter(|line| line.starts_with("photofinish_breaker_open{")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = |groq: u8, other: u8| {
+        let line = |upstream: &str, open| format!("photofinish_breaker_open{{upstream=\"{upstream}\"}} {open}");
+        [line("groq/llama-70b", groq), line("other", other)]
+    };
+    assert_eq!(lines(&[]), expected(0, 0));
+    assert_eq!(lines(&["groq/llama-70b"]), expected(1, 0));
+    assert_eq!(lines(&["made/up", "made/up-too"]), expected(0, 1));
+}
+
+#[test]
 fn a_reload_keeps_what_was_counted() {
     let metrics = configured(LLAMA);
     metrics.attempt(&sample::won(0), None, 5_000);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::breakers::{Lineup, Trial};
 use super::caller::Caller;
 use super::gateway::{Gateway, Live};
 use super::overrides::Overrides;
@@ -20,11 +21,12 @@ const NAMED_MAX: usize = 64;
 const NAME_MAX: usize = 512;
 
 /// Everyone who may be started.
-#[derive(Clone)]
 pub struct Field {
     pub settings: RaceSettings,
-    /// At least one.
+    /// At least one; extras at the end.
     pub runners: Arc<Vec<Runner>>,
+    /// The right to start some of them, by their place.
+    pub trials: Vec<(usize, Trial)>,
     /// Upstreams that are set aside, and for how long.
     cooling: Vec<(String, Duration)>,
 }
@@ -38,11 +40,14 @@ pub struct Runner {
     pub endpoint: Endpoint,
     /// In the order of trying; empty where none is sent.
     pub keys: Vec<Key>,
+    /// Only to try it again, behind the others.
+    pub extra: bool,
 }
 
 impl Runner {
     pub fn for_plan(&self) -> plan::Runner {
-        plan::Runner { weight: self.upstream.weight, first_token: self.upstream.timeouts.first_token }
+        let Upstream { weight, timeouts, .. } = &self.upstream;
+        plan::Runner { weight: *weight, first_token: timeouts.first_token, extra: self.extra }
     }
 
     /// What is set aside when this upstream fails with that key.
@@ -85,7 +90,7 @@ impl Field {
 /// # Errors
 /// 404 for an unknown model, 400 where none can serve the caller, 429 where all are cooling down.
 pub fn resolve(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     live: &Live,
     caller: &Caller,
     model: &str,
@@ -106,7 +111,8 @@ pub fn resolve(
         }
     };
     let settings = overrides.apply(settings);
-    let (mut runners, mut cooling, mut off) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lineup = Lineup::new(gateway, &settings);
+    let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
         let name = format!("{}/{}", provider.name, upstream.model);
@@ -121,9 +127,11 @@ pub fn resolve(
         };
         match wait_for_all(gateway, &upstream, &keys) {
             Some(wait) => cooling.push((name, wait)),
-            None => runners.push(Runner { upstream, name, endpoint: line.endpoint.clone(), keys }),
+            None => lineup.add(Runner { upstream, name, endpoint: line.endpoint.clone(), keys, extra: false }),
         }
     }
+    cooling.extend(lineup.finish());
+    let Lineup { runners, trials, .. } = lineup;
     if runners.is_empty() {
         return Err(match cooling.iter().map(|(_, wait)| *wait).min() {
             Some(wait) => {
@@ -136,7 +144,7 @@ pub fn resolve(
             None => Rejection::no_upstream(model, &off),
         });
     }
-    Ok(Field { settings, runners: Arc::new(runners), cooling })
+    Ok(Field { settings, runners: Arc::new(runners), trials, cooling })
 }
 
 /// The shortest wait, if every key of an upstream is set aside.

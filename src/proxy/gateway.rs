@@ -1,6 +1,6 @@
 //! What every request shares: the live configuration, the connections, the recorder, and what was learnt since the start.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::attempt::{InFlight, Slot};
 use crate::clock::Instant;
 use crate::config::{Config, User};
 use crate::recorder::Recorder;
+use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{Aside, Cooldowns, Target};
 use crate::routing::keyring::{Key, Ring};
 use crate::shutdown::Shutdown;
@@ -30,6 +31,7 @@ pub struct Gateway {
     recorder: Recorder,
     shutdown: Shutdown,
     cooldowns: Mutex<Cooldowns>,
+    pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
     in_flight: InFlight,
@@ -118,6 +120,7 @@ impl Gateway {
             recorder,
             shutdown,
             cooldowns: Mutex::default(),
+            breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
             in_flight: InFlight::default(),
             races: Arc::default(),
@@ -131,9 +134,17 @@ impl Gateway {
         self.live.load_full()
     }
 
-    /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended.
+    /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended. Breakers stay as they
+    /// are where a provider stays where it is.
     pub fn reload(&self, live: Live) {
         self.recorder.metrics().configure(&live.config);
+        let before = self.live();
+        let address = |config: &Config, provider: &str| Some(config.providers.get(provider)?.base_url.clone());
+        lock(&self.breakers).retain(|upstream| {
+            let provider = upstream.split('/').next().unwrap_or_default();
+            let now = address(&live.config, provider);
+            now.is_some() && now == address(&before.config, provider)
+        });
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
@@ -149,6 +160,11 @@ impl Gateway {
 
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Upstreams whose breaker is open.
+    pub fn open_breakers(&self) -> BTreeSet<String> {
+        lock(&self.breakers).open()
     }
 
     /// Races that run now.
@@ -214,6 +230,6 @@ impl Gateway {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

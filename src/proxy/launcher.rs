@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::breakers::Trial;
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
 use super::race_guard::RaceGuard;
 use crate::attempt::{self, Attempt, Ready, Slot, Spec};
 use crate::clock::Instant;
-use crate::config::{CancelBilling, Drains, RaceSettings};
-use crate::failure::{Failure, FailureKind};
+use crate::config::{Breaker, CancelBilling, Drains, RaceSettings};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
 use crate::race::verdict::{is_the_requests_fault, verdict};
@@ -35,12 +36,15 @@ pub struct Launcher {
     /// Raised with every start.
     attempts: Arc<AtomicUsize>,
     read_at: Instant,
+    /// Held until the race is over, or until its candidate has lost and ended.
+    trials: Vec<(usize, Trial)>,
 }
 
 /// What an answer is judged by, also that of a loser that runs on after the race.
 pub struct Judge {
     gateway: Arc<Gateway>,
     runners: Arc<Vec<Runner>>,
+    breaker: Breaker,
     /// By candidate: its latest start.
     sent: Mutex<Vec<Sent>>,
 }
@@ -60,20 +64,26 @@ impl Launcher {
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
         request: &Arc<ChatRequest>,
-        field: &Field,
+        field: &mut Field,
         guard: &RaceGuard,
         read_at: Instant,
     ) -> Launcher {
         let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
         let sent = Mutex::new(vec![nothing; field.runners.len()]);
         Launcher {
-            judge: Arc::new(Judge { gateway: gateway.clone(), runners: field.runners.clone(), sent }),
+            judge: Arc::new(Judge {
+                gateway: gateway.clone(),
+                runners: field.runners.clone(),
+                breaker: field.settings.breaker,
+                sent,
+            }),
             request: request.clone(),
             settings: field.settings.clone(),
             client_headers: forwardable(headers, &field.runners),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
             read_at,
+            trials: std::mem::take(&mut field.trials),
         }
     }
 
@@ -121,24 +131,26 @@ impl Launch for Launcher {
 
     fn lost(&mut self, attempt: Attempt) {
         let candidate = attempt.candidate();
+        let trial = self.trials.iter().position(|(on_trial, _)| *on_trial == candidate);
+        let trial = trial.map(|position| self.trials.swap_remove(position).1);
         let upstream = &self.judge.runners[candidate].upstream;
         let gateway = &self.judge.gateway;
         let Drains { time, bytes, running } = self.settings.drains;
         // A hang-up saves nothing there, so its figures may as well be had.
         let billed_anyway = upstream.provider.cancel_billing == CancelBilling::BillsFull;
         if let Some(place) = billed_anyway.then(|| gateway.enter_drain(running)).flatten() {
-            self.run_on(attempt, place, time, Some(bytes));
+            self.run_on(attempt, (place, trial), time, Some(bytes));
         } else if fastrand::f64() < self.settings.audit
             && let Some(place) = gateway.enter_audit()
         {
-            self.run_on(attempt, place, upstream.timeouts.first_token, None);
+            self.run_on(attempt, (place, trial), upstream.timeouts.first_token, None);
         }
     }
 }
 
 impl Launcher {
     /// Lets a loser run on beside everything, for at most `limit`: to its first token, or to its end where `bytes` bounds it.
-    fn run_on(&self, mut attempt: Attempt, place: Slot, limit: Duration, bytes: Option<usize>) {
+    fn run_on(&self, mut attempt: Attempt, held: (Slot, Option<Trial>), limit: Duration, bytes: Option<usize>) {
         match bytes {
             Some(_) => attempt.drain(),
             None => attempt.audit(),
@@ -153,7 +165,7 @@ impl Launcher {
                     judge.failed(candidate, &sent, &failure);
                 }
                 Ok(ready) => {
-                    judge.heard_well(candidate, &sent);
+                    judge.first_token(candidate, &sent);
                     if let Some(bytes) = bytes {
                         ready.stream.drain(bytes).await;
                     }
@@ -161,7 +173,7 @@ impl Launcher {
             }
         };
         self.judge.gateway.shutdown().spawn(async move {
-            let _place = place;
+            let _held = held;
             tokio::select! {
                 _ = tokio::time::timeout(limit, run) => {}
                 () = draining => {}
@@ -173,7 +185,15 @@ impl Launcher {
 impl Judge {
     /// The first token of this candidate's latest start is there.
     pub fn answered(&self, candidate: usize) {
-        self.heard_well(candidate, &self.sent(candidate));
+        self.first_token(candidate, &self.sent(candidate));
+    }
+
+    /// An answer of this candidate's latest start ended, by the failure that broke it or well.
+    pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
+        match failure {
+            Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
+            None => self.gateway.ended_well(&self.runners[candidate].name),
+        }
     }
 
     fn note(&self, candidate: usize, sent: Sent) {
@@ -182,6 +202,18 @@ impl Judge {
 
     fn sent(&self, candidate: usize) -> Sent {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].clone()
+    }
+
+    fn first_token(&self, candidate: usize, sent: &Sent) {
+        self.heard_well(candidate, sent);
+        self.gateway.close_breaker(&self.runners[candidate].name, sent.at);
+    }
+
+    fn charge(&self, candidate: usize, sent: &Sent, failure: &Failure) {
+        if verdict(failure).counts {
+            let broke = failure.phase == Phase::Stream;
+            self.gateway.charge(&self.runners[candidate].name, &self.breaker, broke, sent.at);
+        }
     }
 
     fn heard_well(&self, candidate: usize, sent: &Sent) {
@@ -199,6 +231,7 @@ impl Judge {
     /// True: ask the same candidate once more, for the request to it has changed.
     fn failed(&self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
         self.log(candidate, sent, failure);
+        self.charge(candidate, sent, failure);
         let runner = &self.runners[candidate];
         let aside = verdict(failure).aside;
         if let Some(aside) = aside {

@@ -5,6 +5,7 @@
 mod all_failed;
 mod answer;
 mod body;
+mod breakers;
 mod caller;
 mod field;
 mod gateway;
@@ -83,11 +84,11 @@ async fn serve(
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
-    let field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
+    let mut field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
     guard.policy(field.settings.policy);
     let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
     let plan = plan(&field.settings, &runners, fastrand::f64());
-    let launcher = Launcher::new(gateway, headers, &request, &field, guard, read_at);
+    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at);
     tokio::select! {
         biased;
         served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
@@ -123,6 +124,7 @@ async fn run(
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
+            guard.watched_by(judge, candidate);
             let relay: Relay =
                 Box::new(move |guard| RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard));
             return Ok(Served::Streaming(relay, head));
@@ -130,6 +132,7 @@ async fn run(
         let prelude = std::mem::take(&mut ready.prelude);
         match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await {
             Ok(Ok(whole)) => {
+                judge.ended(candidate, None);
                 let response = answer::whole(&ready, &facts, whole);
                 ready.stream.read_out(gateway.shutdown());
                 return Ok(Served::Whole(response));

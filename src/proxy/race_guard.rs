@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
+use super::launcher::Judge;
 use super::rejection::Rejection;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
@@ -27,6 +28,8 @@ pub struct RaceGuard {
     read_at: Instant,
     /// When a streaming client's winner had its first token: microseconds after `read_at`.
     winner_token_us: Option<i64>,
+    /// Who hears how a streamed winner ends, and which candidate it is.
+    judge: Option<(Arc<Judge>, usize)>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -64,6 +67,7 @@ impl RaceGuard {
             outcome: None,
             read_at: Instant::now(),
             winner_token_us: None,
+            judge: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().clone(),
             shutdown: gateway.shutdown().clone(),
@@ -116,6 +120,11 @@ impl RaceGuard {
         self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
     }
 
+    /// This one is to hear how the winner ends.
+    pub fn watched_by(&mut self, judge: Arc<Judge>, candidate: usize) {
+        self.judge = Some((judge, candidate));
+    }
+
     /// The winner broke before anything of it was delivered.
     pub fn lost_winner(&mut self) {
         self.record.winner = None;
@@ -163,6 +172,10 @@ impl Watch for RaceGuard {
 
     fn ended(&mut self, failure: Option<&Failure>) {
         self.record.done_us = Some(self.elapsed());
+        // What the shutdown broke is nobody's fault.
+        if let Some((judge, candidate)) = self.judge.take().filter(|_| !self.shutdown.is_cancelled()) {
+            judge.ended(candidate, failure);
+        }
         self.outcome.get_or_insert(match failure {
             None => RaceOutcome::Ok,
             Some(_) if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,

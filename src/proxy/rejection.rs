@@ -134,7 +134,8 @@ impl Rejection {
     /// Everybody who could serve it is set aside.
     pub fn cooling_down(failed: &[Failed], wait: Duration) -> Rejection {
         let message =
-            "every upstream is set aside after a rate limit or a refusal: try again after Retry-After".to_owned();
+            "every upstream is set aside after a rate limit, a refusal or failures: try again after Retry-After"
+                .to_owned();
         let mut rejection =
             Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_cooling_down", message);
         rejection.0.attempts = failed.to_vec();

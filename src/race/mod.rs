@@ -315,6 +315,7 @@ impl<L: Launch> Race<L> {
         for mut running in self.running.drain(..) {
             running.attempt.cut(Cut::Deadline);
             let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, "the total deadline passed");
+            self.launch.failed(running.entry.candidate, &failure);
             self.failures.push((running.entry.candidate, failure));
         }
     }

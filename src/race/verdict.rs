@@ -8,6 +8,8 @@ use crate::routing::cooldown::Aside;
 pub struct Verdict {
     pub next: Next,
     pub aside: Option<Aside>,
+    /// The upstream's own fault: its breaker counts it.
+    pub counts: bool,
     /// An operator should look: a refused key, a model that is not there.
     pub loud: bool,
 }
@@ -47,7 +49,26 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::CoolingDown
         | FailureKind::Empty => (Next::Try, None, false),
     };
-    Verdict { next, aside, loud }
+    Verdict { next, aside, counts: is_the_upstreams_fault(failure.kind), loud }
+}
+
+/// True for a failure of the upstream itself: not of its key, not of the request, and none that asks for a pause.
+fn is_the_upstreams_fault(kind: FailureKind) -> bool {
+    matches!(
+        kind,
+        FailureKind::Dns
+            | FailureKind::Connect
+            | FailureKind::Tls
+            | FailureKind::Reset
+            | FailureKind::Closed
+            | FailureKind::Timeout
+            | FailureKind::IdleTimeout
+            | FailureKind::Overloaded
+            | FailureKind::ServerError
+            | FailureKind::InStreamError
+            | FailureKind::Malformed
+            | FailureKind::Protocol
+    )
 }
 
 /// True for a failure that says the request itself is wrong, so that its own answer is the client's to see.
@@ -66,29 +87,30 @@ mod tests {
     #[test]
     fn the_table() {
         use FailureKind::*;
-        let quiet = |aside| Verdict { next: Next::Try, aside, loud: false };
-        let loud = |aside| Verdict { next: Next::Try, aside: Some(aside), loud: true };
+        let quiet = |aside| Verdict { next: Next::Try, aside, counts: false, loud: false };
+        let own = Verdict { counts: true, ..quiet(None) };
+        let loud = |aside| Verdict { loud: true, ..quiet(Some(aside)) };
         let table = [
-            (Dns, quiet(None)),
-            (Connect, quiet(None)),
-            (Tls, quiet(None)),
-            (Reset, quiet(None)),
-            (Closed, quiet(None)),
-            (Timeout, quiet(None)),
-            (IdleTimeout, quiet(None)),
+            (Dns, own),
+            (Connect, own),
+            (Tls, own),
+            (Reset, own),
+            (Closed, own),
+            (Timeout, own),
+            (IdleTimeout, own),
             (RateLimited, quiet(Some(Aside::KeyRateLimited))),
-            (Overloaded, quiet(None)),
-            (ServerError, quiet(None)),
+            (Overloaded, own),
+            (ServerError, own),
             (Unauthorized, loud(Aside::KeyRefused)),
             (Forbidden, loud(Aside::UpstreamRefused)),
             (NotFound, loud(Aside::UpstreamRefused)),
             (BadRequest, quiet(None)),
             (ContextLength, quiet(None)),
-            (ContentPolicy, Verdict { next: Next::Stop, aside: None, loud: false }),
+            (ContentPolicy, Verdict { next: Next::Stop, ..quiet(None) }),
             (TooLarge, quiet(None)),
-            (InStreamError, quiet(None)),
-            (Malformed, quiet(None)),
-            (Protocol, quiet(None)),
+            (InStreamError, own),
+            (Malformed, own),
+            (Protocol, own),
             (CoolingDown, quiet(None)),
             (Empty, quiet(None)),
         ];

@@ -41,15 +41,18 @@ pub struct Runner {
     /// For `weighted`.
     pub weight: f64,
     pub first_token: Duration,
+    /// Only on trial: behind all others, and never in the place of one of them.
+    pub extra: bool,
 }
 
-/// Makes the plan. `draw`, in 0..1, decides for `weighted`.
+/// Makes the plan. Extras stand at the end of `runners`. `draw`, in 0..1, decides for `weighted`.
 pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
+    let regular = &runners[..runners.partition_point(|runner| !runner.extra)];
     let mut order: Vec<usize> = (0..runners.len()).collect();
     let mut drawn_first = None;
     if settings.policy == Policy::Weighted {
-        let total: f64 = runners.iter().map(|runner| runner.weight).sum();
-        let first = drawn(runners, draw * total);
+        let total: f64 = regular.iter().map(|runner| runner.weight).sum();
+        let first = drawn(regular, draw * total);
         drawn_first = Some(first);
         order.retain(|candidate| *candidate != first);
         order.insert(0, first.min(order.len()));
@@ -65,7 +68,9 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
             (Policy::Fallback | Policy::Weighted, _) => Start::AfterFailure,
         },
         first_token: runners[*candidate].first_token,
-        p_include: drawn_first.map_or(1.0, |first| p_here(runners, *candidate, first)),
+        p_include: drawn_first
+            .filter(|_| *candidate < regular.len())
+            .map_or(1.0, |first| p_here(regular, *candidate, first)),
     };
     let entries = order.iter().enumerate().map(entry).collect();
     Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total }
@@ -107,12 +112,13 @@ mod tests {
     fn settings(policy: Policy) -> RaceSettings {
         let timeouts = Timeouts { connect: SECOND, first_token: SECOND * 30, idle: SECOND * 30, total: SECOND * 600 };
         let drains = crate::config::Drains { time: SECOND, bytes: 1, running: 0 };
-        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, drains, timeouts }
+        let breaker = crate::config::Breaker { failures: 0, open: SECOND, open_max: SECOND };
+        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, drains, breaker, timeouts }
     }
 
     fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {
         let runners: Vec<Runner> =
-            weights.iter().map(|weight| Runner { weight: *weight, first_token: SECOND }).collect();
+            weights.iter().map(|weight| Runner { weight: *weight, first_token: SECOND, extra: false }).collect();
         plan(&settings(policy), &runners, draw).entries.iter().map(|entry| (entry.candidate, entry.start)).collect()
     }
 
@@ -134,7 +140,7 @@ mod tests {
     #[test]
     fn the_probability_of_each_place_is_recorded() {
         let p_include = |policy, draw| -> Vec<(usize, f64)> {
-            let runner = |weight| Runner { weight, first_token: SECOND };
+            let runner = |weight| Runner { weight, first_token: SECOND, extra: false };
             let plan = plan(&settings(policy), &[1.0, 5.0, 2.0].map(runner), draw);
             plan.entries.iter().map(|entry| (entry.candidate, entry.p_include)).collect()
         };
@@ -144,5 +150,24 @@ mod tests {
         assert_eq!(p_include(Policy::Weighted, 0.0), [(0, 0.125), (1, 0.125), (2, 0.75)]);
         assert_eq!(p_include(Policy::Weighted, 0.5), [(1, 0.625), (0, 0.875), (2, 0.75)]);
         assert_eq!(p_include(Policy::Weighted, 0.9), [(2, 0.25), (0, 0.875), (1, 0.25)]);
+    }
+
+    #[test]
+    fn an_extra_stands_behind_the_others_under_every_policy() {
+        let runner = |weight, extra| Runner { weight, first_token: SECOND, extra };
+        let runners = [runner(1.0, false), runner(3.0, false), runner(96.0, true)];
+        for (policy, order, start) in [
+            (Policy::Race, [0, 1, 2], Start::At(Duration::ZERO)),
+            (Policy::Hedge, [0, 1, 2], Start::At(SECOND * 2)),
+            (Policy::Fallback, [0, 1, 2], Start::AfterFailure),
+            (Policy::Weighted, [1, 0, 2], Start::AfterFailure),
+        ] {
+            let plan = plan(&settings(policy), &runners, 0.9);
+            let last = plan.entries[2];
+            assert_eq!(plan.entries.iter().map(|entry| entry.candidate).collect::<Vec<_>>(), order);
+            assert_eq!((last.start, last.p_include), (start, 1.0), "{policy:?}");
+            let p_first = if policy == Policy::Weighted { 0.75 } else { 1.0 };
+            assert_eq!(plan.entries[0].p_include, p_first, "its weight does not count: {policy:?}");
+        }
     }
 }

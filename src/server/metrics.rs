@@ -22,6 +22,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         records_dropped: recorder.dropped(),
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
+        open_breakers: gateway.open_breakers(),
     };
     let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));

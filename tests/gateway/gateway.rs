@@ -128,6 +128,13 @@ impl TestGateway {
         self.app.addr()
     }
 
+    /// Puts another config in force.
+    pub async fn reload(&self, setup: &Setup) {
+        let text = setup.text(&self.directory.path().join("test.db"));
+        std::fs::write(self.directory.path().join("config.toml"), text).unwrap();
+        soon("the reload", self.app.reload()).await;
+    }
+
     /// A connection on which the model `m` was asked to stream.
     pub async fn streaming(&self) -> RawClient {
         self.ask(&json!({"model": "m", "stream": true, "messages": []})).await

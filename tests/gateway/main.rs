@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod breaker;
 mod cancel;
 mod cli_commands;
 mod cli_proxy;

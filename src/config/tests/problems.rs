@@ -19,6 +19,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("[race]\ndrains = { bytes = 3 }", "2:20: bad value 3", "1024"),
     ("race.timeouts.conect = \"1s\"", "1:15: unknown key \"conect\" in timeouts of [race]", "\"connect\"?"),
     ("[providers.Groq]\nbase_url = \"http://h\"", "1:12: bad provider name \"Groq\"", "a-z"),
+    ("race.breaker.fails = 1", "1:14: unknown key \"fails\" in breaker of [race]", "failures"),
     // types
     ("server = 1", "1:10: \"server\" in the file is an integer", "expected a table"),
     ("[[models]]", "1:1: \"models\" in the file is a list", "expected a table"),
@@ -37,6 +38,13 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("race.policy = \"adaptive\"", "1:15: bad value \"adaptive\"", "one of race, hedge, fallback, weighted"),
     ("race.hedge_after = \"p95\"", "1:20: bad value \"p95\" for \"hedge_after\"", "\"250ms\""),
     ("race.timeouts.idle = \"0s\"", "1:22: bad value \"0s\" for \"idle\"", "1ms to 365d"),
+    ("race.breaker.open = \"0s\"", "1:21: bad value \"0s\" for \"open\"", "1ms to 365d"),
+    ("race.breaker.failures = -1", "1:25: bad value -1 for \"failures\"", "0 to 10000"),
+    (
+        "race.breaker.open = \"2m\"",
+        "1:6: \"open_max\" in breaker of [race] is 1m, which is shorter than open, 2m",
+        "at least",
+    ),
     ("race.max_attempts = 0", "1:21: bad value 0 for \"max_attempts\"", "expected 1 to 16"),
     ("race.max_attempts = 17", "1:21: bad value 17 for", "expected 1 to 16"),
     ("race.max_attempts = -1", "1:21: bad value -1 for", "expected 1 to 16"),

@@ -1,0 +1,102 @@
+//! The circuit breakers as requests meet them: asked before a race, told of what its attempts met, and logged when one opens
+//! or closes. When that is, `routing::breaker` decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::field::Runner;
+use super::gateway::{Gateway, lock};
+use crate::clock::Instant;
+use crate::config::{Breaker, RaceSettings};
+use crate::routing::breaker::{SOON, Standing};
+
+/// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
+pub struct Trial {
+    gateway: Arc<Gateway>,
+    upstream: String,
+    begun: Instant,
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        lock(&self.gateway.breakers).end_trial(&self.upstream, self.begun);
+    }
+}
+
+/// Who may be started, as far as breakers are asked.
+pub struct Lineup<'a> {
+    gateway: &'a Arc<Gateway>,
+    settings: &'a RaceSettings,
+    pub runners: Vec<Runner>,
+    /// Of these runners, by their place.
+    pub trials: Vec<(usize, Trial)>,
+    /// In the order of the list: those that may only be tried behind the others, or not at all.
+    suspects: Vec<(Runner, Standing)>,
+}
+
+impl<'a> Lineup<'a> {
+    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings) -> Lineup<'a> {
+        Lineup { gateway, settings, runners: Vec::new(), trials: Vec::new(), suspects: Vec::new() }
+    }
+
+    pub fn add(&mut self, runner: Runner) {
+        let standing = lock(&self.gateway.breakers).standing(&runner.name, &self.settings.breaker, Instant::now());
+        let in_its_place = match standing {
+            Standing::Closed => true,
+            Standing::Overdue => self.begin_trial(&runner.name),
+            Standing::Due | Standing::Open(_) => false,
+        };
+        if in_its_place {
+            self.runners.push(runner);
+        } else {
+            self.suspects.push((runner, standing));
+        }
+    }
+
+    /// Lets those in whose time is over, as far as there is room behind the others; all of them where there are no others:
+    /// better a doubtful upstream than none. Gives the names of the rest, and their waits.
+    pub fn finish(&mut self) -> Vec<(String, Duration)> {
+        let alone = self.runners.is_empty();
+        let mut left_out = Vec::new();
+        for (runner, standing) in std::mem::take(&mut self.suspects) {
+            let may = alone || !matches!(standing, Standing::Open(_));
+            if may && self.runners.len() < self.settings.max_attempts && self.begin_trial(&runner.name) {
+                self.runners.push(Runner { extra: !alone, ..runner });
+            } else {
+                // Where all depends on the trial that is under way, its end is what to wait for.
+                left_out.push((runner.name, if alone { SOON } else { standing.wait() }));
+            }
+        }
+        left_out
+    }
+
+    /// For the runner that is added next. False if it is being tried already.
+    fn begin_trial(&mut self, upstream: &str) -> bool {
+        let begun = lock(&self.gateway.breakers).begin_trial(upstream, &self.settings.breaker, Instant::now());
+        let trial = |begun| Trial { gateway: self.gateway.clone(), upstream: upstream.to_owned(), begun };
+        self.trials.extend(begun.map(|begun| (self.runners.len(), trial(begun))));
+        begun.is_some()
+    }
+}
+
+impl Gateway {
+    /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token.
+    pub(super) fn charge(&self, upstream: &str, breaker: &Breaker, broke: bool, sent: Instant) {
+        let opened = lock(&self.breakers).failed(upstream, breaker, broke, sent, Instant::now());
+        if let Some(open) = opened {
+            let failures = breaker.failures;
+            tracing::warn!(upstream, failures, ?open, "an upstream keeps failing: its breaker is open");
+        }
+    }
+
+    /// The first token came to what was sent at `sent`.
+    pub(super) fn close_breaker(&self, upstream: &str, sent: Instant) {
+        if lock(&self.breakers).first_token(upstream, sent) {
+            tracing::info!(upstream, "an upstream answers again: its breaker is closed");
+        }
+    }
+
+    pub(super) fn ended_well(&self, upstream: &str) {
+        lock(&self.breakers).ended_well(upstream);
+    }
+}
