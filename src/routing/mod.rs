@@ -7,3 +7,4 @@ pub mod breaker;
 pub mod cooldown;
 pub mod keyring;
 pub mod plan;
+pub mod tariff;
