@@ -9,8 +9,10 @@ use crate::routing::adaptive::Sent;
 pub struct Remembering<'a> {
     /// Whether a failure is held against its upstream.
     pub counts: &'a dyn Fn(FailureKind) -> bool,
-    /// The ledger of its model, and what each attempt cost; none where the configuration does not know the model.
-    pub ledger: Option<(SharedLedger, &'a dyn Fn(&RecordedAttempt) -> f64)>,
+    /// The ledger of its model; none where the configuration does not know the model.
+    pub ledger: Option<SharedLedger>,
+    /// What an attempt cost, in the unit of the ledger.
+    pub cost: &'a dyn Fn(&RecordedAttempt) -> f64,
 }
 
 impl Learning {
@@ -43,8 +45,8 @@ impl Learning {
                 }
             });
         }
-        if let Some((ledger, cost)) = &by.ledger {
-            settle(recorded, ledger, *cost);
+        if let Some(ledger) = &by.ledger {
+            settle(recorded, ledger, by.cost);
         }
     }
 

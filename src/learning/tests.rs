@@ -169,7 +169,8 @@ fn the_history_teaches_what_was_seen() {
     let began = learning.now_us() - 400_000_000;
     let by = Remembering {
         counts: &|_| true,
-        ledger: Some((learning.ledger("m", 0.1), &|attempt| if attempt.ordinal == 0 { 900.0 } else { 500.0 })),
+        ledger: Some(learning.ledger("m", 0.1)),
+        cost: &|attempt| if attempt.ordinal == 0 { 900.0 } else { 500.0 },
     };
     for n in 0..400 {
         let ttft = 200_000 + n % 7 * 10_000;
