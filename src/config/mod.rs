@@ -268,6 +268,18 @@ pub struct Upstream {
     pub timeouts: Timeouts,
 }
 
+impl Upstream {
+    /// `provider/model`
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// Its price, and whether it bills a cancelled attempt to its end.
+    pub fn billing(&self) -> (Option<Price>, bool) {
+        (self.price, self.provider.cancel_billing == CancelBilling::BillsFull)
+    }
+}
+
 /// `[users.NAME]`
 pub struct User {
     pub name: String,

@@ -14,8 +14,8 @@ pub struct Price {
 
 /// What an upstream without a price is counted as beside others that have one: the highest of each kind, so that what is
 /// not known is never preferred for being cheap. None: nobody has a price.
-pub fn dearest(upstreams: &[Upstream]) -> Option<Price> {
-    upstreams.iter().filter_map(|upstream| upstream.price).reduce(|most, price| Price {
+pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
+    prices.reduce(|most, price| Price {
         input: most.input.max(price.input),
         cached: most.cached.max(price.cached),
         output: most.output.max(price.output),
@@ -32,7 +32,7 @@ pub(super) fn warn(scope: &Scope<'_>, model: &str, race: &RaceSettings, upstream
         .filter(|upstream| upstream.price.is_none())
         .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
         .collect();
-    match dearest(upstreams) {
+    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
         None => {
             scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
         }

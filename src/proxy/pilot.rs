@@ -17,7 +17,7 @@ use crate::race::{Replan, Which};
 use crate::routing::adaptive::{
     self, Aim, CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Progress, Question, Running, Sent, Why, rule,
 };
-use crate::routing::plan::{Entry, Plan, Start, plan};
+use crate::routing::plan::{self, Entry, Plan, Start, plan};
 use crate::routing::tariff::{Prompt, Tariff, tariffs};
 
 /// Attempts that may wait for their first token at once, where the policy decides how many.
@@ -47,10 +47,7 @@ struct Steered {
     /// Tokens of the prompt that it has read lately, whether it caches or not.
     known_tokens: f64,
     domain: Option<u32>,
-    weight: f64,
-    first_token: Duration,
-    /// On trial: behind all others.
-    extra: bool,
+    runner: plan::Runner,
 }
 
 /// Why a race was run as it was, gathered until its row is written. Cheap to clone; all clones gather one.
@@ -81,8 +78,8 @@ impl Pilot {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
-        let prices: Vec<_> = field.runners.iter().map(Runner::billing).collect();
-        let domains: Vec<Option<&str>> = field.runners.iter().map(Runner::domain).collect();
+        let prices: Vec<_> = field.runners.iter().map(|runner| runner.upstream.billing()).collect();
+        let domains: Vec<Option<&str>> = field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
         let steer = |(place, (runner, tariff)): (usize, (&Runner, Tariff))| {
             let known = learning.upstream(&runner.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
@@ -93,9 +90,7 @@ impl Pilot {
                 known_tokens,
                 // The place of the first of a domain stands for it.
                 domain: domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain))).and_then(|place| u32::try_from(place).ok()),
-                weight: runner.upstream.weight,
-                first_token: runner.upstream.timeouts.first_token,
-                extra: runner.extra,
+                runner: runner.for_plan(),
                 known,
             }
         };
@@ -138,7 +133,7 @@ impl Pilot {
 
     /// The plan of the policy.
     pub fn plan(&mut self) -> Plan {
-        let runners: Vec<_> = self.steered.iter().map(Steered::for_plan).collect();
+        let runners: Vec<plan::Runner> = self.steered.iter().map(|steered| steered.runner).collect();
         let delay = self.hedge_delay();
         let mut listed = plan(&self.settings, &runners, delay, fastrand::f64());
         match self.settings.policy {
@@ -191,7 +186,7 @@ impl Pilot {
         let learns = matches!(self.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
         // Those on trial stand behind the others, whatever they seem to be.
         let best = || {
-            let order = self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra, adaptive::order);
+            let order = self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra(), adaptive::order);
             order.first().and_then(|best| waiting.iter().position(|candidate| *candidate == best))
         };
         if learns { best().unwrap_or(0) } else { 0 }
@@ -230,7 +225,7 @@ impl Pilot {
 
     fn open(&mut self, listed: &mut Plan) {
         let by_rule = self.settings.policy == Policy::Rule;
-        let opening = self.ask(|candidate| self.steered[candidate].extra, |question| match by_rule {
+        let opening = self.ask(|candidate| self.steered[candidate].extra(), |question| match by_rule {
             true => rule::open(question),
             false => adaptive::open(question),
         });
@@ -253,7 +248,7 @@ impl Pilot {
 
     /// Those on trial join the race, as far as the money goes.
     fn try_extras(&self, listed: &mut Plan) {
-        for entry in listed.entries.iter_mut().filter(|entry| self.steered[entry.candidate].extra) {
+        for entry in listed.entries.iter_mut().filter(|entry| self.steered[entry.candidate].extra()) {
             if self.reserve(entry.candidate) {
                 entry.start = Start::At(Duration::ZERO);
             }
@@ -267,11 +262,11 @@ impl Pilot {
 
     /// Candidates that are not on trial.
     fn regular(&self) -> usize {
-        self.steered.iter().take_while(|steered| !steered.extra).count()
+        self.steered.iter().take_while(|steered| !steered.extra()).count()
     }
 
     fn order(&self) -> Picks {
-        self.ask(|candidate| self.steered[candidate].extra, adaptive::order)
+        self.ask(|candidate| self.steered[candidate].extra(), adaptive::order)
     }
 
     /// The delay of a hedge: where it is a quantile, the leader's for this prompt, if enough is known of it.
@@ -325,8 +320,9 @@ impl Steered {
         Sent { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
     }
 
-    fn for_plan(&self) -> crate::routing::plan::Runner {
-        crate::routing::plan::Runner { weight: self.weight, first_token: self.first_token, extra: self.extra }
+    /// On trial: behind all others.
+    fn extra(&self) -> bool {
+        self.runner.extra
     }
 }
 

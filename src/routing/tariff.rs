@@ -2,6 +2,8 @@
 //!
 //! Not what a row says: that is only what is known, and not an estimate.
 
+use crate::config::{Price, dearest};
+
 /// For one upstream, by the token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tariff {
@@ -20,24 +22,12 @@ pub struct Prompt {
     pub cached: f64,
 }
 
-/// A price: US dollars for a million tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Priced {
-    pub input: f64,
-    pub cached: f64,
-    pub output: f64,
-}
-
 /// The tariffs of a race's upstreams, told by their prices and whether they bill a cancelled attempt to its end. Where some
 /// have no price, theirs is the dearest of the others: to take them for free would send all to them.
-pub fn tariffs(upstreams: &[(Option<Priced>, bool)]) -> Vec<Tariff> {
-    let dearest = upstreams.iter().filter_map(|(priced, _)| *priced).reduce(|one, other| Priced {
-        input: one.input.max(other.input),
-        cached: one.cached.max(other.cached),
-        output: one.output.max(other.output),
-    });
-    let tariff = |(priced, billed_on): &(Option<Priced>, bool)| match priced.or(dearest) {
-        Some(Priced { input, cached, output }) => {
+pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
+    let dearest = dearest(upstreams.iter().filter_map(|(price, _)| *price));
+    let tariff = |(price, billed_on): &(Option<Price>, bool)| match price.or(dearest) {
+        Some(Price { input, cached, output }) => {
             Tariff { input: input / 1e6, cached: cached / 1e6, output: output / 1e6, billed_on: *billed_on }
         }
         None => Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on: *billed_on },
@@ -64,9 +54,9 @@ mod tests {
 
     #[test]
     fn money_where_a_price_is_known_and_tokens_where_none_is() {
-        let priced = |input, output| Some(Priced { input, cached: input / 10.0, output });
+        let priced = |input, output| Some(Price { input, cached: input / 10.0, output });
         let prompt = Prompt { uncached: 1_000.0, cached: 500.0 };
-        let cost = |upstreams: &[(Option<Priced>, bool)]| -> Vec<f64> {
+        let cost = |upstreams: &[(Option<Price>, bool)]| -> Vec<f64> {
             let round = |cost: f64| (cost * 1e6).round() / 1e6;
             tariffs(upstreams).iter().map(|tariff| round(tariff.started(prompt, 200.0))).collect()
         };
