@@ -70,6 +70,11 @@ impl Guard {
         self.meter = Meter::new(self.dispatch, choices_asked(self.choices));
     }
 
+    /// What is decided from outside.
+    pub fn decide(&self, fate: Fate) {
+        self.fate.store(fate as u8, Ordering::Relaxed);
+    }
+
     /// Microseconds since the dispatch.
     pub fn elapsed(&self, at: Instant) -> i64 {
         micros_between(self.dispatch, at)

@@ -3,16 +3,19 @@
 //! [`start`] makes a future that is ready at the first token; what it gives then, a [`Ready`], is read on by the relay.
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
+mod ahead;
 mod burst;
 mod exchange;
 mod gaps;
 mod guard;
 mod in_flight;
 mod meter;
+mod progress;
 mod stream;
 
 pub use exchange::Ready;
 pub use in_flight::{InFlight, Slot};
+pub use progress::Progress;
 pub use stream::{EventStream, Item, Kind};
 
 use std::future::Future;
@@ -27,7 +30,7 @@ use crate::clock::Instant;
 use crate::config::Upstream;
 use crate::failure::Failure;
 use crate::protocol::request::ChatRequest;
-use crate::race::{self, Cut, Starting};
+use crate::race::{Cut, Starting};
 use crate::recorder::Recorder;
 use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
@@ -61,22 +64,26 @@ pub struct Spec {
 pub struct Attempt {
     future: Pin<Box<dyn Future<Output = Result<Ready, Failure>> + Send>>,
     fate: Arc<AtomicU8>,
-    candidate: usize,
 }
 
 /// Starts an attempt. Its row is certain from here on; its clock runs from its first poll.
 pub fn start(mut spec: Spec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
-    let candidate = spec.starting.candidate;
     let guard = Guard::new(&mut spec, fate.clone());
     let outgoing = exchange::outgoing(&spec);
     let future = Box::pin(exchange::exchange(spec.client, outgoing, spec.key, guard));
-    Attempt { future, fate, candidate }
+    Attempt { future, fate }
 }
 
 impl Attempt {
-    pub fn candidate(&self) -> usize {
-        self.candidate
+    /// What the race decided: called right before it is dropped, or run on beside the race.
+    pub fn cut(&mut self, cut: Cut) {
+        let fate = match cut {
+            Cut::Lost => Fate::Lost,
+            Cut::Late => Fate::Late,
+            Cut::Deadline => Fate::Deadline,
+        };
+        self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
     /// It lost, but runs on to its own first token.
@@ -95,18 +102,5 @@ impl Future for Attempt {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.future.as_mut().poll(context)
-    }
-}
-
-impl race::Attempt for Attempt {
-    type Ready = Ready;
-
-    fn cut(&mut self, cut: Cut) {
-        let fate = match cut {
-            Cut::Lost => Fate::Lost,
-            Cut::Late => Fate::Late,
-            Cut::Deadline => Fate::Deadline,
-        };
-        self.fate.store(fate as u8, Ordering::Relaxed);
     }
 }

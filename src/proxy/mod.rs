@@ -7,11 +7,13 @@ mod answer;
 mod body;
 mod breakers;
 mod caller;
+mod entrant;
 mod field;
 mod gateway;
 mod launcher;
 mod models;
 mod overrides;
+mod pilot;
 mod race_guard;
 mod rejection;
 
@@ -33,8 +35,10 @@ use crate::relay::{RelayBody, assemble};
 use crate::routing::plan::{Plan, plan};
 use answer::Facts;
 use caller::{Caller, authenticate};
+use entrant::Begun;
 use field::{Field, Runner};
 use launcher::Launcher;
+use pilot::AsPlanned;
 use race_guard::RaceGuard;
 
 /// `POST /v1/chat/completions`
@@ -88,7 +92,7 @@ async fn serve(
     guard.policy(field.settings.policy);
     let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
     let plan = plan(&field.settings, &runners, fastrand::f64());
-    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at);
+    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at, Box::new(AsPlanned));
     tokio::select! {
         biased;
         served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
@@ -110,17 +114,17 @@ async fn run(
     let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
-        let (mut ready, candidate, ordinal) = match finish {
+        let (begun, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
             Finish::Failed => return all_failed::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
-        judge.answered(candidate);
-        let facts = Facts::new(runner, &ready, read_at);
+        let facts = Facts::new(runner, &begun, read_at);
+        let Begun { mut ready, whole, .. } = begun;
         guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
-        ready.stream.serve(runner.upstream.timeouts.idle);
         if request.stream {
+            ready.stream.serve(runner.upstream.timeouts.idle);
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
@@ -129,8 +133,15 @@ async fn run(
                 Box::new(move |guard| RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard));
             return Ok(Served::Streaming(relay, head));
         }
-        let prelude = std::mem::take(&mut ready.prelude);
-        match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await {
+        let assembled = match whole {
+            Some(whole) => Ok(Ok(whole)),
+            None => {
+                ready.stream.serve(runner.upstream.timeouts.idle);
+                let prelude = std::mem::take(&mut ready.prelude);
+                tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await
+            }
+        };
+        match assembled {
             Ok(Ok(whole)) => {
                 judge.ended(candidate, None);
                 let response = answer::whole(&ready, &facts, whole);
