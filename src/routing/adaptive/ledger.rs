@@ -10,6 +10,16 @@ const BURST: f64 = 200.0;
 const DECAY: f64 = 1.0 / 1000.0;
 /// Of the logarithm of the tracked p99, for a request beyond it.
 const STEP_UP: f64 = 0.05;
+/// λ before anything was spent, µs.
+const LAMBDA_US: f64 = 300_000.0;
+/// How far the bucket's level moves ln λ, from full to empty.
+const STEEPNESS: f64 = 3.0;
+/// The level that λ is to hold on the average.
+const LEVEL: f64 = 0.6;
+/// By which a race moves ln λ for each whole bucket that the level is off.
+const LEANING: f64 = 0.02;
+/// Bounds of ln λ, λ in µs.
+const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
 /// The usual length of an answer before one was seen, tokens.
 const ANSWER: f64 = 200.0;
 /// The p99 of the client's TTFT before one was seen, µs.
@@ -25,6 +35,8 @@ pub struct Ledger {
     /// Mean base cost of a race, and the weight behind it.
     mean_cost: Mean,
     answer_tokens: Mean,
+    /// ln λ in µs at the bucket's usual level.
+    ln_lambda: f64,
     /// Of the client's TTFT, as a logarithm of µs.
     ln_p99: f64,
 }
@@ -57,7 +69,14 @@ impl Ledger {
     pub fn new(budget: f64) -> Ledger {
         let nothing = Mean { value: 0.0, weight: 0.0 };
         let answer_tokens = Mean { value: ANSWER, weight: 1.0 };
-        Ledger { budget: budget.max(0.0), bucket: 0.0, mean_cost: nothing, answer_tokens, ln_p99: P99_US.ln() }
+        Ledger {
+            budget: budget.max(0.0),
+            bucket: 0.0,
+            mean_cost: nothing,
+            answer_tokens,
+            ln_lambda: LAMBDA_US.ln(),
+            ln_p99: P99_US.ln(),
+        }
     }
 
     /// What is in the bucket stays in it, as far as it holds it.
@@ -82,6 +101,8 @@ impl Ledger {
         self.mean_cost.add(base.max(0.0));
         let filled = self.bucket + self.budget * base.max(0.0) + reserved - spent;
         self.bucket = filled.min(self.capacity());
+        let (least, most) = LN_LAMBDA;
+        self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
 
     /// What the client got: the time to its first token, µs, and the tokens of the answer.
@@ -98,13 +119,19 @@ impl Ledger {
     pub fn terms(&self) -> Terms {
         let known = self.mean_cost.weight > 0.0;
         Terms {
-            lambda_us: 0.0,
+            lambda_us: (self.ln_lambda + STEEPNESS * (LEVEL - self.level())).exp(),
             mean_cost: self.mean_cost.value,
             p99_us: self.ln_p99.exp(),
             answer_tokens: self.answer_tokens.value,
             bucket: if known || self.budget <= 0.0 { self.bucket } else { f64::INFINITY },
             capacity: self.capacity(),
         }
+    }
+
+    /// How full the bucket is, 0..1.
+    fn level(&self) -> f64 {
+        let capacity = self.capacity();
+        if capacity > 0.0 { (self.bucket / capacity).clamp(0.0, 1.0) } else { LEVEL }
     }
 
     fn capacity(&self) -> f64 {

@@ -9,14 +9,22 @@
 //! attempt showed goes to its upstream's [`Learner`], whose [`Outlook`] the next request is decided by. [`Ledger`] holds the
 //! money.
 
+mod grid;
 mod hold;
 mod learner;
 mod ledger;
+mod level;
+mod load;
 mod optimiser;
 mod order;
 mod outlook;
+mod predict;
 mod question;
+mod residuals;
 pub mod rule;
+mod size;
+mod throttle;
+mod tpot;
 mod why;
 
 pub use hold::{hold, hopeless};

@@ -29,9 +29,10 @@ pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
     if question.candidates[best].cost > question.terms.bucket {
         return (Next::Never, Why::Budget);
     }
-    let patience_us = question.candidates.get(latest.candidate).and_then(|candidate| {
-        candidate.outlook.ttft_quantile_us(candidate.sent, 0.5, question.now).map(|median| (median * PATIENCE) as i64)
-    });
+    let patience_us = question
+        .candidates
+        .get(latest.candidate)
+        .map(|candidate| (candidate.outlook.median_us(candidate.sent, question.now) * PATIENCE) as i64);
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
         Some(after_us) if after_us > 0 => (Next::AskAgain { after_us }, Why::Rule),
         _ => (Next::Start(best), Why::Rule),
