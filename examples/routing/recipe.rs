@@ -98,7 +98,7 @@ const CHAT: Traffic = Traffic::Chat { prompt: (1_020.0, 0.6), output: (129.0, 0.
 
 /// The five interchangeable upstreams, and three more.
 const UPSTREAMS: [Upstream; 8] = [
-    upstream('A', 57.0, 75.0, (6.04, 0.22), (0.022, 640.0, 1.15), 22.0),
+    upstream('A', 50.0, 60.0, (6.04, 0.22), (0.022, 640.0, 1.15), 22.0),
     upstream('B', 67.0, 90.0, (5.58, 0.15), (0.008, 620.0, 1.30), 12.0),
     upstream('C', 77.0, 85.0, (5.77, 0.25), (0.015, 620.0, 1.20), 8.0),
     upstream('D', 62.0, 110.0, (5.95, 0.30), (0.030, 620.0, 1.10), 16.0),

@@ -8,6 +8,7 @@ mod engine;
 mod field;
 mod flight;
 mod health;
+mod routed;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -15,4 +16,5 @@ mod tests;
 pub use engine::run;
 pub use field::{Fate, Field, Launch, Prompt, Request, Rules, Tariff};
 pub use flight::{Outcome, Started};
+pub use routed::Routed;
 pub use steering::{Ask, Moment, Reason, Running, Seat, Seen, Steering, View, Waiting};
