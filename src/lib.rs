@@ -28,6 +28,7 @@ pub mod routing;
 // 6 mechanism
 pub mod metrics;
 pub mod race;
+pub mod rehearse;
 pub mod simulate;
 pub mod store;
 pub mod upstream;
