@@ -16,6 +16,7 @@ mod overrides;
 mod pilot;
 mod race_guard;
 mod rejection;
+mod steered;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};
