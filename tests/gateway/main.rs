@@ -30,6 +30,7 @@ mod http_simulated;
 mod http_two;
 mod limits;
 mod oddities;
+mod learning;
 mod policies;
 mod pool;
 mod process;
