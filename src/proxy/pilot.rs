@@ -65,7 +65,10 @@ impl Pilot {
             learning: learning.clone(),
             settings: field.settings.clone(),
             steered,
-            purse: Arc::new(Purse::new(learning.ledger(&request.model, field.settings.budget))),
+            purse: Arc::new(Purse::new(
+                learning.ledger(&request.model, field.settings.budget),
+                field.settings.policy.spends_budget(),
+            )),
             blocks,
             began_us,
             draw: fastrand::f64(),

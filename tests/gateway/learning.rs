@@ -36,7 +36,8 @@ fn request(at_ms: i64, upstreams: &[(&str, i64)]) -> Vec<Record> {
         }))
     };
     let mut rows: Vec<Record> = (0..).zip(upstreams).map(attempt).collect();
-    rows.push(Record::Race(Box::new(race(&race_id, at_ms, winner))));
+    let attempts = upstreams.len() as i64;
+    rows.push(Record::Race(Box::new(RaceRecord { attempts, ..race(&race_id, at_ms, winner) })));
     rows
 }
 
@@ -152,7 +153,6 @@ async fn what_happens_is_learnt_at_once() {
     let ((quick, quick_seen), (cut, cut_seen)) = (seen("a/m"), seen("b/m"));
     assert_eq!((quick, cut), (5, 5));
     assert!(quick_seen > 4.0 && cut_seen < 1.0, "an early cut tells little: {quick_seen} {cut_seen}");
-    assert!(median_ms(&gateway, "a/m") < 100.0);
     let account = &gateway.learning().accounts()[0];
     assert_eq!((account.model.as_str(), account.budget), ("m", 0.1));
     gateway.stop().await;
