@@ -6,11 +6,12 @@
 mod sample;
 
 use std::hint::black_box;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::config::{Breaker, Drains, Policy, RaceSettings, Timeouts};
+use photofinish::config::{Policy, RaceSettings, parse};
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ChatRequest;
 use photofinish::protocol::sse::{Event, Scanner};
@@ -75,15 +76,12 @@ fn request(criterion: &mut Criterion) {
 fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan");
     let second = Duration::from_secs(1);
-    let timeouts = Timeouts { connect: second, first_token: second, idle: second, total: second };
-    let drains = Drains { time: second, bytes: 1, running: 0 };
-    let breaker = Breaker { failures: 5, open: second, open_max: second };
+    let config = parse("", Path::new("config.toml"), &|_| None).expect("the defaults");
     let runners = [Runner { weight: 1.0, first_token: second, extra: false }; 4];
     for policy in Policy::ALL {
-        let settings =
-            RaceSettings { policy, hedge_after: second, max_attempts: 4, audit: 0.0, drains, breaker, timeouts };
+        let settings = RaceSettings { policy, ..config.race.clone() };
         group.bench_function(policy.as_str(), |bencher| {
-            bencher.iter(|| plan(black_box(&settings), black_box(&runners), 0.4));
+            bencher.iter(|| plan(black_box(&settings), black_box(&runners), second, 0.4));
         });
     }
     group.finish();

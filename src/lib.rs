@@ -26,6 +26,7 @@ pub mod history;
 pub mod routing;
 
 // 6 mechanism
+pub mod learning;
 pub mod metrics;
 pub mod race;
 pub mod simulate;

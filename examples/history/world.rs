@@ -84,6 +84,8 @@ impl World {
             http_status: Some(if winner.is_some() { 200 } else { 502 }),
             in_flight: 5,
             gateway_version: "0.1.0",
+            plan: None,
+            why: None,
         })));
     }
 

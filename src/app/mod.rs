@@ -1,6 +1,7 @@
 //! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
 
 mod reload;
+mod remembering;
 mod rolling;
 mod simulated;
 mod watching;

@@ -217,7 +217,9 @@ fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>) -> 
     };
     // Some vendors leave reasoning out of the output that they count.
     let reasoning = record.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0);
-    let cost = (input as f64 * price.input + (output + reasoning) as f64 * price.output) / 1e6;
+    let cached = record.cached_input_tokens.unwrap_or(0).clamp(0, input.max(0));
+    let prompt = (input - cached) as f64 * price.input + cached as f64 * price.cached;
+    let cost = (prompt + (output + reasoning) as f64 * price.output) / 1e6;
     let basis = if record.tok_src == TokenSource::Usage { CostBasis::Computed } else { CostBasis::AtLeast };
     (Some(cost), basis)
 }
@@ -246,15 +248,21 @@ mod tests {
 
     #[test]
     fn a_cost_is_computed_only_from_what_was_counted() {
-        let price = Some(Price { input: 1.0, output: 10.0 });
+        let price = Some(Price { input: 1.0, cached: 0.25, output: 10.0 });
         let row = |change: fn(&mut AttemptRecord)| {
             let mut record = sample::won(0);
             (record.input_tokens, record.output_tokens, record.reasoning_tokens) = (Some(1_000), Some(100), Some(20));
+            record.cached_input_tokens = None;
             change(&mut record);
             record
         };
         assert_eq!(cost(&row(|_| {}), None, price), (Some(0.002), CostBasis::Computed));
         assert_eq!(cost(&row(|_| {}), Some(0.5), price), (Some(0.5), CostBasis::Reported));
+        for (cached, usd) in [(400, 0.0017), (1_000, 0.00125), (9_000, 0.00125)] {
+            let mut record = row(|_| {});
+            record.cached_input_tokens = Some(cached);
+            assert_eq!(cost(&record, None, price), (Some(usd), CostBasis::Computed));
+        }
         assert_eq!(
             cost(&row(|record| record.reasoning_tokens = Some(900)), None, price),
             (Some(0.011), CostBasis::Computed)

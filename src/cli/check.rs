@@ -7,7 +7,10 @@ mod history;
 use std::io;
 use std::sync::Arc;
 
-use crate::config::{CancelBilling, Config, Keys, Model, Policy, Provider, Simulation, Upstream, User, units};
+use crate::config::{
+    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Policy, Provider, RaceSettings, Simulation, Upstream,
+    User, units,
+};
 
 /// Prints the config in aligned columns. False: the database that it names cannot be used.
 ///
@@ -88,17 +91,23 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(out, "  {}", model_line(config, model))?;
         let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
         columns(out, "    ", &rows)?;
+        if usable(config, model) == 1 {
+            writeln!(out, "    one upstream: every policy comes down to it")?;
+        }
     }
     Ok(())
 }
 
+fn usable(config: &Config, model: &Model) -> usize {
+    model.upstreams.iter().filter(|upstream| config.provider_is_on(&upstream.provider)).count()
+}
+
 fn model_line(config: &Config, model: &Model) -> String {
-    let on = model.upstreams.iter().filter(|upstream| config.provider_is_on(&upstream.provider)).count();
-    let usable = match on {
+    let usable = match usable(config, model) {
         0 => "NOT USABLE, all of it is off".to_owned(),
         on => format!("{on} of {} upstreams on", model.upstreams.len()),
     };
-    let mut line = format!("{}: {}, {usable}", model.name, policy(model));
+    let mut line = format!("{}: {}, {usable}", model.name, policy(&model.race));
     if model.race.breaker.failures == 0 {
         line.push_str(", no breaker");
     }
@@ -109,11 +118,36 @@ fn model_line(config: &Config, model: &Model) -> String {
     line
 }
 
-fn policy(model: &Model) -> String {
-    match model.race.policy {
-        Policy::Hedge => format!("hedge after {}", units::format_duration(model.race.hedge_after)),
-        policy => policy.as_str().to_owned(),
+/// The policy, with those of the settings that it goes by.
+fn policy(race: &RaceSettings) -> String {
+    let name = race.policy.as_str();
+    match (race.policy, race.hedge_after) {
+        (Policy::Race | Policy::Fallback | Policy::Weighted, _) => name.to_owned(),
+        (Policy::Hedge, HedgeAfter::After(_)) => format!("{name} after {}", race.hedge_after.text()),
+        (Policy::Hedge, HedgeAfter::Quantile(_)) => {
+            let unlearned = units::format_duration(race.hedge_after.unlearned());
+            format!("{name} after {} ({unlearned} until learned)", race.hedge_after.text())
+        }
+        (Policy::Fastest, _) => format!("{name}, optimise {}", objective(race)),
+        (Policy::Adaptive | Policy::Rule, _) => {
+            format!("{name}, optimise {}, budget {}", objective(race), race.budget)
+        }
     }
+}
+
+fn objective(race: &RaceSettings) -> String {
+    let name = race.optimise.as_str();
+    let held = match (race.policy, race.optimise) {
+        (Policy::Adaptive, Objective::Completion | Objective::Goodput) => {
+            format!(", hold_max {}", units::format_duration(race.hold_max))
+        }
+        _ => String::new(),
+    };
+    if race.optimise != Objective::Goodput {
+        return format!("{name}{held}");
+    }
+    let [ttft, tpot] = [race.slo.ttft, race.slo.tpot].map(units::format_duration);
+    format!("{name} (TTFT {ttft}, TPOT {tpot}){held}")
 }
 
 fn upstream_row(config: &Config, model: &Model, upstream: &Upstream) -> Vec<String> {
@@ -210,6 +244,40 @@ mod tests {
         assert_eq!(line("openai/x"), "openai/x on weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras");
         assert!(!text.contains("planted"), "{text}");
+    }
+
+    #[test]
+    fn a_policy_is_told_with_what_it_goes_by() {
+        let policy = |settings: &str| {
+            let text = rendered(&format!("[models.m]\nupstreams = [\"ollama/x\", \"vllm/y\"]\n{settings}"));
+            let line = text.lines().find_map(|line| line.trim().strip_prefix("m: "));
+            line.unwrap().strip_suffix(", 2 of 2 upstreams on").unwrap().to_owned()
+        };
+        assert_eq!(policy("policy = \"race\"\nbudget = 2"), "race");
+        assert_eq!(policy("policy = \"hedge\""), "hedge after p95 (1s until learned)");
+        assert_eq!(policy("policy = \"hedge\"\nhedge_after = \"250ms\""), "hedge after 250ms");
+        assert_eq!(policy("policy = \"fastest\"\noptimise = \"completion\""), "fastest, optimise completion");
+        assert_eq!(policy("policy = \"rule\"\nbudget = 0"), "rule, optimise ttft, budget 0");
+        assert_eq!(policy("policy = \"adaptive\""), "adaptive, optimise ttft, budget 0.1");
+        let goodput = policy("policy = \"adaptive\"\noptimise = \"goodput\"\nslo = { tpot = \"20ms\" }");
+        assert_eq!(goodput, "adaptive, optimise goodput (TTFT 1s, TPOT 20ms), hold_max 300ms, budget 0.1");
+    }
+
+    #[test]
+    fn one_upstream_is_said_to_be_what_every_policy_comes_down_to() {
+        let text = rendered(
+            "models.alone = { upstreams = [\"ollama/x\"], policy = \"adaptive\" }\n\
+             models.left = { upstreams = [\"groq/x\", \"ollama/y\"], policy = \"hedge\" }\n\
+             models.two = { upstreams = [\"ollama/x\", \"vllm/y\"] }\nmodels.none.upstreams = [\"groq/x\"]",
+        );
+        let one = "one upstream: every policy comes down to it";
+        let said: Vec<bool> = ["alone", "left", "none", "two"]
+            .map(|model| {
+                let (_, rest) = text.split_once(&format!("\n  {model}: ")).unwrap();
+                rest.lines().skip(1).take_while(|line| line.starts_with("    ")).any(|line| line.trim() == one)
+            })
+            .to_vec();
+        assert_eq!(said, [true, true, false, false], "{text}");
     }
 
     #[test]

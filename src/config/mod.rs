@@ -7,19 +7,27 @@ pub mod catalogue;
 mod load;
 mod lookup;
 mod own_address;
+mod prices;
 mod problem;
+mod race;
 mod raw;
 mod raw_provider;
+mod raw_race;
 mod raw_user;
 mod reader;
 mod resolve;
+mod resolve_race;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod units;
 
 pub use load::{LoadError, load, parse};
+pub use prices::{Price, dearest};
 pub use problem::{Problem, Problems};
+pub use race::{
+    Breaker, Drains, HedgeAfter, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo, Timeouts, UNLEARNED_HEDGE,
+};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,87 +85,6 @@ pub enum Retention {
     For(Duration),
 }
 
-/// `[race]`, or what a model sets of its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RaceSettings {
-    pub policy: Policy,
-    /// For `hedge`: how long the leader has before the next starts.
-    pub hedge_after: Duration,
-    /// Attempts started for one request, retries included; at least 1, at most [`MAX_ATTEMPTS`].
-    pub max_attempts: usize,
-    /// Share of losers that run on to their first token, 0 to 1.
-    pub audit: f64,
-    /// Bounds for losers that are billed in full anyway, and so are read to their end.
-    pub drains: Drains,
-    pub breaker: Breaker,
-    pub timeouts: Timeouts,
-}
-
-/// No plan may start more attempts than this.
-pub const MAX_ATTEMPTS: usize = 16;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    Race,
-    Hedge,
-    Fallback,
-    Weighted,
-}
-
-impl Policy {
-    /// Every policy, in the order of the documentation.
-    pub const ALL: [Policy; 4] = [Policy::Race, Policy::Hedge, Policy::Fallback, Policy::Weighted];
-
-    /// The name in the config, the header and the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Policy::Race => "race",
-            Policy::Hedge => "hedge",
-            Policy::Fallback => "fallback",
-            Policy::Weighted => "weighted",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.as_str() == name)
-    }
-}
-
-/// `drains = { … }`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drains {
-    /// How long one may go on after it lost.
-    pub time: Duration,
-    /// How much of one is read after it lost.
-    pub bytes: usize,
-    /// How many run at once in the whole gateway; a further loser is cancelled. 0: none.
-    pub running: usize,
-}
-
-/// `breaker = { … }`: when an upstream that keeps failing is left out, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Breaker {
-    /// So many failures in a row open it. 0: none ever does.
-    pub failures: u32,
-    /// How long it is open at first; twice as long after each trial that fails.
-    pub open: Duration,
-    /// But no longer than this; not shorter than `open`.
-    pub open_max: Duration,
-}
-
-/// Each covers its own phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Name look-up, TCP and TLS together.
-    pub connect: Duration,
-    /// From dispatch to the first token; comments and headers do not stop it.
-    pub first_token: Duration,
-    /// Without a byte, after the first token.
-    pub idle: Duration,
-    /// From the request to the commit; for a client that does not stream, to the whole answer.
-    pub total: Duration,
-}
-
 /// One provider: a vendor or a server with an address, a dialect and keys.
 #[derive(Debug)]
 pub struct Provider {
@@ -167,6 +94,8 @@ pub struct Provider {
     pub auth: Auth,
     /// What a hang-up does to the bill.
     pub cancel_billing: CancelBilling,
+    /// The machine park it runs on, where the file names one: two upstreams of one are never hedged against each other.
+    pub domain: Option<String>,
     /// False for an upstream that is known to reject `stream_options`.
     pub stream_options: bool,
     /// Request headers of the client that go up, lower case.
@@ -339,11 +268,16 @@ pub struct Upstream {
     pub timeouts: Timeouts,
 }
 
-/// USD per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Price {
-    pub input: f64,
-    pub output: f64,
+impl Upstream {
+    /// `provider/model`
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+
+    /// Its price, and whether it bills a cancelled attempt to its end.
+    pub fn billing(&self) -> (Option<Price>, bool) {
+        (self.price, self.provider.cancel_billing == CancelBilling::BillsFull)
+    }
 }
 
 /// `[users.NAME]`

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use super::problem::Found;
 use super::raw_provider::RawProvider;
+use super::raw_race::{RawRace, RawTimeouts};
 use super::raw_user::RawUser;
 use super::reader::{At, Scope, Table, as_string, as_table};
 use super::text::{self, Text};
 use super::units::{self, DURATION_MAX};
-use super::{MAX_ATTEMPTS, Policy, Price, Retention};
+use super::{Price, Retention};
 
 use toml::de::{DeTable, DeValue};
 
@@ -29,45 +30,6 @@ pub(super) struct Raw {
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
-}
-
-/// `[race]`, and what a model sets of it.
-#[derive(Default)]
-pub(super) struct RawRace {
-    pub(super) policy: Option<Policy>,
-    pub(super) hedge_after: Option<Duration>,
-    pub(super) max_attempts: Option<usize>,
-    pub(super) audit: Option<f64>,
-    pub(super) drains: RawDrains,
-    pub(super) breaker: RawBreaker,
-    pub(super) timeouts: RawTimeouts,
-}
-
-/// `drains = { … }`
-#[derive(Clone, Copy, Default)]
-pub(super) struct RawDrains {
-    pub(super) time: Option<Duration>,
-    pub(super) bytes: Option<u64>,
-    pub(super) running: Option<u64>,
-}
-
-/// `breaker = { … }`
-#[derive(Default)]
-pub(super) struct RawBreaker {
-    pub(super) failures: Option<u32>,
-    pub(super) open: Option<Duration>,
-    pub(super) open_max: Option<Duration>,
-    /// As messages call it, and where it is; none if it is not there.
-    pub(super) place: Option<At<String>>,
-}
-
-/// `timeouts = { … }`; an upstream has no `total`.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RawTimeouts {
-    pub(super) connect: Option<Duration>,
-    pub(super) first_token: Option<Duration>,
-    pub(super) idle: Option<Duration>,
-    pub(super) total: Option<Duration>,
 }
 
 /// `[models.NAME]`
@@ -91,14 +53,6 @@ pub(super) struct RawUpstream {
 
 /// USD per million tokens, or a weight: nobody needs more.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
-/// Not zero: a timeout that has always passed.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
-/// Bytes of one drained loser.
-const DRAIN_BYTES: RangeInclusive<u64> = 1024..=1 << 30;
-/// More would be no breaker.
-const BREAKER_FAILURES: RangeInclusive<u64> = 0..=10_000;
-/// Drains that may be asked for.
-const RUNNING_MAX: u64 = 10_000;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
 const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
 
@@ -129,63 +83,6 @@ impl Raw {
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
         Raw { listen, body_max, drain, store, retention, race, providers, models, users }
-    }
-}
-
-impl RawRace {
-    /// The keys that `[race]` and a model have in common.
-    fn read(table: &mut Table<'_, '_>) -> RawRace {
-        let attempts = 1..=u64::try_from(MAX_ATTEMPTS).unwrap_or(u64::MAX);
-        RawRace {
-            policy: table.choice("policy", &Policy::ALL, Policy::as_str),
-            hedge_after: table.duration("hedge_after", Duration::ZERO..=DURATION_MAX),
-            max_attempts: table.integer("max_attempts", attempts).and_then(|n| usize::try_from(n).ok()),
-            audit: table.number("audit", 0.0..=1.0),
-            drains: RawDrains::read(table),
-            breaker: RawBreaker::read(table),
-            timeouts: RawTimeouts::read(table, true),
-        }
-    }
-}
-
-impl RawDrains {
-    fn read(table: &mut Table<'_, '_>) -> RawDrains {
-        let name = format!("drains of {}", table.name);
-        let Some(mut table) = table.table("drains", name) else { return RawDrains::default() };
-        let drains = RawDrains {
-            time: table.duration("time", TIMEOUTS),
-            bytes: table.bytes("bytes", DRAIN_BYTES),
-            running: table.integer("running", 0..=RUNNING_MAX),
-        };
-        table.finish();
-        drains
-    }
-}
-
-impl RawBreaker {
-    fn read(table: &mut Table<'_, '_>) -> RawBreaker {
-        let name = format!("breaker of {}", table.name);
-        let Some(mut table) = table.table("breaker", name) else { return RawBreaker::default() };
-        let failures = table.integer("failures", BREAKER_FAILURES).and_then(|failures| u32::try_from(failures).ok());
-        let (open, open_max) = (table.duration("open", TIMEOUTS), table.duration("open_max", TIMEOUTS));
-        let place = Some(At { offset: table.offset, value: table.name.clone() });
-        table.finish();
-        RawBreaker { failures, open, open_max, place }
-    }
-}
-
-impl RawTimeouts {
-    fn read(table: &mut Table<'_, '_>, with_total: bool) -> RawTimeouts {
-        let name = format!("timeouts of {}", table.name);
-        let Some(mut table) = table.table("timeouts", name) else { return RawTimeouts::default() };
-        let timeouts = RawTimeouts {
-            connect: table.duration("connect", TIMEOUTS),
-            first_token: table.duration("first_token", TIMEOUTS),
-            idle: table.duration("idle", TIMEOUTS),
-            total: with_total.then(|| table.duration("total", TIMEOUTS)).flatten(),
-        };
-        table.finish();
-        timeouts
     }
 }
 
@@ -267,14 +164,21 @@ fn split_upstream(scope: &Scope<'_>, text: At<Text>) -> Option<(String, String)>
 
 fn read_price(upstream: &mut Table<'_, '_>) -> Option<Price> {
     let (has_input, has_output) = (upstream.has("input_price"), upstream.has("output_price"));
+    let has_cached = upstream.has("cached_price");
     let (input, output) = (upstream.number("input_price", AMOUNTS), upstream.number("output_price", AMOUNTS));
-    if has_input != has_output {
-        let (there, missing) =
-            if has_input { ("input_price", "output_price") } else { ("output_price", "input_price") };
+    let cached = upstream.number("cached_price", AMOUNTS);
+    let lacks = |there: &str, missing: &str| {
         let message = format!("{} has \"{there}\" but no \"{missing}\"", upstream.name);
         upstream.scope.report(Found::at(upstream.offset, message).expected("both, in USD per million tokens"));
+    };
+    match (has_input, has_output, has_cached) {
+        (true, false, _) => lacks("input_price", "output_price"),
+        (false, true, _) => lacks("output_price", "input_price"),
+        (false, false, true) => lacks("cached_price", "input_price"),
+        _ => {}
     }
-    Some(Price { input: input?, output: output? })
+    let (input, output) = (input?, output?);
+    Some(Price { input, cached: cached.unwrap_or(input), output })
 }
 
 fn read_listen(server: &mut Table<'_, '_>) -> Option<At<SocketAddr>> {

@@ -17,9 +17,10 @@ pub(super) struct RawProvider {
     pub(super) keys: Keys,
     /// Lower case.
     pub(super) forward_headers: Vec<At<String>>,
-    /// None also where it was wrong.
-    /// What the file says a hang-up does to the bill.
+    /// What the file says a hang-up does to the bill. None also where it was wrong.
     pub(super) cancel_billing: Option<CancelBilling>,
+    /// None also where it was wrong.
+    pub(super) domain: Option<String>,
     pub(super) simulate: Option<Simulation>,
     /// Whether `simulate` is there, right or wrong.
     pub(super) has_simulate: bool,
@@ -27,6 +28,8 @@ pub(super) struct RawProvider {
 
 /// So many keys may be listed.
 const KEYS_MAX: usize = 256;
+/// Bytes of a machine park's name.
+const DOMAIN_MAX: usize = 64;
 /// So many header names may be listed.
 const HEADERS_MAX: usize = 64;
 
@@ -64,6 +67,7 @@ impl RawProvider {
         table.choice("dialect", &["openai"], |dialect| dialect);
         let forward_headers = read_forward_headers(&mut table);
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
+        let domain = read_domain(&mut table);
         let simulate = read_simulation(&mut table);
         if has_simulate {
             for (has, key) in [(has_base_url, "base_url"), (has_key, "api_key")] {
@@ -74,7 +78,17 @@ impl RawProvider {
             }
         }
         table.finish();
-        RawProvider { name, base_url, has_base_url, keys, forward_headers, cancel_billing, simulate, has_simulate }
+        RawProvider {
+            name,
+            base_url,
+            has_base_url,
+            keys,
+            forward_headers,
+            cancel_billing,
+            domain,
+            simulate,
+            has_simulate,
+        }
     }
 }
 
@@ -184,6 +198,19 @@ fn read_forward_headers(table: &mut Table<'_, '_>) -> Vec<At<String>> {
         }
     }
     headers
+}
+
+/// Any word will do: it is only compared.
+fn read_domain(table: &mut Table<'_, '_>) -> Option<String> {
+    let text = table.text("domain")?;
+    let domain = text.value.value.as_str();
+    let is_word = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    if domain.is_empty() || domain.len() > DOMAIN_MAX || !domain.chars().all(is_word) {
+        let expected = format!("a word of at most {DOMAIN_MAX} bytes, the same for all providers in one machine park");
+        table.scope.report(table.bad_value("domain", &text).expected(expected));
+        return None;
+    }
+    Some(domain.to_owned())
 }
 
 fn read_simulation(table: &mut Table<'_, '_>) -> Option<Simulation> {

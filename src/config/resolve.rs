@@ -11,31 +11,16 @@ use secrecy::SecretString;
 use super::catalogue::{self, Entry};
 use super::own_address;
 use super::problem::{Found, shown};
-use super::raw::{Raw, RawBreaker, RawModel, RawRace, RawTimeouts, RawUpstream};
+use super::raw::{Raw, RawModel, RawUpstream};
 use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
-use super::units::format_duration;
+use super::resolve_race::{RACE, merge_timeouts, race_settings};
 use super::{
-    Auth, Breaker, CancelBilling, Config, Drains, Keys, Model, Policy, Provider, RaceSettings, Retention, Server,
-    Store, Timeouts, Upstream, User,
+    Auth, CancelBilling, Config, Keys, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream,
+    User, prices,
 };
 
-/// `[race]` where nothing is said.
-const RACE: RaceSettings = RaceSettings {
-    policy: Policy::Race,
-    hedge_after: Duration::from_secs(1),
-    max_attempts: 4,
-    audit: 0.02,
-    drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
-    breaker: Breaker { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
-    timeouts: Timeouts {
-        connect: Duration::from_secs(3),
-        first_token: Duration::from_secs(30),
-        idle: Duration::from_secs(30),
-        total: Duration::from_secs(600),
-    },
-};
 /// Bytes.
 const BODY_MAX: u64 = 32 << 20;
 const DRAIN: Duration = Duration::from_secs(30);
@@ -104,6 +89,7 @@ fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
             base_url: String::new(),
             auth: Auth::Bearer,
             cancel_billing: raw.cancel_billing.unwrap_or(CancelBilling::Stops),
+            domain: raw.domain,
             stream_options: true,
             forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
             keys: Keys::NotConfigured,
@@ -141,6 +127,7 @@ fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
             .cancel_billing
             .or(entry.map(|entry| entry.cancel_billing))
             .unwrap_or(CancelBilling::Unknown),
+        domain: raw.domain,
         stream_options: entry.is_none_or(|entry| entry.stream_options),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
@@ -169,6 +156,7 @@ fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[
             base_url: entry.base_url.to_owned(),
             auth: entry.auth(),
             cancel_billing: entry.cancel_billing,
+            domain: None,
             stream_options: entry.stream_options,
             forward_headers: Vec::new(),
             keys: usual_key(scope, entry, upstream.offset),
@@ -217,6 +205,7 @@ fn resolve_models(
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
             scope.report(Found::at(offset, message).expected("at least one that is greater"));
         }
+        prices::warn(scope, &shown(&name), &race, &upstreams);
         models.insert(name.clone(), Arc::new(Model { name, upstreams, race }));
     }
     (models, aliases)
@@ -310,46 +299,6 @@ fn resolve_user_keys(
         }
     }
     keys
-}
-
-fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRace) -> RaceSettings {
-    RaceSettings {
-        policy: raw.policy.unwrap_or(base.policy),
-        hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
-        max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
-        audit: raw.audit.unwrap_or(base.audit),
-        drains: Drains {
-            time: raw.drains.time.unwrap_or(base.drains.time),
-            bytes: raw.drains.bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(base.drains.bytes),
-            running: raw.drains.running.and_then(|most| usize::try_from(most).ok()).unwrap_or(base.drains.running),
-        },
-        breaker: merge_breaker(scope, base.breaker, &raw.breaker),
-        timeouts: merge_timeouts(base.timeouts, raw.timeouts),
-    }
-}
-
-fn merge_breaker(scope: &Scope<'_>, base: Breaker, raw: &RawBreaker) -> Breaker {
-    let breaker = Breaker {
-        failures: raw.failures.unwrap_or(base.failures),
-        open: raw.open.unwrap_or(base.open),
-        open_max: raw.open_max.unwrap_or(base.open_max),
-    };
-    // Without a table of its own it is the base's mistake.
-    if let Some(place) = raw.place.as_ref().filter(|_| breaker.open_max < breaker.open) {
-        let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
-        let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", place.value);
-        scope.report(Found::at(place.offset, message).expected("open_max to be at least open"));
-    }
-    breaker
-}
-
-fn merge_timeouts(base: Timeouts, raw: RawTimeouts) -> Timeouts {
-    Timeouts {
-        connect: raw.connect.unwrap_or(base.connect),
-        first_token: raw.first_token.unwrap_or(base.first_token),
-        idle: raw.idle.unwrap_or(base.idle),
-        total: raw.total.unwrap_or(base.total),
-    }
 }
 
 /// Relative to the working directory; as it is where there is none.

@@ -10,6 +10,7 @@ pub mod goodput;
 pub mod grid;
 pub mod invariants;
 pub mod record;
+pub mod recorded;
 pub mod regression;
 pub mod requests;
 pub mod speed;

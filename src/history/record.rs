@@ -101,7 +101,7 @@ pub struct RaceRecord {
     pub stream: bool,
     /// The policy by which the plan was made; none where the request was rejected before.
     pub policy: Option<&'static str>,
-    /// What "fastest" meant; `ttft` for every policy there is now.
+    /// What "fastest" meant: `ttft`, `completion` or `goodput`; none where the request was rejected before.
     pub optimise: Option<&'static str>,
     pub n_choices: Option<i64>,
     pub max_tokens: Option<i64>,
@@ -123,6 +123,10 @@ pub struct RaceRecord {
     /// Races running when this one began, itself not counted.
     pub in_flight: i64,
     pub gateway_version: &'static str,
+    /// What was planned at the start, such as `groq/llama@0 openrouter/x@failure`; at most 512 characters.
+    pub plan: Option<String>,
+    /// Short codes of why, with spaces between; `listed` where nothing learned had a part in it.
+    pub why: Option<String>,
 }
 
 /// One started attempt.

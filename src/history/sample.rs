@@ -38,6 +38,8 @@ pub fn race(n: i64) -> RaceRecord {
         http_status: Some(200),
         in_flight: 7,
         gateway_version: "0.1.0",
+        plan: Some("groq/llama-70b@0 cerebras/llama-70b@0".into()),
+        why: Some("listed".into()),
     }
 }
 
@@ -57,6 +59,8 @@ pub fn bare_race(n: i64) -> RaceRecord {
         done_us: None,
         outcome: RaceOutcome::Rejected,
         http_status: None,
+        plan: None,
+        why: None,
         ..race(n)
     }
 }

@@ -37,6 +37,9 @@ pub struct ChatRequest {
     end: usize,
     /// False for `{}`.
     has_members: bool,
+    /// The values of `tools` and `messages`, in which the prompt is; empty where there are none.
+    tools: Range<usize>,
+    messages: Range<usize>,
     pub model: String,
     pub stream: bool,
     /// The client itself asked for the usage chunk.
@@ -94,6 +97,8 @@ impl ChatRequest {
             edits: Vec::new(),
             end: text.trim_end().len() - 1,
             has_members: !members.is_empty(),
+            tools: 0..0,
+            messages: 0..0,
             body: Bytes::new(),
             model: String::new(),
             stream: false,
@@ -112,7 +117,11 @@ impl ChatRequest {
                 "max_tokens" | "max_completion_tokens" => {
                     request.max_tokens = serde_json::from_str(value.get()).ok().or(request.max_tokens)
                 }
-                "tools" | "functions" => request.has_tools = value.get().len() > 2 && value.get() != "null",
+                "tools" | "functions" => {
+                    request.has_tools = value.get().len() > 2 && value.get() != "null";
+                    request.tools = span(text, name, value).value;
+                }
+                "messages" => request.messages = span(text, name, value).value,
                 _ => {}
             }
             let Some(set) = [Set::Model, Set::Stream, Set::StreamOptions].into_iter().find(|set| set.name() == name)
@@ -127,6 +136,11 @@ impl ChatRequest {
         request.model = model.filter(|model| !model.is_empty()).ok_or(InvalidRequest::NoModel)?;
         request.body = body;
         Ok(request)
+    }
+
+    /// What is in the prompt, in the order in which a provider reads it: tools and messages, as they came.
+    pub fn prompt(&self) -> [&[u8]; 2] {
+        [&self.body[self.tools.clone()], &self.body[self.messages.clone()]]
     }
 
     /// Bytes of the body as it came.

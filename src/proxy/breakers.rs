@@ -8,7 +8,7 @@ use super::field::Runner;
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
-use crate::routing::breaker::{SOON, Standing};
+use crate::routing::breaker::Standing;
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
 pub struct Trial {
@@ -53,18 +53,18 @@ impl<'a> Lineup<'a> {
         }
     }
 
-    /// Lets those in whose time is over, as far as there is room behind the others; all of them where there are no others:
-    /// better a doubtful upstream than none. Gives the names of the rest, and their waits.
+    /// Lets those in whose time is over, as far as there is room behind the others. Where there are no others, all run as if
+    /// nothing were held against them: better a doubtful upstream than none. Gives the names of the rest, and their waits.
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = self.runners.is_empty();
         let mut left_out = Vec::new();
         for (runner, standing) in std::mem::take(&mut self.suspects) {
-            let may = alone || !matches!(standing, Standing::Open(_));
-            if may && self.runners.len() < self.settings.max_attempts && self.begin_trial(&runner.name) {
+            let due = !matches!(standing, Standing::Open(_)) && self.runners.len() < self.settings.max_attempts;
+            let on_trial = (alone || due) && self.begin_trial(&runner.name);
+            if alone || on_trial {
                 self.runners.push(Runner { extra: !alone, ..runner });
             } else {
-                // Where all depends on the trial that is under way, its end is what to wait for.
-                left_out.push((runner.name, if alone { SOON } else { standing.wait() }));
+                left_out.push((runner.name, standing.wait()));
             }
         }
         left_out

@@ -115,7 +115,7 @@ pub fn resolve(
     let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
-        let name = format!("{}/{}", provider.name, upstream.model);
+        let name = upstream.name();
         let Some(line) = live.line(&provider.name) else { continue };
         let keys = match line.keys(caller.own_key(live, &provider.name)) {
             Ring::Off => {

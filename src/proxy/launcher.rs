@@ -1,7 +1,8 @@
-//! Starts the attempts of one race and hears of their failures: what is set aside, what is asked once more, which losers run on.
+//! Starts the attempts of one race, asks what comes next, and says which losers run on. What an answer tells of its upstream:
+//! see `judge`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -10,17 +11,16 @@ use super::breakers::Trial;
 use super::entrant::{Begun, Entrant, Stage};
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
-use super::pilot::{Pilot, Seen};
+use super::judge::{Judge, Sent};
 use super::race_guard::RaceGuard;
+use super::steering::Steering;
 use crate::attempt::{self, Attempt, Slot, Spec};
-use crate::clock::Instant;
-use crate::config::{Breaker, CancelBilling, Drains, RaceSettings};
-use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::rejects_stream_options;
+use crate::clock::{Instant, micros};
+use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
+use crate::failure::Failure;
 use crate::protocol::request::ChatRequest;
-use crate::race::verdict::{is_the_requests_fault, verdict};
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
-use crate::routing::cooldown::Aside;
+use crate::routing::adaptive;
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -32,7 +32,7 @@ pub struct Launcher {
     judge: Arc<Judge>,
     request: Arc<ChatRequest>,
     settings: RaceSettings,
-    pilot: Box<dyn Pilot>,
+    steering: Box<dyn Steering>,
     /// The first whole answer wins, and not the first token.
     whole: bool,
     /// Those of the client's that may go up to any of the runners.
@@ -45,25 +45,6 @@ pub struct Launcher {
     trials: Vec<(usize, Trial)>,
 }
 
-/// What an answer is judged by, also that of a loser that runs on after the race.
-pub struct Judge {
-    gateway: Arc<Gateway>,
-    runners: Arc<Vec<Runner>>,
-    breaker: Breaker,
-    /// By candidate: its latest start.
-    sent: Mutex<Vec<Sent>>,
-}
-
-/// What went up.
-#[derive(Clone)]
-struct Sent {
-    at: Instant,
-    key: Option<Key>,
-    stream_options: bool,
-    /// In this race it has complained about `stream_options`. Whether that was meant, an answer without them tells.
-    complained: bool,
-}
-
 impl Launcher {
     pub fn new(
         gateway: &Arc<Gateway>,
@@ -72,20 +53,13 @@ impl Launcher {
         field: &mut Field,
         guard: &RaceGuard,
         read_at: Instant,
-        pilot: Box<dyn Pilot>,
+        steering: Box<dyn Steering>,
     ) -> Launcher {
-        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
-        let sent = Mutex::new(vec![nothing; field.runners.len()]);
         Launcher {
-            judge: Arc::new(Judge {
-                gateway: gateway.clone(),
-                runners: field.runners.clone(),
-                breaker: field.settings.breaker,
-                sent,
-            }),
+            judge: Arc::new(Judge::new(gateway, field, read_at)),
             request: request.clone(),
             settings: field.settings.clone(),
-            pilot,
+            steering,
             whole: races_whole_answers(&field.settings, request),
             client_headers: forwardable(headers, &field.runners),
             race_id: guard.race_id().to_owned(),
@@ -157,25 +131,29 @@ impl Launch for Launcher {
         }
     }
 
-    fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
-        self.pilot.replan(&seen(running), waiting)
+    fn replan(&mut self, entrants: &[Running<Entrant>], waiting: &[usize]) -> Replan {
+        self.steering.replan(&running(entrants), waiting)
     }
 
     fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
-        self.pilot.next_after_failure(waiting)
+        self.steering.next_after_failure(waiting)
     }
 
-    fn hold(&mut self, ready: &Arrival<Begun>, running: &[Running<Entrant>]) -> Option<Duration> {
+    fn hold(&mut self, ready: &Arrival<Begun>, entrants: &[Running<Entrant>]) -> Option<Duration> {
         // A whole answer has nothing to wait for.
-        if self.whole { None } else { self.pilot.hold(&arrived(ready), &seen(running)) }
+        if self.whole { None } else { self.steering.hold(ready.candidate(), &running(entrants)) }
     }
 
     fn prefer(&mut self, held: &Arrival<Begun>, new: &Arrival<Begun>) -> Which {
-        self.pilot.prefer(&arrived(held), &arrived(new))
+        self.steering.prefer(held.candidate(), new.candidate())
     }
 
-    fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
-        if self.whole { self.pilot.hopeless(&seen(running)) } else { None }
+    fn hopeless(&mut self, entrants: &[Running<Entrant>]) -> Option<usize> {
+        if !self.whole {
+            return None;
+        }
+        let candidate = self.steering.hopeless(&progress(entrants)).first()?;
+        entrants.iter().position(|entrant| entrant.candidate() == candidate)
     }
 }
 
@@ -246,118 +224,31 @@ impl Launcher {
     }
 }
 
-impl Judge {
-    /// The first token of this candidate's latest start is there.
-    pub fn answered(&self, candidate: usize) {
-        self.first_token(candidate, &self.sent(candidate));
-    }
-
-    /// An answer of this candidate's latest start ended, by the failure that broke it or well.
-    pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
-        match failure {
-            Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
-            None => self.gateway.ended_well(&self.runners[candidate].name),
-        }
-    }
-
-    fn note(&self, candidate: usize, sent: Sent) {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate] = sent;
-    }
-
-    fn sent(&self, candidate: usize) -> Sent {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].clone()
-    }
-
-    fn first_token(&self, candidate: usize, sent: &Sent) {
-        self.heard_well(candidate, sent);
-        self.gateway.close_breaker(&self.runners[candidate].name, sent.at);
-    }
-
-    fn charge(&self, candidate: usize, sent: &Sent, failure: &Failure) {
-        if verdict(failure).counts {
-            let broke = failure.phase == Phase::Stream;
-            self.gateway.charge(&self.runners[candidate].name, &self.breaker, broke, sent.at);
-        }
-    }
-
-    fn heard_well(&self, candidate: usize, sent: &Sent) {
-        self.forgive(candidate, sent);
-        if sent.complained && !sent.stream_options {
-            self.gateway.leave_off_stream_options(&self.runners[candidate].name);
-        }
-    }
-
-    fn forgive(&self, candidate: usize, sent: &Sent) {
-        let key_id = || sent.key.as_ref().map(|key| key.id().to_owned());
-        self.gateway.forgive(|| self.runners[candidate].target(key_id()), sent.at);
-    }
-
-    /// True: ask the same candidate once more, for the request to it has changed.
-    fn failed(&self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
-        self.log(candidate, sent, failure);
-        self.charge(candidate, sent, failure);
-        let runner = &self.runners[candidate];
-        let aside = verdict(failure).aside;
-        if let Some(aside) = aside {
-            let target = runner.target(sent.key.as_ref().map(|key| key.id().to_owned()));
-            let wait = self.gateway.set_aside(aside, &target, failure.retry_after);
-            tracing::info!(upstream = runner.name, ?aside, ?wait, "set aside");
-        }
-        if failure.kind == FailureKind::Empty {
-            self.heard_well(candidate, sent);
-        } else if is_the_requests_fault(failure.kind) {
-            // It was let in and read.
-            self.forgive(candidate, sent);
-        }
-        let complains = failure.kind == FailureKind::BadRequest
-            && sent.stream_options
-            && failure.answer.as_ref().is_some_and(|answer| rejects_stream_options(&answer.body));
-        if complains {
-            tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
-            self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].complained = true;
-        }
-        // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
-        let of_the_key = matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused));
-        let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
-        complains || other_key
-    }
-
-    fn log(&self, candidate: usize, sent: &Sent, failure: &Failure) {
-        let upstream = &self.runners[candidate].name;
-        // The message is not logged: vendors quote the prompt in it.
-        let (kind, phase, status) = (failure.kind.as_str(), failure.phase.as_str(), failure.status);
-        if verdict(failure).loud {
-            let key = sent.key.as_ref().map(Key::id).unwrap_or("none");
-            tracing::warn!(
-                upstream,
-                failure = kind,
-                status,
-                key,
-                "an upstream refuses us: look at its key and its model"
-            );
-        } else {
-            tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
-        }
-    }
-}
-
 /// Whether the first whole answer is to win: where it is the answer that counts, and the client sees nothing before all of it.
-fn races_whole_answers(_settings: &RaceSettings, _request: &ChatRequest) -> bool {
-    false
+fn races_whole_answers(settings: &RaceSettings, request: &ChatRequest) -> bool {
+    !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
-fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {
-    let seen = |running: &Running<Entrant>| Seen {
-        candidate: running.candidate(),
-        waited: running.waited(),
-        progress: running.attempt().progress(),
+/// In the words of whoever decides.
+fn running(entrants: &[Running<Entrant>]) -> Vec<adaptive::Running> {
+    let running = |entrant: &Running<Entrant>| adaptive::Running {
+        candidate: entrant.candidate(),
+        waited_us: micros(entrant.waited()),
     };
-    running.iter().map(seen).collect()
+    entrants.iter().map(running).collect()
 }
 
-fn arrived(arrival: &Arrival<Begun>) -> Seen {
-    let progress = arrival.ready().ready.stream.progress();
-    Seen { candidate: arrival.candidate(), waited: arrival.waited(), progress }
+fn progress(entrants: &[Running<Entrant>]) -> Vec<adaptive::Progress> {
+    let progress = |entrant: &Running<Entrant>| {
+        let progress = entrant.attempt().progress();
+        adaptive::Progress {
+            candidate: entrant.candidate(),
+            waited_us: micros(entrant.waited()),
+            first_token_us: progress.map(|progress| progress.first_token_us),
+            tokens: progress.map_or(0, |progress| progress.tokens()),
+        }
+    };
+    entrants.iter().map(progress).collect()
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.

@@ -10,12 +10,13 @@ mod caller;
 mod entrant;
 mod field;
 mod gateway;
+mod judge;
 mod launcher;
 mod models;
 mod overrides;
-mod pilot;
 mod race_guard;
 mod rejection;
+mod steering;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};
@@ -38,8 +39,8 @@ use caller::{Caller, authenticate};
 use entrant::Begun;
 use field::{Field, Runner};
 use launcher::Launcher;
-use pilot::AsPlanned;
 use race_guard::RaceGuard;
+use steering::AsPlanned;
 
 /// `POST /v1/chat/completions`
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
@@ -66,6 +67,9 @@ pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Bod
     }
 }
 
+/// The code of a plan that nothing learned had a part in.
+const LISTED: &str = "listed";
+
 type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
 
 enum Served {
@@ -89,9 +93,10 @@ async fn serve(
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
     let mut field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
-    guard.policy(field.settings.policy);
+    guard.settings(&field.settings);
     let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
-    let plan = plan(&field.settings, &runners, fastrand::f64());
+    let plan = plan(&field.settings, &runners, field.settings.hedge_after.unlearned(), fastrand::f64());
+    guard.planned(plan.text(|candidate| &field.runners[candidate].name), LISTED);
     let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at, Box::new(AsPlanned));
     tokio::select! {
         biased;

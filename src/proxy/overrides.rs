@@ -1,17 +1,22 @@
 //! The request headers that override the plan for one request. They are written as in the config.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::HeaderMap;
 
 use super::rejection::{Rejection, quoted};
-use crate::config::units::parse_duration;
-use crate::config::{MAX_ATTEMPTS, Policy, RaceSettings};
+use crate::config::units::{format_duration, parse_duration};
+use crate::config::{HedgeAfter, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
 
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";
 const HEDGE_AFTER: &str = "x-photofinish-hedge-after";
 const ATTEMPTS: &str = "x-photofinish-max-attempts";
+const OPTIMISE: &str = "x-photofinish-optimise";
+const BUDGET: &str = "x-photofinish-budget";
+const SLO: &str = "x-photofinish-slo";
+const HOLD: &str = "x-photofinish-hold-max";
 
 /// What the headers say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,32 +24,34 @@ pub struct Overrides {
     policy: Option<Policy>,
     /// Upstreams with commas between, not yet looked up.
     pub upstreams: Option<String>,
-    hedge_after: Option<Duration>,
+    hedge_after: Option<HedgeAfter>,
     max_attempts: Option<usize>,
+    optimise: Option<Objective>,
+    budget: Option<f64>,
+    slo: Targets,
+    hold_max: Option<Duration>,
+}
+
+/// Those of an `slo` that are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Targets {
+    ttft: Option<Duration>,
+    tpot: Option<Duration>,
 }
 
 /// # Errors
 /// 400 that names the header.
 pub fn read(headers: &HeaderMap) -> Result<Overrides, Rejection> {
-    let text = |name: &'static str| match headers.get(name).map(|value| value.to_str()) {
-        None => Ok(None),
-        Some(_) if headers.get_all(name).iter().count() > 1 => {
-            Err(Rejection::header(name, "it is sent more than once"))
-        }
-        Some(Ok(text)) => Ok(Some(text.trim())),
-        Some(Err(_)) => Err(Rejection::header(name, "expected visible ASCII characters")),
-    };
-    let policy = text(POLICY)?
-        .map(|name| Policy::from_name(name).ok_or_else(|| Rejection::header(POLICY, &expected_policy(name))))
-        .transpose()?;
-    let hedge_after = text(HEDGE_AFTER)?
-        .map(|value| parse_duration(value).map_err(|error| Rejection::header(HEDGE_AFTER, &error.to_string())))
-        .transpose()?;
-    let max_attempts = text(ATTEMPTS)?
-        .map(|value| attempts(value).ok_or_else(|| Rejection::header(ATTEMPTS, &expected_attempts(value))))
-        .transpose()?;
-    let upstreams = text(UPSTREAMS)?.map(str::to_owned);
-    Ok(Overrides { policy, upstreams, hedge_after, max_attempts })
+    Ok(Overrides {
+        policy: value(headers, POLICY, policy)?,
+        upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
+        hedge_after: value(headers, HEDGE_AFTER, hedge_after)?,
+        max_attempts: value(headers, ATTEMPTS, attempts)?,
+        optimise: value(headers, OPTIMISE, optimise)?,
+        budget: value(headers, BUDGET, budget)?,
+        slo: value(headers, SLO, slo)?.unwrap_or_default(),
+        hold_max: value(headers, HOLD, |text| duration(text, RaceSettings::HOLD))?,
+    })
 }
 
 impl Overrides {
@@ -54,6 +61,13 @@ impl Overrides {
             policy: self.policy.unwrap_or(settings.policy),
             hedge_after: self.hedge_after.unwrap_or(settings.hedge_after),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
+            optimise: self.optimise.unwrap_or(settings.optimise),
+            budget: self.budget.unwrap_or(settings.budget),
+            slo: Slo {
+                ttft: self.slo.ttft.unwrap_or(settings.slo.ttft),
+                tpot: self.slo.tpot.unwrap_or(settings.slo.tpot),
+            },
+            hold_max: self.hold_max.unwrap_or(settings.hold_max),
             ..settings.clone()
         }
     }
@@ -64,17 +78,75 @@ impl Overrides {
     }
 }
 
-fn attempts(value: &str) -> Option<usize> {
-    value.parse().ok().filter(|attempts| (1..=MAX_ATTEMPTS).contains(attempts))
+/// What a header says, by a reader of its text that tells what is wrong with it.
+fn value<T>(
+    headers: &HeaderMap,
+    name: &'static str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Rejection> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let read = match value.to_str() {
+        _ if headers.get_all(name).iter().count() > 1 => Err("it is sent more than once".to_owned()),
+        Ok(text) => read(text.trim()),
+        Err(_) => Err("expected visible ASCII characters".to_owned()),
+    };
+    read.map(Some).map_err(|why| Rejection::header(name, &why))
 }
 
-fn expected_attempts(value: &str) -> String {
-    format!("{} is not a whole number from 1 to {MAX_ATTEMPTS}", quoted(value))
+fn policy(text: &str) -> Result<Policy, String> {
+    Policy::from_name(text).ok_or_else(|| none_of(text, &Policy::ALL.map(Policy::as_str)))
 }
 
-fn expected_policy(name: &str) -> String {
-    let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.as_str()).collect();
-    format!("{} is none of {}", quoted(name), names.join(", "))
+fn optimise(text: &str) -> Result<Objective, String> {
+    Objective::from_name(text).ok_or_else(|| none_of(text, &Objective::ALL.map(Objective::as_str)))
+}
+
+fn none_of(text: &str, names: &[&str]) -> String {
+    format!("{} is none of {}", quoted(text), names.join(", "))
+}
+
+fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
+    HedgeAfter::parse(text).ok_or_else(|| format!("{} is not {}", quoted(text), HedgeAfter::EXPECTED))
+}
+
+fn attempts(text: &str) -> Result<usize, String> {
+    let attempts = text.parse().ok().filter(|attempts| (1..=MAX_ATTEMPTS).contains(attempts));
+    attempts.ok_or_else(|| format!("{} is not a whole number from 1 to {MAX_ATTEMPTS}", quoted(text)))
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    let range = RaceSettings::BUDGET;
+    // What is not a number is in no range.
+    let budget = text.parse().ok().filter(|budget| range.contains(budget));
+    budget.ok_or_else(|| format!("{} is not a number from {} to {}", quoted(text), range.start(), range.end()))
+}
+
+fn duration(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    if range.contains(&duration) {
+        return Ok(duration);
+    }
+    let [least, most] = [*range.start(), *range.end()].map(format_duration);
+    Err(format!("{} is not in the range {least} to {most}", quoted(text)))
+}
+
+/// `ttft=1s,tpot=50ms`, or one of the two.
+fn slo(text: &str) -> Result<Targets, String> {
+    let expected =
+        || format!("{} is not ttft=DURATION, tpot=DURATION or both, such as ttft=1s,tpot=50ms", quoted(text));
+    let mut targets = Targets::default();
+    for part in text.split(',') {
+        let (name, limit) = part.split_once('=').ok_or_else(expected)?;
+        let target = match name.trim() {
+            "ttft" => &mut targets.ttft,
+            "tpot" => &mut targets.tpot,
+            _ => return Err(expected()),
+        };
+        if target.replace(duration(limit, Slo::TARGETS)?).is_some() {
+            return Err(format!("{} is there twice", name.trim()));
+        }
+    }
+    Ok(targets)
 }
 
 #[cfg(test)]
@@ -88,28 +160,61 @@ mod tests {
     }
 
     #[test]
-    fn good_values_are_read_and_bad_ones_named() {
-        let good =
-            read(&headers(&[(POLICY, "hedge"), (HEDGE_AFTER, "300ms"), (ATTEMPTS, "2"), (UPSTREAMS, "a/b, c/d")]))
-                .unwrap();
-        assert_eq!(
-            (good.policy, good.hedge_after, good.max_attempts),
-            (Some(Policy::Hedge), Some(Duration::from_millis(300)), Some(2))
-        );
-        assert_eq!(read(&HeaderMap::new()).unwrap(), Overrides::default());
-        for (name, value) in [
-            (POLICY, "fastest"),
-            (HEDGE_AFTER, "soon"),
-            (HEDGE_AFTER, "p95"),
-            (ATTEMPTS, "0"),
-            (ATTEMPTS, "17"),
-            (ATTEMPTS, "x"),
+    fn good_values_are_laid_over_the_models() {
+        let config = crate::config::parse("", std::path::Path::new("x"), &|_| None).unwrap();
+        let applied = |pairs: &[(&'static str, &'static str)]| read(&headers(pairs)).unwrap().apply(&config.race);
+        assert_eq!(applied(&[]), config.race);
+        let all = [
+            (POLICY, "adaptive"),
+            (HEDGE_AFTER, "p99.9"),
+            (ATTEMPTS, "2"),
+            (OPTIMISE, "goodput"),
+            (BUDGET, "10"),
+            (SLO, "tpot=20ms, ttft=1.5s"),
+            (HOLD, "0s"),
+        ];
+        let expected = RaceSettings {
+            policy: Policy::Adaptive,
+            hedge_after: HedgeAfter::parse("p99.9").unwrap(),
+            max_attempts: 2,
+            optimise: Objective::Goodput,
+            budget: 10.0,
+            slo: Slo { ttft: Duration::from_millis(1_500), tpot: Duration::from_millis(20) },
+            hold_max: Duration::ZERO,
+            ..config.race.clone()
+        };
+        assert_eq!(applied(&all), expected);
+        let half = applied(&[(SLO, "tpot=0.5ms"), (HEDGE_AFTER, "300ms")]);
+        assert_eq!((half.slo.ttft, half.slo.tpot), (config.race.slo.ttft, Duration::from_micros(500)));
+        assert_eq!(half.hedge_after, HedgeAfter::After(Duration::from_millis(300)));
+        assert_eq!(read(&headers(&[(UPSTREAMS, "a/b, c/d")])).unwrap().upstreams.as_deref(), Some("a/b, c/d"));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_what_is_expected() {
+        for (name, values, expected) in [
+            (POLICY, &["quickest", "", "Race"][..], "race, hedge, adaptive, rule, fastest, fallback, weighted"),
+            (HEDGE_AFTER, &["soon", "p0", "p100", "p9x", "p99.99", ""], "\"p50\" to \"p99.9\""),
+            (ATTEMPTS, &["0", "17", "x", "-1"], "1 to 16"),
+            (OPTIMISE, &["tpot", "TTFT", ""], "ttft, completion, goodput"),
+            (BUDGET, &["-0.1", "10.1", "nan", "inf", "-inf", "1e99", "ten", "10 %", ""], "0 to 10"),
+            (SLO, &["", "1s", "ttft", "e2e=1s", "ttft=1s,"], "such as ttft=1s,tpot=50ms"),
+            (SLO, &["ttft=0s", "tpot=0ms", "ttft=1s,tpot=0s"], "0.001ms to 365d"),
+            (SLO, &["ttft=1", "tpot=p95", "ttft=nan", "ttft=1s;tpot=50ms"], "a number and a unit"),
+            (SLO, &["ttft=1s,ttft=2s"], "twice"),
+            (HOLD, &["6s", "1h"], "0s to 5s"),
+            (HOLD, &["300", "-1s", "NaNs", ""], "a number and a unit"),
         ] {
-            let rejection = read(&headers(&[(name, value)])).unwrap_err();
-            assert!(rejection.message().contains(name), "{name}: {value}: {}", rejection.message());
+            for value in values {
+                let rejection = read(&headers(&[(name, value)])).unwrap_err();
+                let message = rejection.message();
+                assert!(message.contains(name) && message.contains(expected), "{value}: {message}");
+            }
         }
-        let mut twice = headers(&[(ATTEMPTS, "2")]);
-        twice.append(ATTEMPTS, HeaderValue::from_static("2"));
-        assert!(read(&twice).unwrap_err().message().contains("more than once"));
+        for name in [POLICY, HEDGE_AFTER, ATTEMPTS, OPTIMISE, BUDGET, SLO, HOLD, UPSTREAMS] {
+            let mut twice = headers(&[(name, "2")]);
+            twice.append(name, HeaderValue::from_static("2"));
+            assert!(read(&twice).unwrap_err().message().contains("more than once"), "{name}");
+        }
     }
 }

@@ -1,50 +1,350 @@
-//! Who decides, while a race runs, what it does next: a policy that learns puts its own pilot here. The race's mechanism is in
-//! `race`, what the decisions are made of in `routing`.
+//! Steers one race by what was learnt: makes its plan, and answers what the race asks while it runs.
+//!
+//! What is best is decided in `routing::adaptive`; here the request is put into its words, and its answers into the race's.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::attempt::Progress;
+use arc_swap::Guard;
+
+use super::field::{Field, Runner};
+use crate::clock::{Instant, micros};
+use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
+use crate::learning::{Blocks, Known, Learning, Longest, Purse, Spotted};
+use crate::protocol::request::ChatRequest;
 use crate::race::{Replan, Which};
+use crate::routing::adaptive::{
+    self, Aim, CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Progress, Question, Running, Sent, Why, rule,
+};
+use crate::routing::plan::{self, Entry, Plan, Start, plan};
+use crate::routing::tariff::{Prompt, Tariff, tariffs};
 
-/// Decides for one race. The defaults run a plan as it was made.
-pub trait Pilot: Send {
-    /// For a plan with `ask_after`: what is started beside those that run. See [`crate::race::Launch::replan`].
-    fn replan(&mut self, _running: &[Seen], _waiting: &[usize]) -> Replan {
-        Replan::Never
+/// Attempts that may wait for their first token at once, where the policy decides how many.
+const RUNNING_MAX: usize = 3;
+
+/// One race's.
+pub struct Pilot {
+    learning: Arc<Learning>,
+    settings: RaceSettings,
+    /// By candidate.
+    steered: Vec<Steered>,
+    purse: Arc<Purse>,
+    blocks: Blocks,
+    began_us: i64,
+    /// Drawn once: whether this request is one to probe with.
+    draw: f64,
+    reasons: Reasons,
+    /// When a first token was held back.
+    held_us: i64,
+}
+
+/// A candidate, and what is known of it.
+struct Steered {
+    known: Arc<Known>,
+    tariff: Tariff,
+    prompt: Prompt,
+    /// Tokens of the prompt that it has read lately, whether it caches or not.
+    known_tokens: f64,
+    domain: Option<u32>,
+    runner: plan::Runner,
+}
+
+/// Why a race was run as it was, gathered until its row is written. Cheap to clone; all clones gather one.
+#[derive(Clone, Debug, Default)]
+pub struct Reasons {
+    bits: Arc<AtomicU16>,
+}
+
+impl Reasons {
+    pub fn add(&self, why: Why) {
+        self.bits.fetch_or(bit(why), Relaxed);
     }
 
-    /// Which of those that wait, by its place among them, follows a failure.
-    fn next_after_failure(&mut self, _waiting: &[usize]) -> usize {
-        0
-    }
-
-    /// How long a first token is held back for those that run. Not asked where whole answers are raced.
-    fn hold(&mut self, _ready: &Seen, _running: &[Seen]) -> Option<Duration> {
-        None
-    }
-
-    /// Which of two first tokens is committed to.
-    fn prefer(&mut self, _held: &Seen, _new: &Seen) -> Which {
-        Which::Held
-    }
-
-    /// Where whole answers are raced: one of those that run, by its place among them, that will end too late to wait for.
-    fn hopeless(&mut self, _running: &[Seen]) -> Option<usize> {
-        None
+    /// Their codes with spaces between; none before there is any.
+    pub fn text(&self) -> Option<String> {
+        let bits = self.bits.load(Relaxed);
+        let codes: Vec<&str> = Why::ALL.into_iter().filter(|why| bits & bit(*why) != 0).map(Why::as_str).collect();
+        (!codes.is_empty()).then(|| codes.join(" "))
     }
 }
 
-/// A candidate that runs, as a pilot sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
-    pub candidate: usize,
-    /// Since it was started.
-    pub waited: Duration,
-    /// None before its first token.
-    pub progress: Option<Progress>,
+fn bit(why: Why) -> u16 {
+    Why::ALL.iter().position(|other| *other == why).map_or(0, |place| 1 << place)
 }
 
-/// The plan was made once and for all.
-pub struct AsPlanned;
+impl Pilot {
+    pub fn new(learning: &Arc<Learning>, field: &Field, request: &ChatRequest, read_at: Instant) -> Pilot {
+        let began_us = learning.at_us(read_at);
+        let blocks = learning.blocks(&request.prompt());
+        let tokens = request.len() as f64 / 4.0;
+        let prices: Vec<_> = field.runners.iter().map(|runner| runner.upstream.billing()).collect();
+        let domains: Vec<Option<&str>> = field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
+        let steer = |(place, (runner, tariff)): (usize, (&Runner, Tariff))| {
+            let known = learning.upstream(&runner.name);
+            let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
+            let cached = known_tokens * known.caching();
+            Steered {
+                tariff,
+                prompt: Prompt { uncached: tokens - cached, cached },
+                known_tokens,
+                // The place of the first of a domain stands for it.
+                domain: domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain))).and_then(|place| u32::try_from(place).ok()),
+                runner: runner.for_plan(),
+                known,
+            }
+        };
+        let steered = field.runners.iter().zip(tariffs(&prices)).enumerate().map(steer).collect();
+        Pilot {
+            learning: learning.clone(),
+            settings: field.settings.clone(),
+            steered,
+            purse: Arc::new(Purse::new(learning.ledger(&request.model, field.settings.budget))),
+            blocks,
+            began_us,
+            draw: fastrand::f64(),
+            reasons: Reasons::default(),
+            held_us: 0,
+        }
+    }
 
-impl Pilot for AsPlanned {}
+    pub fn reasons(&self) -> Reasons {
+        self.reasons.clone()
+    }
+
+    pub fn purse(&self) -> Arc<Purse> {
+        self.purse.clone()
+    }
+
+    /// How to tell of an attempt at this candidate that is started now.
+    pub fn spotted(&self, candidate: usize) -> Spotted {
+        let steered = &self.steered[candidate];
+        Spotted {
+            learning: self.learning.clone(),
+            known: steered.known.clone(),
+            purse: self.purse.clone(),
+            tariff: steered.tariff,
+            sent: steered.sent(),
+            prompt: steered.prompt,
+            blocks: self.blocks.clone(),
+            known_tokens: steered.known_tokens,
+        }
+    }
+
+    /// The plan of the policy.
+    pub fn plan(&mut self) -> Plan {
+        let runners: Vec<plan::Runner> = self.steered.iter().map(|steered| steered.runner).collect();
+        let delay = self.hedge_delay();
+        let mut listed = plan(&self.settings, &runners, delay, fastrand::f64());
+        match self.settings.policy {
+            Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
+            Policy::Hedge if matches!(self.settings.hedge_after, HedgeAfter::After(_)) => self.reasons.add(Why::Listed),
+            Policy::Hedge => {
+                self.reasons.add(Why::Best);
+                let starts: Vec<Start> = listed.entries.iter().map(|entry| entry.start).collect();
+                sort(&mut listed.entries, self.regular(), &self.order());
+                listed.entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
+            }
+            Policy::Fastest => {
+                self.reasons.add(if self.steered.len() == 1 { Why::Alone } else { Why::Best });
+                sort(&mut listed.entries, self.regular(), &self.order());
+                start_first(&mut listed.entries);
+            }
+            Policy::Adaptive | Policy::Rule => self.open(&mut listed),
+        }
+        listed
+    }
+
+    /// At a timer of the plan, or after a failure.
+    pub fn replan(&mut self, running: &[Running], waiting: &[usize]) -> Replan {
+        let by_rule = self.settings.policy == Policy::Rule;
+        let (next, why) = self.ask(|candidate| !waiting.contains(&candidate), |question| match by_rule {
+            true => rule::next(question, running),
+            false => adaptive::next(question, running),
+        });
+        match next {
+            Next::Start(candidate) if running.is_empty() || self.reserve(candidate) => {
+                self.reasons.add(Why::Hedged);
+                Replan::Start(candidate)
+            }
+            Next::Start(_) => {
+                self.reasons.add(Why::Budget);
+                Replan::Never
+            }
+            Next::AskAgain { after_us } => {
+                if why == Why::Budget {
+                    self.reasons.add(why);
+                }
+                Replan::Again(Duration::from_micros(u64::try_from(after_us).unwrap_or(0).max(1)))
+            }
+            Next::Never => Replan::Never,
+        }
+    }
+
+    /// Which of those that wait is next, by its place among them.
+    pub fn next_after_failure(&self, waiting: &[usize]) -> usize {
+        let learns = matches!(self.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
+        // Those on trial stand behind the others, whatever they seem to be.
+        let best = || {
+            let order = self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra(), adaptive::order);
+            order.first().and_then(|best| waiting.iter().position(|candidate| *candidate == best))
+        };
+        if learns { best().unwrap_or(0) } else { 0 }
+    }
+
+    /// How long to hold back the first token of `ready` for those that run.
+    pub fn hold(&mut self, ready: usize, running: &[Running]) -> Option<Duration> {
+        let hold_max_us = micros(self.settings.hold_max);
+        if self.settings.optimise == Objective::Ttft || hold_max_us == 0 {
+            return None;
+        }
+        let held_us = self.ask(|_| false, |question| adaptive::hold(question, ready, running, hold_max_us))?;
+        self.reasons.add(Why::Held);
+        self.held_us = self.learning.now_us();
+        Some(Duration::from_micros(u64::try_from(held_us.min(hold_max_us)).unwrap_or(0)))
+    }
+
+    /// The one that should finish first: the held one has begun earlier.
+    pub fn prefer(&self, held: usize, new: usize) -> Which {
+        let answer_tokens = self.purse.terms().answer_tokens;
+        let decodes_us = |candidate: usize| {
+            let steered = &self.steered[candidate];
+            Some(steered.known.outlook().tpot_us(steered.sent().in_flight)? * answer_tokens)
+        };
+        let ahead_us = (self.learning.now_us() - self.held_us) as f64;
+        match (decodes_us(held), decodes_us(new)) {
+            (Some(held_us), Some(new_us)) if new_us < held_us - ahead_us => Which::New,
+            _ => Which::Held,
+        }
+    }
+
+    /// Those of a race to the whole answer that cannot win any more.
+    pub fn hopeless(&self, running: &[Progress]) -> Picks {
+        self.ask(|_| false, |question| adaptive::hopeless(question, running))
+    }
+
+    fn open(&mut self, listed: &mut Plan) {
+        let by_rule = self.settings.policy == Policy::Rule;
+        let opening = self.ask(|candidate| self.steered[candidate].extra(), |question| match by_rule {
+            true => rule::open(question),
+            false => adaptive::open(question),
+        });
+        let Opening { primary, also, hedge_at_us, why, .. } = opening;
+        self.reasons.add(why);
+        let order: Picks = std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
+        sort(&mut listed.entries, self.regular(), &order);
+        start_first(&mut listed.entries);
+        for candidate in also.iter().take(RUNNING_MAX - 1) {
+            if self.reserve(candidate)
+                && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
+            {
+                entry.start = Start::At(Duration::ZERO);
+            }
+        }
+        let after = hedge_at_us.map(|after_us| Duration::from_micros(u64::try_from(after_us).unwrap_or(0)));
+        listed.ask_after = after.filter(|_| self.regular() > 1);
+        self.try_extras(listed);
+    }
+
+    /// Those on trial join the race, as far as the money goes.
+    fn try_extras(&self, listed: &mut Plan) {
+        for entry in listed.entries.iter_mut().filter(|entry| self.steered[entry.candidate].extra()) {
+            if self.reserve(entry.candidate) {
+                entry.start = Start::At(Duration::ZERO);
+            }
+        }
+    }
+
+    fn reserve(&self, candidate: usize) -> bool {
+        let steered = &self.steered[candidate];
+        self.purse.reserve(steered.tariff.started(steered.prompt, self.purse.terms().answer_tokens))
+    }
+
+    /// Candidates that are not on trial.
+    fn regular(&self) -> usize {
+        self.steered.iter().take_while(|steered| !steered.extra()).count()
+    }
+
+    fn order(&self) -> Picks {
+        self.ask(|candidate| self.steered[candidate].extra(), adaptive::order)
+    }
+
+    /// The delay of a hedge: where it is a quantile, the leader's for this prompt, if enough is known of it.
+    fn hedge_delay(&self) -> Duration {
+        let HedgeAfter::Quantile(quantile) = self.settings.hedge_after else {
+            return self.settings.hedge_after.unlearned();
+        };
+        let leader = self.order().first().and_then(|leader| self.steered.get(leader));
+        let learned = leader.and_then(|leader| {
+            let known = leader.known.outlook();
+            known.ttft_quantile_us(leader.sent(), quantile, self.learning.now_us())
+        });
+        learned.map_or(self.settings.hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
+    }
+
+    /// Puts the question, to whoever answers it.
+    fn ask<A>(&self, out: impl Fn(usize) -> bool, answer: impl FnOnce(&Question<'_>) -> A) -> A {
+        let now = self.learning.now_us();
+        let terms = self.purse.terms();
+        let looked: Vec<(Guard<Arc<Outlook>>, Longest)> = self
+            .steered
+            .iter()
+            .take(CANDIDATES_MAX)
+            .map(|steered| (steered.known.outlook(), steered.known.longest_waits(self.began_us, now)))
+            .collect();
+        let candidate = |(place, (steered, (outlook, waits))): (usize, (&Steered, &'_ (Guard<Arc<Outlook>>, Longest)))| Candidate {
+            outlook,
+            sent: steered.sent(),
+            cost: steered.tariff.started(steered.prompt, terms.answer_tokens),
+            domain: steered.domain,
+            may_hedge: true,
+            out: out(place),
+            waiting: waits.as_slice(),
+        };
+        let candidates: Vec<Candidate<'_>> = self.steered.iter().zip(&looked).enumerate().map(candidate).collect();
+        answer(&Question {
+            candidates: &candidates,
+            aim: aim(&self.settings),
+            terms,
+            max_running: RUNNING_MAX.min(self.settings.max_attempts),
+            now,
+            elapsed_us: now - self.began_us,
+            draw: self.draw,
+        })
+    }
+}
+
+impl Steered {
+    /// As if it were sent now.
+    fn sent(&self) -> Sent {
+        Sent { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
+    }
+
+    /// On trial: behind all others.
+    fn extra(&self) -> bool {
+        self.runner.extra
+    }
+}
+
+fn aim(settings: &RaceSettings) -> Aim {
+    match settings.optimise {
+        Objective::Ttft => Aim::Ttft,
+        Objective::Completion => Aim::Completion,
+        Objective::Goodput => {
+            Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) }
+        }
+    }
+}
+
+/// Puts the first `regular` entries into this order; those that are not in it stay behind it as they stood.
+fn sort(entries: &mut [Entry], regular: usize, order: &Picks) {
+    let place = |entry: &Entry| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
+    entries[..regular].sort_by_key(place);
+}
+
+/// The first at once, the others after a failure.
+fn start_first(entries: &mut [Entry]) {
+    for (place, entry) in entries.iter_mut().enumerate() {
+        entry.start = if place == 0 { Start::At(Duration::ZERO) } else { Start::AfterFailure };
+    }
+}

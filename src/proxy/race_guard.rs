@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
-use super::launcher::Judge;
+use super::judge::Judge;
 use super::rejection::Rejection;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
-use crate::config::{Policy, User};
+use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::protocol::request::ChatRequest;
@@ -61,6 +61,8 @@ impl RaceGuard {
             http_status: None,
             in_flight: slot.before,
             gateway_version: env!("CARGO_PKG_VERSION"),
+            plan: None,
+            why: None,
         };
         RaceGuard {
             record,
@@ -108,9 +110,16 @@ impl RaceGuard {
         record.has_tools = request.has_tools;
     }
 
-    pub fn policy(&mut self, policy: Policy) {
-        self.record.policy = Some(policy.as_str());
-        self.record.optimise = Some("ttft");
+    /// By what the plan is made.
+    pub fn settings(&mut self, settings: &RaceSettings) {
+        self.record.policy = Some(settings.policy.as_str());
+        self.record.optimise = Some(settings.optimise.as_str());
+    }
+
+    /// What was planned, and the codes of why; again where what happened adds to them.
+    pub fn planned(&mut self, plan: String, why: &str) {
+        self.record.plan = Some(plan);
+        self.record.why = Some(why.to_owned());
     }
 
     /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.
@@ -193,7 +202,8 @@ impl Drop for RaceGuard {
         self.record.done_us.get_or_insert(now);
         let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
         let overhead_us = self.overhead_us();
-        let user = self.record.user.take();
-        self.recorder.race(RaceRecord { race_id, model, user, ..self.record }, overhead_us);
+        let RaceRecord { user, plan, why, .. } = &mut self.record;
+        let (user, plan, why) = (user.take(), plan.take(), why.take());
+        self.recorder.race(RaceRecord { race_id, model, user, plan, why, ..self.record }, overhead_us);
     }
 }

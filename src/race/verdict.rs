@@ -71,6 +71,11 @@ fn is_the_upstreams_fault(kind: FailureKind) -> bool {
     )
 }
 
+/// True for a failure that says that the upstream has too much to do, or cannot do it: hedges to it would make it worse.
+pub fn slows_hedging(kind: FailureKind) -> bool {
+    is_the_upstreams_fault(kind) || kind == FailureKind::RateLimited
+}
+
 /// True for a failure that says the request itself is wrong, so that its own answer is the client's to see.
 pub fn is_the_requests_fault(kind: FailureKind) -> bool {
     matches!(

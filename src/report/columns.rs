@@ -4,15 +4,15 @@
 use super::fields::{Field, integer, number, text};
 
 /// The columns of the table `race`.
-pub const RACE: [Field; 21] = [
+pub const RACE: [Field; 23] = [
     text("race_id", "", "UUID v7, as in the header `x-photofinish-race`; its text sorts by time"),
     integer("started_at", "µs", "when the request was read; since 1970, UTC"),
     text("user", "", "the caller's name under `[users]`; null without users").or_null(),
     text("api", "", "`chat`"),
     text("model", "", "as the client asked for it"),
     integer("stream", "", "1 when the client asked to stream"),
-    text("policy", "", "`race`, `hedge`, `fallback`, `weighted`; null when rejected before a plan was made").or_null(),
-    text("optimise", "", "what was to be quick: `ttft`").or_null(),
+    text("policy", "", "the policy's name, such as `race`; null when rejected before a plan was made").or_null(),
+    text("optimise", "", "what was to be good: `ttft`, `completion` or `goodput`").or_null(),
     integer("n_choices", "", "`n` of the request; null where it had none, which means 1").or_null(),
     integer("max_tokens", "tokens", "as requested").or_null(),
     integer("has_tools", "", "1 when the request offered tools"),
@@ -27,6 +27,8 @@ pub const RACE: [Field; 21] = [
     integer("http_status", "", "what the client got; null when it left before").or_null(),
     integer("in_flight", "", "other races that ran when this one began"),
     text("gateway_version", "", "version of photofinish"),
+    text("plan", "", "what was planned at the start, such as `groq/llama@0 openrouter/x@failure`").or_null(),
+    text("why", "", "short codes of why it was planned so, with spaces between").or_null(),
 ];
 
 /// What is told of a race beside them.

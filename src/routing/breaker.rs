@@ -13,7 +13,7 @@ use crate::config::Breaker as Settings;
 /// Upstreams with a breaker that is not as new; callers may name any. Beyond it closed ones are forgotten first.
 const BREAKERS_MAX: usize = 10_000;
 /// What a client is told to wait where only the trial of another request is in the way.
-pub const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(1);
 
 /// How an upstream may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 //!
 //! Not for running a race: `race` executes the [`plan::Plan`] that is made here.
 
+pub mod adaptive;
 pub mod breaker;
 pub mod cooldown;
 pub mod keyring;
 pub mod plan;
+pub mod tariff;

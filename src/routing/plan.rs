@@ -1,9 +1,13 @@
 //! A plan: which candidates are started, and when. Every policy is one way to make the same kind of list.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::time::Duration;
 
 use crate::config::{Policy, RaceSettings};
+
+/// Characters of a plan's text.
+pub const TEXT_MAX: usize = 512;
 
 /// An ordered list of candidates; the race has no modes beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,8 +52,9 @@ pub struct Runner {
     pub extra: bool,
 }
 
-/// Makes the plan. Extras stand at the end of `runners`. `draw`, in 0..1, decides for `weighted`.
-pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
+/// Makes the plan as it is without anything learned. Extras stand at the end of `runners`. `hedge_after` is the delay that
+/// the setting of that name comes to; `draw`, in 0..1, decides for `weighted`.
+pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, draw: f64) -> Plan {
     let regular = &runners[..runners.partition_point(|runner| !runner.extra)];
     let mut order: Vec<usize> = (0..runners.len()).collect();
     let mut drawn_first = None;
@@ -65,10 +70,10 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
         candidate: *candidate,
         start: match (settings.policy, position) {
             (Policy::Race, _) | (_, 0) => Start::At(Duration::ZERO),
-            (Policy::Hedge, _) => {
-                Start::At(settings.hedge_after.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX)))
+            (Policy::Hedge, _) => Start::At(hedge_after.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX))),
+            (Policy::Adaptive | Policy::Rule | Policy::Fastest | Policy::Fallback | Policy::Weighted, _) => {
+                Start::AfterFailure
             }
-            (Policy::Fallback | Policy::Weighted, _) => Start::AfterFailure,
         },
         first_token: runners[*candidate].first_token,
         p_include: drawn_first
@@ -77,6 +82,34 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], draw: f64) -> Plan {
     };
     let entries = order.iter().enumerate().map(entry).collect();
     Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total, ask_after: None }
+}
+
+impl Plan {
+    /// For the race's row, such as `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`: those who may be started, each
+    /// with when. `name` tells a candidate's upstream. What would make it longer than [`TEXT_MAX`] is left out, for a `…`.
+    pub fn text<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
+        let mut text = String::new();
+        for entry in self.entries.iter().take(self.max_attempts) {
+            let space = if text.is_empty() { "" } else { " " };
+            let next = format!("{space}{}@{}", name(entry.candidate), entry.start);
+            // Room for the sign of what is left out is kept.
+            if text.chars().count() + next.chars().count() > TEXT_MAX - 2 {
+                return text + space + "…";
+            }
+            text.push_str(&next);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Start::At(Duration::ZERO) => f.write_str("0"),
+            Start::At(delay) => write!(f, "{}ms", delay.as_millis()),
+            Start::AfterFailure => f.write_str("failure"),
+        }
+    }
 }
 
 /// With what probability a draw puts this candidate where it stands now that `first` was drawn: the others keep their order
@@ -108,21 +141,22 @@ fn drawn(runners: &[Runner], point: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Timeouts;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn settings(policy: Policy) -> RaceSettings {
-        let timeouts = Timeouts { connect: SECOND, first_token: SECOND * 30, idle: SECOND * 30, total: SECOND * 600 };
-        let drains = crate::config::Drains { time: SECOND, bytes: 1, running: 0 };
-        let breaker = crate::config::Breaker { failures: 0, open: SECOND, open_max: SECOND };
-        RaceSettings { policy, hedge_after: SECOND, max_attempts: 4, audit: 0.0, drains, breaker, timeouts }
+        let config = crate::config::parse("", std::path::Path::new("x"), &|_| None).unwrap();
+        RaceSettings { policy, ..config.race }
     }
 
     fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {
         let runners: Vec<Runner> =
             weights.iter().map(|weight| Runner { weight: *weight, first_token: SECOND, extra: false }).collect();
-        plan(&settings(policy), &runners, draw).entries.iter().map(|entry| (entry.candidate, entry.start)).collect()
+        plan(&settings(policy), &runners, SECOND, draw)
+            .entries
+            .iter()
+            .map(|entry| (entry.candidate, entry.start))
+            .collect()
     }
 
     #[test]
@@ -132,7 +166,9 @@ mod tests {
         let after = Start::AfterFailure;
         assert_eq!(starts(Policy::Race, &[1.0; 3], 0.0), [(0, now), (1, now), (2, now)]);
         assert_eq!(starts(Policy::Hedge, &[1.0; 3], 0.0), [(0, now), (1, later(1)), (2, later(2))]);
-        assert_eq!(starts(Policy::Fallback, &[1.0; 3], 0.0), [(0, now), (1, after), (2, after)]);
+        for policy in [Policy::Fallback, Policy::Fastest, Policy::Adaptive, Policy::Rule] {
+            assert_eq!(starts(policy, &[1.0; 3], 0.9), [(0, now), (1, after), (2, after)], "{policy:?}");
+        }
         assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.2), [(0, now), (1, after), (2, after)]);
         assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.3), [(1, now), (0, after), (2, after)]);
         assert_eq!(starts(Policy::Weighted, &[0.0, 0.0], 0.9), [(0, now), (1, after)], "all weights gone: as listed");
@@ -144,10 +180,10 @@ mod tests {
     fn the_probability_of_each_place_is_recorded() {
         let p_include = |policy, draw| -> Vec<(usize, f64)> {
             let runner = |weight| Runner { weight, first_token: SECOND, extra: false };
-            let plan = plan(&settings(policy), &[1.0, 5.0, 2.0].map(runner), draw);
+            let plan = plan(&settings(policy), &[1.0, 5.0, 2.0].map(runner), SECOND, draw);
             plan.entries.iter().map(|entry| (entry.candidate, entry.p_include)).collect()
         };
-        for policy in [Policy::Race, Policy::Hedge, Policy::Fallback] {
+        for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::Weighted) {
             assert_eq!(p_include(policy, 0.9), [(0, 1.0), (1, 1.0), (2, 1.0)]);
         }
         assert_eq!(p_include(Policy::Weighted, 0.0), [(0, 0.125), (1, 0.125), (2, 0.75)]);
@@ -165,12 +201,35 @@ mod tests {
             (Policy::Fallback, [0, 1, 2], Start::AfterFailure),
             (Policy::Weighted, [1, 0, 2], Start::AfterFailure),
         ] {
-            let plan = plan(&settings(policy), &runners, 0.9);
+            let plan = plan(&settings(policy), &runners, SECOND, 0.9);
             let last = plan.entries[2];
             assert_eq!(plan.entries.iter().map(|entry| entry.candidate).collect::<Vec<_>>(), order);
             assert_eq!((last.start, last.p_include), (start, 1.0), "{policy:?}");
             let p_first = if policy == Policy::Weighted { 0.75 } else { 1.0 };
             assert_eq!(plan.entries[0].p_include, p_first, "its weight does not count: {policy:?}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_told_in_few_words() {
+        let runners = [Runner { weight: 1.0, first_token: SECOND, extra: false }; 5];
+        let told = |policy, name: fn(usize) -> &'static str| {
+            let delay = Duration::from_micros(412_900);
+            plan(&settings(policy), &runners, delay, 0.0).text(name)
+        };
+        let short = |candidate| ["a/m", "b/m", "c/m", "d/m", "e/m"][candidate];
+        assert_eq!(told(Policy::Race, short), "a/m@0 b/m@0 c/m@0 d/m@0", "no more than max_attempts");
+        assert_eq!(told(Policy::Hedge, short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
+        assert_eq!(told(Policy::Rule, short), "a/m@0 b/m@failure c/m@failure d/m@failure");
+        let cut = |lengths: &[usize]| {
+            let names: Vec<String> = lengths.iter().map(|length| "ü".repeat(*length)).collect();
+            let plan = plan(&settings(Policy::Race), &runners[..names.len()], SECOND, 0.0);
+            plan.text(|candidate| names[candidate].as_str())
+        };
+        let full = cut(&[3, 502, 1]);
+        assert!(full.starts_with("üüü@0 ü") && full.ends_with("ü@0 …"), "{full}");
+        assert_eq!(full.chars().count(), TEXT_MAX);
+        assert_eq!(cut(&[3, 503, 1]), "üüü@0 …");
+        assert_eq!(cut(&[600]), "…");
     }
 }

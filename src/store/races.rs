@@ -48,7 +48,7 @@ pub(super) const ATTEMPTS: &str = "\
     WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
 
 /// Sorts behind every id.
-const BEHIND_ALL: &str = "~";
+pub(super) const BEHIND_ALL: &str = "~";
 
 impl Reader {
     /// Newest first.

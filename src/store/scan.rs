@@ -138,23 +138,23 @@ impl Race {
 }
 
 /// The row of an attempt.
-struct Run {
+pub(super) struct Run {
     id: String,
-    ordinal: i64,
-    provider: String,
-    model_sent: String,
-    dispatch_us: i64,
+    pub ordinal: i64,
+    pub provider: String,
+    pub model_sent: String,
+    pub dispatch_us: i64,
     p_audit: Option<f64>,
     audited: bool,
-    ttft_obs_us: Option<i64>,
-    ttft_event: Option<i64>,
-    outcome: Option<AttemptOutcome>,
-    failure: Option<FailureKind>,
+    pub ttft_obs_us: Option<i64>,
+    pub ttft_event: Option<i64>,
+    pub outcome: Option<AttemptOutcome>,
+    pub failure: Option<FailureKind>,
     payload_events: i64,
-    decoding: Decoding,
-    cost_usd: Option<f64>,
+    pub decoding: Decoding,
+    pub cost_usd: Option<f64>,
     cost_basis: CostBasis,
-    in_flight_upstream: i64,
+    pub in_flight_upstream: i64,
 }
 
 /// The attempts of one race, and the first one of the race that comes next.
@@ -201,7 +201,8 @@ impl Runs {
 }
 
 impl Run {
-    fn new(row: &Row<'_>) -> rusqlite::Result<Run> {
+    /// Of a row that begins with the columns of [`ATTEMPTS`].
+    pub fn new(row: &Row<'_>) -> rusqlite::Result<Run> {
         let (first_token_us, outcome) = (row.get(7)?, AttemptOutcome::from_name(text(row, 12)?));
         Ok(Run {
             id: text(row, 0)?.to_owned(),
@@ -275,7 +276,7 @@ fn decoding(first_token_us: Option<i64>, outcome: Option<AttemptOutcome>, row: &
     })
 }
 
-fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
+pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
     Ok(row.get_ref(column)?.as_str()?)
 }
 

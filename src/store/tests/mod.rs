@@ -3,6 +3,7 @@
 mod documentation;
 mod opening;
 mod races;
+mod recorded;
 mod removal;
 mod rollup;
 mod trouble;

@@ -1,0 +1,48 @@
+//! Prices of upstreams, and what stands in for one that is not known.
+
+use super::reader::Scope;
+use super::{RaceSettings, Upstream};
+
+/// USD per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    pub input: f64,
+    /// Of input tokens that the provider read from its cache.
+    pub cached: f64,
+    pub output: f64,
+}
+
+/// What an upstream without a price is counted as beside others that have one: the highest of each kind, so that what is
+/// not known is never preferred for being cheap. None: nobody has a price.
+pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
+    prices.reduce(|most, price| Price {
+        input: most.input.max(price.input),
+        cached: most.cached.max(price.cached),
+        output: most.output.max(price.output),
+    })
+}
+
+/// What a budget is counted in, where it is not simply money.
+pub(super) fn warn(scope: &Scope<'_>, model: &str, race: &RaceSettings, upstreams: &[Upstream]) {
+    if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
+        return;
+    }
+    let without: Vec<String> = upstreams
+        .iter()
+        .filter(|upstream| upstream.price.is_none())
+        .map(|upstream| format!("{}/{}", upstream.provider.name, upstream.model))
+        .collect();
+    match dearest(upstreams.iter().filter_map(|upstream| upstream.price)) {
+        None => {
+            scope.warn(format!("model {model}: no upstream has a price: its budget counts tokens instead of money"));
+        }
+        Some(dearest) if !without.is_empty() => scope.warn(format!(
+            "model {model}: {} without a price: counted at the highest of the others, {} USD per million input tokens \
+             and {} per million output tokens",
+            without.join(", "),
+            dearest.input,
+            dearest.output
+        )),
+        Some(_) => {}
+    }
+}

@@ -1,0 +1,74 @@
+//! The settings of a race where nothing is said, and how those of a model are laid over those of `[race]`.
+
+use std::time::Duration;
+
+use super::problem::Found;
+use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
+use super::reader::Scope;
+use super::units::format_duration;
+use super::{Breaker, Drains, HedgeAfter, Objective, Policy, RaceSettings, Slo, Timeouts};
+
+/// `[race]` where nothing is said.
+pub(super) const RACE: RaceSettings = RaceSettings {
+    policy: Policy::Race,
+    hedge_after: HedgeAfter::Quantile(0.95),
+    optimise: Objective::Ttft,
+    budget: 0.1,
+    slo: Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) },
+    hold_max: Duration::from_millis(300),
+    max_attempts: 4,
+    audit: 0.02,
+    drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
+    breaker: Breaker { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
+    timeouts: Timeouts {
+        connect: Duration::from_secs(3),
+        first_token: Duration::from_secs(30),
+        idle: Duration::from_secs(30),
+        total: Duration::from_secs(600),
+    },
+};
+
+/// What `raw` says, and `base` where it says nothing.
+pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRace) -> RaceSettings {
+    RaceSettings {
+        policy: raw.policy.unwrap_or(base.policy),
+        hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
+        optimise: raw.optimise.unwrap_or(base.optimise),
+        budget: raw.budget.unwrap_or(base.budget),
+        slo: Slo { ttft: raw.slo.ttft.unwrap_or(base.slo.ttft), tpot: raw.slo.tpot.unwrap_or(base.slo.tpot) },
+        hold_max: raw.hold_max.unwrap_or(base.hold_max),
+        max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
+        audit: raw.audit.unwrap_or(base.audit),
+        drains: Drains {
+            time: raw.drains.time.unwrap_or(base.drains.time),
+            bytes: raw.drains.bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(base.drains.bytes),
+            running: raw.drains.running.and_then(|most| usize::try_from(most).ok()).unwrap_or(base.drains.running),
+        },
+        breaker: merge_breaker(scope, base.breaker, &raw.breaker),
+        timeouts: merge_timeouts(base.timeouts, raw.timeouts),
+    }
+}
+
+fn merge_breaker(scope: &Scope<'_>, base: Breaker, raw: &RawBreaker) -> Breaker {
+    let breaker = Breaker {
+        failures: raw.failures.unwrap_or(base.failures),
+        open: raw.open.unwrap_or(base.open),
+        open_max: raw.open_max.unwrap_or(base.open_max),
+    };
+    // Without a table of its own it is the base's mistake.
+    if let Some(place) = raw.place.as_ref().filter(|_| breaker.open_max < breaker.open) {
+        let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
+        let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", place.value);
+        scope.report(Found::at(place.offset, message).expected("open_max to be at least open"));
+    }
+    breaker
+}
+
+pub(super) fn merge_timeouts(base: Timeouts, raw: RawTimeouts) -> Timeouts {
+    Timeouts {
+        connect: raw.connect.unwrap_or(base.connect),
+        first_token: raw.first_token.unwrap_or(base.first_token),
+        idle: raw.idle.unwrap_or(base.idle),
+        total: raw.total.unwrap_or(base.total),
+    }
+}

@@ -1,0 +1,100 @@
+//! One upstream as it is known now: what its attempts have shown, and what runs there.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::waiting::{Longest, Waits};
+use crate::routing::adaptive::{Learner, Outlook, Sent};
+
+/// What a report on its caching weighs against those before.
+const CACHING_STEP: f64 = 0.1;
+
+/// Shared by all requests. Decisions read the published outlook; only an observation takes the lock.
+pub struct Known {
+    name: String,
+    learner: Mutex<Learner>,
+    outlook: ArcSwap<Outlook>,
+    /// Attempts that run there.
+    running: Arc<AtomicI64>,
+    waits: Waits,
+    /// Of the beginning of a prompt that it has read lately, the share that it reported as cached; 0 until it has said so.
+    caching: Mutex<f64>,
+}
+
+impl Known {
+    pub(super) fn new(name: &str) -> Known {
+        let learner = Learner::new();
+        Known {
+            name: name.to_owned(),
+            outlook: ArcSwap::from_pointee(learner.outlook()),
+            learner: Mutex::new(learner),
+            running: Arc::default(),
+            waits: Waits::default(),
+            caching: Mutex::default(),
+        }
+    }
+
+    /// `provider/model`
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is expected of it. Takes no lock, and keeps what it shows as long as the guard lives.
+    pub fn outlook(&self) -> Guard<Arc<Outlook>> {
+        self.outlook.load()
+    }
+
+    /// Attempts that run there now.
+    pub fn in_flight(&self) -> u32 {
+        u32::try_from(self.running.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// The counter of what runs there.
+    pub fn running(&self) -> Arc<AtomicI64> {
+        self.running.clone()
+    }
+
+    /// Attempts sent before `before_us` that still wait for their first token.
+    pub fn longest_waits(&self, before_us: i64, now_us: i64) -> Longest {
+        self.waits.longest(before_us, now_us)
+    }
+
+    /// The share of what it has read before that it is known to have cached, 0 to 1.
+    pub fn caching(&self) -> f64 {
+        *self.caching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It reported `cached` of `known` tokens that it had read before.
+    pub(super) fn reported_cached(&self, cached: i64, known: f64) {
+        let share = (cached as f64 / known).clamp(0.0, 1.0);
+        let mut caching = self.caching.lock().unwrap_or_else(PoisonError::into_inner);
+        *caching += (share - *caching) * CACHING_STEP;
+    }
+
+    pub(super) fn wait(&self, sent: Sent, now_us: i64) -> Option<usize> {
+        self.waits.enter(sent, now_us)
+    }
+
+    pub(super) fn leave(&self, place: usize) {
+        self.waits.leave(place);
+    }
+
+    /// Changes what is known, and publishes what follows from it.
+    pub(super) fn learn(&self, change: impl FnOnce(&mut Learner)) {
+        let mut learner = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut learner);
+        // Under the lock: an older state must not go over a newer one.
+        self.outlook.store(Arc::new(learner.outlook()));
+    }
+
+    /// As [`Known::learn`], for many changes in a row: [`Known::publish`] follows.
+    pub(super) fn learn_quietly(&self, change: impl FnOnce(&mut Learner)) {
+        change(&mut self.learner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn publish(&self) {
+        self.learn(|_| {});
+    }
+}

@@ -1,0 +1,118 @@
+//! Which upstream has seen the beginning of a prompt lately, and so may have it cached: a guess from hashes of the prompt's
+//! blocks. No text is kept, and the hashes are salted anew with every start.
+//!
+//! Not whether the provider does cache: that is learnt from what it reports.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock::SECOND_US;
+
+/// Bytes of a block; about a thousand tokens, less than which nobody caches.
+const BLOCK: usize = 4_096;
+/// Blocks of one prompt that are looked at.
+const BLOCKS_MAX: usize = 128;
+/// How long providers keep a prefix at least.
+const KEPT_FOR_US: i64 = 300 * SECOND_US;
+/// Blocks that are remembered, by upstream; 32 bytes each.
+const REMEMBERED_MAX: usize = 200_000;
+
+/// What was seen, by the salted hash of upstream and prefix.
+#[derive(Debug, Default)]
+pub struct Prefixes {
+    salt: RandomState,
+    seen: Mutex<Generations>,
+}
+
+/// The older one is dropped whole when the newer is full or old, so nothing is ever searched for what to drop.
+#[derive(Debug, Default)]
+struct Generations {
+    began_us: i64,
+    newer: HashMap<u64, i64>,
+    older: HashMap<u64, i64>,
+}
+
+/// The blocks of one prompt.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Each over everything before it too.
+    hashes: Vec<u64>,
+}
+
+impl Prefixes {
+    /// `parts`: the prompt in the order in which a provider reads it.
+    pub fn blocks(&self, parts: &[&[u8]]) -> Blocks {
+        let mut hashes = Vec::new();
+        let mut before = 0;
+        for block in parts.iter().flat_map(|part| part.chunks_exact(BLOCK)).take(BLOCKS_MAX) {
+            before = self.salt.hash_one((before, block));
+            hashes.push(before);
+        }
+        Blocks { hashes }
+    }
+
+    /// This upstream has read the prompt.
+    pub fn note(&self, upstream: &str, blocks: &Blocks, now_us: i64) {
+        if blocks.hashes.is_empty() {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.newer.len() >= REMEMBERED_MAX / 2 || now_us - seen.began_us >= KEPT_FOR_US {
+            seen.older = std::mem::take(&mut seen.newer);
+            seen.began_us = now_us;
+        }
+        for hash in &blocks.hashes {
+            seen.newer.insert(self.salt.hash_one((upstream, hash)), now_us);
+        }
+    }
+
+    /// How many bytes of the prompt, from its beginning, this upstream has read within the last five minutes.
+    pub fn known_bytes(&self, upstream: &str, blocks: &Blocks, now_us: i64) -> usize {
+        if blocks.hashes.is_empty() {
+            return 0;
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |hash: &&u64| {
+            let hash = self.salt.hash_one((upstream, hash));
+            let at_us = seen.newer.get(&hash).or_else(|| seen.older.get(&hash));
+            at_us.is_some_and(|at_us| now_us - at_us < KEPT_FOR_US)
+        };
+        blocks.hashes.iter().take_while(known).count() * BLOCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_that_goes_on_is_known_where_it_was() {
+        let prefixes = Prefixes::default();
+        let tools = vec![b't'; BLOCK + 10];
+        let said: Vec<u8> = (0..3 * BLOCK).map(|at| (at / 7) as u8).collect();
+        let first = prefixes.blocks(&[&tools, &said]);
+        assert_eq!(first.hashes.len(), 4);
+        prefixes.note("a/m", &first, 1);
+        let longer = prefixes.blocks(&[&tools, &[&said[..], &[b'x'; BLOCK]].concat()]);
+        let known = |upstream, blocks: &Blocks, now| prefixes.known_bytes(upstream, blocks, now) / BLOCK;
+        assert_eq!((known("a/m", &longer, 2), known("b/m", &longer, 2)), (4, 0));
+        let other = prefixes.blocks(&[&tools, &said[BLOCK..]]);
+        assert_eq!(known("a/m", &other, 2), 1, "only the tools are the same");
+        assert_eq!(known("a/m", &first, KEPT_FOR_US + 1), 0, "long ago");
+        assert_eq!(known("a/m", &prefixes.blocks(&[b"short"]), 2), 0);
+        assert_eq!(prefixes.blocks(&[&vec![0; BLOCK * (BLOCKS_MAX + 9)]]).hashes.len(), BLOCKS_MAX);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let prefixes = Prefixes::default();
+        for n in 0..REMEMBERED_MAX as i64 {
+            prefixes.note("a/m", &Blocks { hashes: vec![n as u64] }, 1 + n / 1_000);
+        }
+        let latest = Blocks { hashes: vec![REMEMBERED_MAX as u64 - 1] };
+        assert_eq!(prefixes.known_bytes("a/m", &latest, 1_000), BLOCK);
+        let seen = prefixes.seen.lock().unwrap();
+        assert!(seen.newer.len() + seen.older.len() <= REMEMBERED_MAX);
+    }
+}

@@ -1,0 +1,70 @@
+//! Learning from what was recorded before the start, as if it had been seen.
+
+use super::{Learning, SharedLedger};
+use crate::failure::FailureKind;
+use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::routing::adaptive::Sent;
+
+/// What a recorded request is remembered by.
+pub struct Remembering<'a> {
+    /// Whether a failure is held against its upstream.
+    pub counts: &'a dyn Fn(FailureKind) -> bool,
+    /// The ledger of its model; none where the configuration does not know the model.
+    pub ledger: Option<SharedLedger>,
+    /// What an attempt cost, in the unit of the ledger.
+    pub cost: &'a dyn Fn(&RecordedAttempt) -> f64,
+}
+
+impl Learning {
+    /// Requests come oldest first; [`Learning::publish`] follows the last.
+    pub fn remember(&self, recorded: &Recorded, by: &Remembering<'_>) {
+        for attempt in &recorded.attempts {
+            let known = self.upstream(&format!("{}/{}", attempt.provider, attempt.model_sent));
+            let cached = attempt.cached_input_tokens.unwrap_or(0);
+            let sent = Sent {
+                uncached_tokens: (recorded.input_tokens_estimate - cached).max(0) as f64,
+                in_flight: u32::try_from(attempt.in_flight).unwrap_or(0),
+            };
+            let sent_us = recorded.started_at + attempt.dispatch_us;
+            known.learn_quietly(|learner| {
+                learner.launched(sent_us);
+                match attempt.ttft_obs_us {
+                    Some(ttft_us) if attempt.seen => {
+                        learner.first_token(sent, ttft_us, sent_us + ttft_us);
+                        learner.answered(sent_us + ttft_us);
+                    }
+                    Some(waited_us) => learner.censored(sent, waited_us, sent_us + waited_us),
+                    None => {}
+                }
+                let ended_us = sent_us + attempt.ended_us;
+                if attempt.failure.is_some_and(by.counts) {
+                    learner.failed(ended_us);
+                }
+                if let (Some(tpot_us), Some(tokens)) = (attempt.tpot_us, attempt.output_tokens) {
+                    learner.decoded(tpot_us, tokens, sent.in_flight, ended_us);
+                }
+            });
+        }
+        if let Some(ledger) = &by.ledger {
+            settle(recorded, ledger, by.cost);
+        }
+    }
+
+    /// Lets what was remembered be seen by decisions.
+    pub fn publish(&self) {
+        self.upstreams().iter().for_each(|known| known.publish());
+    }
+}
+
+/// The extra that a race cost was reserved when it was spent.
+fn settle(recorded: &Recorded, ledger: &SharedLedger, cost: &dyn Fn(&RecordedAttempt) -> f64) {
+    let (mut base, mut extra) = (0.0, 0.0);
+    for attempt in &recorded.attempts {
+        let sum = if recorded.winner == Some(attempt.ordinal) { &mut base } else { &mut extra };
+        *sum += cost(attempt);
+    }
+    let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
+    let mut ledger = super::purse::lock(ledger);
+    ledger.settle(base, 0.0, extra);
+    ledger.finished(recorded.client_ttft_us, served.and_then(|served| served.output_tokens));
+}

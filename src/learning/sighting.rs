@@ -1,0 +1,130 @@
+//! What one attempt shows of its upstream and what it costs its race, told as it happens: a first token when it comes, and
+//! not when the answer ends.
+//!
+//! What the gateway cancelled itself is a wait without a token, never a failure.
+
+use std::sync::Arc;
+
+use super::known::Known;
+use super::purse::Purse;
+use super::{Blocks, Learning};
+use crate::routing::adaptive::Sent;
+use crate::routing::tariff::{Prompt, Tariff};
+
+/// An attempt as it is started.
+pub struct Spotted {
+    pub learning: Arc<Learning>,
+    pub known: Arc<Known>,
+    /// Pays for it.
+    pub purse: Arc<Purse>,
+    pub tariff: Tariff,
+    pub sent: Sent,
+    /// As it is expected to be billed.
+    pub prompt: Prompt,
+    /// Of the prompt, and how many tokens of it the upstream has read lately.
+    pub blocks: Blocks,
+    pub known_tokens: f64,
+}
+
+/// An attempt that is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending {
+    /// How long there was no first token, microseconds after its dispatch; none where it failed or had one.
+    pub waited_us: Option<i64>,
+    /// By the upstream's own fault, or it was told to come later.
+    pub failed: bool,
+    /// It was started and not refused: it is billed.
+    pub billed: bool,
+    /// It is what the client got.
+    pub served: bool,
+    /// Microseconds for each token after the first.
+    pub tpot_us: Option<f64>,
+    pub input_tokens: Option<i64>,
+    /// None where its usage says nothing of a cache.
+    pub cached_tokens: Option<i64>,
+    /// As far as it was counted.
+    pub output_tokens: Option<i64>,
+}
+
+/// One attempt's way of telling. Not `Clone`: two would tell the same twice.
+pub struct Sighting {
+    spotted: Spotted,
+    /// Where it waits for its first token.
+    place: Option<usize>,
+}
+
+impl Sighting {
+    /// It is sent now.
+    pub fn start(spotted: Spotted) -> Sighting {
+        let now_us = spotted.learning.now_us();
+        spotted.known.learn(|learner| learner.launched(now_us));
+        let place = spotted.known.wait(spotted.sent, now_us);
+        Sighting { spotted, place }
+    }
+
+    /// Its first token came so long after its dispatch.
+    pub fn first_token(&mut self, ttft_us: i64) {
+        self.leave();
+        let Spotted { learning, known, sent, blocks, .. } = &self.spotted;
+        let now_us = learning.now_us();
+        known.learn(|learner| {
+            learner.first_token(*sent, ttft_us, now_us);
+            learner.answered(now_us);
+        });
+        learning.prefixes.note(known.name(), blocks, now_us);
+    }
+
+    /// It is over. To be told once, and last.
+    pub fn ended(&mut self, ending: &Ending) {
+        self.leave();
+        let Spotted { learning, known, sent, .. } = &self.spotted;
+        let now_us = learning.now_us();
+        let decoded = ending.tpot_us.zip(ending.output_tokens);
+        if ending.waited_us.is_some() || ending.failed || decoded.is_some() {
+            known.learn(|learner| {
+                if let Some(waited_us) = ending.waited_us {
+                    learner.censored(*sent, waited_us, now_us);
+                }
+                if ending.failed {
+                    learner.failed(now_us);
+                }
+                if let Some((tpot_us, tokens)) = decoded {
+                    learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
+                }
+            });
+        }
+        let known_tokens = self.spotted.known_tokens;
+        if known_tokens > 0.0 && ending.input_tokens.is_some() {
+            known.reported_cached(ending.cached_tokens.unwrap_or(0), known_tokens);
+        }
+        self.pay(ending);
+    }
+
+    fn pay(&self, ending: &Ending) {
+        let Spotted { purse, tariff, prompt, .. } = &self.spotted;
+        if !ending.billed {
+            return;
+        }
+        let counted = ending.input_tokens.map(|input| {
+            let cached = ending.cached_tokens.unwrap_or(0).min(input);
+            Prompt { uncached: (input - cached) as f64, cached: cached as f64 }
+        });
+        let cost = match ending.output_tokens {
+            Some(output) => tariff.whole(counted.unwrap_or(*prompt), output as f64),
+            None => tariff.started(*prompt, purse.terms().answer_tokens),
+        };
+        purse.paid(cost, ending.served);
+    }
+
+    fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.spotted.known.leave(place);
+        }
+    }
+}
+
+impl Drop for Sighting {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,193 @@
+//! What is shared: who is known, what an attempt tells, and that the history teaches the same.
+
+use super::*;
+use crate::failure::FailureKind;
+use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::history::{AttemptOutcome, RaceOutcome};
+use crate::routing::adaptive::Sent;
+use crate::routing::tariff::{Prompt, Tariff};
+
+const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
+
+fn sighting(learning: &Arc<Learning>, upstream: &str, purse: &Arc<Purse>, tokens: f64) -> Sighting {
+    Sighting::start(Spotted {
+        learning: learning.clone(),
+        known: learning.upstream(upstream),
+        purse: purse.clone(),
+        tariff: TARIFF,
+        sent: Sent { uncached_tokens: tokens, in_flight: 0 },
+        prompt: Prompt { uncached: tokens, cached: 0.0 },
+        blocks: Blocks::default(),
+        known_tokens: 0.0,
+    })
+}
+
+fn bucket(ledger: &SharedLedger) -> f64 {
+    purse::lock(ledger).terms().bucket
+}
+
+#[test]
+fn everybody_knows_the_same_of_an_upstream() {
+    let learning = Learning::new();
+    assert!(Arc::ptr_eq(&learning.upstream("a/m"), &learning.upstream("a/m")));
+    assert!(Arc::ptr_eq(&learning.ledger("m", 0.1), &learning.ledger("m", 0.1)));
+    assert!(!Arc::ptr_eq(&learning.ledger("m", 0.1), &learning.ledger("m", 0.2)), "a budget of its own");
+    learning.upstream("b/m");
+    let names = |learning: &Learning| -> Vec<String> {
+        learning.upstreams().iter().map(|known| known.name().to_owned()).collect()
+    };
+    assert_eq!(names(&learning), ["a/m", "b/m"]);
+    let accounts: Vec<(String, f64)> =
+        learning.accounts().into_iter().map(|account| (account.model, account.budget)).collect();
+    assert_eq!(accounts, [("m".to_owned(), 0.1), ("m".to_owned(), 0.2)]);
+    learning.retain(|name| name != "a/m");
+    assert_eq!(names(&learning), ["b/m"]);
+}
+
+#[test]
+fn names_beyond_the_bound_share_one() {
+    let learning = Learning::new();
+    let full: HashMap<String, Arc<Known>> = (0..UPSTREAMS_MAX)
+        .map(|at| format!("p/{at}"))
+        .map(|name| (name.clone(), Arc::new(Known::new(&name))))
+        .collect();
+    learning.upstreams.store(Arc::new(full));
+    assert_eq!(learning.upstream("p/7").name(), "p/7");
+    assert!(Arc::ptr_eq(&learning.upstream("one/more"), &learning.upstream("and/another")));
+}
+
+#[test]
+fn an_attempt_is_seen_waiting_until_it_tells() {
+    let learning = Arc::new(Learning::new());
+    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1)));
+    let known = learning.upstream("a/m");
+    let waiting = || known.longest_waits(i64::MAX, learning.now_us()).as_slice().len();
+    let (mut seen, mut cut, dropped) = (
+        sighting(&learning, "a/m", &purse, 10.0),
+        sighting(&learning, "a/m", &purse, 10.0),
+        sighting(&learning, "a/m", &purse, 10.0),
+    );
+    assert_eq!(waiting(), 3);
+    let before = known.outlook().seen();
+    seen.first_token(300_000);
+    assert_eq!(waiting(), 2);
+    assert!(known.outlook().seen() > before, "at once, not when the answer ends");
+    cut.ended(&Ending { waited_us: Some(200_000), ..Ending::default() });
+    drop(dropped);
+    assert_eq!((waiting(), known.outlook().launches()), (0, 3));
+}
+
+#[test]
+fn a_race_pays_for_what_is_billed() {
+    let learning = Arc::new(Learning::new());
+    let ledger = learning.ledger("m", 0.5);
+    purse::lock(&ledger).settle(1_000.0, 0.0, 0.0);
+    // Empty enough to hold all that comes.
+    assert!(purse::lock(&ledger).reserve(90_000.0));
+    let spent = |endings: [Ending; 2]| {
+        let before = bucket(&ledger);
+        let purse = Arc::new(Purse::new(ledger.clone()));
+        for ending in endings {
+            sighting(&learning, "a/m", &purse, 100.0).ended(&ending);
+        }
+        drop(purse);
+        bucket(&ledger) - before
+    };
+    let billed = Ending { billed: true, ..Ending::default() };
+    let won = Ending { served: true, output_tokens: Some(10), ..billed };
+    assert_eq!(spent([won, Ending::default()]), 0.5 * 140.0, "the other was refused");
+    assert_eq!(spent([won, billed]), 0.5 * 140.0 - 100.0, "the prompt of the other");
+    let counted = Ending { input_tokens: Some(50), cached_tokens: Some(40), ..won };
+    assert_eq!(spent([counted, billed]), 0.5 * (10.0 + 20.0 + 40.0) - 100.0, "what was counted goes before the guess");
+}
+
+#[test]
+fn what_it_reports_of_its_cache_is_believed_by_and_by() {
+    let learning = Arc::new(Learning::new());
+    let known = learning.upstream("a/m");
+    let blocks = learning.blocks(&[&[b'x'; 8_192]]);
+    assert_eq!((learning.known_tokens(&known, &blocks, learning.now_us()), known.caching()), (0.0, 0.0));
+    for _ in 0..40 {
+        let known_tokens = learning.known_tokens(&known, &blocks, learning.now_us());
+        let spotted = Spotted { blocks: blocks.clone(), known_tokens, ..spotted(&learning) };
+        let mut sighting = Sighting::start(spotted);
+        sighting.first_token(1_000);
+        sighting.ended(&Ending { input_tokens: Some(2_100), cached_tokens: Some(2_048), ..Ending::default() });
+    }
+    assert_eq!(learning.known_tokens(&known, &blocks, learning.now_us()), 2_048.0);
+    assert!(known.caching() > 0.95, "{}", known.caching());
+}
+
+fn spotted(learning: &Arc<Learning>) -> Spotted {
+    Spotted {
+        learning: learning.clone(),
+        known: learning.upstream("a/m"),
+        purse: Arc::new(Purse::new(learning.ledger("m", 0.1))),
+        tariff: TARIFF,
+        sent: Sent::default(),
+        prompt: Prompt::default(),
+        blocks: Blocks::default(),
+        known_tokens: 0.0,
+    }
+}
+
+fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded {
+    let attempt = |(ordinal, (provider, obs, seen)): (usize, &(&str, Option<i64>, bool))| RecordedAttempt {
+        ordinal: ordinal as i64,
+        provider: (*provider).to_owned(),
+        model_sent: "m".to_owned(),
+        dispatch_us: 0,
+        in_flight: 0,
+        ttft_obs_us: *obs,
+        seen: *seen,
+        outcome: if *seen { AttemptOutcome::Won } else { AttemptOutcome::Lost },
+        failure: obs.is_none().then_some(FailureKind::ServerError),
+        tpot_us: seen.then_some(20_000.0),
+        input_tokens: None,
+        cached_input_tokens: None,
+        output_tokens: seen.then_some(100),
+        cost_usd: None,
+        ended_us: 3_000_000,
+    };
+    Recorded {
+        race_id: String::new(),
+        started_at,
+        model: "m".to_owned(),
+        stream: true,
+        input_tokens_estimate: 500,
+        winner: Some(0),
+        client_ttft_us: attempts[0].1,
+        done_us: Some(3_000_000),
+        outcome: RaceOutcome::Ok,
+        attempts: attempts.iter().enumerate().map(attempt).collect(),
+    }
+}
+
+#[test]
+fn the_history_teaches_what_was_seen() {
+    let learning = Learning::new();
+    let began = learning.now_us() - 400_000_000;
+    let by = Remembering {
+        counts: &|_| true,
+        ledger: Some(learning.ledger("m", 0.1)),
+        cost: &|attempt| if attempt.ordinal == 0 { 900.0 } else { 500.0 },
+    };
+    for n in 0..400 {
+        let ttft = 200_000 + n % 7 * 10_000;
+        let request =
+            recorded(began + n * 1_000_000, &[("a", Some(ttft), true), ("b", Some(ttft), false), ("c", None, false)]);
+        learning.remember(&request, &by);
+    }
+    let median = |upstream: &str| {
+        let sent = Sent { uncached_tokens: 500.0, in_flight: 0 };
+        learning.upstream(upstream).outlook().ttft_quantile_us(sent, 0.5, learning.now_us())
+    };
+    assert_eq!(learning.upstream("a/m").outlook().launches(), 0, "not before it is published");
+    learning.publish();
+    let a = median("a/m").unwrap();
+    assert!((190_000.0..280_000.0).contains(&a), "{a}");
+    assert!(learning.upstream("c/m").outlook().throttled());
+    assert_eq!(learning.upstream("a/m").outlook().launches(), 400);
+    let terms = purse::lock(&learning.ledger("m", 0.1)).terms();
+    assert!((terms.mean_cost - 900.0).abs() < 1.0 && terms.bucket < terms.capacity, "{terms:?}");
+}

@@ -1,0 +1,177 @@
+//! The grid of times that survival is weighed on: 56 points from 40 ms to 60 s, each 14 % later than the one before. Not for
+//! observing, which has a grid of its own: `residuals`.
+
+use std::sync::LazyLock;
+
+/// Points of the grid.
+pub const TIMES: usize = 56;
+/// Between two points, as a logarithm: ln(60 s / 40 ms) / 55.
+pub const STEP: f64 = 0.132_967_643_401_641_84;
+/// ln of the first point in µs.
+pub const FIRST: f64 = 10.596_634_733_096_073;
+
+/// A value for each point of the grid.
+pub type Row = [f32; TIMES];
+
+/// What depends on the grid alone.
+pub struct Grid {
+    /// The points, µs.
+    pub times: Row,
+    /// What each point stands for in an integral over time from 0, µs.
+    pub widths: Row,
+    /// For each point: where the others lie once it is the beginning.
+    after: [[Place; TIMES]; TIMES],
+}
+
+/// A place between two points.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The point before it, counted from 1; 0 is the time from 0 to the first.
+    before: u8,
+    /// How far to the next, 0..1.
+    share: f32,
+}
+
+/// The one grid.
+pub fn grid() -> &'static Grid {
+    static GRID: LazyLock<Grid> = LazyLock::new(Grid::new);
+    &GRID
+}
+
+/// Where `time_us` lies, counted in points from the first; below 0 before it.
+pub fn position(time_us: f64) -> f64 {
+    (time_us.max(1.0).ln() - FIRST) / STEP
+}
+
+/// A row that starts at 1 before the first point, so much later: survival since another beginning.
+pub fn later(row: &Row, from: usize) -> Row {
+    let padded = padded(row);
+    let mut shifted = [1.0; TIMES];
+    let places = &grid().after[from];
+    for (value, place) in shifted.iter_mut().zip(places).skip(from + 1) {
+        let before = usize::from(place.before) & 63;
+        *value = padded[before] + place.share * (padded[before + 1] - padded[before]);
+    }
+    shifted
+}
+
+/// The same for any delay: S(t − `delay_us`).
+pub fn delayed(row: &Row, delay_us: f32) -> Row {
+    if delay_us <= 0.0 {
+        return *row;
+    }
+    walk(row, -delay_us, 1.0)
+}
+
+/// What is left of survival after `waited_us`: S(t + waited) / S(waited).
+pub fn given(row: &Row, waited_us: f32) -> Row {
+    if waited_us <= 0.0 {
+        return *row;
+    }
+    let now = at(row, f64::from(waited_us)).max(f32::MIN_POSITIVE);
+    walk(row, waited_us, 1.0 / now)
+}
+
+/// The value of a survival row at any time.
+pub fn at(row: &Row, time_us: f64) -> f32 {
+    let position = (position(time_us) + 1.0).clamp(0.0, TIMES as f64);
+    let padded = padded(row);
+    let before = (position as usize).min(TIMES - 1);
+    padded[before] + (position - before as f64) as f32 * (padded[before + 1] - padded[before])
+}
+
+/// The row's values at the grid's times, each moved by `shift_us`, times `factor`. Between two points a straight line.
+fn walk(row: &Row, shift_us: f32, factor: f32) -> Row {
+    let times = &grid().times;
+    let mut moved = [factor.min(1.0); TIMES];
+    let mut next = 0;
+    for (value, time) in moved.iter_mut().zip(times) {
+        let time = time + shift_us;
+        if time <= 0.0 {
+            *value = 1.0;
+            continue;
+        }
+        while next < TIMES && times[next] < time {
+            next += 1;
+        }
+        let (before, earlier) = if next == 0 { (1.0, 0.0) } else { (row[next - 1], times[next - 1]) };
+        let (after, later) = if next < TIMES { (row[next], times[next]) } else { (before, earlier + 1.0) };
+        let between = before + (time - earlier) / (later - earlier) * (after - before);
+        *value = (between * factor).clamp(0.0, 1.0);
+    }
+    moved
+}
+
+/// With the 1 before the first point, and the last value once more.
+fn padded(row: &Row) -> [f32; 65] {
+    let mut padded = [row[TIMES - 1]; 65];
+    padded[0] = 1.0;
+    padded[1..=TIMES].copy_from_slice(row);
+    padded
+}
+
+impl Grid {
+    fn new() -> Grid {
+        let times: Row = std::array::from_fn(|point| (FIRST + point as f64 * STEP).exp() as f32);
+        let widths = std::array::from_fn(|point| {
+            let earlier = if point == 0 { -times[0] } else { times[point - 1] };
+            let later = times.get(point + 1).unwrap_or(&times[point]);
+            (later - earlier) / 2.0
+        });
+        let after = std::array::from_fn(|from| {
+            std::array::from_fn(|point| Place::of(f64::from(times[point]) - f64::from(times[from])))
+        });
+        Grid { times, widths, after }
+    }
+}
+
+impl Place {
+    fn of(time_us: f64) -> Place {
+        let position = (position(time_us) + 1.0).clamp(0.0, TIMES as f64);
+        // Before the first point the grid is a line over time, as everywhere else between two points.
+        if position < 1.0 {
+            return Place { before: 0, share: (time_us / FIRST.exp()).clamp(0.0, 1.0) as f32 };
+        }
+        Place { before: position as u8, share: position.fract() as f32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exponential(mean_us: f32) -> Row {
+        grid().times.map(|time| (-time / mean_us).exp())
+    }
+
+    #[test]
+    fn the_grid_reaches_from_40_ms_to_60_s_and_integrates() {
+        let grid = grid();
+        assert!((grid.times[0] - 40_000.0).abs() < 1.0 && (grid.times[TIMES - 1] - 60e6).abs() < 100.0);
+        let mean: f32 = exponential(800_000.0).iter().zip(grid.widths).map(|(alive, width)| alive * width).sum();
+        assert!((mean / 800_000.0 - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn an_exponential_forgets_how_long_it_waited() {
+        let row = exponential(500_000.0);
+        let left = given(&row, 700_000.0);
+        for (time, (fresh, left)) in grid().times.iter().zip(row.iter().zip(left)).filter(|(time, _)| **time < 3e6) {
+            assert!((fresh - left).abs() < 0.02, "{time}: {fresh} {left}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_moved_to_a_later_beginning() {
+        let row = exponential(500_000.0);
+        let from = 17;
+        let begun = grid().times[from];
+        let (by_table, by_walk) = (later(&row, from), delayed(&row, begun));
+        for (point, time) in grid().times.iter().enumerate().filter(|(_, time)| **time < 3e6) {
+            let truth = if *time <= begun { 1.0 } else { (-(time - begun) / 500_000.0).exp() };
+            assert!((by_table[point] - truth).abs() < 0.03, "{time}: {} {truth}", by_table[point]);
+            assert!((by_walk[point] - truth).abs() < 0.03, "{time}: {} {truth}", by_walk[point]);
+        }
+        assert_eq!(delayed(&row, 0.0), row);
+    }
+}

@@ -1,0 +1,146 @@
+//! What one upstream has shown: every attempt is told here, winner or loser. Not for deciding: that reads the [`Outlook`].
+
+use super::level::Level;
+use super::load::Load;
+use super::residuals::{Residuals, Shape};
+use super::size::Size;
+use super::throttle::Throttle;
+use super::tpot::Tpot;
+use super::{Outlook, Sent};
+
+/// An observation that tells less than this only enters the scatter.
+const TELLING: f64 = 0.05;
+/// Variance of a residual before anything is known of it.
+const VARIANCE: f64 = 0.09;
+/// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
+const VARIANCE_LEAST: f64 = 0.01;
+const VARIANCE_MOST: f64 = 0.36;
+/// Share that an observation moves the variance by.
+const VARIANCE_RATE: f64 = 0.02;
+/// Residuals count up to so many deviations.
+const CLAMP: f64 = 2.5;
+/// Kept of the count at each observation.
+const KEPT: f64 = 1.0 - 1.0 / 800.0;
+
+/// One upstream's state. `now` never goes back; one that does counts as no time passed.
+#[derive(Clone, Debug)]
+pub struct Learner {
+    size: Size,
+    load: Load,
+    level: Level,
+    residuals: Residuals,
+    /// Of `residuals`, as they are.
+    shape: Shape,
+    variance: f64,
+    tpot: Tpot,
+    throttle: Throttle,
+    seen: f64,
+    last_us: Option<i64>,
+    launches: u64,
+}
+
+impl Default for Learner {
+    fn default() -> Learner {
+        Learner::new()
+    }
+}
+
+impl Learner {
+    /// Knows nothing: the prior.
+    pub fn new() -> Learner {
+        let residuals = Residuals::new();
+        Learner {
+            size: Size::new(),
+            load: Load::default(),
+            level: Level::new(),
+            shape: residuals.shape(),
+            residuals,
+            variance: VARIANCE,
+            tpot: Tpot::default(),
+            throttle: Throttle::new(),
+            seen: 0.0,
+            last_us: None,
+            launches: 0,
+        }
+    }
+
+    /// An attempt was started.
+    pub fn launched(&mut self, now: i64) {
+        self.launches = self.launches.saturating_add(1);
+        self.last_us = self.last_us.max(Some(now));
+    }
+
+    /// An attempt's first token was there after `ttft_us`.
+    pub fn first_token(&mut self, sent: Sent, ttft_us: i64, now: i64) {
+        self.observe(sent, ttft_us, true, now);
+    }
+
+    /// An attempt was cut, or gave up, with still no token after `waited_us`.
+    pub fn censored(&mut self, sent: Sent, waited_us: i64, now: i64) {
+        self.observe(sent, waited_us, false, now);
+    }
+
+    /// An answer came at `tpot_us` between tokens, over `tokens`, while so many others were in flight there.
+    pub fn decoded(&mut self, tpot_us: f64, tokens: i64, in_flight: u32, _now: i64) {
+        self.tpot.observe(tpot_us, tokens, in_flight);
+    }
+
+    /// An attempt failed by the upstream's own fault, or was answered 429; never one that we cut.
+    pub fn failed(&mut self, _now: i64) {
+        self.throttle.failed();
+    }
+
+    /// An attempt was answered.
+    pub fn answered(&mut self, _now: i64) {
+        self.throttle.answered();
+    }
+
+    /// What deciding needs, to be published after every change.
+    pub fn outlook(&self) -> Outlook {
+        Outlook {
+            line: self.size.line(),
+            load: self.load,
+            level: self.level,
+            shape: self.shape.clone(),
+            variance: self.variance,
+            tpot: self.tpot,
+            throttled: self.throttle.closed(),
+            seen: self.seen,
+            last_us: self.last_us,
+            launches: self.launches,
+        }
+    }
+
+    /// An early cut carries almost no information: it weighs what share of all would have been there by then, and stands for
+    /// what it may have become.
+    fn observe(&mut self, sent: Sent, after_us: i64, event: bool, now: i64) {
+        if after_us <= 0 {
+            return;
+        }
+        let steady = self.size.line().at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
+        let residual = (after_us as f64).ln() - steady - self.level.now(now);
+        let (weight, surprise) = if event {
+            (1.0, residual)
+        } else {
+            (1.0 - self.shape.survival(residual), self.shape.expected_beyond(residual))
+        };
+        self.residuals.add(residual, event);
+        self.shape = self.residuals.shape();
+        if weight < TELLING {
+            return;
+        }
+        self.seen = self.seen * KEPT + weight;
+        let taken = self.level.observe(surprise, weight, self.variance, now);
+        let deviations = CLAMP * self.variance.sqrt();
+        let usual = surprise.clamp(-deviations, deviations);
+        let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);
+        self.variance = variance.clamp(VARIANCE_LEAST, VARIANCE_MOST);
+        self.load.observe(sent.in_flight, usual, weight);
+        // What the level took for a passing shift is no property of the size.
+        let lasting = steady + usual.min(taken.abs()).max(-taken.abs()) - self.load.effect(sent.in_flight);
+        self.size.observe(sent.uncached_tokens, lasting, weight);
+    }
+}
+
+#[cfg(test)]
+mod tests;

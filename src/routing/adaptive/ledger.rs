@@ -1,0 +1,155 @@
+//! One model's money and traffic: what may still be spent on extra attempts, and what it must earn.
+//!
+//! A bucket of at most `200 × budget × mean cost`; a race fills it by `budget × its base cost`, an extra empties it by what it
+//! costs. Hence the bound over any interval: extra ≤ budget · base + 200 · budget · mean cost. Not for prices: the caller knows
+//! what an attempt costs, in money or in tokens.
+
+/// The bucket holds so many mean costs, times the budget.
+const BURST: f64 = 200.0;
+/// What the mean cost and the usual answer forget with each race.
+const DECAY: f64 = 1.0 / 1000.0;
+/// Of the logarithm of the tracked p99, for a request beyond it.
+const STEP_UP: f64 = 0.05;
+/// λ before anything was spent, µs.
+const LAMBDA_US: f64 = 300_000.0;
+/// How far the bucket's level moves ln λ, from full to empty.
+const STEEPNESS: f64 = 3.0;
+/// The level that λ is to hold on the average.
+const LEVEL: f64 = 0.6;
+/// By which a race moves ln λ for each whole bucket that the level is off.
+const LEANING: f64 = 0.02;
+/// Bounds of ln λ, λ in µs.
+const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
+/// The usual length of an answer before one was seen, tokens.
+const ANSWER: f64 = 200.0;
+/// The p99 of the client's TTFT before one was seen, µs.
+const P99_US: f64 = 2_000_000.0;
+
+/// One model's bucket, and what is usual for its requests.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// Extra cost over base cost, at most.
+    budget: f64,
+    /// In the unit of the costs; below zero while something is owed.
+    bucket: f64,
+    /// Mean base cost of a race, and the weight behind it.
+    mean_cost: Mean,
+    answer_tokens: Mean,
+    /// ln λ in µs at the bucket's usual level.
+    ln_lambda: f64,
+    /// Of the client's TTFT, as a logarithm of µs.
+    ln_p99: f64,
+}
+
+/// What a decision needs to know of the money and of the usual request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// What a mean single attempt is worth now, µs of the request's time: an extra must earn its share of it.
+    pub lambda_us: f64,
+    /// Mean cost of a race's single attempt; 0 when all is free, or before anything is known.
+    pub mean_cost: f64,
+    /// Of the client's TTFT, µs.
+    pub p99_us: f64,
+    /// Of a usual answer.
+    pub answer_tokens: f64,
+    /// What the bucket holds, in the unit of the costs. Infinite before any cost is known.
+    pub bucket: f64,
+    /// What it can hold.
+    pub capacity: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    value: f64,
+    weight: f64,
+}
+
+impl Ledger {
+    /// `budget`: extra cost over base cost, at most; 0.1 is a tenth.
+    pub fn new(budget: f64) -> Ledger {
+        let nothing = Mean { value: 0.0, weight: 0.0 };
+        let answer_tokens = Mean { value: ANSWER, weight: 1.0 };
+        Ledger {
+            budget: budget.max(0.0),
+            bucket: 0.0,
+            mean_cost: nothing,
+            answer_tokens,
+            ln_lambda: LAMBDA_US.ln(),
+            ln_p99: P99_US.ln(),
+        }
+    }
+
+    /// What is in the bucket stays in it, as far as it holds it.
+    pub fn set_budget(&mut self, budget: f64) {
+        self.budget = budget.max(0.0);
+        self.bucket = self.bucket.min(self.capacity());
+    }
+
+    /// Takes an extra's cost out of the bucket; false, and nothing is taken, if it does not hold it.
+    pub fn reserve(&mut self, cost: f64) -> bool {
+        self.first_cost(cost);
+        let holds = cost <= self.bucket || cost <= 0.0;
+        if holds {
+            self.bucket -= cost.max(0.0);
+        }
+        holds
+    }
+
+    /// A race ended: what a single attempt costs, what was reserved for its extras, and what they really cost.
+    pub fn settle(&mut self, base: f64, reserved: f64, spent: f64) {
+        self.first_cost(base);
+        self.mean_cost.add(base.max(0.0));
+        let filled = self.bucket + self.budget * base.max(0.0) + reserved - spent;
+        self.bucket = filled.min(self.capacity());
+        let (least, most) = LN_LAMBDA;
+        self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
+    }
+
+    /// What the client got: the time to its first token, µs, and the tokens of the answer.
+    pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
+        if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
+            let beyond = (ttft_us as f64).ln() > self.ln_p99;
+            self.ln_p99 += if beyond { STEP_UP * 0.99 } else { -STEP_UP * 0.01 };
+        }
+        if let Some(tokens) = output_tokens.filter(|tokens| *tokens > 0) {
+            self.answer_tokens.add(tokens as f64);
+        }
+    }
+
+    pub fn terms(&self) -> Terms {
+        let known = self.mean_cost.weight > 0.0;
+        Terms {
+            lambda_us: (self.ln_lambda + STEEPNESS * (LEVEL - self.level())).exp(),
+            mean_cost: self.mean_cost.value,
+            p99_us: self.ln_p99.exp(),
+            answer_tokens: self.answer_tokens.value,
+            bucket: if known || self.budget <= 0.0 { self.bucket } else { f64::INFINITY },
+            capacity: self.capacity(),
+        }
+    }
+
+    /// How full the bucket is, 0..1.
+    fn level(&self) -> f64 {
+        let capacity = self.capacity();
+        if capacity > 0.0 { (self.bucket / capacity).clamp(0.0, 1.0) } else { LEVEL }
+    }
+
+    fn capacity(&self) -> f64 {
+        BURST * self.budget * self.mean_cost.value
+    }
+
+    /// The first cost that is heard of is the mean until there is a better one, and fills the bucket.
+    fn first_cost(&mut self, cost: f64) {
+        if self.mean_cost.weight <= 0.0 && cost > 0.0 {
+            self.mean_cost = Mean { value: cost, weight: 1.0 };
+            self.bucket = self.capacity();
+        }
+    }
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.weight = self.weight * (1.0 - DECAY) + 1.0;
+        self.value += (value - self.value) / self.weight;
+    }
+}

@@ -1,0 +1,39 @@
+//! The policy that learns: what each upstream has shown, what it is therefore expected to do with this request, and which
+//! upstreams to start, when, so that latency is bought where it is cheapest and within a hard budget.
+//!
+//! Pure: no clock, no lock, no randomness of its own, and no allocation where a request is decided. Times are `i64`
+//! microseconds on one clock that never goes back, so that recorded history runs through the same code. Not for running a
+//! race, nor for sharing what was learnt between threads.
+//!
+//! The way of a request: [`open`] at its arrival, [`next`] at each timer or failure, [`hold`] at a first token, and what each
+//! attempt showed goes to its upstream's [`Learner`], whose [`Outlook`] the next request is decided by. [`Ledger`] holds the
+//! money.
+
+mod grid;
+mod hold;
+mod learner;
+mod ledger;
+mod level;
+mod load;
+mod optimiser;
+mod order;
+mod outlook;
+mod predict;
+mod question;
+mod residuals;
+pub mod rule;
+mod size;
+mod throttle;
+mod tpot;
+mod why;
+
+pub use hold::{hold, hopeless};
+pub use learner::Learner;
+pub use ledger::{Ledger, Terms};
+pub use optimiser::{next, open};
+pub use order::order;
+pub use outlook::Outlook;
+pub use question::{
+    Aim, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Progress, Question, Running, Sent, WAITING_MAX, Waiting,
+};
+pub use why::Why;

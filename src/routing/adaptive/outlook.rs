@@ -1,0 +1,121 @@
+//! What is to be expected of one upstream: the part of its state that decisions and people read. Not for learning.
+
+use super::grid::{self, Row, STEP, TIMES};
+use super::level::Level;
+use super::load::Load;
+use super::residuals::{SHAPE, SHAPE_FROM, Shape, TAIL};
+use super::size::Line;
+use super::tpot::Tpot;
+use super::{Sent, WAITING_MAX, Waiting};
+
+/// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
+const UNUSUAL: f64 = 0.85;
+
+/// A snapshot of a [`Learner`](super::Learner).
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    pub(super) line: Line,
+    pub(super) load: Load,
+    pub(super) level: Level,
+    pub(super) shape: Shape,
+    /// Variance of a residual, stragglers clamped.
+    pub(super) variance: f64,
+    pub(super) tpot: Tpot,
+    pub(super) throttled: bool,
+    pub(super) seen: f64,
+    pub(super) last_us: Option<i64>,
+    pub(super) launches: u64,
+}
+
+impl Outlook {
+    /// The quantile `q` of the time to the first token for an attempt sent now, µs; none where what was seen does not reach
+    /// so far.
+    pub fn ttft_quantile_us(&self, sent: Sent, q: f64, now: i64) -> Option<f64> {
+        let residual = self.shape.quantile(q);
+        (residual <= f64::from(self.shape.known_until)).then(|| (self.ln_ttft(sent, now) + residual).exp())
+    }
+
+    /// Usual time between two tokens with so many others in flight there, µs; none before an answer was timed.
+    pub fn tpot_us(&self, in_flight: u32) -> Option<f64> {
+        self.tpot.usual_us(in_flight)
+    }
+
+    /// How much slower than its usual it is now, as a logarithm: 0 is as usual, 0.7 twice as slow.
+    pub fn level(&self, now: i64) -> f64 {
+        self.level.now(now)
+    }
+
+    /// ln TTFT by ln(1 + attempts in flight): 1 is, four times as slow with three others there.
+    pub fn load_slope(&self) -> f64 {
+        self.load.slope()
+    }
+
+    /// Observations behind it, those that told little counted as little, old ones forgotten.
+    pub fn seen(&self) -> f64 {
+        self.seen
+    }
+
+    /// When it was last used.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
+    }
+
+    /// Attempts that were ever started.
+    pub fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// It fails so often that nothing is hedged to it.
+    pub fn throttled(&self) -> bool {
+        self.throttled
+    }
+
+    /// The median for an attempt sent now, µs, by the prior where too little was seen.
+    pub(super) fn median_us(&self, sent: Sent, now: i64) -> f64 {
+        (self.ln_ttft(sent, now) + self.shape.quantile(0.5)).exp()
+    }
+
+    /// The residual's zero point: ln TTFT in µs as predicted for an attempt sent now.
+    pub(super) fn ln_ttft(&self, sent: Sent, now: i64) -> f64 {
+        self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight) + self.level.now(now)
+    }
+
+    /// The same, after what attempts that still wait say of the level now.
+    pub(super) fn ln_ttft_given(&self, sent: Sent, waiting: &[Waiting], now: i64) -> f64 {
+        let steady = self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
+        if waiting.is_empty() {
+            return steady + self.level.now(now);
+        }
+        let mut level = self.level;
+        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0) {
+            let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
+            let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
+            let weight = 1.0 - self.shape.survival(residual);
+            if weight > UNUSUAL {
+                level.observe(self.shape.expected_beyond(residual), weight, self.variance, now);
+            }
+        }
+        steady + level.now(now)
+    }
+
+    /// Probability of no first token yet, at each time of the grid, for an attempt with this prediction.
+    pub(super) fn survival(&self, ln_ttft: f64) -> Row {
+        let position = ((grid::FIRST - ln_ttft - SHAPE_FROM) / STEP).clamp(-1e3, 1e3);
+        let (first, share) = (position.floor(), (position - position.floor()) as f32);
+        let first = first as isize;
+        let table = &self.shape.survival;
+        let mut row = [1.0; TIMES];
+        let mut beyond = table[SHAPE - 1];
+        for (point, value) in (first..).zip(row.iter_mut()) {
+            *value = match usize::try_from(point) {
+                Err(_) => 1.0,
+                Ok(point) if point < SHAPE - 1 => table[point] + share * (table[point + 1] - table[point]),
+                Ok(_) => {
+                    beyond *= TAIL;
+                    beyond
+                }
+            };
+        }
+        row
+    }
+}

@@ -1,0 +1,115 @@
+//! What each candidate is worth: its survival over the grid, and what that costs under an aim. Not for choosing.
+
+use super::grid::{self, Row, TIMES, grid};
+use super::{Aim, Candidate, Question};
+
+/// Between two tokens of an upstream whose answers nobody timed yet, µs.
+const TPOT_US: f64 = 20_000.0;
+/// What a miss of an objective weighs, in tracked p99s.
+const MISSED: f64 = 10.0;
+/// Beside it the mean weighs so much, so that two that both miss or both meet it differ.
+const MEAN_BESIDE: f32 = 0.05;
+/// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
+const TAIL: [(f64, f64); 5] = [(0.7, 2.0), (0.85, 3.0), (1.0, 3.0), (1.3, 2.0), (2.0, 2.0)];
+
+/// What survival costs at each time, µs: a decision makes the sum of it small.
+pub struct Weights(pub Row);
+
+/// One attempt, begun or thought of.
+#[derive(Clone, Copy)]
+pub struct Prospect {
+    /// Probability of no first token yet.
+    pub alive: Row,
+    /// Probability that what the aim wants is not reached: the first token, the whole answer, or a token in time and enough
+    /// speed behind it.
+    pub missing: Row,
+    /// Probability that it is never reached because decoding is too slow.
+    pub slow: f32,
+}
+
+impl Weights {
+    pub fn new(question: &Question<'_>) -> Weights {
+        let widths = &grid().widths;
+        let p99_us = question.terms.p99_us.max(1000.0);
+        let elapsed_us = question.elapsed_us.max(0) as f64;
+        match question.aim {
+            Aim::Completion => Weights(*widths),
+            Aim::Ttft => {
+                let mut weights = Weights(*widths);
+                for (multiple, weight) in TAIL {
+                    weights.step(multiple * p99_us - elapsed_us, weight * p99_us);
+                }
+                weights
+            }
+            Aim::Goodput { ttft_us, .. } => {
+                let mut weights = Weights(widths.map(|width| width * MEAN_BESIDE));
+                weights.step(ttft_us as f64 - elapsed_us, MISSED * p99_us);
+                weights
+            }
+        }
+    }
+
+    /// What so much missing costs, µs.
+    pub fn cost(&self, missing: &Row) -> f32 {
+        self.0.iter().zip(missing).map(|(weight, missing)| weight * missing).sum()
+    }
+
+    /// Being beyond `time_us` weighs so much more; a time that has passed weighs nothing, for nothing mends it.
+    fn step(&mut self, time_us: f64, weight: f64) {
+        let position = grid::position(time_us);
+        if time_us <= 0.0 || position > (TIMES - 1) as f64 {
+            return;
+        }
+        let position = position.max(0.0);
+        let before = (position as usize).min(TIMES - 2);
+        let share = position - before as f64;
+        self.0[before] += (weight * (1.0 - share)) as f32;
+        self.0[before + 1] += (weight * share) as f32;
+    }
+}
+
+impl Prospect {
+    /// An attempt at this candidate that has waited so long.
+    pub fn new(question: &Question<'_>, candidate: &Candidate<'_>, waited_us: i64) -> Prospect {
+        let ln_ttft = candidate.outlook.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
+        let alive = grid::given(&candidate.outlook.survival(ln_ttft), waited_us as f32);
+        let tpot = &candidate.outlook.tpot;
+        match question.aim {
+            Aim::Ttft => Prospect { alive, missing: alive, slow: 0.0 },
+            Aim::Completion => {
+                let tpot_us = tpot.usual_us(candidate.sent.in_flight).unwrap_or(TPOT_US);
+                let missing = grid::delayed(&alive, (question.terms.answer_tokens * tpot_us) as f32);
+                Prospect { alive, missing, slow: 0.0 }
+            }
+            Aim::Goodput { tpot_us, .. } => {
+                let slow = 1.0 - tpot.within(tpot_us as f64, candidate.sent.in_flight) as f32;
+                Prospect { alive, missing: alive.map(|alive| slow + (1.0 - slow) * alive), slow }
+            }
+        }
+    }
+
+    /// Both at once: none has a token, none reaches what is wanted.
+    pub fn with(&self, other: &Prospect) -> Prospect {
+        let both = |one: &Row, other: &Row| std::array::from_fn(|point| one[point] * other[point]);
+        Prospect {
+            alive: both(&self.alive, &other.alive),
+            missing: both(&self.missing, &other.missing),
+            slow: self.slow * other.slow,
+        }
+    }
+
+    /// What is weighed if it has no token at `from`: the weight of each later time, times the probability that there is
+    /// neither a token at `from` nor what is wanted at that time.
+    pub fn open_at(&self, weights: &Weights, from: Option<usize>) -> Row {
+        let Some(from) = from else {
+            return std::array::from_fn(|point| weights.0[point] * self.missing[point]);
+        };
+        let (alive, never) = (self.alive[from], self.slow * (1.0 - self.alive[from]));
+        let mut open = [0.0; TIMES];
+        let later = open.iter_mut().zip(weights.0.iter().zip(&self.missing)).skip(from);
+        for (open, (weight, missing)) in later {
+            *open = weight * (missing - never).clamp(0.0, alive);
+        }
+        open
+    }
+}

@@ -1,0 +1,198 @@
+//! What is asked and answered when a request is decided: the words of the policy. Not for how it is decided.
+
+use super::{Outlook, Terms, Why};
+
+/// Candidates of one question; more are not looked at.
+pub const CANDIDATES_MAX: usize = 16;
+/// Waiting attempts of other requests that are looked at for one upstream.
+pub const WAITING_MAX: usize = 4;
+
+/// What the prediction of an attempt depends on, as it is when the attempt is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sent {
+    /// Input tokens that this upstream has not cached.
+    pub uncached_tokens: f64,
+    /// Attempts that this upstream has running for us, this one not counted.
+    pub in_flight: u32,
+}
+
+/// What is to be small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aim {
+    /// The time to the first token, its tail most of all.
+    #[default]
+    Ttft,
+    /// The time to the whole answer.
+    Completion,
+    /// The share of requests that miss either limit.
+    Goodput {
+        /// From the request to the first token, µs.
+        ttft_us: i64,
+        /// Between two tokens, µs.
+        tpot_us: i64,
+    },
+}
+
+/// An attempt of another request that still waits for its first token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    pub sent: Sent,
+    /// Since it was sent, µs.
+    pub waited_us: i64,
+}
+
+/// An upstream that may serve the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub outlook: &'a Outlook,
+    pub sent: Sent,
+    /// Of starting it and cutting it: its prompt, and half a usual answer where a cancelled one is billed on. In money, or in
+    /// tokens where no price is known.
+    pub cost: f64,
+    /// Two of one domain are never hedged against each other: what slows one slows the other.
+    pub domain: Option<u32>,
+    /// False: never beside another, only as the one that serves.
+    pub may_hedge: bool,
+    /// It cannot be started (any more): it failed in this race, or cools down.
+    pub out: bool,
+    /// Attempts of other requests that wait there, the longest first: evidence before they end. At most [`WAITING_MAX`] count.
+    pub waiting: &'a [Waiting],
+}
+
+/// One decision to take.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// At most [`CANDIDATES_MAX`]; the answer speaks of them by their place in here.
+    pub candidates: &'a [Candidate<'a>],
+    pub aim: Aim,
+    pub terms: Terms,
+    /// Attempts that may wait for their first token at once.
+    pub max_running: usize,
+    pub now: i64,
+    /// Since the request was there, µs.
+    pub elapsed_us: i64,
+    /// Drawn evenly from 0..1 for this request: whether it is one to probe with.
+    pub draw: f64,
+}
+
+/// An attempt of this race that waits for its first token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub candidate: usize,
+    /// Since it was sent, µs.
+    pub waited_us: i64,
+}
+
+/// An attempt of a race to the whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub candidate: usize,
+    /// Since it was sent, µs.
+    pub waited_us: i64,
+    /// From its being sent to its first token, µs; none if there is none yet.
+    pub first_token_us: Option<i64>,
+    /// That it has shown until now.
+    pub tokens: i64,
+}
+
+/// What to do at a request's arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Started at once.
+    pub primary: usize,
+    /// Started with it, each if the ledger reserves its cost: upstreams that nobody knows yet, or a probe.
+    pub also: Picks,
+    /// When to ask [`next`](super::next()), µs from now; none: only after a failure.
+    pub hedge_at_us: Option<i64>,
+    /// Who would be started then, as it looks now.
+    pub hedge: Option<usize>,
+    pub why: Why,
+}
+
+/// What to do at a timer, or after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Start it, if the ledger reserves its cost; without any that runs it is no extra, and needs no reserve.
+    Start(usize),
+    /// Ask again so much later, µs, at least 1.
+    AskAgain { after_us: i64 },
+    /// Nothing more is worth its cost unless one fails.
+    Never,
+}
+
+/// Some of a question's candidates, in an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Picks {
+    list: [u8; CANDIDATES_MAX],
+    len: u8,
+}
+
+impl Picks {
+    /// Leaves out what goes beyond [`CANDIDATES_MAX`].
+    pub fn push(&mut self, candidate: usize) {
+        if let (Some(place), Ok(candidate)) = (self.list.get_mut(usize::from(self.len)), u8::try_from(candidate)) {
+            *place = candidate;
+            self.len += 1;
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.list.iter().take(self.len()).map(|candidate| usize::from(*candidate))
+    }
+
+    pub fn first(&self) -> Option<usize> {
+        self.iter().next()
+    }
+
+    pub fn contains(&self, candidate: usize) -> bool {
+        self.iter().any(|other| other == candidate)
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl FromIterator<usize> for Picks {
+    fn from_iter<I: IntoIterator<Item = usize>>(candidates: I) -> Picks {
+        let mut picks = Picks::default();
+        candidates.into_iter().for_each(|candidate| picks.push(candidate));
+        picks
+    }
+}
+
+impl Question<'_> {
+    /// The candidates that can be started, with their places.
+    pub(super) fn able(&self) -> impl Iterator<Item = (usize, &Candidate<'_>)> {
+        self.candidates.iter().enumerate().take(CANDIDATES_MAX).filter(|(_, candidate)| !candidate.out)
+    }
+
+    /// Those that may be started beside these.
+    pub(super) fn beside<'q>(&'q self, running: &'q [Running]) -> impl Iterator<Item = (usize, &'q Candidate<'q>)> {
+        self.able().filter(|(place, candidate)| {
+            let apart = |other: &Running| {
+                let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
+                other.candidate != *place && (domain.is_none() || domain != candidate.domain)
+            };
+            candidate.may_hedge && !candidate.outlook.throttled() && running.iter().all(apart)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn picks_keep_their_order_and_their_bound() {
+        let picks: Picks = (0..40).rev().collect();
+        assert_eq!(picks.len(), CANDIDATES_MAX);
+        assert!(picks.iter().eq((24..40).rev()));
+        assert!(picks.contains(24) && !picks.contains(23));
+        assert_eq!((picks.first(), Picks::default().first()), (Some(39), None));
+    }
+}

@@ -1,0 +1,204 @@
+//! How attempts of one upstream scatter around their prediction: a decayed Kaplan–Meier estimate over the logarithm of TTFT
+//! less its prediction. Censoring by faster rivals is even there, which it is not for raw times: long prompts are cut more
+//! often. Not for quantiles of a report: those are in `history`.
+
+use super::grid::STEP;
+
+/// Bins of 0.1 from −2.0 to 4.4; what lies outside counts in the first or the last.
+const BINS: usize = 64;
+const LOWEST: f64 = -2.0;
+const BIN: f64 = 0.1;
+/// Kept of everything at each observation.
+const KEPT: f32 = 1.0 - 1.0 / 800.0;
+/// Weight of the prior. It never decays: where nothing was seen its shape is the tail.
+const PRIOR: f64 = 3.0;
+/// The prior: a normal residual of this deviation, with a Pareto tail of this share and exponent.
+const PRIOR_SD: f64 = 0.35;
+const TAIL_SHARE: f64 = 0.025;
+const TAIL_EXPONENT: f64 = 1.2;
+/// Expectations look no further, so that a hang counts as late and not as infinitely so.
+const EXPECTED_MOST: f64 = 2.0;
+/// At risk for an estimate to rest on what was seen.
+const ENOUGH: f32 = 2.0;
+
+/// Points of the published tables, [`STEP`] apart as the grid of times is, so that a prediction only moves them.
+pub const SHAPE: usize = 60;
+/// The residual of the first of them.
+pub const SHAPE_FROM: f64 = -20.0 * STEP;
+/// Survival beyond the last of them, a point: the tail's exponent.
+pub const TAIL: f32 = 0.852_5;
+
+/// Decayed events and censorings.
+#[derive(Clone, Debug)]
+pub struct Residuals {
+    events: [f32; BINS],
+    censored: [f32; BINS],
+}
+
+/// What was seen of the scatter, ready to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Probability of a residual beyond `SHAPE_FROM + point · STEP`.
+    pub survival: [f32; SHAPE],
+    /// E[min(r, 2) | r > that].
+    expected: [f32; SHAPE],
+    /// Beyond this residual the estimate is the prior's.
+    pub known_until: f32,
+}
+
+impl Residuals {
+    pub fn new() -> Residuals {
+        Residuals { events: [0.0; BINS], censored: [0.0; BINS] }
+    }
+
+    /// Adds a residual, of an event or of an attempt that was cut there.
+    pub fn add(&mut self, residual: f64, event: bool) {
+        self.events.iter_mut().chain(&mut self.censored).for_each(|weight| *weight *= KEPT);
+        let bin = (((residual - LOWEST) / BIN).max(0.0) as usize).min(BINS - 1);
+        if event {
+            self.events[bin] += 1.0;
+        } else {
+            self.censored[bin] += 1.0;
+        }
+    }
+
+    /// Kaplan–Meier over the bins; those that were cut within a bin were at risk for half of it.
+    pub fn shape(&self) -> Shape {
+        let mut edges = [1.0; BINS + 1];
+        let mut known_until = LOWEST;
+        let prior = prior();
+        let mut seen_at_risk: f32 = self.events.iter().chain(&self.censored).sum();
+        let mut prior_at_risk = PRIOR as f32;
+        for bin in 0..BINS {
+            let at_risk = seen_at_risk + prior_at_risk - self.censored[bin] / 2.0;
+            let events = self.events[bin] + prior[bin];
+            edges[bin + 1] = edges[bin] * (1.0 - (events / at_risk.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0));
+            if seen_at_risk >= ENOUGH {
+                known_until = LOWEST + BIN * (bin + 1) as f64;
+            }
+            seen_at_risk = (seen_at_risk - self.events[bin] - self.censored[bin]).max(0.0);
+            prior_at_risk = (prior_at_risk - prior[bin]).max(f32::MIN_POSITIVE);
+        }
+        Shape::of(&edges, known_until as f32)
+    }
+}
+
+impl Shape {
+    /// `edges`: survival at the lower edge of each bin and at the upper one of the last.
+    fn of(edges: &[f32; BINS + 1], known_until: f32) -> Shape {
+        // From above: what is left of E[min(r, 2)] in and beyond each bin.
+        let mut beyond = [0.0; BINS + 1];
+        beyond[BINS] = edges[BINS] * EXPECTED_MOST as f32;
+        for bin in (0..BINS).rev() {
+            let middle = (LOWEST + BIN * (bin as f64 + 0.5)).min(EXPECTED_MOST) as f32;
+            beyond[bin] = beyond[bin + 1] + (edges[bin] - edges[bin + 1]) * middle;
+        }
+        let at = |values: &[f32; BINS + 1], residual: f64| {
+            let position = ((residual - LOWEST) / BIN).clamp(0.0, BINS as f64);
+            let before = (position as usize).min(BINS - 1);
+            values[before] + (position - before as f64) as f32 * (values[before + 1] - values[before])
+        };
+        let residual = |point: usize| SHAPE_FROM + point as f64 * STEP;
+        let last = LOWEST + BIN * BINS as f64;
+        let survival = std::array::from_fn(|point| {
+            let further = (residual(point) - last).max(0.0);
+            at(edges, residual(point)) * (-TAIL_EXPONENT * further).exp() as f32
+        });
+        let expected = std::array::from_fn(|point| {
+            let alive = at(edges, residual(point));
+            let mean = if alive > 1e-6 { at(&beyond, residual(point)) / alive } else { EXPECTED_MOST as f32 };
+            mean.max(residual(point).min(EXPECTED_MOST) as f32)
+        });
+        Shape { survival, expected, known_until }
+    }
+
+    /// Probability of a residual beyond this one.
+    pub fn survival(&self, residual: f64) -> f64 {
+        f64::from(at(&self.survival, residual))
+    }
+
+    /// What a residual is expected to be once it is known to be larger than this one; at least that.
+    pub fn expected_beyond(&self, residual: f64) -> f64 {
+        f64::from(at(&self.expected, residual)).max(residual)
+    }
+
+    /// The residual that a share `q` stays below; beyond the table its end.
+    pub fn quantile(&self, q: f64) -> f64 {
+        let left = (1.0 - q) as f32;
+        let point = self.survival.partition_point(|alive| *alive > left);
+        let Some(before) = point.checked_sub(1) else { return SHAPE_FROM };
+        let Some(after) = self.survival.get(point) else { return SHAPE_FROM + STEP * (SHAPE - 1) as f64 };
+        let fall = self.survival[before] - after;
+        let share = if fall > 0.0 { (self.survival[before] - left) / fall } else { 0.0 };
+        SHAPE_FROM + STEP * (before as f64 + f64::from(share))
+    }
+}
+
+fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
+    let position = ((residual - SHAPE_FROM) / STEP).clamp(0.0, (SHAPE - 1) as f64);
+    let before = (position as usize).min(SHAPE - 2);
+    table[before] + (position - before as f64) as f32 * (table[before + 1] - table[before])
+}
+
+/// The prior's weight in each bin.
+fn prior() -> &'static [f32; BINS] {
+    static TABLE: std::sync::LazyLock<[f32; BINS]> = std::sync::LazyLock::new(|| {
+        let survival = |residual: f64| {
+            let normal = 1.0 / (1.0 + (1.702 * residual / PRIOR_SD).exp());
+            let tail = (-TAIL_EXPONENT * (residual - PRIOR_SD).max(0.0)).exp();
+            (1.0 - TAIL_SHARE) * normal + TAIL_SHARE * tail
+        };
+        std::array::from_fn(|bin| {
+            let from = LOWEST + BIN * bin as f64;
+            (PRIOR * (survival(from) - survival(from + BIN))) as f32
+        })
+    });
+    &TABLE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_seen_is_the_prior() {
+        let shape = Residuals::new().shape();
+        assert!(shape.quantile(0.5).abs() < 0.05, "{}", shape.quantile(0.5));
+        assert!((shape.survival(1.5) / shape.survival(2.5) - TAIL_EXPONENT.exp()).abs() < 0.3);
+        assert!(shape.known_until < -1.9);
+    }
+
+    #[test]
+    fn half_of_the_sample_cut_by_rivals_changes_little() {
+        let mut seeded = fastrand::Rng::with_seed(5);
+        let (mut all, mut cut) = (Residuals::new(), Residuals::new());
+        for _ in 0..3000 {
+            let normal = |seeded: &mut fastrand::Rng| (0..12).map(|_| seeded.f64()).sum::<f64>() - 6.0;
+            let (residual, rival) = (0.3 * normal(&mut seeded), 0.3 * normal(&mut seeded));
+            all.add(residual, true);
+            cut.add(residual.min(rival), residual < rival);
+        }
+        for q in [0.25, 0.5, 0.75, 0.9] {
+            let (all, cut) = (all.shape().quantile(q), cut.shape().quantile(q));
+            assert!((all - cut).abs() < 0.07, "{q}: {all} {cut}");
+        }
+        assert!(all.shape().known_until > 0.6 && all.shape().known_until < 1.3);
+    }
+
+    #[test]
+    fn what_is_expected_grows_with_what_was_waited() {
+        let shape = Residuals::new().shape();
+        let expected: Vec<f64> = [-1.0, 0.0, 0.5, 1.0, 3.0].map(|waited| shape.expected_beyond(waited)).to_vec();
+        assert!(expected.is_sorted() && expected[0] > -0.2 && expected[4] >= 3.0, "{expected:?}");
+        assert!(expected[3] > 1.3 && expected[3] <= 2.0, "a straggler of unknown length, but no longer: {expected:?}");
+    }
+
+    #[test]
+    fn survival_falls_from_one_to_a_tail() {
+        let mut residuals = Residuals::new();
+        [-9.0, -0.2, 0.1, 0.2, 9.0].map(|residual| residuals.add(residual, true));
+        let shape = residuals.shape();
+        assert!(shape.survival.is_sorted_by(|earlier, later| earlier >= later));
+        assert!(shape.survival[0] == 1.0 && shape.survival[SHAPE - 1] > 0.0);
+    }
+}

@@ -1,0 +1,40 @@
+//! The simple rule: the smallest prediction first, and the second beside it when it takes 1.5 times its predicted median.
+//! The policy `rule`, and what is left of `adaptive` when the optimiser has nothing to count with.
+
+use super::{Next, Opening, Picks, Question, Running, Why, order};
+
+/// A hedge after so many predicted medians of the one before.
+const PATIENCE: f64 = 1.5;
+
+/// As [`open`](super::open()).
+pub fn open(question: &Question<'_>) -> Opening {
+    let primary = order(question).first().unwrap_or(0);
+    let running = [Running { candidate: primary, waited_us: 0 }];
+    let (next, why) = next(question, &running);
+    let hedge_at_us = if let Next::AskAgain { after_us } = next { Some(after_us) } else { None };
+    let hedge = hedge_at_us.and(order(question).iter().nth(1));
+    Opening { primary, also: Picks::default(), hedge_at_us, hedge, why }
+}
+
+/// As [`next`](super::next()).
+pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
+    let ordered = order(question);
+    let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {
+        return (ordered.first().map_or(Next::Never, Next::Start), Why::Rule);
+    };
+    let best = ordered.iter().find(|place| question.beside(running).any(|(other, _)| other == *place));
+    let Some(best) = best.filter(|_| running.len() < question.max_running) else {
+        return (Next::Never, Why::Alone);
+    };
+    if question.candidates[best].cost > question.terms.bucket {
+        return (Next::Never, Why::Budget);
+    }
+    let patience_us = question
+        .candidates
+        .get(latest.candidate)
+        .map(|candidate| (candidate.outlook.median_us(candidate.sent, question.now) * PATIENCE) as i64);
+    match patience_us.map(|patience_us| patience_us - latest.waited_us) {
+        Some(after_us) if after_us > 0 => (Next::AskAgain { after_us }, Why::Rule),
+        _ => (Next::Start(best), Why::Rule),
+    }
+}

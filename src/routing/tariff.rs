@@ -1,0 +1,68 @@
+//! What an attempt costs, as far as plans are made by it: in US dollars, or in tokens where no price of a race is known.
+//!
+//! Not what a row says: that is only what is known, and not an estimate.
+
+use crate::config::{Price, dearest};
+
+/// For one upstream, by the token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tariff {
+    pub input: f64,
+    /// For input that was cached.
+    pub cached: f64,
+    pub output: f64,
+    /// A cancelled attempt is billed to its end.
+    pub billed_on: bool,
+}
+
+/// The prompt of an attempt, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prompt {
+    pub uncached: f64,
+    pub cached: f64,
+}
+
+/// The tariffs of a race's upstreams, told by their prices and whether they bill a cancelled attempt to its end. Where some
+/// have no price, theirs is the dearest of the others: to take them for free would send all to them.
+pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
+    let dearest = dearest(upstreams.iter().filter_map(|(price, _)| *price));
+    let tariff = |(price, billed_on): &(Option<Price>, bool)| match price.or(dearest) {
+        Some(Price { input, cached, output }) => {
+            Tariff { input: input / 1e6, cached: cached / 1e6, output: output / 1e6, billed_on: *billed_on }
+        }
+        None => Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on: *billed_on },
+    };
+    upstreams.iter().map(tariff).collect()
+}
+
+impl Tariff {
+    /// Of starting an attempt and cutting it: its prompt, and where a cut saves nothing half a usual answer, for it may as
+    /// well win.
+    pub fn started(&self, prompt: Prompt, answer_tokens: f64) -> f64 {
+        self.whole(prompt, if self.billed_on { answer_tokens / 2.0 } else { 0.0 })
+    }
+
+    /// Of an attempt that generated so much.
+    pub fn whole(&self, prompt: Prompt, output_tokens: f64) -> f64 {
+        prompt.uncached * self.input + prompt.cached * self.cached + output_tokens * self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_where_a_price_is_known_and_tokens_where_none_is() {
+        let priced = |input, output| Some(Price { input, cached: input / 10.0, output });
+        let prompt = Prompt { uncached: 1_000.0, cached: 500.0 };
+        let cost = |upstreams: &[(Option<Price>, bool)]| -> Vec<f64> {
+            let round = |cost: f64| (cost * 1e6).round() / 1e6;
+            tariffs(upstreams).iter().map(|tariff| round(tariff.started(prompt, 200.0))).collect()
+        };
+        assert_eq!(cost(&[(None, false), (None, true)]), [1_500.0, 1_600.0]);
+        assert_eq!(cost(&[(priced(1.0, 4.0), false), (priced(2.0, 8.0), true)]), [0.00105, 0.0029]);
+        assert_eq!(cost(&[(priced(1.0, 8.0), false), (None, true), (priced(2.0, 4.0), false)])[1], 0.0029);
+        assert_eq!(cost(&[(priced(0.0, 0.0), true)]), [0.0]);
+    }
+}

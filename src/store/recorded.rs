@@ -1,0 +1,113 @@
+//! Whole requests with their attempts, oldest first: for learning from them again, and for playing them anew.
+
+use rusqlite::Row;
+
+use super::races::BEHIND_ALL;
+use super::reader::{ReadError, Reader};
+use super::scan::{Run, text};
+use super::times::{began_at, first_race_id};
+use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::history::{AttemptOutcome, RaceOutcome};
+
+/// By the primary keys of both; the columns of an attempt come first, as in `scan`.
+const RECORDED: &str = "\
+    SELECT attempt.race_id, ordinal, provider, model_sent, dispatch_us, p_audit, audited, first_token_us, \
+           first_answer_us, last_token_us, ttft_obs_us, ttft_event, attempt.outcome, failure, payload_events, \
+           reasoning_events, chars_total, chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, \
+           cost_basis, in_flight_upstream, input_tokens, cached_input_tokens, \
+           max(coalesce(eof_us, 0), coalesce(cancel_us, 0), coalesce(last_token_us, 0), coalesce(headers_us, 0)), \
+           race.model, race.stream, race.input_tokens_estimate, race.winner, race.first_token_sent_us, race.done_us, \
+           race.outcome, race.n_choices \
+    FROM race JOIN attempt ON attempt.race_id = race.race_id \
+    WHERE race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) \
+    ORDER BY race.race_id, ordinal";
+
+/// The id of the oldest of so many newest races.
+const OLDEST_OF_NEWEST: &str = "\
+    SELECT race_id FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2";
+
+/// Which requests are wanted; all that is set must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedFilter {
+    /// Begun at this time or later; microseconds since 1970, UTC.
+    pub since: Option<i64>,
+    /// Begun before this time; microseconds since 1970, UTC.
+    pub until: Option<i64>,
+    /// The model that was asked for.
+    pub model: Option<String>,
+    /// The newest of the window, whatever their model; not more are looked at.
+    pub newest: usize,
+}
+
+impl Reader {
+    /// Hands each request that an attempt was started for to `each`, oldest first.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn recorded(&self, filter: &RecordedFilter, mut each: impl FnMut(Recorded)) -> Result<(), ReadError> {
+        let until = filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
+        let behind = filter.newest.saturating_sub(1);
+        self.ask(|connection| {
+            let state = connection.unchecked_transaction()?;
+            let oldest =
+                state.query_row(OLDEST_OF_NEWEST, (&until, i64::try_from(behind).unwrap_or(i64::MAX)), |row| {
+                    row.get::<_, String>(0)
+                });
+            let oldest = match oldest {
+                Err(rusqlite::Error::QueryReturnedNoRows) => String::new(),
+                oldest => oldest?,
+            };
+            let since = first_race_id(filter.since.unwrap_or(0)).max(oldest);
+            let mut statement = state.prepare(RECORDED)?;
+            let mut rows = statement.query((since, until, filter.model.as_deref()))?;
+            let mut request: Option<Recorded> = None;
+            while let Some(row) = rows.next()? {
+                if request.as_ref().is_none_or(|request| text(row, 0).is_ok_and(|id| id != request.race_id)) {
+                    request.replace(recorded(row)?).map(&mut each);
+                }
+                if let Some(request) = &mut request {
+                    request.attempts.push(attempt(row)?);
+                }
+            }
+            request.map(&mut each);
+            Ok(())
+        })
+    }
+}
+
+fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
+    let race_id: String = row.get(0)?;
+    Ok(Recorded {
+        started_at: began_at(&race_id),
+        race_id,
+        model: row.get(28)?,
+        stream: row.get(29)?,
+        input_tokens_estimate: row.get(30)?,
+        winner: row.get(31)?,
+        client_ttft_us: row.get(32)?,
+        done_us: row.get(33)?,
+        outcome: RaceOutcome::from_name(text(row, 34)?).unwrap_or(RaceOutcome::Error),
+        attempts: Vec::new(),
+    })
+}
+
+fn attempt(row: &Row<'_>) -> rusqlite::Result<RecordedAttempt> {
+    let run = Run::new(row)?;
+    Ok(RecordedAttempt {
+        ordinal: run.ordinal,
+        dispatch_us: run.dispatch_us,
+        in_flight: run.in_flight_upstream,
+        ttft_obs_us: run.ttft_obs_us,
+        seen: run.ttft_event == Some(1),
+        outcome: run.outcome.unwrap_or(AttemptOutcome::Failed),
+        failure: run.failure,
+        tpot_us: run.decoding.tpot_us(row.get(35)?),
+        input_tokens: row.get(25)?,
+        cached_input_tokens: row.get(26)?,
+        output_tokens: run.decoding.tokens_out(),
+        cost_usd: run.cost_usd,
+        ended_us: row.get(27)?,
+        provider: run.provider,
+        model_sent: run.model_sent,
+    })
+}

@@ -1,0 +1,47 @@
+//! Requests read back whole.
+
+use super::*;
+use crate::failure::FailureKind;
+use crate::history::recorded::Recorded;
+use crate::history::{AttemptOutcome, sample};
+use crate::store::RecordedFilter;
+
+fn read(path: &std::path::Path, filter: &RecordedFilter) -> Vec<Recorded> {
+    let mut read = Vec::new();
+    Reader::open(path).unwrap().recorded(filter, |recorded| read.push(recorded)).unwrap();
+    read
+}
+
+#[tokio::test]
+async fn requests_come_whole_and_oldest_first() {
+    let (_directory, path, store) = new_store().await;
+    let mut batch = Vec::new();
+    for n in 0..5 {
+        batch.extend([attempt(sample::lost(n, 99_000)), attempt(sample::won(n)), attempt(sample::failed(n))]);
+        batch.push(race(RaceRecord { model: if n == 3 { "other" } else { "m" }.into(), ..sample::race(n) }));
+    }
+    batch.push(race(sample::bare_race(9)));
+    store.write(&batch).await.unwrap();
+    let at = |n: i64| Some(sample::STARTED_AT + n * 1_000);
+    let all = RecordedFilter { newest: 100, ..RecordedFilter::default() };
+    for (filter, expected) in [
+        (all.clone(), vec![0, 1, 2, 3, 4]),
+        (RecordedFilter { newest: 3, ..all.clone() }, vec![3, 4]),
+        (RecordedFilter { since: at(1), until: at(3), ..all.clone() }, vec![1, 2]),
+        (RecordedFilter { since: at(0), until: at(3), newest: 1, ..all.clone() }, vec![2]),
+        (RecordedFilter { model: Some("other".into()), ..all.clone() }, vec![3]),
+    ] {
+        let read = read(&path, &filter);
+        let numbers: Vec<i64> = read.iter().map(|read| (read.started_at - sample::STARTED_AT) / 1_000).collect();
+        assert_eq!(numbers, expected, "{filter:?}");
+        assert!(read.iter().all(|read| read.attempts.iter().map(|attempt| attempt.ordinal).eq(0..3)));
+    }
+    let first = read(&path, &all).remove(0);
+    assert_eq!((first.winner, first.client_ttft_us, first.done_us), (Some(0), Some(101_500), Some(2_101_500)));
+    let [won, lost, failed] = &first.attempts[..] else { panic!("{first:?}") };
+    assert_eq!((won.ttft_obs_us, won.seen, won.tpot_us), (Some(100_000), true, Some(50_000.0)));
+    assert_eq!((won.input_tokens, won.cached_input_tokens, won.output_tokens), (Some(1_024), Some(512), Some(41)));
+    assert_eq!((won.in_flight, won.cost_usd, won.ended_us), (6, Some(0.0125), 2_100_300));
+    assert_eq!((lost.ttft_obs_us, lost.seen, lost.outcome), (Some(99_000), false, AttemptOutcome::Lost));
+    assert_eq!((failed.ttft_obs_us, failed.failure), (None, Some(FailureKind::Connect)));
+}
