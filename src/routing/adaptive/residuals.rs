@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn survival_falls_from_one_to_a_tail() {
         let mut residuals = Residuals::new();
-        [-9.0, -0.2, 0.1, 0.2, 9.0].map(|residual| residuals.add(residual, true));
+        [-9.0, -0.2, 0.1, 0.2, 9.0].iter().for_each(|residual| residuals.add(*residual, true));
         let shape = residuals.shape();
         assert!(shape.survival.is_sorted_by(|earlier, later| earlier >= later));
         assert!(shape.survival[0] == 1.0 && shape.survival[SHAPE - 1] > 0.0);
