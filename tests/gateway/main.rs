@@ -45,3 +45,4 @@ mod store_trouble;
 mod support_works;
 mod talk;
 mod verdicts;
+mod whole_races;
