@@ -8,14 +8,15 @@ mod burst;
 mod exchange;
 mod gaps;
 mod guard;
-mod in_flight;
 mod meter;
 mod progress;
+mod slot;
 mod stream;
+mod told;
 
 pub use exchange::Ready;
-pub use in_flight::{InFlight, Slot};
 pub use progress::Progress;
+pub use slot::Slot;
 pub use stream::{EventStream, Item, Kind};
 
 use std::future::Future;
@@ -29,6 +30,7 @@ use http::HeaderMap;
 use crate::clock::Instant;
 use crate::config::Upstream;
 use crate::failure::Failure;
+use crate::learning::Sighting;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Cut, Starting};
 use crate::recorder::Recorder;
@@ -58,6 +60,8 @@ pub struct Spec {
     pub p_audit: f64,
     /// Its place in the count of this upstream's running attempts; the guard takes it.
     pub slot: Option<Slot>,
+    /// Tells what it shows of its upstream; the guard takes it.
+    pub sighting: Option<Sighting>,
 }
 
 /// A started attempt: the race polls it.

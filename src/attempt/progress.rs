@@ -1,8 +1,5 @@
 //! How far an answer has come, as whoever decides about it sees it from outside. Not for rows: these have every stamp.
 
-/// English text has about so many; in other scripts there are fewer, and the events count.
-const CHARS_OF_A_TOKEN: i64 = 4;
-
 /// All counts are of generated output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -14,11 +11,4 @@ pub struct Progress {
     pub events: i64,
     /// Characters of output: comparable between providers that put different numbers of tokens into an event.
     pub chars: i64,
-}
-
-impl Progress {
-    /// About so many: some providers put several tokens into an event.
-    pub fn tokens(&self) -> i64 {
-        self.events.max(self.chars / CHARS_OF_A_TOKEN)
-    }
 }

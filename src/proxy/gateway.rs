@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::attempt::{InFlight, Slot};
+use crate::attempt::Slot;
 use crate::clock::Instant;
 use crate::config::{Config, User};
+use crate::learning::Learning;
 use crate::recorder::Recorder;
 use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{Aside, Cooldowns, Target};
@@ -34,7 +35,7 @@ pub struct Gateway {
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
-    in_flight: InFlight,
+    learning: Arc<Learning>,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
@@ -122,7 +123,7 @@ impl Gateway {
             cooldowns: Mutex::default(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
-            in_flight: InFlight::default(),
+            learning: Arc::default(),
             races: Arc::default(),
             audits: Arc::default(),
             drains: Arc::default(),
@@ -158,6 +159,11 @@ impl Gateway {
         &self.shutdown
     }
 
+    /// What was learnt of upstreams, and what may be spent.
+    pub fn learning(&self) -> &Arc<Learning> {
+        &self.learning
+    }
+
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -178,10 +184,6 @@ impl Gateway {
 
     pub(super) fn enter_race(&self) -> Slot {
         Slot::enter(self.races.clone())
-    }
-
-    pub(super) fn enter_attempt(&self, upstream: &str) -> Slot {
-        self.in_flight.enter(upstream)
     }
 
     /// A place among the audited losers, while there is one.

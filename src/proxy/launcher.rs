@@ -1,5 +1,5 @@
-//! Starts the attempts of one race, asks what comes next, and says which losers run on. What an answer tells of its upstream:
-//! see `judge`.
+//! Starts the attempts of one race, passes on what the race asks, and says which losers run on. What an answer tells of its
+//! upstream: see `judge`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use super::entrant::{Begun, Entrant, Stage};
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
 use super::judge::{Judge, Sent};
+use super::pilot::{Pilot, Seen};
 use super::race_guard::RaceGuard;
-use super::steering::Steering;
 use crate::attempt::{self, Attempt, Slot, Spec};
-use crate::clock::{Instant, micros};
+use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::Failure;
+use crate::learning::Sighting;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
-use crate::routing::adaptive;
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -32,7 +32,7 @@ pub struct Launcher {
     judge: Arc<Judge>,
     request: Arc<ChatRequest>,
     settings: RaceSettings,
-    steering: Box<dyn Steering>,
+    pilot: Pilot,
     /// The first whole answer wins, and not the first token.
     whole: bool,
     /// Those of the client's that may go up to any of the runners.
@@ -52,14 +52,14 @@ impl Launcher {
         request: &Arc<ChatRequest>,
         field: &mut Field,
         guard: &RaceGuard,
+        pilot: Pilot,
         read_at: Instant,
-        steering: Box<dyn Steering>,
     ) -> Launcher {
         Launcher {
             judge: Arc::new(Judge::new(gateway, field, read_at)),
             request: request.clone(),
             settings: field.settings.clone(),
-            steering,
+            pilot,
             whole: races_whole_answers(&field.settings, request),
             client_headers: forwardable(headers, &field.runners),
             race_id: guard.race_id().to_owned(),
@@ -89,6 +89,7 @@ impl Launch for Launcher {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
         self.judge.note(starting.candidate, sent);
+        let spotted = self.pilot.spotted(starting.candidate);
         let attempt = attempt::start(Spec {
             client: gateway.client().clone(),
             recorder: gateway.recorder().clone(),
@@ -103,7 +104,8 @@ impl Launch for Launcher {
             request: self.request.clone(),
             stream_options,
             p_audit: self.settings.audit,
-            slot: Some(gateway.enter_attempt(&runner.name)),
+            slot: Some(Slot::enter(spotted.known.running())),
+            sighting: Some(Sighting::start(spotted)),
         });
         let idle = self.whole.then_some(runner.upstream.timeouts.idle);
         Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
@@ -131,29 +133,25 @@ impl Launch for Launcher {
         }
     }
 
-    fn replan(&mut self, entrants: &[Running<Entrant>], waiting: &[usize]) -> Replan {
-        self.steering.replan(&running(entrants), waiting)
+    fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
+        self.pilot.replan(&seen(running), waiting)
     }
 
     fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
-        self.steering.next_after_failure(waiting)
+        self.pilot.next_after_failure(waiting)
     }
 
-    fn hold(&mut self, ready: &Arrival<Begun>, entrants: &[Running<Entrant>]) -> Option<Duration> {
+    fn hold(&mut self, ready: &Arrival<Begun>, running: &[Running<Entrant>]) -> Option<Duration> {
         // A whole answer has nothing to wait for.
-        if self.whole { None } else { self.steering.hold(ready.candidate(), &running(entrants)) }
+        if self.whole { None } else { self.pilot.hold(ready.candidate(), &seen(running)) }
     }
 
     fn prefer(&mut self, held: &Arrival<Begun>, new: &Arrival<Begun>) -> Which {
-        self.steering.prefer(held.candidate(), new.candidate())
+        self.pilot.prefer(held.candidate(), new.candidate())
     }
 
-    fn hopeless(&mut self, entrants: &[Running<Entrant>]) -> Option<usize> {
-        if !self.whole {
-            return None;
-        }
-        let candidate = self.steering.hopeless(&progress(entrants)).first()?;
-        entrants.iter().position(|entrant| entrant.candidate() == candidate)
+    fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
+        if self.whole { self.pilot.hopeless(&seen(running)) } else { None }
     }
 }
 
@@ -229,26 +227,13 @@ fn races_whole_answers(settings: &RaceSettings, request: &ChatRequest) -> bool {
     !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
-/// In the words of whoever decides.
-fn running(entrants: &[Running<Entrant>]) -> Vec<adaptive::Running> {
-    let running = |entrant: &Running<Entrant>| adaptive::Running {
-        candidate: entrant.candidate(),
-        waited_us: micros(entrant.waited()),
+fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {
+    let seen = |running: &Running<Entrant>| Seen {
+        candidate: running.candidate(),
+        waited: running.waited(),
+        progress: running.attempt().progress(),
     };
-    entrants.iter().map(running).collect()
-}
-
-fn progress(entrants: &[Running<Entrant>]) -> Vec<adaptive::Progress> {
-    let progress = |entrant: &Running<Entrant>| {
-        let progress = entrant.attempt().progress();
-        adaptive::Progress {
-            candidate: entrant.candidate(),
-            waited_us: micros(entrant.waited()),
-            first_token_us: progress.map(|progress| progress.first_token_us),
-            tokens: progress.map_or(0, |progress| progress.tokens()),
-        }
-    };
-    entrants.iter().map(progress).collect()
+    running.iter().map(seen).collect()
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.

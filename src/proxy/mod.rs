@@ -14,9 +14,9 @@ mod judge;
 mod launcher;
 mod models;
 mod overrides;
+mod pilot;
 mod race_guard;
 mod rejection;
-mod steering;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};
@@ -33,14 +33,14 @@ use crate::config::User;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
-use crate::routing::plan::{Plan, plan};
+use crate::routing::plan::Plan;
 use answer::Facts;
 use caller::{Caller, authenticate};
 use entrant::Begun;
-use field::{Field, Runner};
+use field::Field;
 use launcher::Launcher;
+use pilot::Pilot;
 use race_guard::RaceGuard;
-use steering::AsPlanned;
 
 /// `POST /v1/chat/completions`
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
@@ -67,9 +67,6 @@ pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Bod
     }
 }
 
-/// The code of a plan that nothing learned had a part in.
-const LISTED: &str = "listed";
-
 type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
 
 enum Served {
@@ -94,10 +91,10 @@ async fn serve(
     let overrides = overrides::read(headers)?;
     let mut field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
     guard.settings(&field.settings);
-    let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
-    let plan = plan(&field.settings, &runners, field.settings.hedge_after.unlearned(), fastrand::f64());
-    guard.planned(plan.text(|candidate| &field.runners[candidate].name), LISTED);
-    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at, Box::new(AsPlanned));
+    let mut pilot = Pilot::new(gateway.learning(), &field, &request, read_at);
+    let plan = pilot.plan();
+    guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
+    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
     tokio::select! {
         biased;
         served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
