@@ -16,6 +16,7 @@ mod drains;
 mod endings;
 mod failures;
 mod gateway;
+mod held;
 mod http2;
 mod http_api;
 mod http_api_races;
