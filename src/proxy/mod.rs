@@ -10,6 +10,7 @@ mod caller;
 mod entrant;
 mod field;
 mod gateway;
+mod judge;
 mod launcher;
 mod models;
 mod overrides;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
-use super::launcher::Judge;
+use super::judge::Judge;
 use super::pilot::Pilot;
 use super::rejection::Rejection;
 use super::steered::Reasons;
