@@ -17,6 +17,7 @@ mod overrides;
 mod pilot;
 mod race_guard;
 mod rejection;
+mod steered;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};

@@ -8,8 +8,9 @@ use http::StatusCode;
 
 use super::gateway::Gateway;
 use super::judge::Judge;
-use super::pilot::{Pilot, Reasons};
+use super::pilot::Pilot;
 use super::rejection::Rejection;
+use super::steered::Reasons;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};

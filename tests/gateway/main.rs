@@ -29,6 +29,7 @@ mod http_plan;
 mod http_secrets;
 mod http_simulated;
 mod http_two;
+mod learning;
 mod limits;
 mod oddities;
 mod policies;
