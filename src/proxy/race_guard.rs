@@ -117,6 +117,9 @@ impl RaceGuard {
     pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
         self.winner_token_us = streaming.map(|_| token_us);
         self.record.winner = i64::try_from(ordinal).ok();
+        if let Some(ordinal) = self.record.winner {
+            self.recorder.committed(&self.record.race_id, ordinal);
+        }
         self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
     }
 
