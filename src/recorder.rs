@@ -63,7 +63,8 @@ impl Recorder {
         let tasks = Shutdown::new();
         let writing = Writing { store, receiver, batch: Vec::with_capacity(BATCH_MAX), state: Arc::clone(&state) };
         let task = tasks.spawn(writing.run(tasks.clone()));
-        let recorder = Recorder { queue: Some(queue), metrics: Arc::default(), state: Arc::clone(&state), onlooker: None };
+        let recorder =
+            Recorder { queue: Some(queue), metrics: Arc::default(), state: Arc::clone(&state), onlooker: None };
         (recorder, Writer { tasks, task, state })
     }
 
