@@ -9,6 +9,7 @@ mod breaker;
 mod cancel;
 mod cli_commands;
 mod cli_proxy;
+mod cli_race;
 mod cli_serve;
 mod clock;
 mod columns;
