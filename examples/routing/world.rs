@@ -48,6 +48,11 @@ impl World {
         World { recipe, requests, weather, tariffs, inputs, seed }
     }
 
+    /// A request's input as one would read it who knows nothing of its conversation.
+    pub fn prompt(&self, id: usize) -> Prompt {
+        Prompt { uncached: self.inputs[id].tokens, cached: 0.0 }
+    }
+
     /// What would become of it. Pure: an oracle may ask.
     pub fn fate(&self, launch: &Launch) -> Fate {
         let upstream = &self.recipe.upstreams[launch.upstream];
