@@ -9,12 +9,17 @@ use photofinish::rehearse::{Ask, Fate, Launch, Moment, Outcome, Seen, Steering, 
 use serde_json::{Value, json};
 
 use crate::baselines::Boxed;
-use crate::policies::{Policy, letter, play};
+use crate::figures::Run;
+use crate::policies::{Policy, play};
 use crate::recipe::{Climate, Recipe};
 use crate::world::World;
 
 /// The favourite is known well by then.
-const HAPPENS_US: i64 = 2 * HOUR_US;
+const HAPPENS_US: i64 = HOUR_US;
+/// Whoever was asked first most often in this time before is the favourite.
+const LATELY_US: i64 = 60 * SECOND_US;
+/// Worlds in which it happens, so that its luck is not one moment's.
+const PLACES: u64 = 10;
 const LASTS_US: i64 = 10 * 60 * SECOND_US;
 /// Late is whoever waits for so many times what the fastest upstream would have taken.
 const LATE: f32 = 3.0;
@@ -24,41 +29,48 @@ pub struct Reaction {
     pub policy: String,
     /// "x5" or "hangs".
     pub what: &'static str,
-    /// Which upstream was first for most requests of the minutes before.
-    pub favourite: usize,
-    /// Requests that came in those ten minutes, were sent to the favourite first, and were late.
-    pub late: usize,
-    /// Requests of that time that were sent to it first, late or not.
-    pub sent: usize,
-    /// Requests in those ten minutes.
+    /// By world: requests of those ten minutes that were sent to the favourite first, and were late.
+    pub late: Vec<usize>,
+    /// By world: requests of that time that were sent to it first, late or not.
+    pub sent: Vec<usize>,
+    /// Requests in those ten minutes, in all worlds.
     pub of: usize,
 }
 
-/// Plays each policy three times: undisturbed, to learn its favourite, then with that one slow, then with it hanging.
+/// Plays each policy in each world three times: undisturbed, to learn its favourite, then with that one slow, then with it
+/// hanging.
 pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> Vec<Reaction> {
     let mut found = Vec::new();
     for policy in policies {
-        let calm = quiet(recipe, seed);
-        let before = first_choices(&calm, policy, seed);
-        let favourite = favourite(&calm, &before);
-        for what in ["x5", "hangs"] {
+        let nothing = |what| Reaction { policy: policy.name(), what, late: Vec::new(), sent: Vec::new(), of: 0 };
+        let [mut slows, mut hangs] = ["x5", "hangs"].map(nothing);
+        for place in 0..PLACES {
+            let seed = seed + 1_000 * (1 + place);
             let mut world = quiet(recipe, seed);
-            let until_us = HAPPENS_US + LASTS_US;
-            match what {
-                "x5" => world.weather[favourite].slow_down(HAPPENS_US, until_us, 5.0),
-                _ => world.weather[favourite].hang(HAPPENS_US, until_us),
-            }
-            found.push(reaction(&world, policy, seed, favourite, what));
+            let favourite = favourite(&world, &heard(&world, policy, seed).0);
+            world.weather[favourite].slow_down(HAPPENS_US, HAPPENS_US + LASTS_US, 5.0);
+            slows.add(&world, policy, seed, favourite);
+            world.weather[favourite].hang(HAPPENS_US, HAPPENS_US + LASTS_US);
+            hangs.add(&world, policy, seed, favourite);
         }
+        found.extend([slows, hangs]);
     }
     found
 }
 
 pub fn print(out: &mut impl Write, reactions: &[Reaction]) -> io::Result<()> {
-    writeln!(out, "\n## A favourite gets worse for ten minutes, one request a second\n")?;
-    writeln!(out, "| policy | favourite | what | late by it | sent to it first | of |\n|{}", " --- |".repeat(6))?;
-    for Reaction { policy, what, favourite, late, sent, of } in reactions {
-        writeln!(out, "| {policy} | {} | {what} | {late} | {sent} | {of} |", letter(*favourite))?;
+    writeln!(out, "\n## A favourite gets worse for ten minutes, one request a second, in {PLACES} worlds\n")?;
+    writeln!(
+        out,
+        "| policy | what | late by it: mean | most | sent to it first: mean | most | of |\n|{}",
+        " --- |".repeat(7)
+    )?;
+    for Reaction { policy, what, late, sent, of } in reactions {
+        let [late, sent] = [late, sent].map(|counts| {
+            let mean = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
+            format!("{mean:.1} | {}", counts.iter().max().unwrap_or(&0))
+        });
+        writeln!(out, "| {policy} | {what} | {late} | {sent} | {of} |")?;
     }
     Ok(())
 }
@@ -71,7 +83,7 @@ pub fn json(reactions: &[Reaction]) -> Value {
     json!({ "reactions": reactions.iter().map(one).collect::<Vec<_>>() })
 }
 
-/// Three hours without degradations or outages, so that what happens is what is looked at.
+/// An hour and a half without degradations or outages, so that what happens is what is looked at.
 fn quiet(recipe: &Recipe, seed: u64) -> World {
     let never = 1e9;
     let climate = Climate {
@@ -81,39 +93,37 @@ fn quiet(recipe: &Recipe, seed: u64) -> World {
         diurnal: 0.0,
         ..recipe.climate
     };
-    World::new(Recipe { days: 0.125, rate: 1.0, climate, ..recipe.clone() }, seed)
+    World::new(Recipe { days: 0.05, rate: 1.0, climate, ..recipe.clone() }, seed)
 }
 
-/// For each request, the upstream that was asked first.
-fn first_choices(world: &World, policy: &Policy, seed: u64) -> Vec<(i64, usize)> {
-    let heard = Rc::new(RefCell::new(Vec::new()));
-    let tap = Tap { inner: Boxed(policy.steering(world, seed)), firsts: Rc::clone(&heard) };
-    play(world, Box::new(tap), world.requests.iter().copied());
-    let mut firsts = heard.take();
-    firsts.sort_unstable();
-    firsts.into_iter().map(|(_, at_us, first)| (at_us, first)).collect()
-}
-
-/// Of the ten minutes before it happens.
-fn favourite(world: &World, firsts: &[(i64, usize)]) -> usize {
-    let mut counts = vec![0; world.tariffs.len()];
-    let lately = HAPPENS_US - LASTS_US..HAPPENS_US;
-    firsts.iter().filter(|(at_us, _)| lately.contains(at_us)).for_each(|(_, first)| counts[*first] += 1);
-    (0..counts.len()).max_by_key(|upstream| counts[*upstream]).unwrap_or(0)
-}
-
-fn reaction(world: &World, policy: &Policy, seed: u64, favourite: usize, what: &'static str) -> Reaction {
+/// For each request its time and the upstream that was asked first; and the run.
+fn heard(world: &World, policy: &Policy, seed: u64) -> (Vec<(i64, usize)>, Run) {
     let heard = Rc::new(RefCell::new(Vec::new()));
     let tap = Tap { inner: Boxed(policy.steering(world, seed)), firsts: Rc::clone(&heard) };
     let run = play(world, Box::new(tap), world.requests.iter().copied());
     let mut firsts = heard.take();
     firsts.sort_unstable();
-    let during = firsts.iter().filter(|(_, at_us, _)| (HAPPENS_US..HAPPENS_US + LASTS_US).contains(at_us));
-    let during: Vec<_> = during.collect();
-    let there = during.iter().filter(|(_, _, first)| *first == favourite);
-    let is_late = |id: usize| run.ttft_ms[id] > LATE * best_ms(world, id);
-    let late = there.clone().filter(|(id, ..)| is_late(*id)).count();
-    Reaction { policy: policy.name(), what, favourite, late, sent: there.count(), of: during.len() }
+    (firsts.into_iter().map(|(_, at_us, first)| (at_us, first)).collect(), run)
+}
+
+fn favourite(world: &World, firsts: &[(i64, usize)]) -> usize {
+    let mut counts = vec![0; world.tariffs.len()];
+    let lately = HAPPENS_US - LATELY_US..HAPPENS_US;
+    firsts.iter().filter(|(at_us, _)| lately.contains(at_us)).for_each(|(_, first)| counts[*first] += 1);
+    (0..counts.len()).max_by_key(|upstream| counts[*upstream]).unwrap_or(0)
+}
+
+impl Reaction {
+    fn add(&mut self, world: &World, policy: &Policy, seed: u64, favourite: usize) {
+        let (firsts, run) = heard(world, policy, seed);
+        let meanwhile = HAPPENS_US..HAPPENS_US + LASTS_US;
+        let during = firsts.iter().enumerate().filter(|(_, (at_us, _))| meanwhile.contains(at_us));
+        let there = during.clone().filter(|(_, (_, first))| *first == favourite);
+        let is_late = |id: usize| run.ttft_ms[id] > LATE * best_ms(world, id);
+        self.late.push(there.clone().filter(|(id, _)| is_late(*id)).count());
+        self.sent.push(there.count());
+        self.of += during.count();
+    }
 }
 
 /// The fastest upstream's time for a request.

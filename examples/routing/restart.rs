@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use photofinish::config::RaceSettings;
-use photofinish::rehearse::{Ask, Moment, Outcome, Routed, Seen, Steering, View};
+use photofinish::rehearse::{Ask, Moment, Outcome, Request, Routed, Seen, Started, Steering, View};
 use serde_json::{Value, json};
 
 use crate::figures::{mean, quantile, sorted};
@@ -38,7 +38,7 @@ pub fn restarts(world: &World, settings: &RaceSettings, seed: u64) -> Vec<Served
         times[0].extend(&ran_on.ttft_ms[at..until]);
         let mut replayed = routed();
         let stopped_us = world.requests[at].at_us;
-        for row in rows.take().into_iter().filter(|row| row.now_us < stopped_us) {
+        for row in rows.take().iter().filter(|row| row.was_written_before(stopped_us)) {
             row.tell(&mut replayed);
         }
         for (place, state) in [(1, replayed), (2, routed())] {
@@ -65,20 +65,40 @@ pub fn json(served: &[Served]) -> Value {
     json!({ "restarts": served.iter().map(one).collect::<Vec<_>>() })
 }
 
-/// What was written down of an attempt.
-#[derive(Clone, Copy)]
-struct Row {
-    upstream: usize,
-    /// None: it was started.
-    seen: Option<Seen>,
-    now_us: i64,
+/// What was written down.
+enum Row {
+    Attempt {
+        upstream: usize,
+        /// None: it was started.
+        seen: Option<Seen>,
+        now_us: i64,
+    },
+    Race {
+        request: Request,
+        ttft_us: Option<i64>,
+        took_us: i64,
+        winner: Option<usize>,
+        tpot_us: Option<f64>,
+        started: Vec<Started>,
+    },
 }
 
 impl Row {
-    fn tell(self, routed: &mut Routed) {
-        match self.seen {
-            Some(seen) => routed.saw(self.upstream, seen, self.now_us),
-            None => routed.launched(self.upstream, self.now_us),
+    fn was_written_before(&self, stopped_us: i64) -> bool {
+        match self {
+            Row::Attempt { now_us, .. } => *now_us < stopped_us,
+            Row::Race { request, took_us, .. } => request.at_us + took_us < stopped_us,
+        }
+    }
+
+    fn tell(&self, routed: &mut Routed) {
+        match self {
+            Row::Attempt { upstream, seen: Some(seen), now_us } => routed.saw(*upstream, *seen, *now_us),
+            Row::Attempt { upstream, seen: None, now_us } => routed.launched(*upstream, *now_us),
+            Row::Race { request, ttft_us, took_us, winner, tpot_us, started } => {
+                let (ttft_us, took_us, winner, tpot_us) = (*ttft_us, *took_us, *winner, *tpot_us);
+                routed.ended(&Outcome { request, ttft_us, took_us, winner, tpot_us, started });
+            }
         }
     }
 }
@@ -95,16 +115,19 @@ impl Steering for Scribe {
     }
 
     fn launched(&mut self, upstream: usize, now_us: i64) {
-        self.rows.borrow_mut().push(Row { upstream, seen: None, now_us });
+        self.rows.borrow_mut().push(Row::Attempt { upstream, seen: None, now_us });
         self.inner.launched(upstream, now_us);
     }
 
     fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
-        self.rows.borrow_mut().push(Row { upstream, seen: Some(seen), now_us });
+        self.rows.borrow_mut().push(Row::Attempt { upstream, seen: Some(seen), now_us });
         self.inner.saw(upstream, seen, now_us);
     }
 
     fn ended(&mut self, outcome: &Outcome<'_>) {
+        let Outcome { ttft_us, took_us, winner, tpot_us, .. } = *outcome;
+        let (request, started) = (*outcome.request, outcome.started.to_vec());
+        self.rows.borrow_mut().push(Row::Race { request, ttft_us, took_us, winner, tpot_us, started });
         self.inner.ended(outcome);
     }
 }
