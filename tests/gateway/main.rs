@@ -18,6 +18,7 @@ mod endings;
 mod failures;
 mod gateway;
 mod held;
+mod held_races;
 mod http2;
 mod http_api;
 mod http_api_races;
