@@ -111,8 +111,9 @@ impl Pilot {
             Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
             Policy::Hedge => self.hedge(&mut listed.entries),
             Policy::Fastest => {
-                self.reasons.add(if self.steered.len() == 1 { Why::Alone } else { Why::Best });
-                sort(&mut listed.entries, self.regular(), &self.order());
+                let order = self.unknown_first(self.order());
+                self.reasons.add(if self.regular() == 1 { Why::Alone } else { self.why_first(&order) });
+                sort(&mut listed.entries, self.regular(), &order);
                 start_first(&mut listed.entries);
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed),
@@ -263,6 +264,17 @@ impl Pilot {
     /// Candidates that are not on trial.
     fn regular(&self) -> usize {
         self.steered.iter().take_while(|steered| !steered.extra()).count()
+    }
+
+    /// Who would never be tried, for the prior makes them slower than the best, goes before it a few times.
+    fn unknown_first(&self, order: Picks) -> Picks {
+        let unknown = |candidate: &usize| self.steered[*candidate].known.outlook().is_unknown();
+        order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
+    }
+
+    fn why_first(&self, order: &Picks) -> Why {
+        let unknown = order.first().is_some_and(|first| self.steered[first].known.outlook().is_unknown());
+        if unknown { Why::Cold } else { Why::Best }
     }
 
     fn order(&self) -> Picks {

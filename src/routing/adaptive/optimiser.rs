@@ -22,9 +22,6 @@ const NOW_IS_AS_GOOD: f32 = 0.97;
 /// The share of its predicted time that a candidate of mean cost counts for more, so that of two equal ones the cheaper is
 /// taken.
 const DEARER: f32 = 0.005;
-/// An upstream is unknown until so much was seen of it, or so often tried.
-const UNKNOWN_SEEN: f64 = 0.5;
-const UNKNOWN_LAUNCHES: u64 = 3;
 /// Share of the requests that probe, once an upstream was not used for so long, µs.
 const PROBES: f64 = 0.01;
 const UNUSED_US: i64 = 120_000_000;
@@ -41,7 +38,7 @@ pub fn open(question: &Question<'_>) -> Opening {
     if !scores.value[best].is_finite() {
         return rule::open(question);
     }
-    let unknown: Picks = scores.best.iter().filter(|place| is_unknown(&question.candidates[*place])).collect();
+    let unknown: Picks = scores.best.iter().filter(|place| question.candidates[*place].outlook.is_unknown()).collect();
     if !unknown.is_empty() {
         return cold(question, &scores, &unknown);
     }
@@ -219,10 +216,6 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
     let prospect = Prospect::new(question, &question.candidates[primary], 0);
     let hedge = best_hedge(question, &weights, scores, &prospect, &running);
     Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
-}
-
-fn is_unknown(candidate: &Candidate<'_>) -> bool {
-    candidate.outlook.seen() < UNKNOWN_SEEN && candidate.outlook.launches() < UNKNOWN_LAUNCHES
 }
 
 /// Now and then one that nobody used for long, while the bucket is at least half full.

@@ -8,6 +8,10 @@ use super::size::Line;
 use super::tpot::Tpot;
 use super::{Sent, WAITING_MAX, Waiting};
 
+/// An upstream is unknown until so much was seen of it, or so often tried.
+const UNKNOWN_SEEN: f64 = 0.5;
+const UNKNOWN_LAUNCHES: u64 = 3;
+
 /// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
 const UNUSUAL: f64 = 0.85;
 
@@ -63,6 +67,11 @@ impl Outlook {
     /// Attempts that were ever started.
     pub fn launches(&self) -> u64 {
         self.launches
+    }
+
+    /// Its prediction is hardly more than the prior's.
+    pub fn is_unknown(&self) -> bool {
+        self.seen < UNKNOWN_SEEN && self.launches < UNKNOWN_LAUNCHES
     }
 
     /// It fails so often that nothing is hedged to it.

@@ -5,10 +5,14 @@ use super::{Next, Opening, Picks, Question, Running, Why, order};
 
 /// A hedge after so many predicted medians of the one before.
 const PATIENCE: f64 = 1.5;
+/// How soon an empty bucket is looked into again, µs.
+const AGAIN_US: i64 = 500_000;
 
-/// As [`open`](super::open()).
+/// As [`open`](super::open()). Whoever is unknown goes first: the prior alone may keep it from ever being tried.
 pub fn open(question: &Question<'_>) -> Opening {
-    let primary = order(question).first().unwrap_or(0);
+    let ordered = order(question);
+    let unknown = ordered.iter().find(|place| question.candidates[*place].outlook.is_unknown());
+    let primary = unknown.or(ordered.first()).unwrap_or(0);
     let running = [Running { candidate: primary, waited_us: 0 }];
     let (next, why) = next(question, &running);
     let hedge_at_us = if let Next::AskAgain { after_us } = next { Some(after_us) } else { None };
@@ -26,15 +30,15 @@ pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
     let Some(best) = best.filter(|_| running.len() < question.max_running) else {
         return (Next::Never, Why::Alone);
     };
-    if question.candidates[best].cost > question.terms.bucket {
-        return (Next::Never, Why::Budget);
-    }
     let patience_us = question
         .candidates
         .get(latest.candidate)
         .map(|candidate| (candidate.outlook.median_us(candidate.sent, question.now) * PATIENCE) as i64);
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
         Some(after_us) if after_us > 0 => (Next::AskAgain { after_us }, Why::Rule),
+        _ if question.candidates[best].cost > question.terms.bucket => {
+            (Next::AskAgain { after_us: AGAIN_US }, Why::Budget)
+        }
         _ => (Next::Start(best), Why::Rule),
     }
 }
