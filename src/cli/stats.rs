@@ -4,7 +4,7 @@
 
 pub(super) mod notes;
 mod regressions;
-mod table;
+pub(super) mod table;
 
 use std::io;
 use std::path::Path;

@@ -148,7 +148,7 @@ pub fn resolve(
 }
 
 /// The shortest wait, if every key of an upstream is set aside.
-fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<Duration> {
+pub(super) fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<Duration> {
     if keys.is_empty() {
         return gateway.cooling(|| target(upstream, None));
     }
@@ -158,7 +158,7 @@ fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<
 }
 
 /// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
-fn named(
+pub(super) fn named(
     live: &Live,
     model: Option<&Arc<Model>>,
     names: &str,
@@ -211,7 +211,7 @@ fn cooling_down(wait: Duration) -> Failure {
     failure
 }
 
-fn why_off(upstream: &Upstream) -> String {
+pub(super) fn why_off(upstream: &Upstream) -> String {
     let provider = &upstream.provider;
     match &provider.keys {
         Keys::Off(missing) => format!("{} is off because {} is not set", provider.name, missing.join(", ")),

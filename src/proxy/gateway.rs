@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use crate::attempt::{InFlight, Slot};
 use crate::clock::Instant;
 use crate::config::{Config, User};
+use crate::learning::Learning;
 use crate::recorder::Recorder;
 use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{Aside, Cooldowns, Target};
@@ -34,6 +35,7 @@ pub struct Gateway {
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
+    learning: Arc<Learning>,
     in_flight: InFlight,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
@@ -58,6 +60,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// The keys that callers without one of their own use.
+    pub fn shared(&self) -> &Ring {
+        &self.shared
+    }
+
     /// The keys for one request: the caller's own, else the shared ones, which take turns.
     pub fn keys(&self, own: Option<Key>) -> Ring {
         let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
@@ -122,6 +129,7 @@ impl Gateway {
             cooldowns: Mutex::default(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
+            learning: Arc::default(),
             in_flight: InFlight::default(),
             races: Arc::default(),
             audits: Arc::default(),
@@ -156,6 +164,11 @@ impl Gateway {
 
     pub fn shutdown(&self) -> &Shutdown {
         &self.shutdown
+    }
+
+    /// What was learnt of upstreams, and what may be spent.
+    pub fn learning(&self) -> &Arc<Learning> {
+        &self.learning
     }
 
     pub fn totals(&self) -> &Totals {

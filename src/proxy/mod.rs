@@ -14,6 +14,7 @@ mod models;
 mod overrides;
 mod race_guard;
 mod rejection;
+pub mod standing;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};

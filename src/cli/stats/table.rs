@@ -38,7 +38,7 @@ pub(super) fn write(
 }
 
 /// The text, or its ends with … between where it is longer than `width`.
-pub(super) fn fitted(text: &str, width: usize) -> String {
+pub(in crate::cli) fn fitted(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
@@ -49,7 +49,7 @@ pub(super) fn fitted(text: &str, width: usize) -> String {
 }
 
 /// Writes the parts with `between` between them, in lines that are as long as `width` allows. No part is broken.
-pub(super) fn write_wrapped(
+pub(in crate::cli) fn write_wrapped(
     parts: &[String],
     between: &str,
     indent: &str,

@@ -30,7 +30,7 @@ mod why;
 pub use hold::{hold, hopeless};
 pub use learner::Learner;
 pub use ledger::{Ledger, Terms};
-pub use optimiser::{next, open};
+pub use optimiser::{is_unknown, next, open};
 pub use order::order;
 pub use outlook::Outlook;
 pub use question::{

@@ -6,7 +6,7 @@
 
 use super::grid::{self, Row, TIMES, grid};
 use super::predict::{Prospect, Weights};
-use super::{CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Running, Why, rule};
+use super::{CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Question, Running, Why, rule};
 
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 3;
@@ -41,7 +41,7 @@ pub fn open(question: &Question<'_>) -> Opening {
     if !scores.value[best].is_finite() {
         return rule::open(question);
     }
-    let unknown: Picks = scores.best.iter().filter(|place| is_unknown(&question.candidates[*place])).collect();
+    let unknown: Picks = scores.best.iter().filter(|place| is_unknown(question.candidates[*place].outlook)).collect();
     if !unknown.is_empty() {
         return cold(question, &scores, &unknown);
     }
@@ -221,8 +221,9 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
     Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
 }
 
-fn is_unknown(candidate: &Candidate<'_>) -> bool {
-    candidate.outlook.seen() < UNKNOWN_SEEN && candidate.outlook.launches() < UNKNOWN_LAUNCHES
+/// Hardly anything was seen of it, and it was hardly tried: it is started beside the best until that changes.
+pub fn is_unknown(outlook: &Outlook) -> bool {
+    outlook.seen() < UNKNOWN_SEEN && outlook.launches() < UNKNOWN_LAUNCHES
 }
 
 /// Now and then one that nobody used for long, while the bucket is at least half full.
