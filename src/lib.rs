@@ -29,6 +29,7 @@ pub mod routing;
 pub mod learning;
 pub mod metrics;
 pub mod race;
+pub mod rehearse;
 pub mod simulate;
 pub mod store;
 pub mod upstream;

@@ -81,6 +81,9 @@ impl App {
         let live = Live::new(config, &next.addresses())?;
         next.put_in_force();
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
+        let (from, into) = (path.clone(), gateway.clone());
+        // Before the first request: it is to be decided as well as the last one before.
+        serving.run_blocking(move || remembering::remember(&from, &into.live().config, into.learning())).await?;
         let router = server::router(gateway.clone());
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));

@@ -21,7 +21,8 @@ pub fn remember(path: &Path, config: &Config, learning: &Learning) {
     let began = Instant::now();
     let filter = RecordedFilter { newest: REMEMBERED_MAX, ..RecordedFilter::default() };
     let mut requests = 0_u64;
-    let tariffs: HashMap<&str, Tariffs> = config.models.values().map(|model| (&*model.name, of(&model.upstreams))).collect();
+    let tariffs: HashMap<&str, Tariffs> =
+        config.models.values().map(|model| (&*model.name, of(&model.upstreams))).collect();
     let read = Reader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;

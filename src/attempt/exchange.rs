@@ -67,6 +67,7 @@ pub(super) async fn exchange(
     }
     let mut stream = open(body, &headers, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
+    stream.guard.first_token();
     Ok(Ready { status, headers, prelude, stream })
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::Spec;
-use super::in_flight::Slot;
 use super::meter::Meter;
+use super::slot::Slot;
+use super::told::ending;
 use crate::clock::{Instant, micros_between};
 use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
+use crate::learning::Sighting;
 use crate::protocol::headers;
 use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
@@ -42,6 +44,8 @@ pub(super) struct Guard {
     choices: Option<i64>,
     recorder: Recorder,
     shutdown: Shutdown,
+    /// None for an attempt that nobody learns from.
+    sighting: Option<Sighting>,
     _slot: Option<Slot>,
 }
 
@@ -59,6 +63,7 @@ impl Guard {
             choices: spec.request.n_choices,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
+            sighting: spec.sighting.take(),
             _slot: spec.slot.take(),
         }
     }
@@ -68,6 +73,11 @@ impl Guard {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
         self.meter = Meter::new(self.dispatch, choices_asked(self.choices));
+    }
+
+    /// What is decided from outside.
+    pub fn decide(&self, fate: Fate) {
+        self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
     /// Microseconds since the dispatch.
@@ -89,6 +99,12 @@ impl Guard {
         self.record.ratelimit_remaining_requests = facts.remaining_requests;
         self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
         self.meter.head(facts.usage);
+    }
+
+    /// Its first token is there.
+    pub fn first_token(&mut self) {
+        let ttft_us = self.meter.first_token_us();
+        self.sighting.as_mut().zip(ttft_us).into_iter().for_each(|(sighting, ttft_us)| sighting.first_token(ttft_us));
     }
 
     /// It served the client to its end.
@@ -182,6 +198,9 @@ impl Drop for Guard {
         if self.meter.malformed > 0 {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
+        }
+        if let Some(sighting) = &mut self.sighting {
+            sighting.ended(&ending(&record, self.choices));
         }
         let took_us = self.elapsed(Instant::now());
         self.recorder.attempt(record, self.choices, took_us);

@@ -2,6 +2,7 @@
 
 use super::burst::Burst;
 use super::gaps::Gaps;
+use super::progress::Progress;
 use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
@@ -130,6 +131,16 @@ impl Meter {
     /// Microseconds from dispatch to the first token.
     pub fn first_token_us(&self) -> Option<i64> {
         self.first_token.map(|(at, _)| at)
+    }
+
+    /// None before the first token.
+    pub fn progress(&self) -> Option<Progress> {
+        Some(Progress {
+            first_token_us: self.first_token_us()?,
+            last_token_us: self.last_token?,
+            events: self.payload_events,
+            chars: self.chars_total,
+        })
     }
 
     /// Every choice that was seen or asked for has its finish reason.

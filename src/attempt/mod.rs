@@ -3,16 +3,20 @@
 //! [`start`] makes a future that is ready at the first token; what it gives then, a [`Ready`], is read on by the relay.
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
+mod ahead;
 mod burst;
 mod exchange;
 mod gaps;
 mod guard;
-mod in_flight;
 mod meter;
+mod progress;
+mod slot;
 mod stream;
+mod told;
 
 pub use exchange::Ready;
-pub use in_flight::{InFlight, Slot};
+pub use progress::Progress;
+pub use slot::Slot;
 pub use stream::{EventStream, Item, Kind};
 
 use std::future::Future;
@@ -26,8 +30,9 @@ use http::HeaderMap;
 use crate::clock::Instant;
 use crate::config::Upstream;
 use crate::failure::Failure;
+use crate::learning::Sighting;
 use crate::protocol::request::ChatRequest;
-use crate::race::{self, Cut, Starting};
+use crate::race::{Cut, Starting};
 use crate::recorder::Recorder;
 use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
@@ -55,28 +60,34 @@ pub struct Spec {
     pub p_audit: f64,
     /// Its place in the count of this upstream's running attempts; the guard takes it.
     pub slot: Option<Slot>,
+    /// Tells what it shows of its upstream; the guard takes it.
+    pub sighting: Option<Sighting>,
 }
 
 /// A started attempt: the race polls it.
 pub struct Attempt {
     future: Pin<Box<dyn Future<Output = Result<Ready, Failure>> + Send>>,
     fate: Arc<AtomicU8>,
-    candidate: usize,
 }
 
 /// Starts an attempt. Its row is certain from here on; its clock runs from its first poll.
 pub fn start(mut spec: Spec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
-    let candidate = spec.starting.candidate;
     let guard = Guard::new(&mut spec, fate.clone());
     let outgoing = exchange::outgoing(&spec);
     let future = Box::pin(exchange::exchange(spec.client, outgoing, spec.key, guard));
-    Attempt { future, fate, candidate }
+    Attempt { future, fate }
 }
 
 impl Attempt {
-    pub fn candidate(&self) -> usize {
-        self.candidate
+    /// What the race decided: called right before it is dropped, or run on beside the race.
+    pub fn cut(&mut self, cut: Cut) {
+        let fate = match cut {
+            Cut::Lost => Fate::Lost,
+            Cut::Late => Fate::Late,
+            Cut::Deadline => Fate::Deadline,
+        };
+        self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
     /// It lost, but runs on to its own first token.
@@ -95,18 +106,5 @@ impl Future for Attempt {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.future.as_mut().poll(context)
-    }
-}
-
-impl race::Attempt for Attempt {
-    type Ready = Ready;
-
-    fn cut(&mut self, cut: Cut) {
-        let fate = match cut {
-            Cut::Lost => Fate::Lost,
-            Cut::Late => Fate::Late,
-            Cut::Deadline => Fate::Deadline,
-        };
-        self.fate.store(fate as u8, Ordering::Relaxed);
     }
 }

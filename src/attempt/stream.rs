@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Sleep;
 
-use super::guard::Guard;
+use super::ahead::Ahead;
+use super::guard::{Fate, Guard};
+use super::progress::Progress;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
@@ -54,6 +56,8 @@ pub struct EventStream {
     /// None once it ended.
     body: Option<Body>,
     scanner: Scanner,
+    /// Read while it was held back; goes out first.
+    ahead: Ahead,
     /// When the read returned that the events under way came with.
     read_at: Instant,
     /// Since when nothing came: the last read, or when reading went on after a slow client.
@@ -79,6 +83,7 @@ impl EventStream {
         EventStream {
             body,
             scanner: Scanner::new(EVENT_MAX),
+            ahead: Ahead::default(),
             read_at: now,
             quiet_since: now,
             timer: None,
@@ -118,6 +123,9 @@ impl EventStream {
     /// # Errors
     /// What broke it. Nothing can break what is complete.
     pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+        if let Some(item) = self.ahead.pop() {
+            return Poll::Ready(Some(Ok(item)));
+        }
         // What comes behind the end, pings for one, does not put it off.
         if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
             self.body = None;
@@ -144,6 +152,21 @@ impl EventStream {
             }
             let failure = self.fail(FailureKind::IdleTimeout, format!("no byte for {:?}", self.idle));
             return Poll::Ready(Some(Err(failure)));
+        }
+        Poll::Pending
+    }
+
+    /// Reads on while nobody takes what comes, within a bound: [`EventStream::poll_served`] gives it out later. Ready with
+    /// what broke it.
+    pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        while !self.ahead.is_full() {
+            match std::task::ready!(self.poll_item(context)) {
+                Some(Ok(Item { kind: Kind::Error { facts, .. }, .. })) => return Poll::Ready(self.fail_with(facts)),
+                Some(Ok(item)) => self.ahead.push(item),
+                Some(Err(failure)) => return Poll::Ready(failure),
+                None if self.is_complete() => break,
+                None => return Poll::Ready(self.ended_too_early()),
+            }
         }
         Poll::Pending
     }
@@ -197,6 +220,11 @@ impl EventStream {
         failure
     }
 
+    /// Ends the attempt because its body ended and it did not.
+    pub fn ended_too_early(&mut self) -> Failure {
+        self.fail(FailureKind::Closed, "the provider ended it without a finish reason")
+    }
+
     /// Ends the attempt with the error that it sent itself.
     pub fn fail_with(&mut self, facts: ErrorFacts) -> Failure {
         let mut failure = Failure::new(facts.kind, self.phase(), facts.message);
@@ -237,8 +265,14 @@ impl EventStream {
         });
     }
 
+    /// It was not chosen: whoever drops it now cancels a loser.
+    pub fn lost(&mut self) {
+        self.guard.decide(Fate::Lost);
+    }
+
     /// Reads a loser to its end and throws away what comes, at most so many bytes. The caller bounds the time.
     pub async fn drain(mut self, bytes_max: usize) {
+        self.guard.decide(Fate::Drained);
         let mut bytes = 0;
         while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
             bytes += item.raw.len();
@@ -270,6 +304,11 @@ impl EventStream {
     /// Microseconds from dispatch to the first token.
     pub fn first_token_us(&self) -> Option<i64> {
         self.guard.meter.first_token_us()
+    }
+
+    /// None before the first token.
+    pub fn progress(&self) -> Option<Progress> {
+        self.guard.meter.progress()
     }
 
     fn phase(&self) -> Phase {

@@ -114,6 +114,9 @@ impl Sighting {
             None => tariff.started(*prompt, purse.terms().answer_tokens),
         };
         purse.paid(cost, ending.served);
+        if ending.served {
+            purse.finished(None, ending.output_tokens);
+        }
     }
 
     fn leave(&mut self) {

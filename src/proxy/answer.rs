@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 
+use super::entrant::Begun;
 use super::field::Runner;
 use super::race_guard::RaceGuard;
 use crate::attempt::Ready;
@@ -22,10 +23,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn new(runner: &Runner, ready: &Ready, read_at: Instant) -> Facts {
-        let ttft_us = ready.stream.first_token_us().unwrap_or(0);
-        let client_ttft_us = micros_between(read_at, Instant::now());
-        let token_us = ready.stream.dispatch_us() + ttft_us;
+    pub fn new(runner: &Runner, begun: &Begun, read_at: Instant) -> Facts {
+        let stream = &begun.ready.stream;
+        let ttft_us = stream.first_token_us().unwrap_or(0);
+        // Of an answer that is awaited whole the rest is not the first token's time.
+        let committed_at = if begun.whole.is_some() { begun.at } else { Instant::now() };
+        let client_ttft_us = micros_between(read_at, committed_at);
+        let token_us = stream.dispatch_us() + ttft_us;
         let overhead_us = (client_ttft_us - token_us).max(0);
         Facts { upstream: runner.name.clone(), ttft_us, token_us, client_ttft_us, overhead_us }
     }

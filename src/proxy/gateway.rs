@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::attempt::{InFlight, Slot};
+use crate::attempt::Slot;
 use crate::clock::Instant;
 use crate::config::{Config, User};
 use crate::learning::Learning;
@@ -36,7 +36,6 @@ pub struct Gateway {
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
     learning: Arc<Learning>,
-    in_flight: InFlight,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
@@ -130,7 +129,6 @@ impl Gateway {
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
             learning: Arc::default(),
-            in_flight: InFlight::default(),
             races: Arc::default(),
             audits: Arc::default(),
             drains: Arc::default(),
@@ -191,10 +189,6 @@ impl Gateway {
 
     pub(super) fn enter_race(&self) -> Slot {
         Slot::enter(self.races.clone())
-    }
-
-    pub(super) fn enter_attempt(&self, upstream: &str) -> Slot {
-        self.in_flight.enter(upstream)
     }
 
     /// A place among the audited losers, while there is one.

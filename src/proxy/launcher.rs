@@ -7,17 +7,20 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::breakers::Trial;
+use super::entrant::{Begun, Entrant, Stage};
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
+use super::pilot::{Pilot, Seen};
 use super::race_guard::RaceGuard;
-use crate::attempt::{self, Attempt, Ready, Slot, Spec};
+use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
 use crate::config::{Breaker, CancelBilling, Drains, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::learning::Sighting;
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
 use crate::race::verdict::{is_the_requests_fault, verdict};
-use crate::race::{Launch, Starting};
+use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
 use crate::routing::cooldown::Aside;
 use crate::routing::keyring::Key;
 
@@ -30,6 +33,9 @@ pub struct Launcher {
     judge: Arc<Judge>,
     request: Arc<ChatRequest>,
     settings: RaceSettings,
+    pilot: Pilot,
+    /// The first whole answer wins, and not the first token.
+    whole: bool,
     /// Those of the client's that may go up to any of the runners.
     client_headers: HeaderMap,
     race_id: String,
@@ -66,6 +72,7 @@ impl Launcher {
         request: &Arc<ChatRequest>,
         field: &mut Field,
         guard: &RaceGuard,
+        pilot: Pilot,
         read_at: Instant,
     ) -> Launcher {
         let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
@@ -79,6 +86,8 @@ impl Launcher {
             }),
             request: request.clone(),
             settings: field.settings.clone(),
+            pilot,
+            whole: races_whole_answers(&field.settings, request),
             client_headers: forwardable(headers, &field.runners),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
@@ -94,10 +103,10 @@ impl Launcher {
 }
 
 impl Launch for Launcher {
-    type Ready = Ready;
-    type Attempt = Attempt;
+    type Ready = Begun;
+    type Attempt = Entrant;
 
-    fn launch(&mut self, starting: Starting) -> Attempt {
+    fn launch(&mut self, starting: Starting) -> Entrant {
         let runner = &self.judge.runners[starting.candidate];
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
@@ -107,7 +116,8 @@ impl Launch for Launcher {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
         self.judge.note(starting.candidate, sent);
-        attempt::start(Spec {
+        let spotted = self.pilot.spotted(starting.candidate);
+        let attempt = attempt::start(Spec {
             client: gateway.client().clone(),
             recorder: gateway.recorder().clone(),
             shutdown: gateway.shutdown().clone(),
@@ -121,45 +131,97 @@ impl Launch for Launcher {
             request: self.request.clone(),
             stream_options,
             p_audit: self.settings.audit,
-            slot: Some(gateway.enter_attempt(&runner.name)),
-        })
+            slot: Some(Slot::enter(spotted.known.running())),
+            sighting: Some(Sighting::start(spotted)),
+        });
+        let idle = self.whole.then_some(runner.upstream.timeouts.idle);
+        Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> bool {
         self.judge.failed(candidate, &self.judge.sent(candidate), failure)
     }
 
-    fn lost(&mut self, attempt: Attempt) {
-        let candidate = attempt.candidate();
-        let trial = self.trials.iter().position(|(on_trial, _)| *on_trial == candidate);
-        let trial = trial.map(|position| self.trials.swap_remove(position).1);
-        let upstream = &self.judge.runners[candidate].upstream;
-        let gateway = &self.judge.gateway;
-        let Drains { time, bytes, running } = self.settings.drains;
-        // A hang-up saves nothing there, so its figures may as well be had.
-        let billed_anyway = upstream.provider.cancel_billing == CancelBilling::BillsFull;
-        if let Some(place) = billed_anyway.then(|| gateway.enter_drain(running)).flatten() {
-            self.run_on(attempt, (place, trial), time, Some(bytes));
-        } else if fastrand::f64() < self.settings.audit
-            && let Some(place) = gateway.enter_audit()
-        {
-            self.run_on(attempt, (place, trial), upstream.timeouts.first_token, None);
+    fn lost(&mut self, entrant: Entrant) {
+        let candidate = entrant.candidate();
+        match entrant.into_stage() {
+            Stage::Asking(attempt) => self.lost_asking(candidate, attempt),
+            Stage::Answering(answering) => self.lost_ready(candidate, answering.0),
+            Stage::Over => {}
         }
+    }
+
+    fn lost_ready(&mut self, candidate: usize, begun: Begun) {
+        let trial = self.take_trial(candidate);
+        let Drains { time, bytes, .. } = self.settings.drains;
+        // Its first token is there, so an audit would tell nothing more.
+        if let Some(place) = self.enter_drain(candidate) {
+            self.beside((place, trial), time, begun.ready.stream.drain(bytes));
+        }
+    }
+
+    fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
+        self.pilot.replan(&seen(running), waiting)
+    }
+
+    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
+        self.pilot.next_after_failure(waiting)
+    }
+
+    fn hold(&mut self, ready: &Arrival<Begun>, running: &[Running<Entrant>]) -> Option<Duration> {
+        // A whole answer has nothing to wait for.
+        if self.whole { None } else { self.pilot.hold(ready.candidate(), &seen(running)) }
+    }
+
+    fn prefer(&mut self, held: &Arrival<Begun>, new: &Arrival<Begun>) -> Which {
+        self.pilot.prefer(held.candidate(), new.candidate())
+    }
+
+    fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
+        if self.whole { self.pilot.hopeless(&seen(running)) } else { None }
     }
 }
 
 impl Launcher {
-    /// Lets a loser run on beside everything, for at most `limit`: to its first token, or to its end where `bytes` bounds it.
-    fn run_on(&self, mut attempt: Attempt, held: (Slot, Option<Trial>), limit: Duration, bytes: Option<usize>) {
-        match bytes {
-            Some(_) => attempt.drain(),
-            None => attempt.audit(),
+    fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
+        let trial = self.take_trial(candidate);
+        let Drains { time, bytes, .. } = self.settings.drains;
+        if let Some(place) = self.enter_drain(candidate) {
+            attempt.drain();
+            let run = self.run_on(candidate, attempt, Some(bytes));
+            self.beside((place, trial), time, run);
+        } else if fastrand::f64() < self.settings.audit
+            && let Some(place) = self.judge.gateway.enter_audit()
+        {
+            attempt.audit();
+            let limit = self.judge.runners[candidate].upstream.timeouts.first_token;
+            let run = self.run_on(candidate, attempt, None);
+            self.beside((place, trial), limit, run);
         }
-        let candidate = attempt.candidate();
-        let (judge, draining) = (self.judge.clone(), self.judge.gateway.shutdown().draining());
+    }
+
+    fn take_trial(&mut self, candidate: usize) -> Option<Trial> {
+        let position = self.trials.iter().position(|(on_trial, _)| *on_trial == candidate)?;
+        Some(self.trials.swap_remove(position).1)
+    }
+
+    /// A place to read a loser to its end, where a hang-up saves nothing, so that its figures may as well be had.
+    fn enter_drain(&self, candidate: usize) -> Option<Slot> {
+        let billed_anyway = self.judge.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
+        if billed_anyway { self.judge.gateway.enter_drain(self.settings.drains.running) } else { None }
+    }
+
+    /// A loser that runs to its first token, or to its end where `bytes` bounds it.
+    fn run_on(
+        &self,
+        candidate: usize,
+        attempt: Attempt,
+        bytes: Option<usize>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let judge = self.judge.clone();
         // The race may start the same candidate once more.
         let sent = self.judge.sent(candidate);
-        let run = async move {
+        async move {
             match attempt.await {
                 Err(failure) => {
                     judge.failed(candidate, &sent, &failure);
@@ -171,7 +233,12 @@ impl Launcher {
                     }
                 }
             }
-        };
+        }
+    }
+
+    /// Runs beside everything, for at most `limit`, and gives back then what it holds.
+    fn beside(&self, held: (Slot, Option<Trial>), limit: Duration, run: impl Future<Output = ()> + Send + 'static) {
+        let draining = self.judge.gateway.shutdown().draining();
         self.judge.gateway.shutdown().spawn(async move {
             let _held = held;
             tokio::select! {
@@ -275,6 +342,20 @@ impl Judge {
             tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
         }
     }
+}
+
+/// Whether the first whole answer is to win: where it is the answer that counts, and the client sees nothing before all of it.
+fn races_whole_answers(_settings: &RaceSettings, _request: &ChatRequest) -> bool {
+    false
+}
+
+fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {
+    let seen = |running: &Running<Entrant>| Seen {
+        candidate: running.candidate(),
+        waited: running.waited(),
+        progress: running.attempt().progress(),
+    };
+    running.iter().map(seen).collect()
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.

@@ -7,11 +7,13 @@ mod answer;
 mod body;
 mod breakers;
 mod caller;
+mod entrant;
 mod field;
 mod gateway;
 mod launcher;
 mod models;
 mod overrides;
+mod pilot;
 mod race_guard;
 mod rejection;
 pub mod standing;
@@ -31,11 +33,13 @@ use crate::config::User;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
-use crate::routing::plan::{Plan, plan};
+use crate::routing::plan::Plan;
 use answer::Facts;
 use caller::{Caller, authenticate};
-use field::{Field, Runner};
+use entrant::Begun;
+use field::Field;
 use launcher::Launcher;
+use pilot::Pilot;
 use race_guard::RaceGuard;
 
 /// `POST /v1/chat/completions`
@@ -63,9 +67,6 @@ pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Bod
     }
 }
 
-/// The code of a plan that nothing learned had a part in.
-const LISTED: &str = "listed";
-
 type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
 
 enum Served {
@@ -90,10 +91,10 @@ async fn serve(
     let overrides = overrides::read(headers)?;
     let mut field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
     guard.settings(&field.settings);
-    let runners: Vec<_> = field.runners.iter().map(Runner::for_plan).collect();
-    let plan = plan(&field.settings, &runners, field.settings.hedge_after.unlearned(), fastrand::f64());
-    guard.planned(plan.text(|candidate| &field.runners[candidate].name), LISTED);
-    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, read_at);
+    let mut pilot = Pilot::new(gateway.learning(), &field, &request, read_at);
+    let plan = pilot.plan();
+    guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
+    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
     tokio::select! {
         biased;
         served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
@@ -115,17 +116,17 @@ async fn run(
     let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
-        let (mut ready, candidate, ordinal) = match finish {
+        let (begun, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
             Finish::Failed => return all_failed::all_failed(&race, field, request),
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
-        judge.answered(candidate);
-        let facts = Facts::new(runner, &ready, read_at);
+        let facts = Facts::new(runner, &begun, read_at);
+        let Begun { mut ready, whole, .. } = begun;
         guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
-        ready.stream.serve(runner.upstream.timeouts.idle);
         if request.stream {
+            ready.stream.serve(runner.upstream.timeouts.idle);
             let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
@@ -134,8 +135,15 @@ async fn run(
                 Box::new(move |guard| RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard));
             return Ok(Served::Streaming(relay, head));
         }
-        let prelude = std::mem::take(&mut ready.prelude);
-        match tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await {
+        let assembled = match whole {
+            Some(whole) => Ok(Ok(whole)),
+            None => {
+                ready.stream.serve(runner.upstream.timeouts.idle);
+                let prelude = std::mem::take(&mut ready.prelude);
+                tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await
+            }
+        };
+        match assembled {
             Ok(Ok(whole)) => {
                 judge.ended(candidate, None);
                 let response = answer::whole(&ready, &facts, whole);

@@ -9,13 +9,14 @@ use std::time::Duration;
 use arc_swap::Guard;
 
 use super::field::{Field, Runner};
+use crate::attempt::Progress;
 use crate::clock::{Instant, micros};
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::learning::{Blocks, Known, Learning, Longest, Purse, Spotted};
 use crate::protocol::request::ChatRequest;
 use crate::race::{Replan, Which};
 use crate::routing::adaptive::{
-    self, Aim, CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Progress, Question, Running, Sent, Why, rule,
+    self, Aim, CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Question, Running, Sent, Why, rule,
 };
 use crate::routing::plan::{self, Entry, Plan, Start, plan};
 use crate::routing::tariff::{Prompt, Tariff, tariffs};
@@ -37,6 +38,16 @@ pub struct Pilot {
     reasons: Reasons,
     /// When a first token was held back.
     held_us: i64,
+}
+
+/// A candidate that runs, as the race sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    pub candidate: usize,
+    /// Since it was started.
+    pub waited: Duration,
+    /// None before its first token.
+    pub progress: Option<Progress>,
 }
 
 /// A candidate, and what is known of it.
@@ -79,7 +90,8 @@ impl Pilot {
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
         let prices: Vec<_> = field.runners.iter().map(|runner| runner.upstream.billing()).collect();
-        let domains: Vec<Option<&str>> = field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
+        let domains: Vec<Option<&str>> =
+            field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
         let steer = |(place, (runner, tariff)): (usize, (&Runner, Tariff))| {
             let known = learning.upstream(&runner.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
@@ -89,7 +101,9 @@ impl Pilot {
                 prompt: Prompt { uncached: tokens - cached, cached },
                 known_tokens,
                 // The place of the first of a domain stands for it.
-                domain: domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain))).and_then(|place| u32::try_from(place).ok()),
+                domain: domains[place]
+                    .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
+                    .and_then(|place| u32::try_from(place).ok()),
                 runner: runner.for_plan(),
                 known,
             }
@@ -156,12 +170,16 @@ impl Pilot {
     }
 
     /// At a timer of the plan, or after a failure.
-    pub fn replan(&mut self, running: &[Running], waiting: &[usize]) -> Replan {
+    pub fn replan(&mut self, running: &[Seen], waiting: &[usize]) -> Replan {
+        let running = &running_of(running)[..];
         let by_rule = self.settings.policy == Policy::Rule;
-        let (next, why) = self.ask(|candidate| !waiting.contains(&candidate), |question| match by_rule {
-            true => rule::next(question, running),
-            false => adaptive::next(question, running),
-        });
+        let (next, why) = self.ask(
+            |candidate| !waiting.contains(&candidate),
+            |question| match by_rule {
+                true => rule::next(question, running),
+                false => adaptive::next(question, running),
+            },
+        );
         match next {
             Next::Start(candidate) if running.is_empty() || self.reserve(candidate) => {
                 self.reasons.add(Why::Hedged);
@@ -186,14 +204,16 @@ impl Pilot {
         let learns = matches!(self.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
         // Those on trial stand behind the others, whatever they seem to be.
         let best = || {
-            let order = self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra(), adaptive::order);
+            let order =
+                self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra(), adaptive::order);
             order.first().and_then(|best| waiting.iter().position(|candidate| *candidate == best))
         };
         if learns { best().unwrap_or(0) } else { 0 }
     }
 
     /// How long to hold back the first token of `ready` for those that run.
-    pub fn hold(&mut self, ready: usize, running: &[Running]) -> Option<Duration> {
+    pub fn hold(&mut self, ready: usize, running: &[Seen]) -> Option<Duration> {
+        let running = &running_of(running)[..];
         let hold_max_us = micros(self.settings.hold_max);
         if self.settings.optimise == Objective::Ttft || hold_max_us == 0 {
             return None;
@@ -218,20 +238,30 @@ impl Pilot {
         }
     }
 
-    /// Those of a race to the whole answer that cannot win any more.
-    pub fn hopeless(&self, running: &[Progress]) -> Picks {
-        self.ask(|_| false, |question| adaptive::hopeless(question, running))
+    /// One of a race to the whole answer, by its place among those that run, that will end too late to wait for.
+    pub fn hopeless(&self, running: &[Seen]) -> Option<usize> {
+        // Asked with every event: most of the time nothing has changed that matters.
+        if running.len() < 2 || running.iter().all(|seen| seen.progress.is_none()) {
+            return None;
+        }
+        let progress: Vec<adaptive::Progress> = running.iter().map(progress_of).collect();
+        let hopeless = self.ask(|_| false, |question| adaptive::hopeless(question, &progress)).first()?;
+        running.iter().position(|seen| seen.candidate == hopeless)
     }
 
     fn open(&mut self, listed: &mut Plan) {
         let by_rule = self.settings.policy == Policy::Rule;
-        let opening = self.ask(|candidate| self.steered[candidate].extra(), |question| match by_rule {
-            true => rule::open(question),
-            false => adaptive::open(question),
-        });
+        let opening = self.ask(
+            |candidate| self.steered[candidate].extra(),
+            |question| match by_rule {
+                true => rule::open(question),
+                false => adaptive::open(question),
+            },
+        );
         let Opening { primary, also, hedge_at_us, why, .. } = opening;
         self.reasons.add(why);
-        let order: Picks = std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
+        let order: Picks =
+            std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
         sort(&mut listed.entries, self.regular(), &order);
         start_first(&mut listed.entries);
         for candidate in also.iter().take(RUNNING_MAX - 1) {
@@ -282,26 +312,23 @@ impl Pilot {
         learned.map_or(self.settings.hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
     }
 
+    fn look(&self, steered: &Steered, now: i64) -> Looked {
+        Looked { outlook: steered.known.outlook(), waits: steered.known.longest_waits(self.began_us, now) }
+    }
+
     /// Puts the question, to whoever answers it.
     fn ask<A>(&self, out: impl Fn(usize) -> bool, answer: impl FnOnce(&Question<'_>) -> A) -> A {
         let now = self.learning.now_us();
         let terms = self.purse.terms();
-        let looked: Vec<(Guard<Arc<Outlook>>, Longest)> = self
+        let looked: Vec<Looked> =
+            self.steered.iter().take(CANDIDATES_MAX).map(|steered| self.look(steered, now)).collect();
+        let candidates: Vec<Candidate<'_>> = self
             .steered
             .iter()
-            .take(CANDIDATES_MAX)
-            .map(|steered| (steered.known.outlook(), steered.known.longest_waits(self.began_us, now)))
+            .zip(&looked)
+            .enumerate()
+            .map(|(place, (steered, looked))| steered.candidate(looked, out(place), terms.answer_tokens))
             .collect();
-        let candidate = |(place, (steered, (outlook, waits))): (usize, (&Steered, &'_ (Guard<Arc<Outlook>>, Longest)))| Candidate {
-            outlook,
-            sent: steered.sent(),
-            cost: steered.tariff.started(steered.prompt, terms.answer_tokens),
-            domain: steered.domain,
-            may_hedge: true,
-            out: out(place),
-            waiting: waits.as_slice(),
-        };
-        let candidates: Vec<Candidate<'_>> = self.steered.iter().zip(&looked).enumerate().map(candidate).collect();
         answer(&Question {
             candidates: &candidates,
             aim: aim(&self.settings),
@@ -314,7 +341,25 @@ impl Pilot {
     }
 }
 
+/// What is known of a candidate at this moment.
+struct Looked {
+    outlook: Guard<Arc<Outlook>>,
+    waits: Longest,
+}
+
 impl Steered {
+    fn candidate<'l>(&self, looked: &'l Looked, out: bool, answer_tokens: f64) -> Candidate<'l> {
+        Candidate {
+            outlook: &looked.outlook,
+            sent: self.sent(),
+            cost: self.tariff.started(self.prompt, answer_tokens),
+            domain: self.domain,
+            may_hedge: true,
+            out,
+            waiting: looked.waits.as_slice(),
+        }
+    }
+
     /// As if it were sent now.
     fn sent(&self) -> Sent {
         Sent { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
@@ -326,13 +371,25 @@ impl Steered {
     }
 }
 
-fn aim(settings: &RaceSettings) -> Aim {
+pub(super) fn aim(settings: &RaceSettings) -> Aim {
     match settings.optimise {
         Objective::Ttft => Aim::Ttft,
         Objective::Completion => Aim::Completion,
-        Objective::Goodput => {
-            Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) }
-        }
+        Objective::Goodput => Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) },
+    }
+}
+
+fn running_of(seen: &[Seen]) -> Vec<Running> {
+    seen.iter().map(|seen| Running { candidate: seen.candidate, waited_us: micros(seen.waited) }).collect()
+}
+
+/// An event may hold several tokens; characters tell how many at least.
+fn progress_of(seen: &Seen) -> adaptive::Progress {
+    adaptive::Progress {
+        candidate: seen.candidate,
+        waited_us: micros(seen.waited),
+        first_token_us: seen.progress.map(|progress| progress.first_token_us),
+        tokens: seen.progress.map_or(0, |progress| progress.events.max(progress.chars / 4)),
     }
 }
 

@@ -8,12 +8,14 @@ use http::StatusCode;
 
 use super::gateway::Gateway;
 use super::launcher::Judge;
+use super::pilot::{Pilot, Reasons};
 use super::rejection::Rejection;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
 use crate::history::{RaceOutcome, RaceRecord};
+use crate::learning::Purse;
 use crate::protocol::request::ChatRequest;
 use crate::recorder::Recorder;
 use crate::relay::Watch;
@@ -28,6 +30,10 @@ pub struct RaceGuard {
     read_at: Instant,
     /// When a streaming client's winner had its first token: microseconds after `read_at`.
     winner_token_us: Option<i64>,
+    /// The winner's first token, whether the client streams or not: microseconds after `read_at`.
+    token_us: Option<i64>,
+    /// Why it was run as it was, and who pays; none where it was rejected before.
+    steering: Option<(Reasons, Arc<Purse>)>,
     /// Who hears how a streamed winner ends, and which candidate it is.
     judge: Option<(Arc<Judge>, usize)>,
     attempts: Arc<AtomicUsize>,
@@ -69,6 +75,8 @@ impl RaceGuard {
             outcome: None,
             read_at: Instant::now(),
             winner_token_us: None,
+            token_us: None,
+            steering: None,
             judge: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().clone(),
@@ -116,15 +124,16 @@ impl RaceGuard {
         self.record.optimise = Some(settings.optimise.as_str());
     }
 
-    /// What was planned, and the codes of why; again where what happened adds to them.
-    pub fn planned(&mut self, plan: String, why: &str) {
+    /// What was planned; by whom, so that at the end it can be told why.
+    pub fn planned(&mut self, plan: String, pilot: &Pilot) {
         self.record.plan = Some(plan);
-        self.record.why = Some(why.to_owned());
+        self.steering = Some((pilot.reasons(), pilot.purse()));
     }
 
     /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.
     pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
         self.winner_token_us = streaming.map(|_| token_us);
+        self.token_us = Some(token_us);
         self.record.winner = i64::try_from(ordinal).ok();
         self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
     }
@@ -169,6 +178,15 @@ impl RaceGuard {
         Some((self.record.first_token_sent_us? - self.winner_token_us?).max(0))
     }
 
+    /// Tells whoever pays what the client got, and gives the codes of why it got that.
+    fn pay(&mut self) -> Option<String> {
+        let (reasons, purse) = self.steering.take()?;
+        // A whole answer has no first token that a client could see.
+        let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
+        purse.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
+        reasons.text()
+    }
+
     fn elapsed(&self) -> i64 {
         micros_between(self.read_at, Instant::now())
     }
@@ -202,8 +220,8 @@ impl Drop for RaceGuard {
         self.record.done_us.get_or_insert(now);
         let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));
         let overhead_us = self.overhead_us();
-        let RaceRecord { user, plan, why, .. } = &mut self.record;
-        let (user, plan, why) = (user.take(), plan.take(), why.take());
+        let why = self.pay();
+        let (user, plan) = (self.record.user.take(), self.record.plan.take());
         self.recorder.race(RaceRecord { race_id, model, user, plan, why, ..self.record }, overhead_us);
     }
 }

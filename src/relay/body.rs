@@ -99,7 +99,7 @@ impl<W: Watch> RelayBody<W> {
     fn upstream_ended(&mut self) -> Option<Bytes> {
         let open = self.state == State::Open;
         if open && !self.stream.is_complete() {
-            let failure = self.stream.fail(FailureKind::Closed, "the provider ended it without a finish reason");
+            let failure = self.stream.ended_too_early();
             return Some(self.broken(&failure));
         }
         self.complete();

@@ -1,13 +1,14 @@
 //! The relay: the winner's events become the client's answer.
 //!
 //! A streaming client gets a [`RelayBody`], which polls the winner's body when the server has room: no task, no channel,
-//! and a dropped connection drops the winner. A client that does not stream gets [`assemble`].
+//! and a dropped connection drops the winner. A client that does not stream gets what [`assemble`], or an [`Assembler`],
+//! puts together.
 
 mod body;
 mod whole;
 
 pub use body::{RelayBody, Watch};
-pub use whole::{assemble, assemble_events};
+pub use whole::{Assembler, assemble, assemble_events};
 
 use bytes::{Bytes, BytesMut};
 

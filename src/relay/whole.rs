@@ -1,6 +1,7 @@
 //! A whole answer for a client that did not ask to stream: the winner's stream, read to its end.
 
 use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
@@ -12,35 +13,64 @@ use crate::protocol::sse::{Event, Scanner};
 /// Bytes of a stream that are put together.
 const ANSWER_MAX: usize = 64 << 20;
 
+/// A whole answer in the making.
+pub struct Assembler {
+    assembly: Assembly,
+    /// Bytes so far.
+    size: usize,
+    /// False once an event could not be put together with the others.
+    taken: bool,
+}
+
+impl Assembler {
+    /// Begins with `prelude`, which ends with the first payload.
+    pub fn new(prelude: Bytes) -> Assembler {
+        let mut assembly = Assembly::default();
+        let size = prelude.len();
+        let taken = add_all(&mut assembly, prelude);
+        Assembler { assembly, size, taken }
+    }
+
+    /// Reads on, and gives the answer as JSON at its end. The stream has won then. Not to be called again.
+    ///
+    /// # Errors
+    /// When the stream breaks. Nothing was delivered, so the race can go on.
+    pub fn poll(&mut self, stream: &mut EventStream, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+        while let Some(item) = ready!(stream.poll_served(context)) {
+            let item = item?;
+            self.size += item.raw.len();
+            if self.size > ANSWER_MAX {
+                let message = format!("an answer of more than {ANSWER_MAX} bytes");
+                return Poll::Ready(Err(stream.fail(FailureKind::TooLarge, message)));
+            }
+            match item.kind {
+                Kind::Done => break,
+                Kind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
+                Kind::Malformed => {}
+                Kind::Other | Kind::Payload | Kind::UsageOnly => {
+                    self.taken &= add(&mut self.assembly, &Event { raw: item.raw });
+                }
+            }
+        }
+        if !self.taken {
+            let message = "an event cannot be put together with the others";
+            return Poll::Ready(Err(stream.fail(FailureKind::Malformed, message)));
+        }
+        if !stream.is_complete() {
+            return Poll::Ready(Err(stream.ended_too_early()));
+        }
+        stream.won();
+        Poll::Ready(Ok(Bytes::from(std::mem::take(&mut self.assembly).finish().to_string())))
+    }
+}
+
 /// Reads to the end and gives the answer as JSON.
 ///
 /// # Errors
 /// When the stream breaks. Nothing was delivered, so the race can go on.
 pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes, Failure> {
-    let mut assembly = Assembly::default();
-    let mut size = prelude.len();
-    let mut taken = add_all(&mut assembly, prelude);
-    while let Some(item) = poll_fn(|context| stream.poll_served(context)).await {
-        let item = item?;
-        size += item.raw.len();
-        if size > ANSWER_MAX {
-            return Err(stream.fail(FailureKind::TooLarge, format!("an answer of more than {ANSWER_MAX} bytes")));
-        }
-        match item.kind {
-            Kind::Done => break,
-            Kind::Error { facts, .. } => return Err(stream.fail_with(facts)),
-            Kind::Malformed => {}
-            Kind::Other | Kind::Payload | Kind::UsageOnly => taken &= add(&mut assembly, &Event { raw: item.raw }),
-        }
-    }
-    if !taken {
-        return Err(stream.fail(FailureKind::Malformed, "an event cannot be put together with the others"));
-    }
-    if !stream.is_complete() {
-        return Err(stream.fail(FailureKind::Closed, "the provider ended it without a finish reason"));
-    }
-    stream.won();
-    Ok(Bytes::from(assembly.finish().to_string()))
+    let mut assembler = Assembler::new(prelude);
+    poll_fn(|context| assembler.poll(stream, context)).await
 }
 
 /// The answer that an empty stream amounts to.

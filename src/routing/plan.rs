@@ -17,6 +17,9 @@ pub struct Plan {
     pub max_attempts: usize,
     /// From the request until a winner must be there.
     pub total: Duration,
+    /// A plan that learns: so long after the race began, and then as its answers say, it is asked what to start next. None:
+    /// never.
+    pub ask_after: Option<Duration>,
 }
 
 /// One candidate of a plan.
@@ -78,7 +81,7 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
             .map_or(1.0, |first| p_here(regular, *candidate, first)),
     };
     let entries = order.iter().enumerate().map(entry).collect();
-    Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total }
+    Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total, ask_after: None }
 }
 
 impl Plan {

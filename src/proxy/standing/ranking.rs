@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::told::Reason;
 use crate::clock::micros;
 use crate::config::{Objective, RaceSettings};
-use crate::routing::adaptive::{Aim, CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, is_unknown, order};
+use crate::proxy::pilot::aim;
+use crate::routing::adaptive::{CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, is_unknown, order};
 use crate::routing::breaker::Standing;
 
 /// Two that differ by less are called equal.
@@ -106,7 +107,7 @@ impl Compared<'_> {
         let candidates: Vec<Candidate<'_>> = able.iter().map(candidate).collect();
         let question = Question {
             candidates: &candidates,
-            aim: self.aim(),
+            aim: aim(self.settings),
             terms: self.terms,
             max_running: self.settings.max_attempts,
             now: self.now_us,
@@ -114,15 +115,6 @@ impl Compared<'_> {
             draw: 1.0,
         };
         order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
-    }
-
-    fn aim(&self) -> Aim {
-        let slo = self.settings.slo;
-        match self.settings.optimise {
-            Objective::Ttft => Aim::Ttft,
-            Objective::Completion => Aim::Completion,
-            Objective::Goodput => Aim::Goodput { ttft_us: micros(slo.ttft), tpot_us: micros(slo.tpot) },
-        }
     }
 
     fn why(&self, contender: &Contender, best: &Contender, alone: bool) -> (&'static str, String) {

@@ -118,7 +118,8 @@ impl Learner {
             return;
         }
         let steady = self.size.line().at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
-        let residual = (after_us as f64).ln() - steady - self.level.now(now);
+        let level = self.level.now(now);
+        let residual = (after_us as f64).ln() - steady - level;
         let (weight, surprise) = if event {
             (1.0, residual)
         } else {
@@ -136,9 +137,9 @@ impl Learner {
         let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);
         self.variance = variance.clamp(VARIANCE_LEAST, VARIANCE_MOST);
         self.load.observe(sent.in_flight, usual, weight);
-        // What the level took for a passing shift is no property of the size.
-        let lasting = steady + usual.min(taken.abs()).max(-taken.abs()) - self.load.effect(sent.in_flight);
-        self.size.observe(sent.uncached_tokens, lasting, weight);
+        // The level is left in: what does not pass is the line's to learn, not the level's to hold against its fading.
+        let seen = steady - self.load.effect(sent.in_flight) + level + surprise.clamp(-taken.abs(), taken.abs());
+        self.size.observe(sent.uncached_tokens, seen, weight);
     }
 }
 

@@ -10,8 +10,8 @@ const LOWEST: f64 = -2.0;
 const BIN: f64 = 0.1;
 /// Kept of everything at each observation.
 const KEPT: f32 = 1.0 - 1.0 / 800.0;
-/// Weight of the prior. It never decays: where nothing was seen its shape is the tail.
-const PRIOR: f64 = 3.0;
+/// At risk in each bin by the prior. It never decays: where hardly anything was seen its hazard is the tail.
+const PRIOR: f32 = 3.0;
 /// The prior: a normal residual of this deviation, with a Pareto tail of this share and exponent.
 const PRIOR_SD: f64 = 0.35;
 const TAIL_SHARE: f64 = 0.025;
@@ -62,22 +62,19 @@ impl Residuals {
         }
     }
 
-    /// Kaplan–Meier over the bins; those that were cut within a bin were at risk for half of it.
+    /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
     pub fn shape(&self) -> Shape {
         let mut edges = [1.0; BINS + 1];
         let mut known_until = LOWEST;
-        let prior = prior();
-        let mut seen_at_risk: f32 = self.events.iter().chain(&self.censored).sum();
-        let mut prior_at_risk = PRIOR as f32;
-        for bin in 0..BINS {
-            let at_risk = seen_at_risk + prior_at_risk - self.censored[bin] / 2.0;
-            let events = self.events[bin] + prior[bin];
-            edges[bin + 1] = edges[bin] * (1.0 - (events / at_risk.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0));
-            if seen_at_risk >= ENOUGH {
+        let mut at_risk: f32 = self.events.iter().chain(&self.censored).sum();
+        for (bin, prior) in prior().iter().enumerate() {
+            if at_risk >= ENOUGH {
                 known_until = LOWEST + BIN * (bin + 1) as f64;
             }
-            seen_at_risk = (seen_at_risk - self.events[bin] - self.censored[bin]).max(0.0);
-            prior_at_risk = (prior_at_risk - prior[bin]).max(f32::MIN_POSITIVE);
+            let exposed = (at_risk - self.censored[bin] / 2.0).max(0.0) + PRIOR;
+            let hazard = (self.events[bin] + PRIOR * prior) / exposed;
+            edges[bin + 1] = edges[bin] * (1.0 - hazard.clamp(0.0, 1.0));
+            at_risk = (at_risk - self.events[bin] - self.censored[bin]).max(0.0);
         }
         Shape::of(&edges, known_until as f32)
     }
@@ -140,7 +137,7 @@ fn at(table: &[f32; SHAPE], residual: f64) -> f32 {
     table[before] + (position - before as f64) as f32 * (table[before + 1] - table[before])
 }
 
-/// The prior's weight in each bin.
+/// The prior's hazard in each bin.
 fn prior() -> &'static [f32; BINS] {
     static TABLE: std::sync::LazyLock<[f32; BINS]> = std::sync::LazyLock::new(|| {
         let survival = |residual: f64| {
@@ -150,7 +147,7 @@ fn prior() -> &'static [f32; BINS] {
         };
         std::array::from_fn(|bin| {
             let from = LOWEST + BIN * bin as f64;
-            (PRIOR * (survival(from) - survival(from + BIN))) as f32
+            (1.0 - survival(from + BIN) / survival(from)) as f32
         })
     });
     &TABLE
@@ -164,7 +161,7 @@ mod tests {
     fn nothing_seen_is_the_prior() {
         let shape = Residuals::new().shape();
         assert!(shape.quantile(0.5).abs() < 0.05, "{}", shape.quantile(0.5));
-        assert!((shape.survival(1.5) / shape.survival(2.5) - TAIL_EXPONENT.exp()).abs() < 0.3);
+        assert!((shape.survival(2.0) / shape.survival(3.0) - TAIL_EXPONENT.exp()).abs() < 0.3);
         assert!(shape.known_until < -1.9);
     }
 
@@ -196,7 +193,7 @@ mod tests {
     #[test]
     fn survival_falls_from_one_to_a_tail() {
         let mut residuals = Residuals::new();
-        [-9.0, -0.2, 0.1, 0.2, 9.0].map(|residual| residuals.add(residual, true));
+        [-9.0, -0.2, 0.1, 0.2, 9.0].iter().for_each(|residual| residuals.add(*residual, true));
         let shape = residuals.shape();
         assert!(shape.survival.is_sorted_by(|earlier, later| earlier >= later));
         assert!(shape.survival[0] == 1.0 && shape.survival[SHAPE - 1] > 0.0);

@@ -88,7 +88,7 @@ mod tests {
             size.observe(tokens, truth.at(tokens), 1.0);
         }
         let line = size.line();
-        assert!((line.slope - truth.slope).abs() < 0.05 && (line.intercept - truth.intercept).abs() < 0.05, "{line:?}");
+        assert!((line.slope - truth.slope).abs() < 0.08 && (line.intercept - truth.intercept).abs() < 0.08, "{line:?}");
     }
 
     #[test]

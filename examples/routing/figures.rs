@@ -1,0 +1,124 @@
+//! What is kept of a run, and the figures that are made of it.
+
+use photofinish::clock::HOUR_US;
+use photofinish::rehearse::Outcome;
+
+/// TTFT and time between tokens that a client wants, in milliseconds.
+pub const SLOS: [(f32, f32); 3] = [(500.0, 25.0), (800.0, 15.0), (400.0, 18.0)];
+/// A failed request counts as one that took so long.
+const FAILED_MS: f32 = 60_000.0;
+
+/// All that is remembered of one policy's run through a world.
+#[derive(Debug)]
+pub struct Run {
+    /// By request, milliseconds.
+    pub ttft_ms: Vec<f32>,
+    pub whole_ms: Vec<f32>,
+    pub tpot_ms: Vec<f32>,
+    pub failed: usize,
+    /// By hour of arrival: base and extra cost, and races.
+    hours: Vec<Hour>,
+    attempts: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Hour {
+    base: f64,
+    extra: f64,
+    races: f64,
+}
+
+/// The columns of the table; times are milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub whole_mean: f64,
+    pub whole_p99: f64,
+    /// Over the base cost.
+    pub extra: f64,
+    /// P99 of the TTFT over the oracle's for the same request.
+    pub slowdown: f64,
+    /// Share of the requests that meet each pair of limits.
+    pub goodput: [f64; 3],
+    pub failed: f64,
+    /// Attempts for a request.
+    pub attempts: f64,
+}
+
+impl Run {
+    pub fn new(requests: usize) -> Run {
+        let unknown = || vec![FAILED_MS; requests];
+        let (ttft_ms, whole_ms, tpot_ms) = (unknown(), unknown(), unknown());
+        Run { ttft_ms, whole_ms, tpot_ms, failed: 0, hours: Vec::new(), attempts: 0 }
+    }
+
+    pub fn hear(&mut self, outcome: &Outcome<'_>) {
+        let id = outcome.request.id;
+        match (outcome.ttft_us, outcome.tpot_us) {
+            (Some(ttft_us), Some(tpot_us)) => {
+                self.ttft_ms[id] = ttft_us as f32 / 1e3;
+                self.whole_ms[id] = outcome.took_us as f32 / 1e3;
+                self.tpot_ms[id] = tpot_us as f32 / 1e3;
+            }
+            _ => self.failed += 1,
+        }
+        self.attempts += outcome.started.len();
+        let hour = usize::try_from(outcome.request.at_us / HOUR_US).unwrap_or(0);
+        if self.hours.len() <= hour {
+            self.hours.resize(hour + 1, Hour::default());
+        }
+        let hour = &mut self.hours[hour];
+        *hour = Hour { base: hour.base + outcome.base(), extra: hour.extra + outcome.extra(), races: hour.races + 1.0 };
+    }
+
+    /// Without the first tenth, in which everybody learns.
+    pub fn figures(&self, oracle: &Run) -> Figures {
+        let from = self.ttft_ms.len() / 10;
+        let [ttft, whole] = [&self.ttft_ms, &self.whole_ms].map(|times| sorted(&times[from..]));
+        let slower: Vec<f32> = self.ttft_ms.iter().zip(&oracle.ttft_ms).map(|(own, best)| own / best).collect();
+        let both = || self.ttft_ms[from..].iter().zip(&self.tpot_ms[from..]);
+        let meets = |slo: (f32, f32)| both().filter(|(ttft, tpot)| **ttft <= slo.0 && **tpot <= slo.1).count();
+        let (base, extra) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.extra));
+        let count = self.ttft_ms.len().max(1) as f64;
+        Figures {
+            mean: mean(&ttft),
+            p50: quantile(&ttft, 0.5),
+            p99: quantile(&ttft, 0.99),
+            p999: quantile(&ttft, 0.999),
+            whole_mean: mean(&whole),
+            whole_p99: quantile(&whole, 0.99),
+            extra: extra / base.max(f64::MIN_POSITIVE),
+            slowdown: quantile(&sorted(&slower[from..]), 0.99),
+            goodput: SLOS.map(|slo| meets(slo) as f64 / ttft.len().max(1) as f64),
+            failed: self.failed as f64 / count,
+            attempts: self.attempts as f64 / count,
+        }
+    }
+
+    /// The hour that came nearest to what a budget allows, `budget · base + 200 · budget · mean cost`: which part of it was
+    /// spent. Above 1 the bound is broken.
+    pub fn worst_hour(&self, budget: f64) -> f64 {
+        let (base, races) = self.hours.iter().fold((0.0, 0.0), |sum, hour| (sum.0 + hour.base, sum.1 + hour.races));
+        let burst = 200.0 * budget * base / f64::max(races, 1.0);
+        self.hours.iter().map(|hour| hour.extra / (budget * hour.base + burst)).fold(0.0, f64::max)
+    }
+}
+
+pub fn mean(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Of sorted values.
+pub fn quantile(sorted: &[f32], q: f64) -> f64 {
+    let place = (sorted.len() as f64 * q) as usize;
+    sorted.get(place.min(sorted.len().saturating_sub(1))).map_or(0.0, |value| f64::from(*value))
+}
+
+pub fn sorted(values: &[f32]) -> Vec<f32> {
+    let mut values = values.to_vec();
+    values.sort_by(f32::total_cmp);
+    values
+}

@@ -1,0 +1,125 @@
+//! The policies by name, and one run of one of them through a world.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+use photofinish::config::{RaceSettings, parse};
+use photofinish::rehearse::{Request, Routed, Rules, Steering, run};
+
+use crate::baselines::{Boxed, Ewma, Fixed, Oracle, TwoChoices};
+use crate::figures::Run;
+use crate::world::{Play, World};
+
+/// Adaptive with these budgets, in per cent.
+pub const BUDGETS: [u32; 5] = [1, 2, 5, 10, 20];
+const FIXED_HEDGE_US: i64 = 800_000;
+
+/// How to decide.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Policy {
+    /// This upstream first, always.
+    Static(usize),
+    Ewma,
+    PeakEwma,
+    /// The best static order, the second 800 ms after the first.
+    FixedHedge(Vec<usize>),
+    EwmaHedge,
+    /// The first two of an order.
+    RaceOfTwo(Vec<usize>),
+    Oracle,
+    CompletionOracle,
+    /// The product's, by the lines of its config under `[race]`.
+    Product { name: String, settings: Box<RaceSettings> },
+}
+
+impl Policy {
+    /// One of the product's.
+    pub fn product(name: &str, lines: &str) -> anyhow::Result<Policy> {
+        let text = format!("[race]\n{lines}");
+        let config = parse(&text, Path::new("routing"), &|_| None);
+        let settings = config.map_err(|problems| anyhow::anyhow!("{problems}"))?.race;
+        Ok(Policy::Product { name: name.to_owned(), settings: Box::new(settings) })
+    }
+
+    pub fn adaptive(per_cent: u32) -> anyhow::Result<Policy> {
+        let lines = format!("policy = \"adaptive\"\nbudget = {}", f64::from(per_cent) / 100.0);
+        Policy::product(&format!("adaptive {per_cent} %"), &lines)
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Policy::Static(upstream) => format!("static {}", letter(*upstream)),
+            Policy::Ewma => "EWMA".into(),
+            Policy::PeakEwma => "P2C peak-EWMA".into(),
+            Policy::FixedHedge(_) => "fixed hedge".into(),
+            Policy::EwmaHedge => "EWMA + p95 hedge".into(),
+            Policy::RaceOfTwo(_) => "race of 2".into(),
+            Policy::Oracle => "oracle".into(),
+            Policy::CompletionOracle => "completion oracle".into(),
+            Policy::Product { name, .. } => name.clone(),
+        }
+    }
+
+    /// What it may spend, where there is a bound.
+    pub fn budget(&self) -> Option<f64> {
+        match self {
+            Policy::Product { settings, .. } if settings.policy.spends_budget() => Some(settings.budget),
+            _ => None,
+        }
+    }
+
+    pub fn steering<'w>(&self, world: &'w World, seed: u64) -> Box<dyn Steering + 'w> {
+        let count = world.tariffs.len();
+        match self {
+            Policy::Static(upstream) => Box::new(Fixed::first(*upstream, count)),
+            Policy::Ewma => Box::new(Ewma::new(count, false)),
+            Policy::PeakEwma => Box::new(TwoChoices::new(count, seed)),
+            Policy::FixedHedge(order) => Box::new(Fixed::hedge(order.clone(), FIXED_HEDGE_US)),
+            Policy::EwmaHedge => Box::new(Ewma::new(count, true)),
+            Policy::RaceOfTwo(order) => Box::new(Fixed::race(order.clone(), 1)),
+            Policy::Oracle => Box::new(Oracle { world, completion: false }),
+            Policy::CompletionOracle => Box::new(Oracle { world, completion: true }),
+            Policy::Product { settings, .. } => Box::new(Routed::new((**settings).clone(), &world.tariffs, seed)),
+        }
+    }
+
+    pub fn play(&self, world: &World, seed: u64) -> Run {
+        play(world, self.steering(world, seed), world.requests.iter().copied())
+    }
+}
+
+pub fn letter(upstream: usize) -> char {
+    char::from(b'A' + u8::try_from(upstream).unwrap_or(25))
+}
+
+/// One steering through these requests of a world.
+pub fn play<'w>(world: &'w World, steering: Box<dyn Steering + 'w>, requests: impl Iterator<Item = Request>) -> Run {
+    let mut kept = Run::new(world.requests.len());
+    let mut heard = |outcome: &photofinish::rehearse::Outcome<'_>| kept.hear(outcome);
+    run(requests, &mut Play::new(world), &mut Boxed(steering), &Rules::default(), &mut heard);
+    kept
+}
+
+/// All of them, on as many threads as the machine has processors, in the order of the list. `progress` hears each name.
+pub fn play_all(
+    world: &World,
+    policies: &[Policy],
+    seed: u64,
+    progress: &(dyn Fn(&str) + Sync),
+) -> anyhow::Result<Vec<Run>> {
+    let runs: Mutex<Vec<Option<Run>>> = Mutex::new(policies.iter().map(|_| None).collect());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((place, policy)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, policies.get(at)?))) {
+            let run = policy.play(world, seed);
+            progress(&policy.name());
+            runs.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(run);
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
+    runs.into_iter().collect::<Option<Vec<Run>>>().context("a run was lost")
+}

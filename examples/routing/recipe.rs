@@ -1,0 +1,212 @@
+//! The worlds, in numbers: which upstreams, which traffic, which weather. Not how any of it is drawn.
+
+use photofinish::rehearse::Tariff;
+
+/// A world before its luck is drawn.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    pub name: &'static str,
+    /// For `--help` and the head of a table.
+    pub about: &'static str,
+    pub days: f64,
+    /// Requests per second on average, over the day.
+    pub rate: f64,
+    pub traffic: Traffic,
+    pub climate: Climate,
+    pub upstreams: Vec<Upstream>,
+}
+
+/// What the clients send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// Lengths as in a trace of chats: log-normal prompts (median, sd of the logarithm) and answers.
+    Chat { prompt: (f64, f64), output: (f64, f64) },
+    /// Conversations that grow turn by turn; who has read the last turn need not read it again.
+    Agents,
+}
+
+/// What all upstreams of a world suffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Climate {
+    /// Of the wave of the day, on the logarithm.
+    pub diurnal: f64,
+    /// Of the drift, on the logarithm, and how fast it forgets.
+    pub level_sd: f64,
+    pub level_tau_s: f64,
+    /// Share of the drift's variance that all upstreams have in common.
+    pub correlation: f64,
+    /// All upstreams at once, slower by a factor.
+    pub surge_every_h: f64,
+    pub surge_for_s: f64,
+    pub surge: f64,
+    /// One upstream, slower by a factor.
+    pub degraded_every_h: f64,
+    pub degraded_for_s: f64,
+    pub degraded: f64,
+    /// One upstream fails or hangs.
+    pub brown_out_every_h: f64,
+    pub brown_out_for_s: f64,
+    pub decode_sd: f64,
+    pub hangs: f64,
+    pub errors: f64,
+}
+
+/// One upstream's nature. Times are milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Upstream {
+    pub name: char,
+    pub network_ms: f64,
+    pub queue_ms: f64,
+    /// Tokens that it reads in a millisecond.
+    pub prefill: f64,
+    /// Of the logarithm of one attempt's time.
+    pub sigma: f64,
+    /// Share of attempts with something added, its smallest length and its exponent.
+    pub tail: f64,
+    pub tail_ms: f64,
+    pub tail_exponent: f64,
+    pub tpot_ms: f64,
+    /// With so many attempts running, it is twice as slow as alone.
+    pub room: f64,
+    /// More at once are answered 429.
+    pub limit: u32,
+    pub tariff: Tariff,
+}
+
+const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+
+/// Of the table in the design of the policy.
+const CLIMATE: Climate = Climate {
+    diurnal: 0.25,
+    level_sd: 0.18,
+    level_tau_s: 180.0,
+    correlation: 0.2,
+    surge_every_h: 24.0,
+    surge_for_s: 90.0,
+    surge: 1.5,
+    degraded_every_h: 3.0,
+    degraded_for_s: 360.0,
+    degraded: 3.0,
+    brown_out_every_h: 40.0,
+    brown_out_for_s: 1_500.0,
+    decode_sd: 0.12,
+    hangs: 0.000_4,
+    errors: 0.002,
+};
+
+const CHAT: Traffic = Traffic::Chat { prompt: (1_020.0, 0.6), output: (129.0, 0.99) };
+
+/// The five interchangeable upstreams, and three more.
+const UPSTREAMS: [Upstream; 8] = [
+    upstream('A', 50.0, 60.0, (6.04, 0.22), (0.022, 640.0, 1.15), 22.0),
+    upstream('B', 67.0, 90.0, (5.58, 0.15), (0.008, 620.0, 1.30), 12.0),
+    upstream('C', 77.0, 85.0, (5.77, 0.25), (0.015, 620.0, 1.20), 8.0),
+    upstream('D', 62.0, 110.0, (5.95, 0.30), (0.030, 620.0, 1.10), 16.0),
+    upstream('E', 72.0, 100.0, (5.39, 0.20), (0.010, 620.0, 1.25), 30.0),
+    upstream('F', 67.0, 120.0, (5.12, 0.25), (0.012, 620.0, 1.20), 14.0),
+    upstream('G', 87.0, 95.0, (5.58, 0.20), (0.020, 620.0, 1.15), 10.0),
+    upstream('H', 57.0, 140.0, (4.65, 0.18), (0.010, 620.0, 1.25), 20.0),
+];
+
+const fn upstream(
+    name: char,
+    network_ms: f64,
+    queue_ms: f64,
+    (prefill, sigma): (f64, f64),
+    (tail, tail_ms, tail_exponent): (f64, f64, f64),
+    tpot_ms: f64,
+) -> Upstream {
+    Upstream {
+        name,
+        network_ms,
+        queue_ms,
+        prefill,
+        sigma,
+        tail,
+        tail_ms,
+        tail_exponent,
+        tpot_ms,
+        room: 60.0,
+        limit: u32::MAX,
+        tariff: TARIFF,
+    }
+}
+
+/// Every world, the described one first.
+pub fn recipes() -> Vec<Recipe> {
+    let described = Recipe {
+        name: "described",
+        about: "five upstreams, heavy tails, drift, outages; chats at 1 request/s",
+        days: 4.0,
+        rate: 1.0,
+        traffic: CHAT,
+        climate: CLIMATE,
+        upstreams: UPSTREAMS[..5].to_vec(),
+    };
+    let mut recipes = vec![described.clone(), stragglers(&described), correlated(&described)];
+    for (name, count) in [("two", 2), ("three", 3), ("eight", 8)] {
+        let upstreams = UPSTREAMS[..count].to_vec();
+        recipes.push(Recipe {
+            name,
+            about: "as described, with so many upstreams",
+            days: 2.0,
+            upstreams,
+            ..described.clone()
+        });
+    }
+    for (name, rate, days) in [("rate-0.2", 0.2, 4.0), ("rate-5", 5.0, 0.4), ("rate-30", 30.0, 0.08)] {
+        recipes.push(crowded(&described, name, rate, days));
+    }
+    recipes.extend([agents(&described), prices(&described)]);
+    recipes
+}
+
+/// Size tells nothing, and what is slow is slow by chance alone.
+fn stragglers(described: &Recipe) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    for upstream in &mut upstreams {
+        (upstream.tail, upstream.tail_ms) = (0.03, 800.0);
+    }
+    let climate = Climate { diurnal: 0.0, level_sd: 0.0, surge: 1.0, degraded: 1.0, ..CLIMATE };
+    let about = "prompts of one size, no drift, stragglers that nobody can foresee";
+    let traffic = Traffic::Chat { prompt: (1_000.0, 0.0), output: (129.0, 0.99) };
+    Recipe { name: "stragglers", about, days: 2.0, traffic, climate, upstreams, ..described.clone() }
+}
+
+/// What slows one slows them all.
+fn correlated(described: &Recipe) -> Recipe {
+    let climate = Climate { correlation: 0.8, level_sd: 0.3, surge_every_h: 4.0, surge: 2.5, ..CLIMATE };
+    let about = "four fifths of the drift are shared, and surges hit all at once every four hours";
+    Recipe { name: "correlated", about, days: 2.0, climate, ..described.clone() }
+}
+
+/// Upstreams that slow down under our own load, and refuse beyond a limit.
+fn crowded(described: &Recipe, name: &'static str, rate: f64, days: f64) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    for upstream in &mut upstreams {
+        (upstream.room, upstream.limit) = (24.0, 64);
+    }
+    let about = "own load slows an upstream, twice with 24 running; beyond 64 it answers 429";
+    Recipe { name, about, rate, days, upstreams, ..described.clone() }
+}
+
+fn agents(described: &Recipe) -> Recipe {
+    let about = "conversations that grow; whoever read the last turn has it cached for five minutes";
+    Recipe { name: "agents", about, days: 2.0, traffic: Traffic::Agents, ..described.clone() }
+}
+
+/// From a third to thrice the price, two bill on after a cut, two stand in one machine park.
+fn prices(described: &Recipe) -> Recipe {
+    let mut upstreams = described.upstreams.clone();
+    let factors = [1.0, 0.4, 3.0, 1.0, 0.33];
+    for (upstream, factor) in upstreams.iter_mut().zip(factors) {
+        let Tariff { input, cached, output, .. } = TARIFF;
+        let bills_on = matches!(upstream.name, 'B' | 'D');
+        let domain = matches!(upstream.name, 'A' | 'D').then_some(1);
+        upstream.tariff =
+            Tariff { input: input * factor, cached: cached * factor, output: output * factor, bills_on, domain };
+    }
+    let about =
+        "prices from a third to three times A's; B and D bill the whole answer after a cut; A and D share a park";
+    Recipe { name: "prices", about, days: 2.0, upstreams, ..described.clone() }
+}

@@ -1,0 +1,176 @@
+//! A world with its luck drawn: who asks when for how much, and what each upstream does with each request. One draw for
+//! each request and upstream, so that every policy meets the same luck.
+
+use std::collections::HashMap;
+
+use photofinish::rehearse::{Fate, Field, Launch, Prompt, Request, Tariff};
+
+use crate::draws::{exponential, normal, stream};
+use crate::recipe::{Recipe, Traffic, Upstream};
+use crate::weather::Weather;
+
+const SECOND_US: f64 = 1e6;
+/// Whoever read a prompt knows it for so long.
+const CACHED_FOR_US: i64 = 300_000_000;
+const TAIL_MAX_MS: f64 = 60_000.0;
+
+/// Shared by all policies; nothing in it changes.
+#[derive(Debug)]
+pub struct World {
+    pub recipe: Recipe,
+    pub requests: Vec<Request>,
+    pub weather: Vec<Weather>,
+    pub tariffs: Vec<Tariff>,
+    inputs: Vec<Input>,
+    seed: u64,
+}
+
+/// One request's input.
+#[derive(Clone, Copy, Debug)]
+struct Input {
+    tokens: f64,
+    /// The conversation that it goes on with, and how much of it was there before.
+    conversation: Option<(usize, f64)>,
+}
+
+impl World {
+    pub fn new(recipe: Recipe, seed: u64) -> World {
+        let seconds = (recipe.days * 86_400.0).ceil().max(1.0);
+        let mut drawn = match recipe.traffic {
+            Traffic::Chat { prompt, output } => chats(&recipe, seconds, seed, prompt, output),
+            Traffic::Agents => agents(&recipe, seconds, seed),
+        };
+        drawn.sort_by_key(|(request, _)| request.at_us);
+        drawn.iter_mut().enumerate().for_each(|(id, (request, _))| request.id = id);
+        let (requests, inputs) = drawn.into_iter().unzip();
+        let weather = Weather::of_all(&recipe.climate, recipe.upstreams.len(), seconds as usize, seed);
+        let tariffs = recipe.upstreams.iter().map(|upstream| upstream.tariff).collect();
+        World { recipe, requests, weather, tariffs, inputs, seed }
+    }
+
+    /// What would become of it. Pure: an oracle may ask.
+    pub fn fate(&self, launch: &Launch) -> Fate {
+        let upstream = &self.recipe.upstreams[launch.upstream];
+        let climate = &self.recipe.climate;
+        let weather = &self.weather[launch.upstream];
+        let draws = &mut stream(self.seed, 1_000 + launch.upstream as u64, launch.request.id as u64);
+        let [hang, error, brown_out, after, stall] = [(); 5].map(|()| draws.f64());
+        let (body, tail, pace) = (normal(draws), (draws.f64(), draws.f64()), normal(draws));
+        let fails = Fate::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
+        if launch.in_flight >= upstream.limit {
+            return Fate::Limited { after_us: (1e3 * upstream.network_ms) as i64, retry_after_us: 2_000_000 };
+        }
+        match weather.brown_out(launch.at_us) {
+            Some(now) if brown_out < now.share => return if now.hangs { Fate::Hangs } else { fails },
+            _ if hang < climate.hangs => return Fate::Hangs,
+            _ if error < climate.errors => return fails,
+            _ => {}
+        }
+        let crowd = 1.0 + (f64::from(launch.in_flight) / upstream.room).powf(1.5);
+        let level = (weather.level(launch.at_us) + upstream.sigma * body).exp();
+        let busy_ms = upstream.queue_ms + launch.prompt.uncached / upstream.prefill;
+        let ttft_ms = upstream.network_ms + busy_ms * level * crowd + straggle(upstream, tail);
+        let slow = 1.0 + f64::from(launch.in_flight) / (2.0 * upstream.room);
+        let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
+        let tpot_ms = upstream.tpot_ms * (weather.decode(launch.at_us) + 0.08 * pace).exp() * slow;
+        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
+    }
+}
+
+/// What nobody can foresee.
+fn straggle(upstream: &Upstream, (whether, how_much): (f64, f64)) -> f64 {
+    if whether >= upstream.tail {
+        return 0.0;
+    }
+    (upstream.tail_ms * (1.0 - how_much).powf(-1.0 / upstream.tail_exponent)).min(TAIL_MAX_MS)
+}
+
+/// One run through a world: what the upstreams remember depends on whom the policy asked.
+#[derive(Debug)]
+pub struct Play<'w> {
+    pub world: &'w World,
+    /// By conversation and upstream: tokens that it has read, and when.
+    cached: HashMap<(usize, usize), (f64, i64)>,
+}
+
+impl<'w> Play<'w> {
+    pub fn new(world: &'w World) -> Play<'w> {
+        Play { world, cached: HashMap::new() }
+    }
+}
+
+impl Field for Play<'_> {
+    fn tariffs(&self) -> &[Tariff] {
+        &self.world.tariffs
+    }
+
+    fn prompt(&self, request: &Request, upstream: usize, at_us: i64) -> Prompt {
+        let input = self.world.inputs[request.id];
+        let cached = input.conversation.and_then(|(conversation, before)| {
+            let (tokens, read_us) = self.cached.get(&(conversation, upstream))?;
+            (at_us - read_us < CACHED_FOR_US).then_some(tokens.min(before))
+        });
+        let cached = cached.unwrap_or(0.0);
+        Prompt { uncached: input.tokens - cached, cached }
+    }
+
+    fn fate(&mut self, launch: &Launch) -> Fate {
+        let fate = self.world.fate(launch);
+        let input = self.world.inputs[launch.request.id];
+        if let (Some((conversation, _)), Fate::Answers { .. }) = (input.conversation, fate) {
+            self.cached.insert((conversation, launch.upstream), (input.tokens, launch.at_us));
+        }
+        fate
+    }
+}
+
+fn chats(recipe: &Recipe, seconds: f64, seed: u64, prompt: (f64, f64), output: (f64, f64)) -> Vec<(Request, Input)> {
+    let draws = &mut stream(seed, 1, 0);
+    let mut drawn = Vec::new();
+    for at_us in arrivals(draws, recipe.rate, seconds) {
+        let tokens = (prompt.0 * (prompt.1 * normal(draws)).exp()).clamp(10.0, 14_000.0).round();
+        let output_tokens = (output.0 * (output.1 * normal(draws)).exp()).clamp(1.0, 4_000.0) as u32;
+        let request = Request { id: 0, at_us, output_tokens, whole: false };
+        drawn.push((request, Input { tokens, conversation: None }));
+    }
+    drawn
+}
+
+fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(Request, Input)> {
+    const TURNS: f64 = 15.0;
+    let draws = &mut stream(seed, 2, 0);
+    let mut drawn = Vec::new();
+    for (conversation, began_us) in arrivals(draws, recipe.rate / TURNS, seconds).into_iter().enumerate() {
+        let (mut at_us, mut tokens, mut before) = (began_us, 2_000.0 + 2_000.0 * draws.f64(), 0.0);
+        let turns = 1.0 + exponential(draws, TURNS - 1.0);
+        for _ in 0..turns as usize {
+            let output_tokens = (90.0 * (0.9 * normal(draws)).exp()).clamp(1.0, 1_500.0) as u32;
+            let request = Request { id: 0, at_us, output_tokens, whole: false };
+            if at_us as f64 >= seconds * SECOND_US {
+                break;
+            }
+            drawn.push((request, Input { tokens, conversation: Some((conversation, before)) }));
+            before = tokens;
+            tokens += f64::from(output_tokens) + (400.0 * (0.8 * normal(draws)).exp()).round();
+            at_us += (SECOND_US * (6.0 + exponential(draws, 12.0))) as i64;
+        }
+    }
+    drawn
+}
+
+/// By chance, twice to three times as many at noon as at midnight.
+fn arrivals(draws: &mut fastrand::Rng, rate: f64, seconds: f64) -> Vec<i64> {
+    const WAVE: f64 = 0.4;
+    let mut times = Vec::new();
+    let mut at_s = 0.0;
+    loop {
+        at_s += exponential(draws, 1.0 / (rate * (1.0 + WAVE)));
+        if at_s >= seconds {
+            return times;
+        }
+        let wanted = 1.0 - WAVE * (std::f64::consts::TAU * at_s / 86_400.0).cos();
+        if draws.f64() * (1.0 + WAVE) < wanted {
+            times.push((at_s * SECOND_US) as i64);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What was read of an answer before anybody took it: events in their order, within a bound.
+
+use std::collections::VecDeque;
+
+use super::stream::Item;
+
+/// Bytes that are read ahead while a first token is held back; beyond it reading waits.
+const READ_AHEAD_MAX: usize = 256 << 10;
+
+#[derive(Default)]
+pub struct Ahead {
+    items: VecDeque<Item>,
+    bytes: usize,
+}
+
+impl Ahead {
+    pub fn is_full(&self) -> bool {
+        self.bytes >= READ_AHEAD_MAX
+    }
+
+    pub fn push(&mut self, item: Item) {
+        self.bytes += item.raw.len();
+        self.items.push_back(item);
+    }
+
+    pub fn pop(&mut self) -> Option<Item> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.raw.len();
+        Some(item)
+    }
+}

@@ -1,0 +1,48 @@
+//! What the end of an attempt tells those who learn, out of its row.
+
+use crate::failure::FailureKind;
+use crate::history::speed::Decoding;
+use crate::history::{AttemptOutcome, AttemptRecord};
+use crate::learning::Ending;
+use crate::race::verdict::slows_hedging;
+
+/// `choices`: how many answers the request asked for, if it says.
+pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> Ending {
+    let decoding = Decoding::from(record);
+    let failure = record.failure.and_then(FailureKind::from_name);
+    let censored = record.ttft_event == Some(0);
+    Ending {
+        waited_us: record.ttft_obs_us.filter(|_| censored),
+        failed: failure.is_some_and(slows_hedging),
+        billed: record.outcome != AttemptOutcome::Failed,
+        served: matches!(
+            record.outcome,
+            AttemptOutcome::Won | AttemptOutcome::FailedMid | AttemptOutcome::ClientGone | AttemptOutcome::Shutdown
+        ),
+        tpot_us: decoding.tpot_us(choices),
+        input_tokens: record.input_tokens,
+        cached_tokens: record.cached_input_tokens,
+        output_tokens: decoding.tokens_out(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample;
+
+    #[test]
+    fn what_was_cut_is_a_wait_and_no_failure() {
+        let lost = ending(&sample::lost(0, 99_000), None);
+        assert_eq!((lost.waited_us, lost.failed, lost.billed, lost.served), (Some(99_000), false, true, false));
+        let failed = ending(&sample::failed(0), None);
+        assert_eq!((failed.waited_us, failed.failed, failed.billed), (None, true, false));
+        let won = ending(&AttemptRecord { failure: None, ..sample::won(0) }, Some(1));
+        assert_eq!((won.waited_us, won.failed, won.billed, won.served), (None, false, true, true));
+        assert_eq!((won.tpot_us, won.output_tokens, won.cached_tokens), (Some(50_000.0), Some(41), Some(512)));
+        let late =
+            AttemptRecord { failure: Some("timeout"), outcome: AttemptOutcome::Timeout, ..sample::lost(0, 30_000_000) };
+        let late = ending(&late, None);
+        assert_eq!((late.waited_us, late.failed, late.served), (Some(30_000_000), true, false));
+    }
+}

@@ -1,0 +1,132 @@
+//! How an attempt ends that does not end by itself: held back and then committed to, chosen or not, cut as late, as hopeless,
+//! as a loser, or at the deadline.
+
+use std::task::{Context, Poll};
+
+use super::{Arrival, Attempt, Cut, Finish, Held, Launch, Race, Running, Which};
+use crate::clock::Instant;
+use crate::failure::{Failure, FailureKind, Phase};
+use crate::history::StartReason;
+use crate::routing::plan::Entry;
+
+impl<A: Attempt> Running<A> {
+    pub(super) fn has_begun(&self) -> bool {
+        self.attempt.has_begun()
+    }
+}
+
+impl<L: Launch> Race<L> {
+    /// It is the winner. Everybody else is cut.
+    pub(super) fn win(&mut self, winner: Arrival<L::Ready>) -> Finish<L::Ready> {
+        for loser in std::mem::take(&mut self.running) {
+            self.lose(loser);
+        }
+        let Arrival { ready, entry, ordinal, .. } = winner;
+        Finish::Won { ready, candidate: entry.candidate, ordinal }
+    }
+
+    /// One is ready: it is held back for the others, or whoever is to be committed to comes back.
+    pub(super) fn hold_or_choose(&mut self, arrival: Arrival<L::Ready>) -> Option<Arrival<L::Ready>> {
+        let Some((held, _)) = self.held.take() else {
+            return self.hold(arrival);
+        };
+        let (winner, mut loser) = match self.launch.prefer(&held, &arrival) {
+            Which::Held => (held, arrival),
+            Which::New => (arrival, held),
+        };
+        loser.ready.cut(Cut::Lost);
+        self.losers.push(loser.entry);
+        self.launch.lost_ready(loser.entry.candidate, loser.ready);
+        Some(winner)
+    }
+
+    /// What was held back, once its time is over or nobody else runs.
+    pub(super) fn end_hold(&mut self) -> Option<Arrival<L::Ready>> {
+        if self.hold_is_over() { self.held.take().map(|(held, _)| held) } else { None }
+    }
+
+    pub(super) fn hold_is_over(&self) -> bool {
+        self.held.as_ref().is_some_and(|(_, until)| self.running.is_empty() || *until <= Instant::now())
+    }
+
+    /// Lets it read on; one that broke comes back with what broke it.
+    pub(super) fn poll_held(
+        &mut self,
+        mut held: Arrival<L::Ready>,
+        until: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<(Entry, Failure)> {
+        match held.ready.poll_held(context) {
+            Poll::Ready(failure) => Poll::Ready((held.entry, failure)),
+            Poll::Pending => {
+                self.held = Some((held, until));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whoever is late makes room for the next, unless it is the last one alive: that one runs on.
+    pub(super) fn cut_the_late(&mut self) {
+        let now = Instant::now();
+        for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
+            begun.late_at = None;
+        }
+        while let Some(position) = self.running.iter().position(|running| running.late_at.is_some_and(|at| at <= now)) {
+            self.start_next(StartReason::Fallback);
+            if self.running.len() == 1 && self.held.is_none() {
+                self.running[position].late_at = None;
+                return;
+            }
+            let mut late = self.running.remove(position);
+            late.attempt.cut(Cut::Late);
+            let message = format!("no first token within {:?}", late.entry.first_token);
+            let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
+            self.launch.failed(late.entry.candidate, &failure);
+            self.failures.push((late.entry.candidate, failure));
+        }
+    }
+
+    /// Cuts those that cannot win any more. The last one alive stays, whatever is said of it.
+    pub(super) fn cut_the_hopeless(&mut self) {
+        while self.running.len() > 1
+            && let Some(position) = self.launch.hopeless(&self.running).filter(|at| *at < self.running.len())
+        {
+            let loser = self.running.remove(position);
+            self.lose(loser);
+        }
+    }
+
+    pub(super) fn cut_at_deadline(&mut self) {
+        for mut running in self.running.drain(..) {
+            running.attempt.cut(Cut::Deadline);
+            let begun = running.has_begun();
+            let phase = if begun { Phase::Stream } else { Phase::FirstToken };
+            let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
+            // A long answer is nobody's fault.
+            if !begun {
+                self.launch.failed(running.entry.candidate, &failure);
+            }
+            self.failures.push((running.entry.candidate, failure));
+        }
+    }
+
+    /// Holds it back if that is worth while, at the longest until the deadline.
+    fn hold(&mut self, arrival: Arrival<L::Ready>) -> Option<Arrival<L::Ready>> {
+        let now = Instant::now();
+        let left = self.deadline().saturating_duration_since(now);
+        let hold = if self.running.is_empty() { None } else { self.launch.hold(&arrival, &self.running) };
+        match hold.map(|hold| hold.min(left)).filter(|hold| !hold.is_zero()) {
+            None => Some(arrival),
+            Some(hold) => {
+                self.held = Some((arrival, now + hold));
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, mut loser: Running<L::Attempt>) {
+        loser.attempt.cut(Cut::Lost);
+        self.losers.push(loser.entry);
+        self.launch.lost(loser.attempt);
+    }
+}

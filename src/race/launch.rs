@@ -1,0 +1,121 @@
+//! What a race asks of its surroundings: to start an attempt, to take a loser, and, where a plan learns while it runs, what
+//! is to be done next. The defaults run a plan as it was made.
+
+use std::future::Future;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::{Arrival, Running};
+use crate::failure::Failure;
+use crate::history::StartReason;
+
+/// A started attempt. Ready means: it may be committed to, for its first token is there, or its whole answer where the
+/// launcher makes such attempts.
+pub trait Attempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
+    type Ready: Held;
+
+    /// Called right before it is dropped or handed to [`Launch::lost`]. An attempt that is dropped without it was dropped
+    /// because the client left, or at a shutdown.
+    fn cut(&mut self, cut: Cut);
+
+    /// Its first token is there although it is not ready: it cannot be late any more, and no timer of the plan starts
+    /// another beside it.
+    fn has_begun(&self) -> bool {
+        false
+    }
+}
+
+/// What is ready, as long as it is held back.
+pub trait Held {
+    /// Reads on, within a bound, so that what comes meanwhile is stamped when it comes. Ready: it broke, and recorded that.
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure>;
+
+    /// As for an attempt; called before [`Launch::lost_ready`].
+    fn cut(&mut self, cut: Cut);
+}
+
+/// Why an attempt is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Another attempt won, or will.
+    Lost,
+    /// No first token within its timeout.
+    Late,
+    /// The total deadline passed.
+    Deadline,
+}
+
+/// What the race asks of its surroundings.
+pub trait Launch {
+    type Ready: Held;
+    type Attempt: Attempt<Ready = Self::Ready>;
+
+    /// Starts an attempt.
+    fn launch(&mut self, starting: Starting) -> Self::Attempt;
+
+    /// Hears of a failure. True: ask the same candidate once more, for the request to it has changed.
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> bool;
+
+    /// Takes a loser, which was told so; to drop it cancels it.
+    fn lost(&mut self, attempt: Self::Attempt);
+
+    /// Takes a loser that was ready, which was told so; to drop it cancels it.
+    fn lost_ready(&mut self, _candidate: usize, ready: Self::Ready) {
+        drop(ready);
+    }
+
+    /// Asked of a plan with `ask_after` while something may be started beside what runs: then, when its last answer says so,
+    /// and after each failure.
+    fn replan(&mut self, _running: &[Running<Self::Attempt>], _waiting: &[usize]) -> Replan {
+        Replan::Never
+    }
+
+    /// Which of those that wait, by its place among them, is started because of a failure. Beyond the last: the last.
+    fn next_after_failure(&mut self, _waiting: &[usize]) -> usize {
+        0
+    }
+
+    /// One is ready and others run: how long to wait for these before it is committed to. None: not at all.
+    fn hold(&mut self, _ready: &Arrival<Self::Ready>, _running: &[Running<Self::Attempt>]) -> Option<Duration> {
+        None
+    }
+
+    /// Another one became ready while one was held back: which is committed to.
+    fn prefer(&mut self, _held: &Arrival<Self::Ready>, _new: &Arrival<Self::Ready>) -> Which {
+        Which::Held
+    }
+
+    /// One of several that cannot win any more, by its place among them: it is cut as a loser. Asked whenever anything may
+    /// have come, and again after each answer.
+    fn hopeless(&mut self, _running: &[Running<Self::Attempt>]) -> Option<usize> {
+        None
+    }
+}
+
+/// One start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Starting {
+    pub candidate: usize,
+    /// From 0, in the order of starting.
+    pub ordinal: usize,
+    pub reason: StartReason,
+    pub p_include: f64,
+}
+
+/// What a plan that is asked again says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replan {
+    /// Start this candidate now, if it still waits, and ask again at once.
+    Start(usize),
+    /// Ask again after so long.
+    Again(Duration),
+    /// Ask no more, until something fails.
+    Never,
+}
+
+/// One of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Held,
+    New,
+}

@@ -1,0 +1,305 @@
+//! Attempts that do on a stopped clock what a world says, a launcher that decides at random or by a script, and the log of
+//! what they did. They hold the race to its word wherever it calls them.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+use crate::clock::Instant;
+use crate::failure::{Failure, FailureKind, Phase};
+use crate::race::{Arrival, Attempt, Cut, Held, Launch, Replan, Running, Starting, Which};
+
+/// What one candidate does each time it is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Until its first token, or until it fails.
+    pub delay: Duration,
+    pub behaviour: Behaviour,
+    /// From its first token to its whole answer.
+    pub lasts: Duration,
+    /// It breaks so long after its first token, unless its whole answer is there by then.
+    pub breaks: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Behaviour {
+    Ready,
+    Fail(FailureKind),
+    Hang,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub courses: Vec<Course>,
+    /// Ready means that the whole answer is there.
+    pub whole: bool,
+    /// The candidate that asks to be tried once more when it fails.
+    pub asks_again: Option<usize>,
+    /// Losers that are kept running, as audits are.
+    pub audits: bool,
+    pub leaves_at: Option<Duration>,
+    pub winner_breaks: u32,
+}
+
+/// One row for each started attempt, as the guard would write it.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub started: Vec<Starting>,
+    /// By ordinal: how it ended.
+    pub rows: Vec<(usize, &'static str)>,
+    pub running: usize,
+    pub audited: Vec<Row>,
+    /// Who is held back, and until when at the longest.
+    pub held: Option<(usize, Instant)>,
+}
+
+/// Not `Clone`: two would report one attempt twice.
+#[derive(Debug)]
+pub struct Row {
+    pub ordinal: usize,
+    pub ended: &'static str,
+    log: Rc<RefCell<Log>>,
+}
+
+impl Row {
+    fn cut(&mut self, cut: Cut) {
+        self.ended = match cut {
+            Cut::Lost => "lost",
+            Cut::Late => "late",
+            Cut::Deadline => "deadline",
+        };
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        if let Ok(mut log) = self.log.try_borrow_mut() {
+            log.running -= 1;
+            log.rows.push((self.ordinal, self.ended));
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Fake {
+    /// None once it was handed on.
+    row: Option<Row>,
+    course: Course,
+    whole: bool,
+    begun: bool,
+    /// Until whatever comes next.
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Fake {
+    fn whole_answer(&self) -> (Duration, bool) {
+        let broken = self.course.breaks.filter(|breaks| *breaks < self.course.lasts);
+        (broken.unwrap_or(self.course.lasts), broken.is_some())
+    }
+
+    fn fail(&mut self, kind: FailureKind, phase: Phase) -> Poll<Result<Token, Failure>> {
+        self.row.as_mut().expect("polled after its end").ended = "failed";
+        Poll::Ready(Err(Failure::new(kind, phase, "")))
+    }
+
+    fn arrive(&mut self) -> Poll<Result<Token, Failure>> {
+        let row = self.row.take().expect("polled after its end");
+        let breaks = self.course.breaks.filter(|_| !self.whole);
+        Poll::Ready(Ok(Token { row, breaks: breaks.map(|breaks| Box::pin(tokio::time::sleep(breaks))) }))
+    }
+}
+
+impl Future for Fake {
+    type Output = Result<Token, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            if matches!(self.course.behaviour, Behaviour::Hang) || self.sleep.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let (rest, breaks) = self.whole_answer();
+            match self.course.behaviour {
+                Behaviour::Fail(kind) => return self.fail(kind, Phase::Headers),
+                _ if self.begun && breaks => return self.fail(FailureKind::Reset, Phase::Stream),
+                _ if self.begun || !self.whole => return self.arrive(),
+                _ => {
+                    self.begun = true;
+                    self.sleep = Box::pin(tokio::time::sleep(rest));
+                }
+            }
+        }
+    }
+}
+
+impl Attempt for Fake {
+    type Ready = Token;
+
+    fn cut(&mut self, cut: Cut) {
+        self.row.as_mut().expect("cut after its end").cut(cut);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
+    }
+}
+
+/// What a fake is when it is ready.
+#[derive(Debug)]
+pub struct Token {
+    pub row: Row,
+    breaks: Option<Pin<Box<Sleep>>>,
+}
+
+impl Held for Token {
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        let held = self.row.log.borrow().held.map(|(ordinal, _)| ordinal);
+        assert_eq!(held, Some(self.row.ordinal), "only the one that is held is polled so");
+        let Some(breaks) = &mut self.breaks else { return Poll::Pending };
+        breaks.as_mut().poll(context).map(|()| {
+            self.row.ended = "broke";
+            self.row.log.borrow_mut().held = None;
+            Failure::new(FailureKind::Reset, Phase::Stream, "")
+        })
+    }
+
+    fn cut(&mut self, cut: Cut) {
+        self.row.cut(cut);
+    }
+}
+
+/// What the launcher says when it is asked.
+pub enum Decide {
+    AtRandom(fastrand::Rng),
+    As(Script),
+}
+
+#[derive(Default)]
+pub struct Script {
+    /// In this order, then never.
+    pub replans: Vec<Replan>,
+    /// Which of those that wait follows a failure.
+    pub next: usize,
+    /// The first time only.
+    pub hold: Option<Duration>,
+    pub prefers_new: bool,
+    /// This candidate is hopeless as soon as another one has begun.
+    pub hopeless: Option<usize>,
+}
+
+pub struct Fakes {
+    pub world: World,
+    pub decide: Decide,
+    pub log: Rc<RefCell<Log>>,
+    pub asked_again: bool,
+}
+
+impl Launch for Fakes {
+    type Ready = Token;
+    type Attempt = Fake;
+
+    fn launch(&mut self, starting: Starting) -> Fake {
+        let course = self.world.courses[starting.candidate];
+        let mut log = self.log.borrow_mut();
+        assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
+        assert_eq!(log.held, None, "started beside one that is held back");
+        log.started.push(starting);
+        log.running += 1;
+        let row = Row { ordinal: starting.ordinal, ended: "left", log: self.log.clone() };
+        let sleep = Box::pin(tokio::time::sleep(course.delay));
+        Fake { row: Some(row), course, whole: self.world.whole, begun: false, sleep }
+    }
+
+    fn failed(&mut self, candidate: usize, _: &Failure) -> bool {
+        let again = self.world.asks_again == Some(candidate) && !self.asked_again;
+        self.asked_again |= again;
+        again
+    }
+
+    fn lost(&mut self, mut attempt: Fake) {
+        let row = attempt.row.take().expect("lost after its end");
+        self.keep_or_drop(row);
+    }
+
+    fn lost_ready(&mut self, _: usize, ready: Token) {
+        self.keep_or_drop(ready.row);
+    }
+
+    fn replan(&mut self, running: &[Running<Fake>], waiting: &[usize]) -> Replan {
+        assert!(!running.is_empty() && !waiting.is_empty(), "asked for nothing");
+        assert_eq!(self.log.borrow().held, None, "asked beside one that is held back");
+        match &mut self.decide {
+            Decide::As(script) if script.replans.is_empty() => Replan::Never,
+            Decide::As(script) => script.replans.remove(0),
+            Decide::AtRandom(random) => match random.u8(0..8) {
+                0..3 => Replan::Start(waiting[random.usize(0..waiting.len())]),
+                3 => Replan::Start(random.usize(0..8)),
+                4..6 => Replan::Again(Duration::from_millis(random.u64(0..8) * 50)),
+                6 => Replan::Again(Duration::MAX),
+                _ => Replan::Never,
+            },
+        }
+    }
+
+    fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
+        assert!(!waiting.is_empty(), "asked for nothing");
+        match &mut self.decide {
+            Decide::As(script) => script.next,
+            Decide::AtRandom(random) => random.usize(0..waiting.len() + 1),
+        }
+    }
+
+    fn hold(&mut self, ready: &Arrival<Token>, running: &[Running<Fake>]) -> Option<Duration> {
+        assert!(!running.is_empty(), "held for nobody");
+        let hold = match &mut self.decide {
+            Decide::As(script) => script.hold.take(),
+            Decide::AtRandom(_) if self.world.whole => None,
+            Decide::AtRandom(random) => match random.u8(0..6) {
+                0..3 => Some(Duration::from_millis(random.u64(0..8) * 50)),
+                3 => Some(Duration::MAX),
+                _ => None,
+            },
+        };
+        let until = |hold: Duration| Instant::now() + hold.min(Duration::from_secs(3_600));
+        let hold_on = hold.filter(|hold| !hold.is_zero());
+        self.log.borrow_mut().held = hold_on.map(|hold| (ready.ready().row.ordinal, until(hold)));
+        hold
+    }
+
+    fn prefer(&mut self, held: &Arrival<Token>, new: &Arrival<Token>) -> Which {
+        let (ordinal, until) = self.log.borrow_mut().held.take().expect("nobody is held");
+        assert!(ordinal == held.ready().row.ordinal && ordinal != new.ready().row.ordinal);
+        assert!(Instant::now() <= until, "held for too long");
+        let new = match &mut self.decide {
+            Decide::As(script) => script.prefers_new,
+            Decide::AtRandom(random) => random.bool(),
+        };
+        if new { Which::New } else { Which::Held }
+    }
+
+    fn hopeless(&mut self, running: &[Running<Fake>]) -> Option<usize> {
+        assert!(running.len() > 1, "asked of one alone");
+        match &mut self.decide {
+            Decide::As(script) => {
+                let candidate = script.hopeless?;
+                let begun = running.iter().any(|other| other.candidate() != candidate && other.attempt().begun);
+                running.iter().position(|running| begun && running.candidate() == candidate)
+            }
+            Decide::AtRandom(_) if !self.world.whole => None,
+            Decide::AtRandom(random) => (random.u8(0..8) == 0).then(|| random.usize(0..running.len() + 1)),
+        }
+    }
+}
+
+impl Fakes {
+    fn keep_or_drop(&mut self, row: Row) {
+        assert_eq!(row.ended, "lost", "a loser is told so before it is handed over");
+        if self.world.audits && row.ordinal.is_multiple_of(2) {
+            self.log.borrow_mut().audited.push(row);
+        }
+    }
+}

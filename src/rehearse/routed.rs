@@ -1,0 +1,279 @@
+//! The product's own policies, as a rehearsal asks them: the settings of a race, the real routing code, and what it learns
+//! on the way. Not for how a plan is found: that is `routing`'s.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::clock::micros;
+use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
+use crate::routing::adaptive::{self, Aim, Candidate, Ledger, Next, Outlook, Question, Sent, WAITING_MAX};
+use crate::routing::adaptive::{Learner, Progress, Terms, rule};
+
+use super::field::Tariff;
+use super::flight::Outcome;
+use super::steering::{Ask, Moment, Seen, Steering, View};
+
+/// Attempts of one race that the policies which learn have waiting at once.
+const RUNNING: usize = 3;
+
+/// One model's routing: its settings, and what its upstreams have shown.
+#[derive(Debug)]
+pub struct Routed {
+    settings: RaceSettings,
+    tariffs: Vec<Tariff>,
+    learners: Vec<Learner>,
+    outlooks: Vec<Outlook>,
+    ledger: Ledger,
+    /// By request: what was taken out of the bucket for its extra attempts.
+    reserved: HashMap<usize, f64>,
+    draws: fastrand::Rng,
+}
+
+impl Routed {
+    /// `seed` decides what is left to chance: probes, and the order of `weighted`, which has no weights here.
+    pub fn new(settings: RaceSettings, tariffs: &[Tariff], seed: u64) -> Routed {
+        let learners = vec![Learner::new(); tariffs.len()];
+        Routed {
+            outlooks: learners.iter().map(Learner::outlook).collect(),
+            learners,
+            ledger: Ledger::new(settings.budget),
+            settings,
+            tariffs: tariffs.to_vec(),
+            reserved: HashMap::new(),
+            draws: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// One for each upstream.
+    pub fn outlooks(&self) -> &[Outlook] {
+        &self.outlooks
+    }
+
+    pub fn terms(&self) -> Terms {
+        self.ledger.terms()
+    }
+
+    /// By the listed order, or by what was learnt: who is first, who is next.
+    fn ordered(&mut self, view: &View<'_>) -> Vec<usize> {
+        let mut listed: Vec<usize> = (0..view.seats.len()).collect();
+        match self.settings.policy {
+            Policy::Race | Policy::Fallback => {}
+            Policy::Weighted => self.draws.shuffle(&mut listed),
+            Policy::Hedge | Policy::Fastest | Policy::Rule | Policy::Adaptive => {
+                listed = self.ask(view, 1.0, |question| adaptive::order(question).iter().collect());
+            }
+        }
+        listed.retain(|upstream| view.seats[*upstream].open);
+        listed
+    }
+
+    fn hedged(&mut self, view: &View<'_>) -> Ask {
+        let start: Vec<usize> = self.ordered(view).into_iter().take(1).collect();
+        let tried = view.running.len() + start.len();
+        let may_go_on = tried < self.settings.max_attempts;
+        let leader = start.first().copied().filter(|_| may_go_on);
+        let again_after_us = leader.map(|leader| self.hedge_after_us(view, leader));
+        Ask { start, again_after_us }
+    }
+
+    fn hedge_after_us(&self, view: &View<'_>, leader: usize) -> i64 {
+        let seat = &view.seats[leader];
+        let sent = Sent { uncached_tokens: seat.prompt.uncached, in_flight: seat.in_flight };
+        let learned = match self.settings.hedge_after {
+            HedgeAfter::Quantile(q) => self.outlooks[leader].ttft_quantile_us(sent, q, view.now_us),
+            HedgeAfter::After(_) => None,
+        };
+        learned.map_or_else(|| micros(self.settings.hedge_after.unlearned()), |quantile_us| quantile_us as i64)
+    }
+
+    fn planned(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+        let is_rule = self.settings.policy == Policy::Rule;
+        let draw = self.draws.f64();
+        let mut running = still_waiting(view);
+        let mut start = Vec::new();
+        if moment == Moment::Arrival {
+            let open = if is_rule { rule::open } else { adaptive::open };
+            let opening = self.ask(view, draw, |question| open(question));
+            start.push(opening.primary);
+            start.extend(opening.also.iter().filter(|upstream| self.reserve(view, *upstream)));
+            return Ask { start, again_after_us: opening.hedge_at_us };
+        }
+        let next = if is_rule { rule::next } else { adaptive::next };
+        while running.len() <= RUNNING {
+            match self.ask(view, draw, |question| next(question, &running)).0 {
+                Next::Start(upstream) if running.is_empty() || self.reserve(view, upstream) => {
+                    start.push(upstream);
+                    running.push(adaptive::Running { candidate: upstream, waited_us: 0 });
+                }
+                Next::AskAgain { after_us } => return Ask { start, again_after_us: Some(after_us) },
+                Next::Start(_) | Next::Never => break,
+            }
+        }
+        Ask { start, again_after_us: None }
+    }
+
+    fn reserve(&mut self, view: &View<'_>, upstream: usize) -> bool {
+        let cost = self.cost(view, upstream);
+        let reserved = self.ledger.reserve(cost);
+        if reserved {
+            *self.reserved.entry(view.request.id).or_default() += cost;
+        }
+        reserved
+    }
+
+    /// Of starting it and cutting it.
+    fn cost(&self, view: &View<'_>, upstream: usize) -> f64 {
+        let tariff = &self.tariffs[upstream];
+        let goes_on = if tariff.bills_on { 0.5 * self.ledger.terms().answer_tokens * tariff.output } else { 0.0 };
+        view.seats[upstream].input_cost + goes_on
+    }
+
+    /// Puts this race to the routing code.
+    fn ask<T>(&self, view: &View<'_>, draw: f64, answer: impl FnOnce(&Question<'_>) -> T) -> T {
+        let waits: Vec<Vec<adaptive::Waiting>> =
+            (0..view.seats.len()).map(|upstream| others_waiting(view, upstream)).collect();
+        let runs = |upstream| view.running.iter().any(|running| running.upstream == upstream);
+        let candidates: Vec<Candidate<'_>> = view
+            .seats
+            .iter()
+            .enumerate()
+            .zip(&waits)
+            .map(|((upstream, seat), waiting)| Candidate {
+                outlook: &self.outlooks[upstream],
+                sent: Sent { uncached_tokens: seat.prompt.uncached, in_flight: seat.in_flight },
+                cost: self.cost(view, upstream),
+                domain: self.tariffs[upstream].domain,
+                may_hedge: true,
+                out: !seat.open && !runs(upstream),
+                waiting,
+            })
+            .collect();
+        answer(&Question {
+            candidates: &candidates,
+            aim: self.aim(),
+            terms: self.ledger.terms(),
+            max_running: RUNNING.min(self.settings.max_attempts),
+            now: view.now_us,
+            elapsed_us: view.now_us - view.request.at_us,
+            draw,
+        })
+    }
+
+    fn aim(&self) -> Aim {
+        let slo = self.settings.slo;
+        match self.settings.optimise {
+            Objective::Ttft => Aim::Ttft,
+            Objective::Completion => Aim::Completion,
+            Objective::Goodput => Aim::Goodput { ttft_us: micros(slo.ttft), tpot_us: micros(slo.tpot) },
+        }
+    }
+
+    /// Whether it learns whom to start beside whom.
+    fn plans(&self) -> bool {
+        matches!(self.settings.policy, Policy::Adaptive | Policy::Rule)
+    }
+}
+
+impl Steering for Routed {
+    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+        let none = view.running.is_empty();
+        match (self.settings.policy, moment) {
+            (Policy::Adaptive | Policy::Rule, _) => self.planned(view, moment),
+            (Policy::Race, Moment::Arrival) => {
+                let mut start = self.ordered(view);
+                start.truncate(self.settings.max_attempts);
+                Ask { start, again_after_us: None }
+            }
+            (Policy::Hedge, _) => self.hedged(view),
+            _ if none => Ask { start: self.ordered(view).into_iter().take(1).collect(), again_after_us: None },
+            _ => Ask::default(),
+        }
+    }
+
+    fn hold(&mut self, view: &View<'_>, ready: usize) -> Option<i64> {
+        if !self.plans() || self.settings.optimise == Objective::Ttft || self.settings.hold_max == Duration::ZERO {
+            return None;
+        }
+        let running = still_waiting(view);
+        let (ready, hold_max_us) = (view.running[ready].upstream, micros(self.settings.hold_max));
+        self.ask(view, 1.0, |question| adaptive::hold(question, ready, &running, hold_max_us))
+    }
+
+    fn choose(&mut self, view: &View<'_>, ready: usize) -> usize {
+        if !self.plans() || self.settings.optimise == Objective::Ttft {
+            return ready;
+        }
+        let answer = self.ledger.terms().answer_tokens;
+        let rest_us = |place: &usize| {
+            let running = &view.running[*place];
+            let tpot_us = self.outlooks[running.upstream].tpot_us(running.in_flight).unwrap_or(f64::INFINITY);
+            tpot_us * (answer - f64::from(running.written)).max(1.0)
+        };
+        let ready_ones = (0..view.running.len()).filter(|place| view.running[*place].first_token_us.is_some());
+        ready_ones.min_by(|one, other| rest_us(one).total_cmp(&rest_us(other))).unwrap_or(ready)
+    }
+
+    fn hopeless(&mut self, view: &View<'_>) -> Vec<usize> {
+        let running: Vec<Progress> = view
+            .running
+            .iter()
+            .map(|running| Progress {
+                candidate: running.upstream,
+                waited_us: view.now_us - running.sent_us,
+                first_token_us: running.first_token_us.map(|at_us| at_us - running.sent_us),
+                tokens: i64::from(running.written),
+            })
+            .collect();
+        let hopeless = self.ask(view, 1.0, |question| adaptive::hopeless(question, &running));
+        let places = 0..view.running.len();
+        places.filter(|place| hopeless.contains(view.running[*place].upstream)).collect()
+    }
+
+    fn launched(&mut self, upstream: usize, now_us: i64) {
+        self.learners[upstream].launched(now_us);
+        self.outlooks[upstream] = self.learners[upstream].outlook();
+    }
+
+    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
+        let learner = &mut self.learners[upstream];
+        let sent = |uncached_tokens, in_flight| Sent { uncached_tokens, in_flight };
+        match seen {
+            Seen::FirstToken { uncached, in_flight, ttft_us } => {
+                learner.first_token(sent(uncached, in_flight), ttft_us, now_us);
+                learner.answered(now_us);
+            }
+            Seen::Censored { uncached, in_flight, waited_us } => {
+                learner.censored(sent(uncached, in_flight), waited_us, now_us);
+            }
+            Seen::Failed => learner.failed(now_us),
+            Seen::Decoded { tpot_us, tokens, in_flight } => {
+                learner.decoded(tpot_us, i64::from(tokens), in_flight, now_us);
+            }
+        }
+        self.outlooks[upstream] = learner.outlook();
+    }
+
+    fn ended(&mut self, outcome: &Outcome<'_>) {
+        let reserved = self.reserved.remove(&outcome.request.id).unwrap_or(0.0);
+        self.ledger.settle(outcome.base(), reserved, outcome.extra());
+        self.ledger.finished(outcome.ttft_us, outcome.winner.map(|_| i64::from(outcome.request.output_tokens)));
+    }
+}
+
+/// Attempts of other requests that wait at one upstream, the longest first.
+fn others_waiting(view: &View<'_>, upstream: usize) -> Vec<adaptive::Waiting> {
+    let others = view.waiting[upstream].iter().filter(|waiting| waiting.request != view.request.id);
+    let waiting = others.map(|waiting| adaptive::Waiting {
+        sent: Sent { uncached_tokens: waiting.uncached, in_flight: waiting.in_flight },
+        waited_us: view.now_us - waiting.sent_us,
+    });
+    waiting.take(WAITING_MAX).collect()
+}
+
+/// Those of this race that have no first token yet.
+fn still_waiting(view: &View<'_>) -> Vec<adaptive::Running> {
+    let waiting = view.running.iter().filter(|running| running.first_token_us.is_none());
+    let waiting = waiting
+        .map(|running| adaptive::Running { candidate: running.upstream, waited_us: view.now_us - running.sent_us });
+    waiting.collect()
+}
