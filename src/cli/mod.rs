@@ -4,6 +4,7 @@
 pub mod check;
 pub mod history;
 pub mod plot;
+pub mod routing;
 pub mod simulate;
 pub mod stats;
 
@@ -44,6 +45,7 @@ Examples:
   photofinish stats --by upstream,hour    at which hours
   photofinish stats --regressions         what is worse than in the same hours before
   photofinish history --since 24h         the same drawn over time
+  photofinish routing                     whom the running gateway would choose, and why
   photofinish simulate --ttft 300ms       a provider to try things against
 
 The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
@@ -70,6 +72,12 @@ enum Command {
     /// Each point is one step of the same figure that `stats` tells of a whole window.
     #[command(after_help = history::EXAMPLES)]
     History(history::Options),
+    /// How every upstream stands in the running gateway, and why it is chosen or not.
+    ///
+    /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
+    /// asked, so one must run.
+    #[command(after_help = routing::EXAMPLES)]
+    Routing(routing::Options),
     Simulate(simulate::Options),
 }
 
@@ -111,6 +119,10 @@ async fn run(cli: Cli) -> ExitCode {
             let shutdown = Shutdown::new();
             shutdown.spawn(signals::forward(shutdown.clone()));
             simulate::run(options, shutdown).await
+        }
+        // Where it is said which gateway is meant, the configuration is not looked at.
+        Command::Routing(options) if let Some(at) = options.url.clone() => {
+            routing::run(&at, &options, history::Screen::of_stdout(), &mut io::stdout().lock()).await
         }
         command => {
             let config = match config::load(&cli.config) {
@@ -155,6 +167,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out, &mut io::stderr())
+        }
+        Command::Routing(options) => {
+            let at = routing::At::listening(config.server.listen)?;
+            routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
         }
         Command::Simulate(_) => Ok(()),
     }
