@@ -56,7 +56,10 @@ impl At {
     /// # Errors
     /// When its port is of its own choosing.
     pub fn listening(listen: SocketAddr) -> anyhow::Result<At> {
-        anyhow::ensure!(listen.port() != 0, "the configuration leaves the port to the system: say with --url where the gateway is");
+        anyhow::ensure!(
+            listen.port() != 0,
+            "the configuration leaves the port to the system: say with --url where the gateway is"
+        );
         let ip = match listen.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),

@@ -102,7 +102,10 @@ fn refused(at: &At, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
     };
     match code {
         "photofinish_unauthorized" => {
-            bail!("the gateway at {} wants the token of an admin ({message}): give it as PHOTOFINISH_TOKEN or --token", at.url)
+            bail!(
+                "the gateway at {} wants the token of an admin ({message}): give it as PHOTOFINISH_TOKEN or --token",
+                at.url
+            )
         }
         "photofinish_forbidden" => {
             bail!("the gateway at {} tells this to admins only: give the token of a user with admin = true", at.url)

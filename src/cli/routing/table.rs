@@ -9,8 +9,8 @@ use crate::cli::stats::notes::write_paragraphs;
 use crate::cli::stats::table::{fitted, write_wrapped};
 use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
 
-/// Behind the name of the upstream and the sizes of prompts.
-const COLUMNS: [&str; 8] = ["now", "load", "TPOT", "seen", "running", "used", "state", "why"];
+/// Behind the name of the upstream and the sizes of prompts, before the reason.
+const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
 
 const GREEN: &str = "\x1b[32m";
 const YELLOW: &str = "\x1b[33m";
@@ -18,12 +18,7 @@ const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
-pub(super) fn write(
-    routing: &Routing,
-    width: Option<usize>,
-    colour: bool,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
+pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     for model in &routing.models {
         write_paragraphs(about(model), width, out)?;
         let of = |reason: &Reason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
@@ -54,12 +49,13 @@ fn about(model: &ModelNow) -> Vec<String> {
         ("weighted", _) => "; it draws by weight, so the order decides nothing",
         _ => "; it goes by the order of the configuration and not by this one",
     };
-    let mut lines = vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];
+    let mut lines =
+        vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];
     let amount = |value: f64| amount(value, model.unit);
     let money = match model.bucket {
         None => format!("budget {:.0} %: no cost is known yet", 100.0 * model.budget),
         Some(bucket) => format!(
-            "budget {:.0} %: {} of {} to spend on extras; an attempt costs {} and must save {:.0} ms (λ)",
+            "budget {:.0} %: {} of {} to spend on extras; one of mean cost ({}) must save {:.0} ms (λ)",
             100.0 * model.budget,
             amount(bucket),
             amount(model.bucket_capacity),
@@ -67,7 +63,10 @@ fn about(model: &ModelNow) -> Vec<String> {
             model.lambda_ms,
         ),
     };
-    lines.push(format!("{money}; client TTFT p99 {:.0} ms, answers of {:.0} tokens", model.ttft_p99_ms, model.answer_tokens));
+    lines.push(format!(
+        "{money}; client TTFT p99 {:.0} ms, answers of {:.0} tokens",
+        model.ttft_p99_ms, model.answer_tokens
+    ));
     lines
 }
 
@@ -83,7 +82,7 @@ fn aim(optimise: &str) -> &str {
 /// An upstream, in words.
 struct Row {
     upstream: String,
-    /// By size, then as in [`COLUMNS`].
+    /// By size, then as in [`COLUMNS`], then why. Each with its head.
     cells: Vec<(String, String)>,
     colour: &'static str,
 }
@@ -91,7 +90,6 @@ struct Row {
 impl Row {
     fn new(upstream: &UpstreamNow, reason: Option<&Reason>) -> Row {
         let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), times(predicted)));
-        let why = reason.map(|reason| reason.text.clone()).unwrap_or_default();
         let cells = [
             format!("×{:.2}", upstream.level_factor),
             format!("{:.2}", upstream.load_slope),
@@ -100,9 +98,9 @@ impl Row {
             upstream.in_flight.to_string(),
             or_dash(upstream.last_observation_s, ago),
             state(upstream),
-            why,
         ];
-        let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells);
+        let why = reason.map(|reason| ("why".to_owned(), reason.text.clone()));
+        let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => GREEN,
             "unknown" | "throttled" => YELLOW,
@@ -147,10 +145,10 @@ fn write_rows(rows: &[Row], width: Option<usize>, colour: bool, out: &mut impl i
     for row in rows {
         table.add_row([row.upstream.as_str()].into_iter().chain(row.cells.iter().map(|(_, cell)| cell.as_str())));
     }
-    // Names and reasons to the left, figures to the right.
-    let figures = first.cells.len() - 2;
-    for column in table.column_iter_mut().skip(1).take(figures) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (column, (head, _)) in table.column_iter_mut().skip(1).zip(&first.cells) {
+        if head != "state" && head != "why" {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     let text = table.to_string();
     let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
@@ -188,12 +186,12 @@ fn painted(text: &str, row: Option<&Row>) -> String {
 
 fn notes(routing: &Routing) -> Vec<String> {
     let mut notes = vec![
-        "500, 2k, 8k: time to first token predicted for prompts of so many tokens, p50 / p95; –: what was seen does not reach so far.",
-        "now: how much slower than its usual the upstream is just now. load: how TTFT grows with our own load, ln by ln(1 + running).",
-        "TPOT: usual time per token after the first. seen: observations behind all this; old ones and early cancels count less.",
-        "running: attempts there now. used: since it was last asked.",
-        "state: off (no key), cools (its provider said wait), open or on trial (its breaker, after failures), throttled (no hedges to it).",
-        "why: for a prompt of 500 tokens; those that cannot be asked stand last.",
+        "500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.",
+        "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
+        "TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.",
+        "seen: observations behind the predictions; old ones and early cancels count less.",
+        "state: off: no key; cools: told to wait; open, on trial: its breaker; throttled: fails often, no hedges to it.",
+        "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
     ];
     let left_out = format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out);
     if routing.left_out > 0 {
@@ -225,6 +223,6 @@ fn amount(value: f64, unit: Unit) -> String {
         Unit::Tokens => format!("{value:.0} tokens"),
         Unit::Usd if value.abs() >= 1.0 => format!("${value:.2}"),
         Unit::Usd if value == 0.0 || value.abs() >= 0.01 => format!("${value:.4}"),
-        Unit::Usd => format!("${value:.6}"),
+        Unit::Usd => format!("${}", format!("{value:.6}").trim_end_matches('0')),
     }
 }

@@ -43,8 +43,5 @@ pub const MODEL: [Field; 13] = [
     number("answer_tokens", "tokens", "of a usual answer; 200 before one was seen"),
 ];
 
-pub const REASON: [Field; 3] = [
-    text("upstream", "", "whose place it is"),
-    text("code", "", "short, for programs"),
-    text("text", "", "in words"),
-];
+pub const REASON: [Field; 3] =
+    [text("upstream", "", "whose place it is"), text("code", "", "short, for programs"), text("text", "", "in words")];

@@ -39,7 +39,8 @@ pub fn routing(gateway: &Gateway, model: Option<&str>) -> Result<Routing, Reject
     let view = View::new(gateway, &live);
     let models = asked.iter().map(|asked| view.model(asked)).collect();
     let listed = Listed::new(&asked);
-    let mut upstreams: Vec<UpstreamNow> = listed.in_order().map(|(name, listing)| view.upstream(name, listing)).collect();
+    let mut upstreams: Vec<UpstreamNow> =
+        listed.in_order().map(|(name, listing)| view.upstream(name, listing)).collect();
     if model.is_none() {
         upstreams.extend(others(&view, &live, &listed));
     }
@@ -102,7 +103,8 @@ impl<'a> Listed<'a> {
     }
 
     fn in_order(&self) -> impl Iterator<Item = (&str, &Listing<'a>)> {
-        let mut all: Vec<(&str, &Listing<'a>)> = self.0.iter().map(|(name, listing)| (name.as_str(), listing)).collect();
+        let mut all: Vec<(&str, &Listing<'a>)> =
+            self.0.iter().map(|(name, listing)| (name.as_str(), listing)).collect();
         all.sort_by_key(|(_, listing)| listing.place);
         all.into_iter()
     }

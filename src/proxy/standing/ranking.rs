@@ -65,7 +65,11 @@ pub fn rank(
         why.push(reason(contender, code, text));
     }
     for contender in able.iter().skip(CANDIDATES_MAX) {
-        why.push(reason(contender, "beyond", format!("only the first {CANDIDATES_MAX} that can be asked are looked at")));
+        why.push(reason(
+            contender,
+            "beyond",
+            format!("only the first {CANDIDATES_MAX} that can be asked are looked at"),
+        ));
     }
     for contender in contenders.iter().filter(|contender| !able.iter().any(|able| able.name == contender.name)) {
         let (code, text) = left_out(&contender.obstacles);
@@ -167,7 +171,9 @@ impl Compared<'_> {
         let outlook = &contender.outlook;
         let ttft_us = outlook.ttft_quantile_us(contender.sent, q, self.now_us)?;
         match self.settings.optimise {
-            Objective::Completion => Some(ttft_us + self.terms.answer_tokens * outlook.tpot_us(contender.sent.in_flight)?),
+            Objective::Completion => {
+                Some(ttft_us + self.terms.answer_tokens * outlook.tpot_us(contender.sent.in_flight)?)
+            }
             Objective::Ttft | Objective::Goodput => Some(ttft_us),
         }
     }

@@ -127,15 +127,5 @@ pub struct Reason {
 }
 
 /// What `code` may be.
-pub const CODES: [&str; 10] = [
-    "best",
-    "close",
-    "slower",
-    "dearer",
-    "unknown",
-    "throttled",
-    "breaker",
-    "cooling_down",
-    "off",
-    "beyond",
-];
+pub const CODES: [&str; 10] =
+    ["best", "close", "slower", "dearer", "unknown", "throttled", "breaker", "cooling_down", "off", "beyond"];

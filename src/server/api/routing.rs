@@ -26,7 +26,8 @@ pub async fn routing(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> 
         proxy::admin(&site.gateway, &headers)?;
         let (question, _) = question::<Question>(&uri, |_, _| None)?;
         let told = standing(&site.gateway, question.model.as_deref())?;
-        let mut text = serde_json::to_string_pretty(&told).map_err(|error| Rejection::history(error.to_string(), false))?;
+        let mut text =
+            serde_json::to_string_pretty(&told).map_err(|error| Rejection::history(error.to_string(), false))?;
         text.push('\n');
         Ok(json(text))
     };
@@ -51,7 +52,11 @@ pub(super) fn schemas() -> [(&'static str, Value); 5] {
     add(&mut whole, "now_us", json!({ "type": "integer", "description": "since 1970, UTC", "x-unit": "µs" }));
     add(&mut whole, "upstreams", list("UpstreamNow"));
     add(&mut whole, "models", list("ModelNow"));
-    add(&mut whole, "left_out", json!({ "type": "integer", "description": "upstreams and models beyond 1000 of each" }));
+    add(
+        &mut whole,
+        "left_out",
+        json!({ "type": "integer", "description": "upstreams and models beyond 1000 of each" }),
+    );
     [
         ("Routing", whole),
         ("UpstreamNow", upstream),

@@ -50,8 +50,13 @@ fn the_quickest_is_first_and_the_others_are_told_by_what_they_are_behind() {
     (0..40).for_each(|_| throttled.first_token(SENT, 900_000, NOW));
     (0..5).for_each(|_| throttled.failed(NOW));
     let dear = Contender { cost: 3.0, ..seen("b/m", 200.0, 20.0) };
-    let contenders =
-        [seen("slow/m", 600.0, 20.0), contender("bad/m", &throttled), dear, seen("a/m", 200.0, 20.0), seen("c/m", 200.0, 20.0)];
+    let contenders = [
+        seen("slow/m", 600.0, 20.0),
+        contender("bad/m", &throttled),
+        dear,
+        seen("a/m", 200.0, 20.0),
+        seen("c/m", 200.0, 20.0),
+    ];
     let (order, why) = ranked(&contenders, "");
     assert_eq!(order, ["a/m", "c/m", "b/m", "slow/m", "bad/m"]);
     let expected = [("a/m", "best"), ("c/m", "close"), ("b/m", "dearer"), ("slow/m", "slower"), ("bad/m", "throttled")];
