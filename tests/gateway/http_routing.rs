@@ -157,7 +157,7 @@ async fn the_command_says_what_is_wrong() {
     for (options, code, words) in [
         (&["--url", &url, "--token", "planted-bob"][..], 1, &["admins only", "admin = true"][..]),
         (&["--url", &url, "--token", "planted-nobody"], 1, &["PHOTOFINISH_TOKEN or --token"]),
-        (&["--url", &url, "--model", "n"], 1, &["the model \"n\" is not configured", "Did you mean m"]),
+        (&["--url", &url, "--model", "n"], 1, &["the model \"n\" is not configured"]),
         (&["--url", &closed], 1, &["no gateway answers at", "photofinish serve", "--url"]),
         (&["--url", &other], 1, &["is no photofinish gateway", "--url"]),
         (&[], 1, &["say with --url where the gateway is"]),

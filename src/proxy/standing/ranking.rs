@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::told::Reason;
 use crate::clock::micros;
-use crate::config::{Objective, RaceSettings};
+use crate::config::{Objective, Policy, RaceSettings};
 use crate::proxy::pilot::aim;
 use crate::routing::adaptive::{CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, is_unknown, order};
 use crate::routing::breaker::Standing;
@@ -124,7 +124,10 @@ impl Compared<'_> {
     fn why(&self, contender: &Contender, best: &Contender, alone: bool) -> (&'static str, String) {
         let outlook = &contender.outlook;
         if is_unknown(outlook) {
-            return ("unknown", "hardly anything is known of it yet: tried beside the best until it is".to_owned());
+            // Only this policy starts such a one with intent.
+            let cold = self.settings.policy == Policy::Adaptive;
+            let then = if cold { ": tried beside the best until more is" } else { "" };
+            return ("unknown", format!("hardly anything is known of it yet{then}"));
         }
         if alone {
             return ("best", "the only one that can be asked".to_owned());
@@ -134,6 +137,13 @@ impl Compared<'_> {
         }
         if outlook.throttled() {
             return ("throttled", "it fails so often that nothing is hedged to it".to_owned());
+        }
+        if self.time_us(contender, 0.5).is_none() {
+            let launches = outlook.launches();
+            return ("unknown", format!("too few first tokens seen in {launches} attempts: taken for a middling one"));
+        }
+        if self.time_us(best, 0.5).is_none() {
+            return ("slower", format!("behind {}, of which too little was seen to say by how much", best.name));
         }
         if let Some(text) = self.misses_target(contender).or_else(|| self.slower(contender, best)) {
             return ("slower", text);

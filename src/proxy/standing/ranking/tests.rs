@@ -66,6 +66,21 @@ fn the_quickest_is_first_and_the_others_are_told_by_what_they_are_behind() {
 }
 
 #[test]
+fn who_was_always_cut_off_is_not_called_as_good() {
+    let mut cut = Learner::new();
+    for n in 0..5 {
+        cut.launched(NOW + n);
+        cut.censored(SENT, 50_000, NOW + n);
+    }
+    let (order, why) = ranked(&[contender("cut/m", &cut), seen("a/m", 120.0, 20.0)], "");
+    assert_eq!((order, why[1].1.as_str()), (vec!["a/m".to_owned(), "cut/m".to_owned()], "unknown"));
+    assert!(why[1].2.contains("in 5 attempts"), "{}", why[1].2);
+    let (order, why) = ranked(&[contender("cut/m", &cut), seen("late/m", 9_000.0, 20.0)], "");
+    assert_eq!((order[0].as_str(), why[1].1.as_str()), ("cut/m", "slower"));
+    assert!(why[1].2.starts_with("behind cut/m"), "{}", why[1].2);
+}
+
+#[test]
 fn what_is_best_depends_on_the_aim() {
     let contenders = [seen("early/m", 200.0, 80.0), seen("fluent/m", 500.0, 10.0)];
     assert_eq!(ranked(&contenders, "").0, ["early/m", "fluent/m"]);
