@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::clock::Instant;
-use crate::config::{Config, Upstream};
+use crate::config::{Config, Policy, Upstream};
 use crate::history::AttemptOutcome;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::learning::{Learning, Remembering};
@@ -30,7 +30,9 @@ pub fn remember(path: &Path, config: &Config, learning: &Learning) {
             let tariffs = model.and_then(|model| tariffs.get(&*model.name));
             let ledger = model.map(|model| learning.ledger(&recorded.model, model.race.budget));
             let cost = |attempt: &RecordedAttempt| tariffs.map_or(0.0, |tariffs| cost(attempt, &recorded, tariffs));
-            learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger, cost: &cost });
+            let policy = recorded.policy.as_deref().and_then(Policy::from_name);
+            let keeps_budget = policy.is_some_and(Policy::spends_budget);
+            learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger, keeps_budget, cost: &cost });
         };
         Ok(reader.recorded(&filter, each)?)
     });

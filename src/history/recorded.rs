@@ -14,6 +14,8 @@ pub struct Recorded {
     pub started_at: i64,
     /// As asked for.
     pub model: String,
+    /// By which it was planned.
+    pub policy: Option<String>,
     pub stream: bool,
     /// Bytes of the request / 4.
     pub input_tokens_estimate: i64,

@@ -1,6 +1,6 @@
 //! One upstream as it is known now: what its attempts have shown, and what runs there.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -20,7 +20,8 @@ pub struct Known {
     running: Arc<AtomicI64>,
     waits: Waits,
     /// Of the beginning of a prompt that it has read lately, the share that it reported as cached; 0 until it has said so.
-    caching: Mutex<f64>,
+    /// As the bits of its number.
+    caching: AtomicU64,
 }
 
 impl Known {
@@ -32,7 +33,7 @@ impl Known {
             learner: Mutex::new(learner),
             running: Arc::default(),
             waits: Waits::default(),
-            caching: Mutex::default(),
+            caching: AtomicU64::default(),
         }
     }
 
@@ -63,14 +64,15 @@ impl Known {
 
     /// The share of what it has read before that it is known to have cached, 0 to 1.
     pub fn caching(&self) -> f64 {
-        *self.caching.lock().unwrap_or_else(PoisonError::into_inner)
+        f64::from_bits(self.caching.load(Relaxed))
     }
 
     /// It reported `cached` of `known` tokens that it had read before.
     pub(super) fn reported_cached(&self, cached: i64, known: f64) {
         let share = (cached as f64 / known).clamp(0.0, 1.0);
-        let mut caching = self.caching.lock().unwrap_or_else(PoisonError::into_inner);
-        *caching += (share - *caching) * CACHING_STEP;
+        let before = self.caching();
+        // Of two at the same time one is lost: it is a guess all the same.
+        self.caching.store((before + (share - before) * CACHING_STEP).to_bits(), Relaxed);
     }
 
     pub(super) fn wait(&self, sent: Sent, now_us: i64) -> Option<usize> {

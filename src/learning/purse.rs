@@ -11,6 +11,8 @@ pub type SharedLedger = Arc<Mutex<Ledger>>;
 /// One race's. Shared by its attempts; not `Clone`: it settles once.
 pub struct Purse {
     ledger: SharedLedger,
+    /// Its policy keeps within a budget: what others spend is nothing that such a one owes.
+    keeps_budget: bool,
     sums: Mutex<Sums>,
 }
 
@@ -24,8 +26,8 @@ struct Sums {
 }
 
 impl Purse {
-    pub fn new(ledger: SharedLedger) -> Purse {
-        Purse { ledger, sums: Mutex::default() }
+    pub fn new(ledger: SharedLedger, keeps_budget: bool) -> Purse {
+        Purse { ledger, keeps_budget, sums: Mutex::default() }
     }
 
     pub fn terms(&self) -> Terms {
@@ -60,6 +62,7 @@ impl Purse {
 impl Drop for Purse {
     fn drop(&mut self) {
         let Sums { reserved, extra, base } = *lock(&self.sums);
+        let extra = if self.keeps_budget { extra } else { 0.0 };
         lock(&self.ledger).settle(base, reserved, extra);
     }
 }
@@ -75,7 +78,7 @@ mod tests {
     #[test]
     fn a_race_is_settled_when_the_last_attempt_is_over() {
         let ledger: SharedLedger = Arc::new(Mutex::new(Ledger::new(0.1)));
-        let purse = Arc::new(Purse::new(ledger.clone()));
+        let purse = Arc::new(Purse::new(ledger.clone(), true));
         assert!(purse.reserve(1.0), "the first cost that is heard of fills the bucket");
         let before = lock(&ledger).terms().bucket;
         purse.paid(10.0, true);
@@ -85,6 +88,12 @@ mod tests {
         loser.paid(0.25, false);
         drop(loser);
         // What was reserved comes back, what was spent goes, and the budget's share of the base is added.
-        assert!((lock(&ledger).terms().bucket - (before + 0.1 * 10.0 + 1.0 - 0.25)).abs() < 1e-9);
+        let settled = lock(&ledger).terms().bucket;
+        assert!((settled - (before + 0.1 * 10.0 + 1.0 - 0.25)).abs() < 1e-9);
+        let racing = Purse::new(ledger.clone(), false);
+        racing.paid(1.0, true);
+        racing.paid(7.0, false);
+        drop(racing);
+        assert!(lock(&ledger).terms().bucket > settled - 1.0, "what a race of all spends");
     }
 }

@@ -11,6 +11,8 @@ pub struct Remembering<'a> {
     pub counts: &'a dyn Fn(FailureKind) -> bool,
     /// The ledger of its model; none where the configuration does not know the model.
     pub ledger: Option<SharedLedger>,
+    /// Whether its policy keeps within a budget: what others spend is nothing that such a one owes.
+    pub keeps_budget: bool,
     /// What an attempt cost, in the unit of the ledger.
     pub cost: &'a dyn Fn(&RecordedAttempt) -> f64,
 }
@@ -46,7 +48,7 @@ impl Learning {
             });
         }
         if let Some(ledger) = &by.ledger {
-            settle(recorded, ledger, by.cost);
+            settle(recorded, ledger, by);
         }
     }
 
@@ -57,14 +59,14 @@ impl Learning {
 }
 
 /// The extra that a race cost was reserved when it was spent.
-fn settle(recorded: &Recorded, ledger: &SharedLedger, cost: &dyn Fn(&RecordedAttempt) -> f64) {
+fn settle(recorded: &Recorded, ledger: &SharedLedger, by: &Remembering<'_>) {
     let (mut base, mut extra) = (0.0, 0.0);
     for attempt in &recorded.attempts {
         let sum = if recorded.winner == Some(attempt.ordinal) { &mut base } else { &mut extra };
-        *sum += cost(attempt);
+        *sum += (by.cost)(attempt);
     }
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
     let mut ledger = super::purse::lock(ledger);
-    ledger.settle(base, 0.0, extra);
+    ledger.settle(base, 0.0, if by.keeps_budget { extra } else { 0.0 });
     ledger.finished(recorded.client_ttft_us, served.and_then(|served| served.output_tokens));
 }

@@ -59,7 +59,7 @@ fn names_beyond_the_bound_share_one() {
 #[test]
 fn an_attempt_is_seen_waiting_until_it_tells() {
     let learning = Arc::new(Learning::new());
-    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1)));
+    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1), true));
     let known = learning.upstream("a/m");
     let waiting = || known.longest_waits(i64::MAX, learning.now_us()).as_slice().len();
     let (mut seen, mut cut, dropped) = (
@@ -86,7 +86,7 @@ fn a_race_pays_for_what_is_billed() {
     assert!(purse::lock(&ledger).reserve(90_000.0));
     let spent = |endings: [Ending; 2]| {
         let before = bucket(&ledger);
-        let purse = Arc::new(Purse::new(ledger.clone()));
+        let purse = Arc::new(Purse::new(ledger.clone(), true));
         for ending in endings {
             sighting(&learning, "a/m", &purse, 100.0).ended(&ending);
         }
@@ -122,7 +122,7 @@ fn spotted(learning: &Arc<Learning>) -> Spotted {
     Spotted {
         learning: learning.clone(),
         known: learning.upstream("a/m"),
-        purse: Arc::new(Purse::new(learning.ledger("m", 0.1))),
+        purse: Arc::new(Purse::new(learning.ledger("m", 0.1), true)),
         tariff: TARIFF,
         sent: Sent::default(),
         prompt: Prompt::default(),
@@ -153,6 +153,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
         race_id: String::new(),
         started_at,
         model: "m".to_owned(),
+        policy: None,
         stream: true,
         input_tokens_estimate: 500,
         winner: Some(0),
@@ -170,6 +171,7 @@ fn the_history_teaches_what_was_seen() {
     let by = Remembering {
         counts: &|_| true,
         ledger: Some(learning.ledger("m", 0.1)),
+        keeps_budget: true,
         cost: &|attempt| if attempt.ordinal == 0 { 900.0 } else { 500.0 },
     };
     for n in 0..400 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::launcher::Judge;
+use super::judge::Judge;
 use crate::attempt::{Attempt, Progress, Ready};
 use crate::clock::Instant;
 use crate::failure::Failure;

@@ -1,7 +1,8 @@
-//! Starts the attempts of one race and hears of their failures: what is set aside, what is asked once more, which losers run on.
+//! Starts the attempts of one race, passes on what the race asks, and says which losers run on. What an answer tells of its
+//! upstream: see `judge`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -10,18 +11,17 @@ use super::breakers::Trial;
 use super::entrant::{Begun, Entrant, Stage};
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
-use super::pilot::{Pilot, Seen};
+use super::judge::{Judge, Sent};
+use super::pilot::Pilot;
 use super::race_guard::RaceGuard;
+use super::steered::Seen;
 use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
-use crate::config::{Breaker, CancelBilling, Drains, RaceSettings};
-use crate::failure::{Failure, FailureKind, Phase};
+use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
+use crate::failure::Failure;
 use crate::learning::Sighting;
-use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ChatRequest;
-use crate::race::verdict::{is_the_requests_fault, verdict};
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
-use crate::routing::cooldown::Aside;
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -46,25 +46,6 @@ pub struct Launcher {
     trials: Vec<(usize, Trial)>,
 }
 
-/// What an answer is judged by, also that of a loser that runs on after the race.
-pub struct Judge {
-    gateway: Arc<Gateway>,
-    runners: Arc<Vec<Runner>>,
-    breaker: Breaker,
-    /// By candidate: its latest start.
-    sent: Mutex<Vec<Sent>>,
-}
-
-/// What went up.
-#[derive(Clone)]
-struct Sent {
-    at: Instant,
-    key: Option<Key>,
-    stream_options: bool,
-    /// In this race it has complained about `stream_options`. Whether that was meant, an answer without them tells.
-    complained: bool,
-}
-
 impl Launcher {
     pub fn new(
         gateway: &Arc<Gateway>,
@@ -75,15 +56,8 @@ impl Launcher {
         pilot: Pilot,
         read_at: Instant,
     ) -> Launcher {
-        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
-        let sent = Mutex::new(vec![nothing; field.runners.len()]);
         Launcher {
-            judge: Arc::new(Judge {
-                gateway: gateway.clone(),
-                runners: field.runners.clone(),
-                breaker: field.settings.breaker,
-                sent,
-            }),
+            judge: Arc::new(Judge::new(gateway, field, read_at)),
             request: request.clone(),
             settings: field.settings.clone(),
             pilot,
@@ -249,104 +223,9 @@ impl Launcher {
     }
 }
 
-impl Judge {
-    /// The first token of this candidate's latest start is there.
-    pub fn answered(&self, candidate: usize) {
-        self.first_token(candidate, &self.sent(candidate));
-    }
-
-    /// An answer of this candidate's latest start ended, by the failure that broke it or well.
-    pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
-        match failure {
-            Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
-            None => self.gateway.ended_well(&self.runners[candidate].name),
-        }
-    }
-
-    fn note(&self, candidate: usize, sent: Sent) {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate] = sent;
-    }
-
-    fn sent(&self, candidate: usize) -> Sent {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].clone()
-    }
-
-    fn first_token(&self, candidate: usize, sent: &Sent) {
-        self.heard_well(candidate, sent);
-        self.gateway.close_breaker(&self.runners[candidate].name, sent.at);
-    }
-
-    fn charge(&self, candidate: usize, sent: &Sent, failure: &Failure) {
-        if verdict(failure).counts {
-            let broke = failure.phase == Phase::Stream;
-            self.gateway.charge(&self.runners[candidate].name, &self.breaker, broke, sent.at);
-        }
-    }
-
-    fn heard_well(&self, candidate: usize, sent: &Sent) {
-        self.forgive(candidate, sent);
-        if sent.complained && !sent.stream_options {
-            self.gateway.leave_off_stream_options(&self.runners[candidate].name);
-        }
-    }
-
-    fn forgive(&self, candidate: usize, sent: &Sent) {
-        let key_id = || sent.key.as_ref().map(|key| key.id().to_owned());
-        self.gateway.forgive(|| self.runners[candidate].target(key_id()), sent.at);
-    }
-
-    /// True: ask the same candidate once more, for the request to it has changed.
-    fn failed(&self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
-        self.log(candidate, sent, failure);
-        self.charge(candidate, sent, failure);
-        let runner = &self.runners[candidate];
-        let aside = verdict(failure).aside;
-        if let Some(aside) = aside {
-            let target = runner.target(sent.key.as_ref().map(|key| key.id().to_owned()));
-            let wait = self.gateway.set_aside(aside, &target, failure.retry_after);
-            tracing::info!(upstream = runner.name, ?aside, ?wait, "set aside");
-        }
-        if failure.kind == FailureKind::Empty {
-            self.heard_well(candidate, sent);
-        } else if is_the_requests_fault(failure.kind) {
-            // It was let in and read.
-            self.forgive(candidate, sent);
-        }
-        let complains = failure.kind == FailureKind::BadRequest
-            && sent.stream_options
-            && failure.answer.as_ref().is_some_and(|answer| rejects_stream_options(&answer.body));
-        if complains {
-            tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
-            self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].complained = true;
-        }
-        // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
-        let of_the_key = matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused));
-        let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
-        complains || other_key
-    }
-
-    fn log(&self, candidate: usize, sent: &Sent, failure: &Failure) {
-        let upstream = &self.runners[candidate].name;
-        // The message is not logged: vendors quote the prompt in it.
-        let (kind, phase, status) = (failure.kind.as_str(), failure.phase.as_str(), failure.status);
-        if verdict(failure).loud {
-            let key = sent.key.as_ref().map(Key::id).unwrap_or("none");
-            tracing::warn!(
-                upstream,
-                failure = kind,
-                status,
-                key,
-                "an upstream refuses us: look at its key and its model"
-            );
-        } else {
-            tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
-        }
-    }
-}
-
 /// Whether the first whole answer is to win: where it is the answer that counts, and the client sees nothing before all of it.
-fn races_whole_answers(_settings: &RaceSettings, _request: &ChatRequest) -> bool {
-    false
+fn races_whole_answers(settings: &RaceSettings, request: &ChatRequest) -> bool {
+    !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
 fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {

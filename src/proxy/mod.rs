@@ -10,6 +10,7 @@ mod caller;
 mod entrant;
 mod field;
 mod gateway;
+mod judge;
 mod launcher;
 mod models;
 mod overrides;
@@ -17,6 +18,7 @@ mod pilot;
 mod race_guard;
 mod rejection;
 pub mod standing;
+mod steered;
 
 pub use caller::admin;
 pub use gateway::{Gateway, Live, Totals};

@@ -3,21 +3,16 @@
 //! What is best is decided in `routing::adaptive`; here the request is put into its words, and its answers into the race's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
-use arc_swap::Guard;
-
 use super::field::{Field, Runner};
-use crate::attempt::Progress;
+use super::steered::{Looked, Reasons, Seen, Steered, aim, progress_of, running_of};
 use crate::clock::{Instant, micros};
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
-use crate::learning::{Blocks, Known, Learning, Longest, Purse, Spotted};
+use crate::learning::{Blocks, Learning, Purse, Spotted};
 use crate::protocol::request::ChatRequest;
 use crate::race::{Replan, Which};
-use crate::routing::adaptive::{
-    self, Aim, CANDIDATES_MAX, Candidate, Next, Opening, Outlook, Picks, Question, Running, Sent, Why, rule,
-};
+use crate::routing::adaptive::{self, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
 use crate::routing::plan::{self, Entry, Plan, Start, plan};
 use crate::routing::tariff::{Prompt, Tariff, tariffs};
 
@@ -38,50 +33,6 @@ pub struct Pilot {
     reasons: Reasons,
     /// When a first token was held back.
     held_us: i64,
-}
-
-/// A candidate that runs, as the race sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
-    pub candidate: usize,
-    /// Since it was started.
-    pub waited: Duration,
-    /// None before its first token.
-    pub progress: Option<Progress>,
-}
-
-/// A candidate, and what is known of it.
-struct Steered {
-    known: Arc<Known>,
-    tariff: Tariff,
-    prompt: Prompt,
-    /// Tokens of the prompt that it has read lately, whether it caches or not.
-    known_tokens: f64,
-    domain: Option<u32>,
-    runner: plan::Runner,
-}
-
-/// Why a race was run as it was, gathered until its row is written. Cheap to clone; all clones gather one.
-#[derive(Clone, Debug, Default)]
-pub struct Reasons {
-    bits: Arc<AtomicU16>,
-}
-
-impl Reasons {
-    pub fn add(&self, why: Why) {
-        self.bits.fetch_or(bit(why), Relaxed);
-    }
-
-    /// Their codes with spaces between; none before there is any.
-    pub fn text(&self) -> Option<String> {
-        let bits = self.bits.load(Relaxed);
-        let codes: Vec<&str> = Why::ALL.into_iter().filter(|why| bits & bit(*why) != 0).map(Why::as_str).collect();
-        (!codes.is_empty()).then(|| codes.join(" "))
-    }
-}
-
-fn bit(why: Why) -> u16 {
-    Why::ALL.iter().position(|other| *other == why).map_or(0, |place| 1 << place)
 }
 
 impl Pilot {
@@ -105,6 +56,7 @@ impl Pilot {
                     .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
                     .and_then(|place| u32::try_from(place).ok()),
                 runner: runner.for_plan(),
+                started: None,
                 known,
             }
         };
@@ -113,7 +65,10 @@ impl Pilot {
             learning: learning.clone(),
             settings: field.settings.clone(),
             steered,
-            purse: Arc::new(Purse::new(learning.ledger(&request.model, field.settings.budget))),
+            purse: Arc::new(Purse::new(
+                learning.ledger(&request.model, field.settings.budget),
+                field.settings.policy.spends_budget(),
+            )),
             blocks,
             began_us,
             draw: fastrand::f64(),
@@ -131,14 +86,16 @@ impl Pilot {
     }
 
     /// How to tell of an attempt at this candidate that is started now.
-    pub fn spotted(&self, candidate: usize) -> Spotted {
-        let steered = &self.steered[candidate];
+    pub fn spotted(&mut self, candidate: usize) -> Spotted {
+        let steered = &mut self.steered[candidate];
+        let sent = steered.sent();
+        steered.started = Some(sent);
         Spotted {
             learning: self.learning.clone(),
             known: steered.known.clone(),
             purse: self.purse.clone(),
             tariff: steered.tariff,
-            sent: steered.sent(),
+            sent,
             prompt: steered.prompt,
             blocks: self.blocks.clone(),
             known_tokens: steered.known_tokens,
@@ -229,7 +186,8 @@ impl Pilot {
         let answer_tokens = self.purse.terms().answer_tokens;
         let decodes_us = |candidate: usize| {
             let steered = &self.steered[candidate];
-            Some(steered.known.outlook().tpot_us(steered.sent().in_flight)? * answer_tokens)
+            let in_flight = steered.started.map_or(0, |sent| sent.in_flight);
+            Some(steered.known.outlook().tpot_us(in_flight)? * answer_tokens)
         };
         let ahead_us = (self.learning.now_us() - self.held_us) as f64;
         match (decodes_us(held), decodes_us(new)) {
@@ -286,8 +244,7 @@ impl Pilot {
     }
 
     fn reserve(&self, candidate: usize) -> bool {
-        let steered = &self.steered[candidate];
-        self.purse.reserve(steered.tariff.started(steered.prompt, self.purse.terms().answer_tokens))
+        self.purse.reserve(self.steered[candidate].cost(self.purse.terms().answer_tokens))
     }
 
     /// Candidates that are not on trial.
@@ -312,16 +269,12 @@ impl Pilot {
         learned.map_or(self.settings.hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
     }
 
-    fn look(&self, steered: &Steered, now: i64) -> Looked {
-        Looked { outlook: steered.known.outlook(), waits: steered.known.longest_waits(self.began_us, now) }
-    }
-
     /// Puts the question, to whoever answers it.
     fn ask<A>(&self, out: impl Fn(usize) -> bool, answer: impl FnOnce(&Question<'_>) -> A) -> A {
         let now = self.learning.now_us();
         let terms = self.purse.terms();
         let looked: Vec<Looked> =
-            self.steered.iter().take(CANDIDATES_MAX).map(|steered| self.look(steered, now)).collect();
+            self.steered.iter().take(CANDIDATES_MAX).map(|steered| steered.look(self.began_us, now)).collect();
         let candidates: Vec<Candidate<'_>> = self
             .steered
             .iter()
@@ -338,58 +291,6 @@ impl Pilot {
             elapsed_us: now - self.began_us,
             draw: self.draw,
         })
-    }
-}
-
-/// What is known of a candidate at this moment.
-struct Looked {
-    outlook: Guard<Arc<Outlook>>,
-    waits: Longest,
-}
-
-impl Steered {
-    fn candidate<'l>(&self, looked: &'l Looked, out: bool, answer_tokens: f64) -> Candidate<'l> {
-        Candidate {
-            outlook: &looked.outlook,
-            sent: self.sent(),
-            cost: self.tariff.started(self.prompt, answer_tokens),
-            domain: self.domain,
-            may_hedge: true,
-            out,
-            waiting: looked.waits.as_slice(),
-        }
-    }
-
-    /// As if it were sent now.
-    fn sent(&self) -> Sent {
-        Sent { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
-    }
-
-    /// On trial: behind all others.
-    fn extra(&self) -> bool {
-        self.runner.extra
-    }
-}
-
-pub(super) fn aim(settings: &RaceSettings) -> Aim {
-    match settings.optimise {
-        Objective::Ttft => Aim::Ttft,
-        Objective::Completion => Aim::Completion,
-        Objective::Goodput => Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) },
-    }
-}
-
-fn running_of(seen: &[Seen]) -> Vec<Running> {
-    seen.iter().map(|seen| Running { candidate: seen.candidate, waited_us: micros(seen.waited) }).collect()
-}
-
-/// An event may hold several tokens; characters tell how many at least.
-fn progress_of(seen: &Seen) -> adaptive::Progress {
-    adaptive::Progress {
-        candidate: seen.candidate,
-        waited_us: micros(seen.waited),
-        first_token_us: seen.progress.map(|progress| progress.first_token_us),
-        tokens: seen.progress.map_or(0, |progress| progress.events.max(progress.chars / 4)),
     }
 }
 

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
-use super::launcher::Judge;
-use super::pilot::{Pilot, Reasons};
+use super::judge::Judge;
+use super::pilot::Pilot;
 use super::rejection::Rejection;
+use super::steered::Reasons;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};

@@ -64,8 +64,8 @@ pub trait Launch {
         drop(ready);
     }
 
-    /// Asked of a plan with `ask_after` while something may be started beside what runs: then, when its last answer says so,
-    /// and after each failure.
+    /// Asked of a plan with `ask_after` while something may be started beside what runs, none of which has begun: then, when
+    /// its last answer says so, and after each failure.
     fn replan(&mut self, _running: &[Running<Self::Attempt>], _waiting: &[usize]) -> Replan {
         Replan::Never
     }

@@ -84,17 +84,21 @@ impl<L: Launch> Race<L> {
         !self.stopped && self.started < self.plan.max_attempts && self.held.is_none()
     }
 
+    /// Timers are there for first tokens: one that has begun needs nobody beside it.
+    fn timers_run(&self) -> bool {
+        self.may_start() && !self.running.iter().any(Running::has_begun)
+    }
+
     /// When the plan's own timer starts it; none while it waits for something else.
     fn starts_at(&self, waiting: &Waiting) -> Option<Instant> {
-        let begun = || self.running.iter().any(Running::has_begun);
         match waiting.entry.start {
-            Start::At(after) if self.may_start() && !begun() => Some(self.began + after.min(self.plan.total)),
+            Start::At(after) if self.timers_run() => Some(self.began + after.min(self.plan.total)),
             _ => None,
         }
     }
 
     fn asks_at(&self) -> Option<Instant> {
-        self.ask_at.filter(|_| self.may_start() && !self.waiting.is_empty())
+        self.ask_at.filter(|_| !self.waiting.is_empty() && self.timers_run())
     }
 
     fn candidates_waiting(&self) -> Vec<usize> {

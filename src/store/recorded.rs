@@ -17,7 +17,7 @@ const RECORDED: &str = "\
            cost_basis, in_flight_upstream, input_tokens, cached_input_tokens, \
            max(coalesce(eof_us, 0), coalesce(cancel_us, 0), coalesce(last_token_us, 0), coalesce(headers_us, 0)), \
            race.model, race.stream, race.input_tokens_estimate, race.winner, race.first_token_sent_us, race.done_us, \
-           race.outcome, race.n_choices \
+           race.outcome, race.n_choices, race.policy \
     FROM race JOIN attempt ON attempt.race_id = race.race_id \
     WHERE race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) \
     ORDER BY race.race_id, ordinal";
@@ -81,6 +81,7 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
         started_at: began_at(&race_id),
         race_id,
         model: row.get(28)?,
+        policy: row.get(36)?,
         stream: row.get(29)?,
         input_tokens_estimate: row.get(30)?,
         winner: row.get(31)?,

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use photofinish::app::App;
 use photofinish::config;
+use photofinish::learning::Learning;
+use photofinish::store::{Record, Store};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};
@@ -112,7 +114,19 @@ impl Setup {
     }
 
     pub async fn start(&self) -> TestGateway {
+        self.start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    /// With a history.
+    pub async fn start_after(&self, rows: &[Record]) -> TestGateway {
         let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("test.db")).await.unwrap();
+        store.write(rows).await.unwrap();
+        store.close().await;
+        self.start_in(directory).await
+    }
+
+    async fn start_in(&self, directory: TempDir) -> TestGateway {
         let text = self.text(&directory.path().join("test.db"));
         let config = match config::parse(&text, &directory.path().join("config.toml"), &|_| None) {
             Ok(config) => config,
@@ -126,6 +140,11 @@ impl Setup {
 impl TestGateway {
     pub fn addr(&self) -> SocketAddr {
         self.app.addr()
+    }
+
+    /// What it has learnt.
+    pub fn learning(&self) -> &Learning {
+        self.app.gateway().learning()
     }
 
     /// Puts another config in force.

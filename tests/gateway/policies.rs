@@ -85,24 +85,24 @@ async fn a_row_tells_the_plan_and_why() {
     assert_eq!(
         told,
         [
-            json!(["fastest", "completion", "a/m@0 b/m@failure", "listed"]),
+            json!(["fastest", "completion", "a/m@0 b/m@failure", "best"]),
             json!(["hedge", "ttft", "a/m@0 b/m@5400000ms", "listed"]),
-            json!(["hedge", "goodput", "a/m@0 b/m@1000ms", "listed"]),
-            json!(["adaptive", "completion", "a/m@0", "listed"]),
+            json!(["hedge", "goodput", "a/m@0 b/m@1000ms", "best"]),
+            json!(["adaptive", "completion", "a/m@0", "cold"]),
             json!([null, null, null, null]),
         ]
     );
 }
 
 #[tokio::test]
-async fn what_learns_does_as_fallback_while_nothing_is_known() {
-    for policy in ["adaptive", "rule", "fastest"] {
+async fn a_failure_of_the_best_starts_the_next() {
+    for (policy, reason) in [("adaptive", "first"), ("rule", "fallback"), ("fastest", "fallback")] {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
         let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start().await;
         assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
         assert_eq!(rows.races[0]["policy"], policy);
-        assert_eq!(pick(rows.one("b"), &START), json!(["b", "fallback", 1.0, "won"]));
+        assert_eq!(pick(rows.one("b"), &START), json!(["b", reason, 1.0, "won"]));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::told::Reason;
 use crate::clock::micros;
 use crate::config::{Objective, Policy, RaceSettings};
-use crate::proxy::pilot::aim;
+use crate::proxy::steered::aim;
 use crate::routing::adaptive::{CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, is_unknown, order};
 use crate::routing::breaker::Standing;
 

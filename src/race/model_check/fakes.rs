@@ -231,6 +231,7 @@ impl Launch for Fakes {
 
     fn replan(&mut self, running: &[Running<Fake>], waiting: &[usize]) -> Replan {
         assert!(!running.is_empty() && !waiting.is_empty(), "asked for nothing");
+        assert!(!running.iter().any(|running| running.attempt().begun), "asked beside one that has begun");
         assert_eq!(self.log.borrow().held, None, "asked beside one that is held back");
         match &mut self.decide {
             Decide::As(script) if script.replans.is_empty() => Replan::Never,

@@ -95,8 +95,10 @@ fn walk(row: &Row, shift_us: f32, factor: f32) -> Row {
             next += 1;
         }
         let (before, earlier) = if next == 0 { (1.0, 0.0) } else { (row[next - 1], times[next - 1]) };
-        let (after, later) = if next < TIMES { (row[next], times[next]) } else { (before, earlier + 1.0) };
-        let between = before + (time - earlier) / (later - earlier) * (after - before);
+        let between = match row.get(next) {
+            Some(after) => before + (time - earlier) / (times[next] - earlier) * (after - before),
+            None => before,
+        };
         *value = (between * factor).clamp(0.0, 1.0);
     }
     moved

@@ -1,16 +1,111 @@
 //! At and after first tokens: whether to hold one back for an attempt that should finish sooner, and which attempts of a race
 //! to the whole answer have lost. Not for `Aim::Ttft`, where the first token decides.
 
-use super::{Picks, Progress, Question, Running};
+use super::grid;
+use super::predict::{Prospect, TPOT_US};
+use super::{Aim, Candidate, Picks, Progress, Question, Running};
+
+/// For so long, µs.
+const HOLDS_US: [i64; 4] = [50_000, 100_000, 200_000, 400_000];
+/// Steps in which a wait is looked at.
+const STEPS: i64 = 8;
+/// A hold must lift the chance to meet both limits by so much.
+const WORTH: f32 = 0.02;
+/// Before an attempt has shown so many tokens, its pace is no evidence.
+const PACE_TOKENS: i64 = 8;
+/// An attempt is hopeless that finishes later than so many times the best, and so much, µs.
+const LATER: f64 = 1.05;
+const LATER_US: f64 = 50_000.0;
+/// Part of a usual answer that is still expected of one that is longer already.
+const STILL: f64 = 0.25;
 
 /// How long to hold back the first token of `ready` for the others in `running`, µs; none: commit it now. When the time is
-/// over the caller asks again with what is there then, or commits. `hold_max_us` counts from the first token.
-pub fn hold(_question: &Question<'_>, _ready: usize, _running: &[Running], _hold_max_us: i64) -> Option<i64> {
-    None
+/// over, or another first token is there, the caller commits the one that should finish first. `hold_max_us` counts from the
+/// first token.
+pub fn hold(question: &Question<'_>, ready: usize, running: &[Running], hold_max_us: i64) -> Option<i64> {
+    let ready = question.candidates.get(ready)?;
+    let mut best = (0.0, None);
+    for running in running {
+        let Some(candidate) = question.candidates.get(running.candidate) else { continue };
+        let prospect = Prospect::new(question, candidate, running.waited_us);
+        for hold_us in HOLDS_US.into_iter().filter(|hold_us| *hold_us <= hold_max_us) {
+            let gain = match question.aim {
+                Aim::Ttft => 0.0,
+                Aim::Completion => sooner(question, ready, candidate, &prospect, hold_us),
+                Aim::Goodput { ttft_us, tpot_us } => {
+                    let in_time = question.elapsed_us + hold_us < ttft_us;
+                    let faster = within(candidate, tpot_us) - within(ready, tpot_us);
+                    let there = 1.0 - grid::at(&prospect.alive, hold_us as f64);
+                    if in_time { (there * faster - WORTH).max(0.0) } else { 0.0 }
+                }
+            };
+            if gain > best.0 {
+                best = (gain, Some(hold_us));
+            }
+        }
+    }
+    best.1
 }
 
 /// Those of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. Nobody before
 /// one has shown 8 tokens.
-pub fn hopeless(_question: &Question<'_>, _running: &[Progress]) -> Picks {
-    Picks::default()
+pub fn hopeless(question: &Question<'_>, running: &[Progress]) -> Picks {
+    let steady = running.iter().filter(|progress| progress.tokens >= PACE_TOKENS);
+    let Some(best) = steady.filter_map(|progress| rest_us(question, progress)).min_by(f64::total_cmp) else {
+        return Picks::default();
+    };
+    let late = |progress: &&Progress| rest_us(question, progress).is_some_and(|rest| rest > LATER * best + LATER_US);
+    running.iter().filter(late).map(|progress| progress.candidate).collect()
+}
+
+/// What waiting for so long is expected to save until the end of the answer, less what it delays its beginning, µs.
+fn sooner(
+    question: &Question<'_>,
+    ready: &Candidate<'_>,
+    other: &Candidate<'_>,
+    prospect: &Prospect,
+    hold_us: i64,
+) -> f32 {
+    let saved_us = decode_us(question, ready) - decode_us(question, other);
+    let (mut gain, mut waiting) = (0.0, 1.0);
+    for step in 1..=STEPS {
+        let at_us = (hold_us * step / STEPS) as f64;
+        let still = grid::at(&prospect.alive, at_us);
+        gain += (waiting - still) * (saved_us - at_us).max(0.0) as f32;
+        gain -= (waiting + still) / 2.0 * (hold_us / STEPS) as f32;
+        waiting = still;
+    }
+    gain
+}
+
+/// Until the end of the answer, µs.
+fn rest_us(question: &Question<'_>, progress: &Progress) -> Option<f64> {
+    let candidate = question.candidates.get(progress.candidate)?;
+    let usual = question.terms.answer_tokens;
+    let left = (usual - progress.tokens as f64).max(STILL * usual);
+    match progress.first_token_us {
+        Some(first_token_us) if progress.tokens >= PACE_TOKENS => {
+            let pace = (progress.waited_us - first_token_us).max(0) as f64 / (progress.tokens - 1) as f64;
+            Some(left * pace)
+        }
+        Some(_) => Some(left * tpot_us(candidate)),
+        None => {
+            let alive = Prospect::new(question, candidate, progress.waited_us).alive;
+            let median = alive.partition_point(|alive| *alive > 0.5);
+            let first_us = grid::grid().times.get(median).map_or(f64::INFINITY, |time| f64::from(*time));
+            Some(first_us + left * tpot_us(candidate))
+        }
+    }
+}
+
+fn decode_us(question: &Question<'_>, candidate: &Candidate<'_>) -> f64 {
+    question.terms.answer_tokens * tpot_us(candidate)
+}
+
+fn tpot_us(candidate: &Candidate<'_>) -> f64 {
+    candidate.outlook.tpot_us(candidate.sent.in_flight).unwrap_or(TPOT_US)
+}
+
+fn within(candidate: &Candidate<'_>, limit_us: i64) -> f32 {
+    candidate.outlook.tpot.within(limit_us as f64, candidate.sent.in_flight) as f32
 }

@@ -4,7 +4,7 @@ use super::grid::{self, Row, TIMES, grid};
 use super::{Aim, Candidate, Question};
 
 /// Between two tokens of an upstream whose answers nobody timed yet, µs.
-const TPOT_US: f64 = 20_000.0;
+pub const TPOT_US: f64 = 20_000.0;
 /// What a miss of an objective weighs, in tracked p99s.
 const MISSED: f64 = 10.0;
 /// Beside it the mean weighs so much, so that two that both miss or both meet it differ.
