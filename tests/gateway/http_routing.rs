@@ -149,11 +149,12 @@ async fn the_command_draws_what_the_gateway_tells() {
 
 #[tokio::test]
 async fn the_command_says_what_is_wrong() {
-    let (fake, served) = with_users().await;
+    let (_fake, served) = with_users().await;
     let url = format!("http://{}", served.addr);
     // A port that nobody listens on any more.
     let closed = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
-    let (closed, other) = (format!("http://{closed}"), fake.base_url());
+    let stranger = FakeProvider::answering(|_| Script::status(404, &[], "{}")).await;
+    let (closed, other) = (format!("http://{closed}"), stranger.base_url());
     for (options, code, words) in [
         (&["--url", &url, "--token", "planted-bob"][..], 1, &["admins only", "admin = true"][..]),
         (&["--url", &url, "--token", "planted-nobody"], 1, &["PHOTOFINISH_TOKEN or --token"]),
@@ -161,7 +162,7 @@ async fn the_command_says_what_is_wrong() {
         (&["--url", &closed], 1, &["no gateway answers at", "photofinish serve", "--url"]),
         (&["--url", &other], 1, &["is no photofinish gateway", "--url"]),
         (&[], 1, &["say with --url where the gateway is"]),
-        (&["--url", "nowhere"], 2, &["http://127.0.0.1:8080"]),
+        (&["--url", "nowhere"], 2, &["expected a URL such as http://"]),
         (&["--url", &url, "--config", "absent.toml", "--model", ""], 1, &["the model \"\" is not configured"]),
         (&["--config", "absent.toml"], 2, &["absent.toml"]),
     ] {

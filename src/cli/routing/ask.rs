@@ -97,7 +97,7 @@ async fn body(mut response: Response) -> Result<Bytes, Failure> {
 fn refused(at: &At, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
     let error: Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, message) = (error["error"]["code"].as_str(), error["error"]["message"].as_str());
-    let (Some(code), Some(message)) = (code.filter(|code| code.starts_with("photofinish_")), message) else {
+    let (Some(code), Some(message)) = (code.filter(|code| code.starts_with("photofinish")), message) else {
         bail!("what answers at {} is no photofinish gateway (status {status}): say with --url where it is", at.url);
     };
     match code {
