@@ -4,6 +4,10 @@
 //! the writer, which keeps its batch and tries again. Owns its tasks apart from the gateway's other ones: it must outlive
 //! everything that records.
 
+mod onlooker;
+
+pub use onlooker::{Onlooker, Step};
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -37,9 +41,11 @@ const QUIET: Duration = Duration::from_secs(5);
 /// Takes the rows. Cheap to clone; all clones feed one queue.
 #[derive(Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<Record>,
+    /// None where nothing is to be stored.
+    queue: Option<mpsc::Sender<Record>>,
     metrics: Arc<Metrics>,
     state: Arc<State>,
+    onlooker: Option<Arc<dyn Onlooker>>,
 }
 
 /// The writer task, to be finished after everything that records.
@@ -57,7 +63,33 @@ impl Recorder {
         let tasks = Shutdown::new();
         let writing = Writing { store, receiver, batch: Vec::with_capacity(BATCH_MAX), state: Arc::clone(&state) };
         let task = tasks.spawn(writing.run(tasks.clone()));
-        (Recorder { queue, metrics: Arc::default(), state: Arc::clone(&state) }, Writer { tasks, task, state })
+        let recorder =
+            Recorder { queue: Some(queue), metrics: Arc::default(), state: Arc::clone(&state), onlooker: None };
+        (recorder, Writer { tasks, task, state })
+    }
+
+    /// Stores nothing; whoever watches hears of every row all the same.
+    pub fn without_store() -> Recorder {
+        Recorder { queue: None, metrics: Arc::default(), state: Arc::new(State::new()), onlooker: None }
+    }
+
+    /// The same, with somebody who looks on. Clones made before are not watched.
+    pub fn watched(self, onlooker: Arc<dyn Onlooker>) -> Recorder {
+        Recorder { onlooker: Some(onlooker), ..self }
+    }
+
+    /// See [`Onlooker::step`].
+    pub fn step(&self, attempt: &AttemptRecord, step: Step, at_us: i64) {
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.step(attempt, step, at_us);
+        }
+    }
+
+    /// See [`Onlooker::committed`].
+    pub fn committed(&self, race_id: &str, ordinal: i64) {
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.committed(race_id, ordinal);
+        }
     }
 
     /// Never waits. `overhead_us`: see [`Metrics::race`].
@@ -103,9 +135,13 @@ impl Recorder {
     }
 
     fn send(&self, record: Record) {
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.recorded(&record);
+        }
+        let Some(queue) = &self.queue else { return };
         // Counted before it is sent, so that the writer never takes off what was not added.
         self.state.pending.fetch_add(1, Relaxed);
-        if self.queue.try_send(record).is_err() {
+        if queue.try_send(record).is_err() {
             self.state.lose(1);
             if self.state.overflow.is_due() {
                 tracing::warn!(dropped = self.dropped(), "the record queue is full: rows of the history are lost");

@@ -8,15 +8,15 @@ use tracing_subscriber::EnvFilter;
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
 /// What is logged where the variable says nothing.
-const DEFAULT: &str = "info";
+pub const DEFAULT: &str = "info";
 
 /// What these say of single frames and statements could hold what must not be logged, whatever level is asked for.
 const QUIET: [&str; 4] = ["h2=warn", "hyper=warn", "rustls=warn", "sqlx=warn"];
 
-/// Starts the log. Later calls do nothing, so that tests may start several gateways in one process.
-pub fn start() {
+/// Starts the log; `default` is what is logged where the variable says nothing. Later calls do nothing, so that tests may start several gateways in one process.
+pub fn start(default: &str) {
     let (mut filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
-        None => (EnvFilter::new(DEFAULT), false),
+        None => (EnvFilter::new(default), false),
         Some(value) => match value.to_str().and_then(|value| EnvFilter::try_new(value).ok()) {
             Some(filter) => (filter, false),
             None => (EnvFilter::new(DEFAULT), true),

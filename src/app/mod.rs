@@ -1,5 +1,6 @@
 //! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
 
+mod alone;
 mod reload;
 mod remembering;
 mod rolling;
@@ -7,6 +8,7 @@ mod simulated;
 mod watching;
 mod welcome;
 
+pub use alone::Alone;
 pub use reload::Watch;
 
 use std::net::SocketAddr;
@@ -49,6 +51,32 @@ pub struct App {
     simulated: Simulated,
 }
 
+/// What answers requests, with or without a listener.
+struct Parts {
+    gateway: Arc<Gateway>,
+    /// Everything that serves a request.
+    serving: Shutdown,
+    /// Connections to upstreams.
+    lines: Shutdown,
+    simulated: Simulated,
+}
+
+impl Parts {
+    async fn join(config: Config, recorder: Recorder) -> anyhow::Result<Parts> {
+        let (serving, lines) = (Shutdown::new(), Shutdown::new());
+        let simulated = Simulated::default();
+        let next = simulated.next(&config).await?;
+        let client = Client::new(lines.clone()).context("cannot set up TLS")?;
+        let live = Live::new(config, &next.addresses())?;
+        next.put_in_force();
+        let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
+        let taught = gateway.clone();
+        // Before the first request: it is to be decided as well as the last one before.
+        serving.run_blocking(move || remembering::remember(&taught.live().config, taught.learning())).await?;
+        Ok(Parts { gateway, serving, lines, simulated })
+    }
+}
+
 /// How a gateway ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopped {
@@ -74,16 +102,7 @@ impl App {
         let store = Store::open(&path).await?;
         tracing::info!(path = %path.display(), "store open");
         let (recorder, writer) = Recorder::start(store);
-        let (serving, lines) = (Shutdown::new(), Shutdown::new());
-        let simulated = Simulated::default();
-        let next = simulated.next(&config).await?;
-        let client = Client::new(lines.clone()).context("cannot set up TLS")?;
-        let live = Live::new(config, &next.addresses())?;
-        next.put_in_force();
-        let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
-        let (from, into) = (path.clone(), gateway.clone());
-        // Before the first request: it is to be decided as well as the last one before.
-        serving.run_blocking(move || remembering::remember(&from, &into.live().config, into.learning())).await?;
+        let Parts { gateway, serving, lines, simulated } = Parts::join(config, recorder).await?;
         let router = server::router(gateway.clone());
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));

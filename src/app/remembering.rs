@@ -2,7 +2,6 @@
 //! before.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use crate::clock::Instant;
 use crate::config::{Config, Policy, Upstream};
@@ -17,8 +16,11 @@ use crate::store::{Reader, RecordedFilter};
 const REMEMBERED_MAX: usize = 20_000;
 
 /// Blocks: not for a task of the runtime. A history that cannot be read is logged, and nothing is learnt from it.
-pub fn remember(path: &Path, config: &Config, learning: &Learning) {
-    let began = Instant::now();
+pub fn remember(config: &Config, learning: &Learning) {
+    let (began, path) = (Instant::now(), &config.store.path);
+    if !path.exists() {
+        return;
+    }
     let filter = RecordedFilter { newest: REMEMBERED_MAX, ..RecordedFilter::default() };
     let mut requests = 0_u64;
     let tariffs: HashMap<&str, Tariffs> =

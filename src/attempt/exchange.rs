@@ -15,7 +15,7 @@ use crate::clock::Instant;
 use crate::config::Auth;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::openai;
+use crate::protocol::{limits, openai};
 use crate::routing::keyring::{Key, scrub};
 use crate::upstream::{Body, Client, Outgoing, Response};
 
@@ -32,6 +32,8 @@ pub struct Ready {
     pub status: StatusCode,
     /// As the upstream sent them.
     pub headers: HeaderMap,
+    /// A rate limit is used up, and has room again after so long.
+    pub exhausted_for: Option<Duration>,
     /// Everything up to the end of the first event with payload, as it came.
     pub prelude: Bytes,
     pub stream: EventStream,
@@ -68,7 +70,8 @@ pub(super) async fn exchange(
     let mut stream = open(body, &headers, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
-    Ok(Ready { status, headers, prelude, stream })
+    let exhausted_for = exhausted_for(&headers);
+    Ok(Ready { status, headers, exhausted_for, prelude, stream })
 }
 
 /// What the body is, its first bytes tell: a content type may be wrong, or missing.
@@ -207,7 +210,7 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
     let facts = error::of_body(status, &body);
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
-    failure.retry_after = retry_after(headers);
+    failure.retry_after = retry_after(headers).or_else(|| exhausted_for(headers));
     failure.answer = Some(answer(status, headers, body));
     failure
 }
@@ -258,6 +261,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
             Some((until.as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
         });
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
+    limits::exhausted_for(headers, jiff::Timestamp::now().as_millisecond() as f64 / 1e3)
 }
 
 /// The request for this upstream, whole.

@@ -13,7 +13,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
 use crate::learning::Sighting;
 use crate::protocol::headers;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Step};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Connected, Response};
 
@@ -73,6 +73,7 @@ impl Guard {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
         self.meter = Meter::new(self.dispatch, choices_asked(self.choices));
+        self.recorder.step(&self.record, Step::Dispatched, 0);
     }
 
     /// What is decided from outside.
@@ -88,13 +89,17 @@ impl Guard {
     pub fn connected(&mut self, connected: Connected) {
         self.record.conn_reused = Some(connected.reused);
         self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
-        self.record.connect_us = Some(self.elapsed(connected.at));
+        let at_us = self.elapsed(connected.at);
+        self.record.connect_us = Some(at_us);
+        self.recorder.step(&self.record, Step::Connected, at_us);
     }
 
     /// Status and headers of the answer.
     pub fn head(&mut self, response: &Response) {
-        self.record.headers_us = Some(self.elapsed(Instant::now()));
+        let at_us = self.elapsed(Instant::now());
+        self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
+        self.recorder.step(&self.record, Step::Headers, at_us);
         let facts = headers::read(&response.headers);
         self.record.ratelimit_remaining_requests = facts.remaining_requests;
         self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
@@ -103,8 +108,11 @@ impl Guard {
 
     /// Its first token is there.
     pub fn first_token(&mut self) {
-        let ttft_us = self.meter.first_token_us();
-        self.sighting.as_mut().zip(ttft_us).into_iter().for_each(|(sighting, ttft_us)| sighting.first_token(ttft_us));
+        let Some(ttft_us) = self.meter.first_token_us() else { return };
+        self.recorder.step(&self.record, Step::FirstToken, ttft_us);
+        if let Some(sighting) = &mut self.sighting {
+            sighting.first_token(ttft_us);
+        }
     }
 
     /// It served the client to its end.

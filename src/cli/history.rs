@@ -72,6 +72,11 @@ impl Screen {
         Screen { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
     }
 
+    /// Where somebody looks on: both standard output and standard error are a terminal.
+    pub fn of_terminal() -> Option<Screen> {
+        (io::stdout().is_terminal() && io::stderr().is_terminal()).then(Screen::of_stdout)
+    }
+
     /// Columns of the terminal, if it is one.
     pub(super) fn terminal(self) -> Option<usize> {
         (self != PIPED).then_some(usize::from(self.width))

@@ -4,6 +4,7 @@
 pub mod check;
 pub mod history;
 pub mod plot;
+pub mod race;
 pub mod routing;
 pub mod simulate;
 pub mod stats;
@@ -23,6 +24,7 @@ use crate::config::{self, Config, LoadError};
 use crate::report::series::AskError;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
+use race::Ended;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
@@ -45,6 +47,7 @@ Examples:
   photofinish stats --by upstream,hour    at which hours
   photofinish stats --regressions         what is worse than in the same hours before
   photofinish history --since 24h         the same drawn over time
+  photofinish race \"Hello\" --model demo   one race, drawn as it runs
   photofinish routing                     whom the running gateway would choose, and why
   photofinish simulate --ttft 300ms       a provider to try things against
 
@@ -72,6 +75,13 @@ enum Command {
     /// Each point is one step of the same figure that `stats` tells of a whole window.
     #[command(after_help = history::EXAMPLES)]
     History(history::Options),
+    /// Run one race and draw it: each attempt with its phases, the first token, the losers; then the answer and what it cost.
+    ///
+    /// It asks with the keys of the configuration; no gateway has to run. The rows are kept like those of any race. Into a
+    /// pipe or a file goes the answer alone, and what happens goes to standard error, a line for each event. The exit code is
+    /// 1 where no upstream answered, 2 for wrong use, 130 after Ctrl-C.
+    #[command(after_help = race::EXAMPLES)]
+    Race(race::Options),
     /// How every upstream stands in the running gateway, and why it is chosen or not.
     ///
     /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
@@ -80,6 +90,9 @@ enum Command {
     Routing(routing::Options),
     Simulate(simulate::Options),
 }
+
+/// As shells have it for a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
@@ -92,7 +105,9 @@ pub fn main() -> ExitCode {
     if let Some((command, problem)) = problem {
         wrong_use(command, problem).exit();
     }
-    telemetry::start();
+    // Its lines would stand in the middle of the picture, which tells of failures itself.
+    let quiet = matches!(cli.command, Command::Race(_));
+    telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
@@ -129,17 +144,16 @@ async fn run(cli: Cli) -> ExitCode {
                 Ok(config) => config,
                 Err(error) => return bad_config(&error),
             };
+            if let Command::Race(options) = &command {
+                return run_race(config, options).await;
+            }
             with_config(command, config).await
         }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Somebody piped us into `head`.
-        Err(error)
-            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
-        {
-            ExitCode::SUCCESS
-        }
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if matches!(error.downcast_ref(), Some(AskError::Steps(_))) => {
             report(&format!("error: {error}"));
             ExitCode::from(2)
@@ -172,13 +186,33 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             let at = routing::At::listening(config.server.listen)?;
             routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
         }
-        Command::Simulate(_) => Ok(()),
+        Command::Simulate(_) | Command::Race(_) => Ok(()),
+    }
+}
+
+async fn run_race(config: Config, options: &race::Options) -> ExitCode {
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let ended = race::run(config, options, race::Screen::of_terminal, &mut out, &mut err).await;
+    drop(out);
+    match ended {
+        Ok(Ended::Answered) => ExitCode::SUCCESS,
+        Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Ended::WrongUse(problem)) => {
+            report(&wrong_use("race", problem).to_string());
+            ExitCode::from(2)
+        }
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
     }
 }
 
 fn bad_config(error: &LoadError) -> ExitCode {
     report(&format!("{error}"));
     ExitCode::from(2)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {

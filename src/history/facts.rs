@@ -1,7 +1,8 @@
 //! What the figures need of one attempt and of the request that it was made for. Borrowed: millions of these pass by.
 
-use super::record::{AttemptOutcome, CostBasis, RaceOutcome};
-use super::survival::Observation;
+use super::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
+use super::speed::Decoding;
+use super::survival::{Audit, Observation};
 use crate::failure::FailureKind;
 
 /// One attempt.
@@ -33,6 +34,57 @@ pub struct Facts<'a> {
 
 /// A race that began so short a while ago and has no row yet is taken to be running.
 const RUNNING_US: i64 = 3_600_000_000;
+
+/// Those of one race, whose rows are at hand: the same as `store` makes of the database's. `number`: of the race.
+pub fn of_race<'a>(number: u64, race: &'a RaceRecord, attempts: &'a [AttemptRecord]) -> Vec<Facts<'a>> {
+    let lost = |row: &AttemptRecord| matches!(row.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained);
+    let finished = attempts.iter().filter(|row| !lost(row));
+    let tokens_us: Vec<i64> = finished.filter_map(|row| Some(row.dispatch_us + row.first_token_us?)).collect();
+    let upstream = |row: &'a AttemptRecord| (&row.provider, &row.model_sent);
+    let facts = attempts.iter().enumerate().map(|(place, row)| {
+        let decided_us = tokens_us.iter().copied().filter(|token_us| *token_us >= row.dispatch_us).min();
+        let again = attempts[..place].iter().any(|before| upstream(before) == upstream(row));
+        Facts { race: number, again, ..of_attempt(race, row, decided_us) }
+    });
+    facts.collect()
+}
+
+/// `decided_us`: when it lost, if it did; since the request was read.
+fn of_attempt<'a>(race: &'a RaceRecord, row: &'a AttemptRecord, decided_us: Option<i64>) -> Facts<'a> {
+    let lost_us = decided_us.map(|decided_us| decided_us - row.dispatch_us);
+    let audit = lost_us.zip(row.p_audit).filter(|_| row.audited);
+    let audit = audit.map(|(lost_us, probability)| Audit { lost_us, probability });
+    let decoding = Decoding::from(row);
+    Facts {
+        race: 0,
+        again: false,
+        started_at: race.started_at,
+        provider: &row.provider,
+        model_sent: &row.model_sent,
+        in_flight_upstream: row.in_flight_upstream,
+        outcome: row.outcome,
+        failure: row.failure.and_then(FailureKind::from_name),
+        ttft: row.ttft_obs_us.zip(row.ttft_event).map(|(time_us, event)| Observation {
+            time_us,
+            event: event == 1,
+            audit,
+        }),
+        tpot_us: decoding.tpot_us(race.n_choices),
+        at_once: row.payload_events == 1 || row.output_tokens == Some(1),
+        output_tokens: decoding.tokens_out(),
+        cost_usd: row.cost_usd,
+        cost_basis: row.cost_basis,
+        request: Some(RequestFacts {
+            model: &race.model,
+            user: race.user.as_deref(),
+            stream: race.stream,
+            input_tokens_estimate: race.input_tokens_estimate,
+            outcome: race.outcome,
+            client_ttft_us: race.first_token_sent_us,
+            served: race.winner.map(|winner| winner == row.ordinal),
+        }),
+    }
+}
 
 impl Facts<'_> {
     /// Whether its race still runs: of such a race the losers are written and the winner is not, so that each upstream

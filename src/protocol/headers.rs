@@ -39,6 +39,11 @@ pub fn read(headers: &HeaderMap) -> HeadFacts {
     facts
 }
 
+/// Whether a header of this name tells what remains of a rate limit.
+pub(super) fn is_remaining(name: &str) -> bool {
+    remaining(name).is_some()
+}
+
 /// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: the vendors use
 /// the same words in any order. A name with a word that is not known counts something else.
 fn remaining(name: &str) -> Option<Counted> {

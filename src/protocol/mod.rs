@@ -6,6 +6,7 @@ pub mod assemble;
 pub mod error;
 pub mod headers;
 pub mod json;
+pub mod limits;
 pub mod openai;
 pub mod request;
 pub mod sse;

@@ -39,8 +39,10 @@ impl<'a> Lineup<'a> {
         Lineup { gateway, settings, runners: Vec::new(), trials: Vec::new(), suspects: Vec::new() }
     }
 
-    pub fn add(&mut self, runner: Runner) {
-        let standing = lock(&self.gateway.breakers).standing(&runner.name, &self.settings.breaker, Instant::now());
+    /// `resting`: for so long others are to go before it.
+    pub fn add(&mut self, resting: Option<Duration>, runner: Runner) {
+        let breaker = || lock(&self.gateway.breakers).standing(&runner.name, &self.settings.breaker, Instant::now());
+        let standing = resting.map_or_else(breaker, Standing::Open);
         let in_its_place = match standing {
             Standing::Closed => true,
             Standing::Overdue => self.begin_trial(&runner.name),

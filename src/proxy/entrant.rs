@@ -69,7 +69,7 @@ impl Entrant {
         let Stage::Asking(attempt) = &mut self.stage else { return Poll::Pending };
         let ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = Stage::Over;
-        self.judge.answered(self.candidate);
+        self.judge.answered(self.candidate, ready.exhausted_for);
         Poll::Ready(Ok(Begun { ready, at: Instant::now(), whole: None }))
     }
 }

@@ -65,8 +65,12 @@ impl Runner {
         self.rested_key(gateway).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
+    /// One with room under its rate limits goes before one without.
     fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {
-        self.keys.iter().find(|key| gateway.cooling(|| self.target(Some(key.id().to_owned()))).is_none())
+        let target = |key: &Key| self.target(Some(key.id().to_owned()));
+        let mut rested = self.keys.iter().filter(|key| gateway.cooling(|| target(key)).is_none());
+        let first = rested.next()?;
+        std::iter::once(first).chain(rested).find(|key| gateway.resting(|| target(key)).is_none()).or(Some(first))
     }
 }
 
@@ -125,9 +129,12 @@ pub fn resolve(
             Ring::NoneNeeded => Vec::new(),
             Ring::Keys(keys) => keys,
         };
-        match wait_for_all(gateway, &upstream, &keys) {
+        match wait_for_all(&upstream, &keys, |target| gateway.cooling(target)) {
             Some(wait) => cooling.push((name, wait)),
-            None => lineup.add(Runner { upstream, name, endpoint: line.endpoint.clone(), keys, extra: false }),
+            None => lineup.add(
+                wait_for_all(&upstream, &keys, |target| gateway.resting(target)),
+                Runner { upstream, name, endpoint: line.endpoint.clone(), keys, extra: false },
+            ),
         }
     }
     cooling.extend(lineup.finish());
@@ -147,13 +154,17 @@ pub fn resolve(
     Ok(Field { settings, runners: Arc::new(runners), trials, cooling })
 }
 
-/// The shortest wait, if every key of an upstream is set aside.
-pub(super) fn wait_for_all(gateway: &Gateway, upstream: &Upstream, keys: &[Key]) -> Option<Duration> {
+/// The shortest wait, if every key of an upstream has to.
+pub(super) fn wait_for_all(
+    upstream: &Upstream,
+    keys: &[Key],
+    wait: impl Fn(&dyn Fn() -> Target) -> Option<Duration>,
+) -> Option<Duration> {
     if keys.is_empty() {
-        return gateway.cooling(|| target(upstream, None));
+        return wait(&|| target(upstream, None));
     }
     let waits: Option<Vec<Duration>> =
-        keys.iter().map(|key| gateway.cooling(|| target(upstream, Some(key.id().to_owned())))).collect();
+        keys.iter().map(|key| wait(&|| target(upstream, Some(key.id().to_owned())))).collect();
     waits.and_then(|waits| waits.into_iter().min())
 }
 

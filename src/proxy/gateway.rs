@@ -32,6 +32,8 @@ pub struct Gateway {
     recorder: Recorder,
     shutdown: Shutdown,
     cooldowns: Mutex<Cooldowns>,
+    /// What said that a rate limit is used up: others go before it, but it is asked where there are none.
+    exhausted: Mutex<Cooldowns>,
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
@@ -126,6 +128,7 @@ impl Gateway {
             recorder,
             shutdown,
             cooldowns: Mutex::default(),
+            exhausted: Mutex::default(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
             learning: Arc::default(),
@@ -140,19 +143,22 @@ impl Gateway {
         self.live.load_full()
     }
 
-    /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended. Breakers stay as they
-    /// are where a provider stays where it is.
+    /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended. Breakers, and what
+    /// was learnt, stay as they are where a provider stays where it is.
     pub fn reload(&self, live: Live) {
         self.recorder.metrics().configure(&live.config);
         let before = self.live();
         let address = |config: &Config, provider: &str| Some(config.providers.get(provider)?.base_url.clone());
-        lock(&self.breakers).retain(|upstream| {
+        let stays = |upstream: &str| {
             let provider = upstream.split('/').next().unwrap_or_default();
             let now = address(&live.config, provider);
             now.is_some() && now == address(&before.config, provider)
-        });
+        };
+        lock(&self.breakers).retain(stays);
+        self.learning.retain(stays);
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
+        *lock(&self.exhausted) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
     }
 
@@ -205,6 +211,17 @@ impl Gateway {
 
     pub(super) fn set_aside(&self, aside: Aside, target: &Target, retry_after: Option<Duration>) -> Duration {
         lock(&self.cooldowns).set_aside(aside, target, retry_after, Instant::now(), fastrand::f64())
+    }
+
+    /// A good answer said that nothing is left of a rate limit for so long.
+    pub(super) fn exhausted(&self, target: &Target, wait: Duration) {
+        lock(&self.exhausted).set_aside(Aside::Exhausted, target, Some(wait), Instant::now(), 0.0);
+    }
+
+    /// How long others are to go before this one.
+    pub(super) fn resting(&self, target: impl FnOnce() -> Target) -> Option<Duration> {
+        let exhausted = lock(&self.exhausted);
+        if exhausted.is_empty() { None } else { exhausted.wait(&target(), Instant::now()) }
     }
 
     /// An upstream answered well to what was sent at `dispatched`. The target is only made when anything is held against

@@ -1,6 +1,7 @@
 //! What an answer tells of its upstream: what is set aside, what its breaker counts, what is asked once more.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
@@ -42,9 +43,15 @@ impl Judge {
         }
     }
 
-    /// The first token of this candidate's latest start is there.
-    pub fn answered(&self, candidate: usize) {
-        self.first_token(candidate, &self.sent(candidate));
+    /// The first token of this candidate's latest start is there. `exhausted_for`: one of its rate limits is used up for so
+    /// long.
+    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) {
+        let sent = self.sent(candidate);
+        self.first_token(candidate, &sent);
+        if let Some(wait) = exhausted_for {
+            let target = self.runners[candidate].target(sent.key.as_ref().map(|key| key.id().to_owned()));
+            self.gateway.exhausted(&target, wait);
+        }
     }
 
     /// An answer of this candidate's latest start ended, by the failure that broke it or well.

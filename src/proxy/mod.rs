@@ -47,13 +47,28 @@ use race_guard::RaceGuard;
 /// `POST /v1/chat/completions`
 pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
+    match authenticate(&gateway, &live, request.headers()) {
+        Ok(user) => handle(&gateway, &live, user, request).await,
+        Err(rejection) => rejection.into_response(),
+    }
+}
+
+/// The same for the operator, who has the configuration with its keys and so needs no token: as one of the users, or as
+/// nobody. No HTTP route leads here.
+pub async fn chat_as(gateway: Arc<Gateway>, user: Option<Arc<User>>, request: Request<Body>) -> Response<Body> {
+    let live = gateway.live();
+    handle(&gateway, &live, user, request).await
+}
+
+async fn handle(
+    gateway: &Arc<Gateway>,
+    live: &Arc<Live>,
+    user: Option<Arc<User>>,
+    request: Request<Body>,
+) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let user = match authenticate(&gateway, &live, &parts.headers) {
-        Ok(user) => user,
-        Err(rejection) => return rejection.into_response(),
-    };
-    let mut guard = RaceGuard::new(&gateway, user.as_deref());
-    match serve(&gateway, &live, user, &parts.headers, body, &mut guard).await {
+    let mut guard = RaceGuard::new(gateway, user.as_deref());
+    match serve(gateway, live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
         Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());

@@ -109,13 +109,7 @@ impl Pilot {
         let mut listed = plan(&self.settings, &runners, delay, fastrand::f64());
         match self.settings.policy {
             Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
-            Policy::Hedge if matches!(self.settings.hedge_after, HedgeAfter::After(_)) => self.reasons.add(Why::Listed),
-            Policy::Hedge => {
-                self.reasons.add(Why::Best);
-                let starts: Vec<Start> = listed.entries.iter().map(|entry| entry.start).collect();
-                sort(&mut listed.entries, self.regular(), &self.order());
-                listed.entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
-            }
+            Policy::Hedge => self.hedge(&mut listed.entries),
             Policy::Fastest => {
                 self.reasons.add(if self.steered.len() == 1 { Why::Alone } else { Why::Best });
                 sort(&mut listed.entries, self.regular(), &self.order());
@@ -205,6 +199,25 @@ impl Pilot {
         let progress: Vec<adaptive::Progress> = running.iter().map(progress_of).collect();
         let hopeless = self.ask(|_| false, |question| adaptive::hopeless(question, &progress)).first()?;
         running.iter().position(|seen| seen.candidate == hopeless)
+    }
+
+    /// A delay that is given leaves the order as it is given; one that is learnt goes with the order that is learnt.
+    fn hedge(&mut self, entries: &mut [Entry]) {
+        if let HedgeAfter::After(_) = self.settings.hedge_after {
+            self.reasons.add(Why::Listed);
+        } else {
+            self.reasons.add(Why::Best);
+            let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
+            sort(entries, self.regular(), &self.order());
+            entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
+        }
+        // Whoever fails often has too much to do already.
+        for entry in entries.iter_mut().skip(1) {
+            if self.steered[entry.candidate].known.outlook().throttled() {
+                self.reasons.add(Why::Throttled);
+                entry.start = Start::AfterFailure;
+            }
+        }
     }
 
     fn open(&mut self, listed: &mut Plan) {

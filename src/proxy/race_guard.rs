@@ -136,6 +136,9 @@ impl RaceGuard {
         self.winner_token_us = streaming.map(|_| token_us);
         self.token_us = Some(token_us);
         self.record.winner = i64::try_from(ordinal).ok();
+        if let Some(ordinal) = self.record.winner {
+            self.recorder.committed(&self.record.race_id, ordinal);
+        }
         self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
     }
 

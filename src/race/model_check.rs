@@ -86,6 +86,7 @@ async fn check(seed: u64) {
             Finish::Won { mut ready, candidate, ordinal } => {
                 assert_eq!(ready.row.ordinal, ordinal, "{context}");
                 check_winner(&world, candidate, held, ordinal, &context);
+                assert!(held.is_none() || !ready.should_have_broken(), "it broke while it was held: {context}");
                 if breaks == 0 {
                     ready.row.ended = "won";
                     assert_eq!(delivered.replace(ordinal), None, "two winners: {context}");

@@ -15,6 +15,8 @@ const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 /// So long after a back-off has run out, the next one starts small again.
 const STRIKES_FOR: Duration = Duration::from_secs(120);
+/// The longest that used-up rate limits are believed: those that refill steadily have room long before their reset.
+pub const EXHAUSTED_MAX: Duration = Duration::from_secs(10);
 /// How long a refused key, or an upstream that is not served, is left alone. A reload of the config forgets it.
 pub const REFUSED: Duration = Duration::from_secs(600);
 /// Entries that are kept; callers may bring any number of keys.
@@ -30,6 +32,8 @@ pub enum Aside {
     KeyRefused,
     /// 403 or 404: this upstream with this key, for long.
     UpstreamRefused,
+    /// A good answer whose headers say that nothing is left: this upstream with this key, for a moment.
+    Exhausted,
 }
 
 /// What an attempt would use.
@@ -94,6 +98,7 @@ impl Cooldowns {
                 entry.strikes = entry.strikes.saturating_add(1);
                 full.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
             }
+            (Aside::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
             (Aside::KeyRefused | Aside::UpstreamRefused, _) => REFUSED,
         };
         entry.until = entry.until.max(now + wait);
@@ -230,6 +235,16 @@ mod tests {
         assert_eq!(cooldowns.wait(&target("here", "k"), now), None);
         cooldowns.set_aside(Aside::KeyRefused, &target("gone", "k"), None, now, 0.0);
         assert_eq!(cooldowns.wait(&target("here", "k"), now), Some(REFUSED));
+    }
+
+    #[test]
+    fn what_is_used_up_rests_a_moment_for_this_key_and_model() {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        assert_eq!(cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0), SECOND * 2);
+        assert_eq!(cooldowns.wait(&target("a", "k"), now), Some(SECOND * 2));
+        assert_eq!((cooldowns.wait(&target("b", "k"), now), cooldowns.wait(&target("a", "l"), now)), (None, None));
+        let wait = cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
+        assert_eq!(wait, EXHAUSTED_MAX);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Columns are called as the fields are, and stand in the order of the migration.
 
+use serde_json::{Map, Value};
 use sqlx::Arguments as _;
 use sqlx::error::BoxDynError;
 use sqlx::sqlite::SqliteArguments;
@@ -17,6 +18,9 @@ pub(super) trait Row {
 
     /// Adds one value for each column, in their order.
     fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
+
+    /// The same as it is read back: see [`crate::store::Row`].
+    fn row(&self) -> Map<String, Value>;
 }
 
 macro_rules! row {
@@ -30,6 +34,10 @@ macro_rules! row {
                 let $record { $($column),+ } = self;
                 $($column.bind(arguments)?;)+
                 Ok(())
+            }
+
+            fn row(&self) -> Map<String, Value> {
+                [$((stringify!($column).to_owned(), self.$column.value())),+].into_iter().collect()
             }
         }
     };
@@ -55,6 +63,8 @@ row! { AttemptRecord is "attempt":
 /// How a field is stored.
 trait Column {
     fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
+
+    fn value(&self) -> Value;
 }
 
 macro_rules! column {
@@ -63,6 +73,11 @@ macro_rules! column {
             fn bind(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
                 let $value = self;
                 arguments.add($stored)
+            }
+
+            fn value(&self) -> Value {
+                let $value = self;
+                Value::from($stored)
             }
         })+
     };
@@ -88,5 +103,9 @@ impl<T: Column> Column for Option<T> {
             Some(value) => value.bind(arguments),
             None => arguments.add(None::<i64>),
         }
+    }
+
+    fn value(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::value)
     }
 }

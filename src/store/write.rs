@@ -22,6 +22,16 @@ pub enum Record {
     Attempt(Box<AttemptRecord>),
 }
 
+impl Record {
+    /// As it is read back from the database: the columns by their names.
+    pub fn row(&self) -> super::Row {
+        match self {
+            Record::Race(race) => race.row(),
+            Record::Attempt(attempt) => attempt.row(),
+        }
+    }
+}
+
 /// A batch was not written; no part of it was.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]

@@ -137,10 +137,13 @@ async fn it_reads_ahead_within_a_bound() {
     assert_eq!(items.iter().filter(|item| matches!(item.kind, Kind::Payload)).count(), 20, "and then the rest");
 }
 
+/// Makes a script break, perhaps by this error.
+type Breaking = fn(Script, &str) -> Script;
+
 #[tokio::test]
 async fn one_that_breaks_meanwhile_has_failed() {
     let error = r#"{"error":{"message":"over","type":"overloaded_error"}}"#;
-    let breaks: [(fn(Script, &str) -> Script, FailureKind); 3] = [
+    let breaks: [(Breaking, FailureKind); 3] = [
         (|script, _| script.close(), FailureKind::Closed),
         (|script, _| script.end(), FailureKind::Closed),
         (|script, error| script.event(error).until_closed(), FailureKind::Overloaded),

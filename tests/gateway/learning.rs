@@ -171,3 +171,42 @@ async fn two_of_one_machine_park_are_not_hedged_against_each_other() {
     assert_eq!(b.requests().len(), 0);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn whoever_fails_often_gets_no_hedges() {
+    let a = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let setup = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1ms\"");
+    let gateway = setup.race("breaker = { failures = 0 }").race("timeouts = { total = \"300ms\" }").start().await;
+    for _ in 0..8 {
+        assert_eq!(hear(&mut gateway.streaming().await).await.status, 504);
+    }
+    let rows = gateway.stop().await;
+    let reasons: Vec<_> =
+        rows.attempts.iter().filter(|row| row["provider"] == "b").map(|row| &row["start_reason"]).collect();
+    assert!(reasons.len() < 8 && reasons.iter().all(|reason| *reason == "hedge"), "{reasons:?}");
+    let last = rows.races.last().unwrap();
+    assert_eq!((&last["plan"], &last["why"]), (&json!("a/m@0 b/m@failure"), &json!("listed throttled")));
+}
+
+#[tokio::test]
+async fn others_go_before_one_that_has_used_up_its_rate_limit() {
+    let used_up = [
+        ("content-type", "text/event-stream"),
+        ("x-ratelimit-remaining-requests", "0"),
+        ("x-ratelimit-reset-requests", "1h0m0s"),
+    ];
+    let script = move || Script::new().head(200, &used_up).role().token("hello").finish("stop").done().end();
+    let a = FakeProvider::answering(move |_| script()).await;
+    let b = FakeProvider::start(vec![hello(), Script::status(500, &[], "{}")]).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, &heard.json()["error"]["attempts"][1]["failure"]), (502, &json!("cooling_down")));
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let alone = [("x-photofinish-upstreams", "a/m")];
+    client.request("POST", CHAT, &alone, json!({"model": "m", "stream": true, "messages": []}).to_string()).await;
+    assert_eq!(hear(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
+    gateway.stop().await;
+}

@@ -117,7 +117,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    fn new(output: &Output) -> Ran {
+    pub fn new(output: &Output) -> Ran {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Ran { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }

@@ -72,7 +72,7 @@ pub(super) fn write(entries: &[Entry], width: usize, coloured: bool, out: &mut i
 }
 
 /// Without what would move the cursor or turn the direction of writing.
-pub(super) fn clean(text: &str) -> String {
+pub(in crate::cli) fn clean(text: &str) -> String {
     let harmful = |c: char| {
         c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
@@ -80,12 +80,12 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// Columns on a terminal.
-pub(super) fn width(text: &str) -> usize {
+pub(in crate::cli) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
 /// Lines of at most `width` columns, broken between words where there are any.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(in crate::cli) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         for piece in pieces(word, width, width) {

@@ -131,7 +131,8 @@ fn gains(figures: &Figures) -> Vec<String> {
     seen.chain(gains).collect()
 }
 
-fn mark(samples: f64, p: f64) -> &'static str {
+/// Before a quantile that rests on few samples.
+pub(in crate::cli) fn mark(samples: f64, p: f64) -> &'static str {
     if is_firm(samples, p) { "" } else { "~" }
 }
 
@@ -183,7 +184,8 @@ fn write_blocks(
     Ok(())
 }
 
-fn millis(us: i64) -> String {
+/// Microseconds as milliseconds.
+pub(in crate::cli) fn millis(us: i64) -> String {
     let ms = us as f64 / 1_000.0;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }
@@ -197,7 +199,8 @@ fn rate(per_second: f64) -> String {
     format!("{per_second:.decimals$}/s")
 }
 
-fn dollars(sum: &CostSum) -> String {
+/// With a sign before it where it is a bound; a dash where nothing is known.
+pub(in crate::cli) fn dollars(sum: &CostSum) -> String {
     let Some(usd) = sum.usd() else { return "–".to_owned() };
     let bound = match sum.basis() {
         CostBasis::Reported | CostBasis::Computed => "",

@@ -161,8 +161,8 @@ impl<'a> View<'a> {
         let ring = self.live.line(&upstream.provider.name).map_or(&Ring::Off, |line| line.shared());
         let cooling = match ring {
             Ring::Off => None,
-            Ring::NoneNeeded => wait_for_all(self.gateway, upstream, &[]),
-            Ring::Keys(keys) => wait_for_all(self.gateway, upstream, keys),
+            Ring::NoneNeeded => wait_for_all(upstream, &[], |target| self.gateway.cooling(target)),
+            Ring::Keys(keys) => wait_for_all(upstream, keys, |target| self.gateway.cooling(target)),
         };
         let breaker = lock(&self.gateway.breakers).standing(name, &settings.breaker, self.now);
         Obstacles { off: matches!(ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }

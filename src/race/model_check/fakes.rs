@@ -155,6 +155,13 @@ pub struct Token {
     breaks: Option<Pin<Box<Sleep>>>,
 }
 
+impl Token {
+    /// The moment at which it breaks is over.
+    pub fn should_have_broken(&self) -> bool {
+        self.breaks.as_ref().is_some_and(|breaks| breaks.is_elapsed())
+    }
+}
+
 impl Held for Token {
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         let held = self.row.log.borrow().held.map(|(ordinal, _)| ordinal);

@@ -1,7 +1,7 @@
 //! Pages of races and single ones: filters, order, and how they are found.
 
 use super::*;
-use crate::history::{RaceOutcome, sample};
+use crate::history::{AttemptOutcome, RaceOutcome, facts, sample};
 
 /// Races 0 to 9: `groq` is tried in all, `cerebras` in the even ones; 3 was rejected, and 5 is bob's.
 async fn ten_races() -> (TempDir, Reader) {
@@ -69,6 +69,70 @@ async fn a_race_has_its_rows_and_their_figures() {
     assert_eq!((&attempts[0]["ttft_ms"], &attempts[0]["cost_usd"]), (&100.0.into(), &0.0125.into()));
     assert!(attempts[1]["ttft_ms"].is_null() && attempts[1]["upstream"] == "cerebras/llama-70b");
     assert_eq!(reader.race(&sample::race_id(10)).unwrap(), (None, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_row_is_told_as_it_is_read_back() {
+    let (_directory, path, store) = new_store().await;
+    let batch = [race(sample::race(1)), attempt(sample::won(1)), attempt(sample::lost(1, 99_000))];
+    store.write(&batch).await.unwrap();
+    let (of_race, of_attempts) = Reader::open(&path).unwrap().race(&sample::race_id(1)).unwrap();
+    for (record, read) in batch.iter().zip(of_race.into_iter().chain(of_attempts)) {
+        let told = record.row();
+        let read: Row = read.into_iter().filter(|(column, _)| told.contains_key(column)).collect();
+        assert_eq!(told, read);
+    }
+}
+
+/// The facts of each attempt, in words.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl Gather for Told {
+    fn attempt(&mut self, facts: &Facts<'_>) {
+        self.0.push(format!("{:?}", Facts { race: 0, ..*facts }));
+    }
+
+    fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
+
+    fn cell(&mut self, _: &Cell<'_>) -> Result<(), Short> {
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Told) {
+        self.0.extend(other.0);
+    }
+}
+
+#[tokio::test]
+async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
+    let (_directory, path, store) = new_store().await;
+    let audited = AttemptRecord {
+        audited: true,
+        p_audit: Some(0.25),
+        ttft_event: Some(1),
+        first_token_us: Some(150_000),
+        ttft_obs_us: Some(150_000),
+        censor_cause: None,
+        ..sample::lost(1, 99_000)
+    };
+    let failed = AttemptRecord {
+        ordinal: 2,
+        outcome: AttemptOutcome::Failed,
+        failure: Some("reset"),
+        ttft_obs_us: None,
+        ttft_event: None,
+        ..sample::lost(1, 99_000)
+    };
+    let attempts = [sample::won(1), audited, failed];
+    let batch: Vec<Record> = [race(sample::race(1))].into_iter().chain(attempts.clone().map(attempt)).collect();
+    store.write(&batch).await.unwrap();
+    let selection = Selection { now_us: wall_micros(), ..Selection::default() };
+    let read = Reader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
+    let of_race = sample::race(1);
+    let told: Vec<String> = facts::of_race(0, &of_race, &attempts).iter().map(|facts| format!("{facts:?}")).collect();
+    assert_eq!(told, read);
+    assert!(told[1].contains("lost_us") && told[2].contains("again: true"), "{told:#?}");
 }
 
 /// Newest first by the primary key alone: no scan, and nothing is sorted.

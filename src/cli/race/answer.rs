@@ -1,0 +1,142 @@
+//! The text of a streamed answer, out of its events; and what an error says. Not the events themselves: see `protocol`.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::protocol::sse::Scanner;
+
+/// One event, as the gateway bounds it too.
+const EVENT_MAX: usize = 8 << 20;
+
+/// Reads the events of one answer.
+pub struct Answer {
+    scanner: Scanner,
+    /// What it says that went wrong behind its first token.
+    pub broke: Option<String>,
+}
+
+/// A piece of an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub text: String,
+    /// What the model thinks before it answers.
+    pub reasoning: String,
+}
+
+impl Answer {
+    pub fn new() -> Answer {
+        Answer { scanner: Scanner::new(EVENT_MAX), broke: None }
+    }
+
+    /// What these bytes, which follow those of before, add.
+    pub fn read(&mut self, bytes: Bytes) -> Piece {
+        let mut piece = Piece::default();
+        self.scanner.push(bytes);
+        loop {
+            match self.scanner.next_event() {
+                Ok(Some(event)) => {
+                    if let Some(chunk) = event.fields().data.and_then(|data| serde_json::from_slice(&data).ok()) {
+                        self.take(&chunk, &mut piece);
+                    }
+                }
+                Ok(None) => return piece,
+                Err(error) => {
+                    self.broke.get_or_insert_with(|| error.to_string());
+                    return piece;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: &Value, piece: &mut Piece) {
+        if let Some(message) = chunk["error"]["message"].as_str() {
+            self.broke.get_or_insert_with(|| message.to_owned());
+        }
+        let delta = &chunk["choices"][0]["delta"];
+        let text = |names: [&str; 2]| names.map(|name| delta[name].as_str().unwrap_or_default()).concat();
+        piece.text += &text(["content", "refusal"]);
+        piece.reasoning += &text(["reasoning_content", "reasoning"]);
+    }
+}
+
+/// An answer that is no stream: the gateway's own, or the most telling one of an upstream.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The gateway's own begin with `photofinish_`.
+    pub code: String,
+    pub message: String,
+    /// Each upstream with why it did not answer.
+    pub attempts: Vec<String>,
+}
+
+impl Refusal {
+    /// Of any body that came with another status than 200.
+    pub fn read(status: u16, body: &[u8]) -> Refusal {
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = &answer["error"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let message = text(&error["message"]);
+        let attempts = error["attempts"].as_array().into_iter().flatten().map(|attempt| {
+            let status = attempt["status"].as_u64().map(|status| format!(" ({status})")).unwrap_or_default();
+            format!(
+                "{}: {}{status}: {}",
+                text(&attempt["upstream"]),
+                text(&attempt["failure"]),
+                text(&attempt["message"])
+            )
+        });
+        Refusal {
+            code: text(&error["code"]),
+            message: if message.is_empty() { format!("the answer has the status {status}") } else { message },
+            attempts: attempts.collect(),
+        }
+    }
+
+    /// Nothing was tried: what was typed cannot be used.
+    pub fn is_wrong_use(&self) -> bool {
+        const CODES: [&str; 4] = [
+            "photofinish_bad_header",
+            "photofinish_unknown_model",
+            "photofinish_invalid_request",
+            "photofinish_too_large",
+        ];
+        CODES.contains(&self.code.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_read_across_any_split() {
+        let events = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
+                      data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n: ping\n\n\
+                      data: {\"choices\":[{\"delta\":{\"content\":\"Grüße\"}}]}\n\n\
+                      data: {\"error\":{\"message\":\"it broke\"}}\n\ndata: [DONE]\n\n";
+        for split in 0..events.len() {
+            let mut answer = Answer::new();
+            let mut pieces = Piece::default();
+            for part in [&events.as_bytes()[..split], &events.as_bytes()[split..]] {
+                let piece = answer.read(Bytes::copy_from_slice(part));
+                pieces.text += &piece.text;
+                pieces.reasoning += &piece.reasoning;
+            }
+            assert_eq!((pieces.text.as_str(), pieces.reasoning.as_str()), ("Grüße", "hm"), "{split}");
+            assert_eq!(answer.broke.as_deref(), Some("it broke"), "{split}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_tells_why_of_each_upstream() {
+        let body = r#"{"error":{"message":"all failed","code":"photofinish_all_failed","attempts":[
+            {"upstream":"a/x","failure":"server_error","status":500,"message":"out of order"},
+            {"upstream":"b/x","failure":"connect","status":null,"message":"refused"}]}}"#;
+        let refusal = Refusal::read(502, body.as_bytes());
+        assert_eq!(refusal.attempts, ["a/x: server_error (500): out of order", "b/x: connect: refused"]);
+        assert!(!refusal.is_wrong_use() && refusal.message == "all failed");
+        assert_eq!(Refusal::read(500, b"<html>").message, "the answer has the status 500");
+        let wrong = r#"{"error":{"message":"header x: y","code":"photofinish_bad_header"}}"#;
+        assert!(Refusal::read(400, wrong.as_bytes()).is_wrong_use());
+    }
+}

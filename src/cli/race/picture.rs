@@ -1,0 +1,204 @@
+//! How a race looks at one moment: a line for each attempt, with a bar on one common axis of time. Pure: a board, a time and
+//! a screen in, lines out.
+
+use super::board::{Board, How, Line, Run};
+use super::words::fitted_columns;
+use crate::cli::history::Screen;
+use crate::cli::plot::{clean, columns};
+use crate::cli::stats::table::millis;
+
+/// The axis grows in these steps, times a power of ten; microseconds.
+const STEPS: [i64; 3] = [100_000, 200_000, 500_000];
+/// The shortest axis.
+const AXIS_LEAST_US: i64 = 500_000;
+/// Columns of the least bar; with fewer there is none.
+const BAR_LEAST: usize = 12;
+/// Of a wide screen, so many columns are enough for a bar.
+const BAR_MAX: usize = 100;
+const BETWEEN: &str = "  ";
+
+const CONNECTING: char = '·';
+const SENT: char = '─';
+const HEADERS: char = '━';
+const STREAMING: char = '█';
+const FIRST_TOKEN: char = '◆';
+const CUT: char = '×';
+const FAILED: char = '!';
+const LEGEND: &str = "· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+
+const GREEN: &str = "\x1b[38;5;35m";
+const RED: &str = "\x1b[38;5;160m";
+const GREY: &str = "\x1b[38;5;244m";
+
+/// The lines at `now_us` after the request was read, none wider than the screen and not more than it has rows.
+pub fn draw(board: &Board, screen: Screen, now_us: i64) -> Vec<String> {
+    // A line that fills the last column would wrap on some terminals.
+    let width = usize::from(screen.width).saturating_sub(1);
+    let axis_us = axis(board, now_us);
+    // With the axis and the legend.
+    let rows = usize::from(screen.height).saturating_sub(2).max(1);
+    let shown = shown(board, rows);
+    let statuses: Vec<String> = shown.iter().map(|line| status(line, board)).collect();
+    let layout = Layout::new(&shown, &statuses, width);
+    let mut lines: Vec<String> = shown
+        .iter()
+        .zip(&statuses)
+        .map(|(line, status)| {
+            let bar = match &line.run {
+                Some(run) => bar(run, axis_us, now_us, layout.bar),
+                None => String::new(),
+            };
+            layout.line(&line.upstream, &bar, status, colour(line, board).filter(|_| screen.colour))
+        })
+        .collect();
+    let left_out = board.lines.len() - shown.len();
+    if left_out > 0 {
+        lines.push(fitted_columns(&format!("… and {left_out} more"), width));
+    }
+    if layout.bar > 0 {
+        lines.push(layout.axis(axis_us));
+        if columns(LEGEND) <= width {
+            lines.push(LEGEND.to_owned());
+        }
+    }
+    lines
+}
+
+/// Up to the end of what is drawn, rounded up.
+fn axis(board: &Board, now_us: i64) -> i64 {
+    let ends = board.lines.iter().filter_map(|line| line.run.as_ref()?.end.as_ref()).map(|end| end.at_us);
+    let last = ends.fold(now_us, i64::max).max(AXIS_LEAST_US);
+    let mut steps = (0..10).flat_map(|power| STEPS.map(|step| step * 10_i64.pow(power)));
+    steps.find(|step| *step >= last).unwrap_or(last)
+}
+
+/// At most so many, with the started ones first in line to stay.
+fn shown(board: &Board, rows: usize) -> Vec<&Line> {
+    if board.lines.len() <= rows {
+        return board.lines.iter().collect();
+    }
+    let rows = rows.saturating_sub(1).max(1);
+    let started = board.lines.iter().filter(|line| line.run.is_some());
+    let waiting = board.lines.iter().filter(|line| line.run.is_none());
+    let mut kept: Vec<&Line> = started.chain(waiting).collect();
+    // Who won is what the picture is for.
+    kept.sort_by_key(|line| !line.run.as_ref().is_some_and(|run| run.won));
+    kept.truncate(rows);
+    kept
+}
+
+fn status(line: &Line, board: &Board) -> String {
+    let Some(run) = &line.run else {
+        return if board.committed || board.over { "not started" } else { "waiting to start" }.to_owned();
+    };
+    let ttft = run.first_token_us.map(|at_us| millis(at_us - run.dispatch_us));
+    match (&run.end, &ttft) {
+        (Some(end), Some(ttft)) if run.won => match &end.how {
+            How::Done => format!("won, {ttft}"),
+            how => format!("won, {ttft}; {}", how.words()),
+        },
+        (Some(end), None) if matches!(end.how, How::Lost(_) | How::Cancelled) => {
+            format!("{}, > {}", end.how.words(), millis(end.at_us - run.dispatch_us))
+        }
+        (Some(end), _) => end.how.words(),
+        (None, Some(ttft)) if run.won => format!("won, {ttft}; streaming"),
+        (None, _) if board.committed => "lost: runs on".to_owned(),
+        (None, Some(ttft)) => format!("first token, {ttft}"),
+        (None, None) if run.headers_us.is_some() => "headers".to_owned(),
+        (None, None) if run.connected_us.is_some() => "sent".to_owned(),
+        (None, None) => "connecting".to_owned(),
+    }
+}
+
+fn colour(line: &Line, board: &Board) -> Option<&'static str> {
+    match &line.run {
+        None => Some(GREY),
+        Some(run) if matches!(run.end.as_ref().map(|end| &end.how), Some(How::Failed(_))) => Some(RED),
+        Some(run) if run.won => Some(GREEN),
+        Some(_) if board.committed => Some(GREY),
+        Some(_) => None,
+    }
+}
+
+/// One character a cell: what the attempt did in its time, and over it the marks of single moments.
+fn bar(run: &Run, axis_us: i64, now_us: i64, width: usize) -> String {
+    if width == 0 {
+        return String::new();
+    }
+    let cell = |at_us: i64| {
+        let place = i128::from(at_us.max(0)) * width as i128 / i128::from(axis_us.max(1));
+        usize::try_from(place).map_or(width - 1, |place| place.min(width - 1))
+    };
+    let end_us = run.end.as_ref().map_or(now_us, |end| end.at_us).max(run.dispatch_us);
+    let mut cells = vec![' '; width];
+    let phases = [
+        (Some(run.dispatch_us), CONNECTING),
+        (run.connected_us, SENT),
+        (run.headers_us, HEADERS),
+        (run.first_token_us, STREAMING),
+    ];
+    for (since, mark) in phases {
+        if let Some(since_us) = since {
+            cells[cell(since_us)..=cell(end_us).max(cell(since_us))].fill(mark);
+        }
+    }
+    if let Some(at_us) = run.first_token_us {
+        cells[cell(at_us)] = FIRST_TOKEN;
+    }
+    match run.end.as_ref().map(|end| &end.how) {
+        Some(How::Failed(_)) => cells[cell(end_us)] = FAILED,
+        Some(How::Lost(_) | How::Cancelled) => cells[cell(end_us)] = CUT,
+        Some(How::Done) | None => {}
+    }
+    cells.into_iter().collect()
+}
+
+/// Columns of the three parts of a line.
+struct Layout {
+    name: usize,
+    /// 0: there is none.
+    bar: usize,
+    status: usize,
+}
+
+impl Layout {
+    fn new(lines: &[&Line], statuses: &[String], width: usize) -> Layout {
+        let longest = lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
+        let status = statuses.iter().map(|status| columns(status)).max().unwrap_or(0).min(width);
+        // A status grows while the race runs; the bar must not shrink with it.
+        let room = width.saturating_sub(status.max("lost: cancelled, > 9999 ms".len()) + 2 * BETWEEN.len());
+        let name = longest.min((width / 3).max(8));
+        match room.checked_sub(name).filter(|bar| *bar >= BAR_LEAST) {
+            Some(bar) => Layout { name, bar: bar.min(BAR_MAX), status: width - name - bar.min(BAR_MAX) - 4 },
+            None => {
+                let name = longest.min(width.saturating_sub(status + BETWEEN.len()).max(width / 3));
+                Layout { name, bar: 0, status: width.saturating_sub(name + BETWEEN.len()) }
+            }
+        }
+    }
+
+    fn line(&self, name: &str, bar: &str, status: &str, colour: Option<&str>) -> String {
+        let name = padded(&fitted_columns(&clean(name), self.name), self.name);
+        let status = fitted_columns(&clean(status), self.status);
+        let bar = if self.bar > 0 { padded(bar, self.bar) + BETWEEN } else { String::new() };
+        let text = format!("{name}{BETWEEN}{bar}{status}");
+        match colour {
+            Some(colour) => format!("{colour}{}\x1b[0m", text.trim_end()),
+            None => text.trim_end().to_owned(),
+        }
+    }
+
+    fn axis(&self, axis_us: i64) -> String {
+        let label = if axis_us < 1_000_000 { millis(axis_us) } else { format!("{} s", axis_us as f64 / 1e6) };
+        let rule = "─".repeat(self.bar.saturating_sub(columns(&label) + 3));
+        format!("{}{BETWEEN}0 {rule} {label}", " ".repeat(self.name))
+    }
+}
+
+fn padded(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(columns(text));
+    text.to_owned() + &" ".repeat(missing)
+}
+
+#[cfg(test)]
+mod tests;

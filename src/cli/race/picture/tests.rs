@@ -1,0 +1,131 @@
+//! Pictures as somebody at a terminal sees them, and what holds for every picture.
+
+use super::*;
+use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
+use crate::cli::race::feed::Event;
+use crate::history::AttemptOutcome;
+use crate::recorder::Step;
+
+const SCREEN: Screen = Screen { width: 90, height: 24, colour: false };
+
+fn board(events: impl IntoIterator<Item = Event>) -> Board {
+    let mut board = Board::new(["quick/m", "steady/m", "broken/m", "spare/m"].map(str::to_owned));
+    for event in events {
+        board.take(&event, 0);
+    }
+    board
+}
+
+/// After 200 ms: one that failed, one at its headers, one on its way, one that waits.
+fn waiting() -> Vec<Event> {
+    let mut events: Vec<Event> = run_to_token(0, "quick/m", [0, 20_000, 90_000, 250_000]);
+    events.pop();
+    events.extend([step(1, "steady/m", Step::Dispatched, 0, 0), step(1, "steady/m", Step::Connected, 0, 40_000)]);
+    events.extend([step(2, "broken/m", Step::Dispatched, 0, 0), failed(2, 0, 120_000, "server_error", 503)]);
+    events
+}
+
+fn finished() -> Vec<Event> {
+    let mut events = waiting();
+    events.extend([step(0, "quick/m", Step::FirstToken, 0, 250_000), won(0), ended(1, 0, 250_100, |_| ())]);
+    events
+}
+
+fn drawn(board: &Board, screen: Screen, now_us: i64) -> String {
+    draw(board, screen, now_us).join("\n")
+}
+
+#[test]
+fn before_the_first_token() {
+    let text = drawn(&board(waiting()), SCREEN, 200_000);
+    assert_eq!(text, BEFORE, "\n{text}");
+}
+
+#[test]
+fn the_finish() {
+    let text = drawn(&board(finished()), SCREEN, 250_500);
+    assert_eq!(text, FINISH, "\n{text}");
+}
+
+#[test]
+fn the_end_in_colour() {
+    let mut events = finished();
+    events.push(ended(0, 0, 900_000, |row| row.outcome = AttemptOutcome::Won));
+    let text = drawn(&board(events), Screen { colour: true, ..SCREEN }, 900_000).replace('\x1b', "ESC");
+    assert_eq!(text, END, "\n{text}");
+}
+
+#[test]
+fn a_narrow_terminal_has_no_bars() {
+    let text = drawn(&board(finished()), Screen { width: 40, ..SCREEN }, 250_500);
+    assert_eq!(text, NARROW, "\n{text}");
+}
+
+#[test]
+fn nothing_is_wider_or_higher_than_the_screen() {
+    let names = (0..40).map(|number| format!("a-provider-with-a-long-name-{number}/模型-of-that-name"));
+    let mut board = Board::new(names.clone());
+    let started = names.enumerate().skip(25).take(10);
+    for (number, name) in started {
+        for event in run_to_token(number as i64, &name, [0, 1_000, 2_000, 3_000_000]) {
+            board.take(&event, 0);
+        }
+    }
+    board.take(&won(30), 0);
+    for width in 1..200 {
+        for height in [1, 5, 24, 60] {
+            let screen = Screen { width, height, colour: false };
+            let lines = draw(&board, screen, 3_500_000);
+            let fits = |line: &String| columns(line) <= usize::from(width);
+            assert!(
+                lines.iter().all(fits) && lines.len() <= usize::from(height).max(4),
+                "{width}×{height}: {lines:#?}"
+            );
+            let winner = if width > 60 { lines[0].contains("won, ") } else { true };
+            assert!(winner || height > 40, "{lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_cannot_move_the_cursor() {
+    let board = Board::new(["a/\x1b[2Jx".to_owned()]);
+    assert!(!drawn(&board, SCREEN, 0).contains('\x1b'));
+}
+
+#[test]
+fn the_axis_grows_in_round_steps() {
+    let board = Board::default();
+    let axes = [0, 500_000, 500_001, 1_000_001, 2_000_001, 59_000_000].map(|now_us| axis(&board, now_us));
+    assert_eq!(axes, [500_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 100_000_000]);
+}
+
+const BEFORE: &str = "\
+quick/m   ··───────━━━━━━━━━━━━                                headers
+steady/m  ····─────────────────                                sent
+broken/m  ············!                                        failed: server_error (503)
+spare/m                                                        waiting to start
+          0 ────────────────────────────────────────── 500 ms
+· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+
+const FINISH: &str = "\
+quick/m   ··───────━━━━━━━━━━━━━━━━◆                           won, 250 ms; streaming
+steady/m  ····─────────────────────×                           lost: cancelled, > 250 ms
+broken/m  ············!                                        failed: server_error (503)
+spare/m                                                        not started
+          0 ────────────────────────────────────────── 500 ms
+· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+
+const END: &str = "\
+ESC[38;5;35mquick/m   ·───━━━━━━━━◆█████████████████████████████████       won, 250 msESC[0m
+ESC[38;5;244msteady/m  ··──────────×                                        lost: cancelled, > 250 msESC[0m
+ESC[38;5;160mbroken/m  ······!                                              failed: server_error (503)ESC[0m
+ESC[38;5;244mspare/m                                                        not startedESC[0m
+          0 ───────────────────────────────────────────── 1 s
+· connecting  ─ sent  ━ headers  ◆ first token  █ streaming  × cut  ! failed";
+
+const NARROW: &str = "\
+quick/m   won, 250 ms; streaming
+steady/m  lost: cancelled, > 250 ms
+broken/m  failed: server_error (503)
+spare/m   not started";

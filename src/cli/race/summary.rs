@@ -1,0 +1,171 @@
+//! What is told of races that are over: one with its attempts, many by upstream, or one for programs.
+//!
+//! The definitions are those of `stats`; the figures are made of the rows as they were recorded.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::board::{How, how};
+use super::feed::upstream_of;
+use super::words::{Row, cost, costs, or_dash, write_rows, write_text};
+use crate::cli::stats::table::{dollars, mark, millis};
+use crate::history::cost::CostSum;
+use crate::history::facts;
+use crate::history::speed::Decoding;
+use crate::history::summary::Summary;
+use crate::history::survival::{Estimate, Survival};
+use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use crate::report::timeline::timeline;
+use crate::store::Record;
+
+/// A race that is over, with all its attempts in the order of their starts.
+pub struct Done {
+    pub race: RaceRecord,
+    pub attempts: Vec<AttemptRecord>,
+    /// What was answered; kept for programs only.
+    pub answer: String,
+}
+
+const OF_ONE: [&str; 8] = ["attempt", "outcome", "started", "TTFT", "tok/s", "in", "out", "cost"];
+const OF_MANY: [&str; 10] =
+    ["upstream", "started", "won", "failed", "TTFT p50", "p95", "TTFT n", "tok/s p50", "cost", "extra"];
+const SHARES: [f64; 2] = [0.50, 0.95];
+
+/// One race, in lines of `width` where there is one.
+pub fn write_one(done: &Done, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let Done { race, attempts, .. } = done;
+    if !attempts.is_empty() {
+        let rows: Vec<Row> = attempts.iter().map(|row| row_of(race, row)).collect();
+        write_rows(&OF_ONE, 2, &rows, width, out)?;
+    }
+    let after = |us: Option<i64>| or_dash(us, millis);
+    let done = after(race.done_us);
+    let client = match race.outcome {
+        RaceOutcome::Ok => format!("first token after {}, all of it after {done}", after(race.first_token_sent_us)),
+        RaceOutcome::ClientGone | RaceOutcome::Shutdown => format!("cancelled after {done}"),
+        RaceOutcome::Error if race.first_token_sent_us.is_some() => format!("broke off after {done}"),
+        RaceOutcome::Error | RaceOutcome::Rejected => format!("no answer after {done}"),
+    };
+    let client = format!("client: {client}");
+    write_text(&client, width, out)?;
+    let (mut all, mut extra, mut losers) = (CostSum::default(), CostSum::default(), 0);
+    for row in attempts {
+        all.add(row.cost_usd, row.cost_basis);
+        if matches!(row.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained) {
+            extra.add(row.cost_usd, row.cost_basis);
+            losers += 1;
+        }
+    }
+    if !attempts.is_empty() {
+        write_text(&costs(&all, &extra, losers), width, out)?;
+    }
+    let policy = race.policy.unwrap_or("none");
+    write_text(&format!("race {}: {}, policy {policy}", race.race_id, race.model), width, out)
+}
+
+fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
+    let ttft = match (row.ttft_obs_us, row.ttft_event) {
+        (Some(us), Some(1)) => millis(us),
+        (Some(us), _) => format!("> {}", millis(us)),
+        (None, _) => "–".to_owned(),
+    };
+    let decoding = Decoding::from(row);
+    let mut sum = CostSum::default();
+    sum.add(row.cost_usd, row.cost_basis);
+    let outcome = match how(row) {
+        How::Done => "won".to_owned(),
+        how if race.winner == Some(row.ordinal) => format!("won; {}", how.words()),
+        how => how.words(),
+    };
+    let cells = vec![
+        outcome,
+        millis(row.dispatch_us),
+        ttft,
+        or_dash(decoding.tpot_us(race.n_choices), |tpot_us| format!("{:.1}", 1e6 / tpot_us)),
+        or_dash(row.input_tokens, |tokens| tokens.to_string()),
+        or_dash(decoding.tokens_out(), |tokens| tokens.to_string()),
+        cost(&sum),
+    ];
+    (upstream_of(row), cells)
+}
+
+/// Many races, by upstream and as their clients saw them.
+pub fn write_many(done: &[Done], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let (mut upstreams, mut all) = (BTreeMap::<String, Summary>::new(), Summary::default());
+    for (number, Done { race, attempts, .. }) in (0..).zip(done) {
+        for (facts, row) in facts::of_race(number, race, attempts).iter().zip(attempts) {
+            upstreams.entry(upstream_of(row)).or_default().add(facts, 1.0, false);
+            all.add(facts, 1.0, false);
+        }
+    }
+    let rows: Vec<Row> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
+    if !rows.is_empty() {
+        write_rows(&OF_MANY, 1, &rows, width, out)?;
+        writeln!(out)?;
+    }
+    let answered = done.iter().filter(|done| done.race.outcome == RaceOutcome::Ok).count();
+    let client = all.client_ttft.quantiles(SHARES).map(|us| or_dash(us, millis));
+    let [p50, p95] = SHARES.map(|share| mark(all.client_ttft.effective(), share));
+    write_text(
+        &format!(
+            "{} races, {answered} answered; the client's TTFT: p50 {p50}{}, p95 {p95}{}",
+            done.len(),
+            client[0],
+            client[1]
+        ),
+        width,
+        out,
+    )?;
+    let losers = all.outcome(AttemptOutcome::Lost) + all.outcome(AttemptOutcome::Drained);
+    write_text(&costs(&all.cost, &all.extra_cost, losers), width, out)?;
+    write_text(NOTES, width, out)
+}
+
+const NOTES: &str = "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the attempts that were cut \
+                     off before theirs; \"> x\": cut off too often to say more. extra: cost of the losers. \
+                     ~: from fewer than 10/(1−p) samples.";
+
+fn cells(summary: &Summary) -> Vec<String> {
+    let survival: Survival = summary.ttft.survival();
+    let ttft = SHARES.map(|share| match survival.quantile(share) {
+        None => "–".to_owned(),
+        Some(Estimate::Reached(us)) => format!("{}{}", mark(summary.ttft.effective(), share), millis(us)),
+        Some(Estimate::NotReached { over_us }) => format!("> {}", millis(over_us)),
+    });
+    let [p50, p95] = ttft;
+    let [tok_s] = summary.tpot.quantiles_from_above([0.5]);
+    let few = mark(summary.tpot.effective(), 0.5);
+    vec![
+        summary.attempts.to_string(),
+        summary.outcome(AttemptOutcome::Won).to_string(),
+        (summary.failed() + summary.outcome(AttemptOutcome::Empty)).to_string(),
+        p50,
+        p95,
+        summary.ttft.seen.to_string(),
+        or_dash(tok_s, |ns| format!("{few}{:.1}", 1e9 / ns as f64)),
+        dollars(&summary.cost),
+        dollars(&summary.extra_cost),
+    ]
+}
+
+/// For programs: what `/api/races/{race_id}` tells of it, but for the figures of the views, and the answer.
+pub fn object(done: &Done) -> Value {
+    let mut race = Record::Race(Box::new(done.race.clone())).row();
+    let started = Timestamp::from_microsecond(done.race.started_at).ok();
+    race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));
+    let attempts: Vec<_> = done.attempts.iter().map(|row| Record::Attempt(Box::new(row.clone())).row()).collect();
+    let timeline = timeline(Some(&race), &attempts);
+    json!({
+        "race_id": done.race.race_id,
+        "race": race,
+        "attempts": attempts,
+        "timeline": timeline,
+        "answer": done.answer,
+    })
+}
+
+#[cfg(test)]
+mod tests;

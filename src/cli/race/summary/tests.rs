@@ -1,0 +1,95 @@
+//! Summaries of made-up rows.
+
+use super::*;
+use crate::history::{CostBasis, sample};
+
+fn race(number: i64) -> Done {
+    let lost = AttemptRecord { cost_usd: Some(0.001), cost_basis: CostBasis::AtLeast, ..sample::lost(number, 99_000) };
+    let race = RaceRecord { attempts: 2, ..sample::race(number) };
+    Done { race, attempts: vec![sample::won(number), lost], answer: "hello".to_owned() }
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn one_race() {
+    let text = text(|out| write_one(&race(1), None, out));
+    assert_eq!(format!("\n{text}"), ONE, "\n{text}");
+}
+
+#[test]
+fn one_race_in_a_narrow_terminal() {
+    let text = text(|out| write_one(&race(1), Some(40), out));
+    assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+    for words in ["groq/llama-70b\n", "TTFT > 99 ms", "cost ≥ $0.001000\n", "\nattempt: ≥ $0.001000\n"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_race_without_an_answer_and_without_prices() {
+    let row = AttemptRecord {
+        outcome: AttemptOutcome::Failed,
+        failure: Some("server_error"),
+        http_status: Some(500),
+        ttft_obs_us: None,
+        ttft_event: None,
+        ..sample::lost(1, 5)
+    };
+    let race = RaceRecord { outcome: RaceOutcome::Error, winner: None, first_token_sent_us: None, ..sample::race(1) };
+    let text = text(|out| write_one(&Done { race, attempts: vec![row], answer: String::new() }, None, out));
+    for words in ["failed: server_error (500)", "client: no answer after 2102 ms", "cost: not known"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn a_winner_that_did_not_end_well_says_so() {
+    let row = AttemptRecord { outcome: AttemptOutcome::ClientGone, ..sample::won(1) };
+    let race = RaceRecord { outcome: RaceOutcome::ClientGone, ..sample::race(1) };
+    let text = text(|out| write_one(&Done { race, attempts: vec![row], answer: String::new() }, None, out));
+    assert!(text.contains("won; cancelled") && text.contains("client: cancelled after 2102 ms"), "{text}");
+}
+
+#[test]
+fn many_races_count_their_losers() {
+    let races: Vec<Done> = (0..25).map(race).collect();
+    let text = text(|out| write_many(&races, None, out));
+    let (figures, notes) = text.split_once("TTFT: first token").unwrap();
+    assert_eq!(format!("\n{figures}"), MANY, "\n{text}");
+    assert!(notes.contains("Kaplan–Meier"), "{notes}");
+}
+
+#[test]
+fn a_race_for_programs_has_its_rows_and_the_answer() {
+    let object = object(&race(1));
+    assert_eq!((&object["answer"], &object["race"]["winner"]), (&json!("hello"), &json!(0)));
+    assert_eq!(object["attempts"][1]["outcome"], "lost");
+    assert_eq!(object["race"]["started"], "2026-01-02T03:04:05.001000Z");
+    let events: Vec<&str> =
+        object["timeline"].as_array().unwrap().iter().map(|at| at["event"].as_str().unwrap()).collect();
+    assert_eq!(events.first(), Some(&"request_read"));
+    assert!(events.contains(&"first_token") && events.contains(&"done"));
+}
+
+const ONE: &str = "
+ attempt             outcome          started     TTFT  tok/s    in  out              cost
+ groq/llama-70b      won               1.0 ms   100 ms   20.0  1024   41  $0.0125 computed
+ cerebras/llama-70b  lost: cancelled   1.0 ms  > 99 ms      –     –    –       ≥ $0.001000
+client: first token after 102 ms, all of it after 2102 ms
+cost: ≥ $0.0135 in all; beyond a single attempt: ≥ $0.001000
+race 019b7ca9-8c89-7000-8000-000000000000: llama-3.3-70b, policy race
+";
+
+const MANY: &str = "
+ upstream            started  won  failed  TTFT p50      p95  TTFT n  tok/s p50       cost      extra
+ cerebras/llama-70b       25    0       0   > 99 ms  > 99 ms       0          –  ≥ $0.0250  ≥ $0.0250
+ groq/llama-70b           25   25       0    100 ms  ~100 ms      25       20.0    $0.3125         $0
+
+25 races, 25 answered; the client's TTFT: p50 102 ms, p95 ~102 ms
+cost: ≥ $0.3375 in all; beyond a single attempt: ≥ $0.0250
+";

@@ -1,0 +1,31 @@
+//! The seam for whoever looks on while races run, such as a command that draws one. Not for the figures: those come from
+//! the rows.
+
+use crate::history::AttemptRecord;
+use crate::store::Record;
+
+/// Hears what races do as they do it. It is called in the middle of a request, so it must not wait for anything.
+pub trait Onlooker: Send + Sync {
+    /// An attempt got so far, `at_us` microseconds after its dispatch. Of `attempt` only what is known by then is filled in;
+    /// the times of events in its body are not.
+    fn step(&self, attempt: &AttemptRecord, step: Step, at_us: i64);
+
+    /// The client's response is bound to the attempt of this ordinal.
+    fn committed(&self, race_id: &str, ordinal: i64);
+
+    /// A row is complete: its attempt, or its race, is over.
+    fn recorded(&self, record: &Record);
+}
+
+/// How far an attempt got. That it ended is told by its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It asks for its connection.
+    Dispatched,
+    /// The request goes out.
+    Connected,
+    /// Status and headers are there.
+    Headers,
+    /// The first payload is there.
+    FirstToken,
+}
