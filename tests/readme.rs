@@ -109,7 +109,7 @@ fn the_headers_are_in_the_readme() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_readme() {
-    for command in ["serve", "check", "stats", "history", "race", "simulate"] {
+    for command in ["serve", "check", "stats", "history", "race", "routing", "simulate"] {
         assert!(README.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
@@ -128,7 +128,7 @@ fn commands_options_and_variables_are_in_the_readme() {
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         assert!(README.contains(&format!("| `photofinish {command}` |")), "{command} is not in the README");
     }
-    for variable in ["PHOTOFINISH_CONFIG", photofinish::telemetry::LOG_VARIABLE] {
+    for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_TOKEN", photofinish::telemetry::LOG_VARIABLE] {
         assert!(README.contains(&format!("| `{variable}` |")), "{variable}");
     }
     for policy in Policy::ALL {

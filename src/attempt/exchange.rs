@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Spec;
 use super::guard::Guard;
@@ -282,7 +282,8 @@ pub(super) fn outgoing(spec: &Spec) -> Outgoing {
     }
     Outgoing {
         endpoint: spec.endpoint.clone(),
-        path: "/chat/completions",
+        method: Method::POST,
+        path: "/chat/completions".into(),
         headers,
         body: spec.request.body_for(&spec.upstream.model, spec.stream_options),
         connect_timeout: spec.upstream.timeouts.connect,

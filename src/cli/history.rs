@@ -78,7 +78,7 @@ impl Screen {
     }
 
     /// Columns of the terminal, if it is one.
-    fn terminal(self) -> Option<usize> {
+    pub(super) fn terminal(self) -> Option<usize> {
         (self != PIPED).then_some(usize::from(self.width))
     }
 }

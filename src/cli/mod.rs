@@ -5,6 +5,7 @@ pub mod check;
 pub mod history;
 pub mod plot;
 pub mod race;
+pub mod routing;
 pub mod simulate;
 pub mod stats;
 
@@ -47,6 +48,7 @@ Examples:
   photofinish stats --regressions         what is worse than in the same hours before
   photofinish history --since 24h         the same drawn over time
   photofinish race \"Hello\" --model demo   one race, drawn as it runs
+  photofinish routing                     whom the running gateway would choose, and why
   photofinish simulate --ttft 300ms       a provider to try things against
 
 The log goes to standard error; PHOTOFINISH_LOG=debug shows more.";
@@ -80,6 +82,12 @@ enum Command {
     /// 1 where no upstream answered, 2 for wrong use, 130 after Ctrl-C.
     #[command(after_help = race::EXAMPLES)]
     Race(race::Options),
+    /// How every upstream stands in the running gateway, and why it is chosen or not.
+    ///
+    /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
+    /// asked, so one must run.
+    #[command(after_help = routing::EXAMPLES)]
+    Routing(routing::Options),
     Simulate(simulate::Options),
 }
 
@@ -127,6 +135,10 @@ async fn run(cli: Cli) -> ExitCode {
             shutdown.spawn(signals::forward(shutdown.clone()));
             simulate::run(options, shutdown).await
         }
+        // Where it is said which gateway is meant, the configuration is not looked at.
+        Command::Routing(options) if let Some(at) = options.url.clone() => {
+            routing::run(&at, &options, history::Screen::of_stdout(), &mut io::stdout().lock()).await
+        }
         command => {
             let config = match config::load(&cli.config) {
                 Ok(config) => config,
@@ -169,6 +181,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out, &mut io::stderr())
+        }
+        Command::Routing(options) => {
+            let at = routing::At::listening(config.server.listen)?;
+            routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
         }
         Command::Simulate(_) | Command::Race(_) => Ok(()),
     }

@@ -155,7 +155,7 @@ pub fn resolve(
 }
 
 /// The shortest wait, if every key of an upstream has to.
-fn wait_for_all(
+pub(super) fn wait_for_all(
     upstream: &Upstream,
     keys: &[Key],
     wait: impl Fn(&dyn Fn() -> Target) -> Option<Duration>,
@@ -169,7 +169,7 @@ fn wait_for_all(
 }
 
 /// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
-fn named(
+pub(super) fn named(
     live: &Live,
     model: Option<&Arc<Model>>,
     names: &str,
@@ -222,7 +222,7 @@ fn cooling_down(wait: Duration) -> Failure {
     failure
 }
 
-fn why_off(upstream: &Upstream) -> String {
+pub(super) fn why_off(upstream: &Upstream) -> String {
     let provider = &upstream.provider;
     match &provider.keys {
         Keys::Off(missing) => format!("{} is off because {} is not set", provider.name, missing.join(", ")),

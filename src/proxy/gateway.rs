@@ -61,6 +61,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// The keys that callers without one of their own use.
+    pub fn shared(&self) -> &Ring {
+        &self.shared
+    }
+
     /// The keys for one request: the caller's own, else the shared ones, which take turns.
     pub fn keys(&self, own: Option<Key>) -> Ring {
         let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };

@@ -17,6 +17,7 @@ mod overrides;
 mod pilot;
 mod race_guard;
 mod rejection;
+pub mod standing;
 mod steered;
 
 pub use caller::admin;

@@ -48,7 +48,7 @@ pub const fn text(name: &'static str, unit: &'static str, about: &'static str) -
     field(name, Kind::Text, unit, about)
 }
 
-const fn boolean(name: &'static str, about: &'static str) -> Field {
+pub const fn boolean(name: &'static str, about: &'static str) -> Field {
     field(name, Kind::Boolean, "", about)
 }
 

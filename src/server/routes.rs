@@ -46,6 +46,7 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/api/history", only_get(get(api::history))),
         ("/api/races", only_get(get(api::races))),
         ("/api/races/{race_id}", only_get(get(api::race))),
+        ("/api/routing", only_get(get(api::routing))),
         ("/api/openapi.json", only_get(get(api::document))),
         ("/healthz", only_get(get(health::alive))),
         ("/health", only_get(get(health::alive))),

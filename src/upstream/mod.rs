@@ -13,6 +13,7 @@ mod response;
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use response::{Body, Response};
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,12 +43,13 @@ struct Inner {
     shutdown: Shutdown,
 }
 
-/// One POST to an upstream.
+/// One request to an upstream.
 #[derive(Clone)]
 pub struct Outgoing {
     pub endpoint: Endpoint,
-    /// Appended to the endpoint's path, with a slash in front.
-    pub path: &'static str,
+    pub method: Method,
+    /// Appended to the endpoint's path, with a slash in front; a query may follow.
+    pub path: Cow<'static, str>,
     /// Everything but `host` and `content-length`.
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -152,9 +154,9 @@ impl Inner {
 
 fn request(outgoing: &Outgoing, version: Version) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(outgoing.body.clone()));
-    *request.method_mut() = Method::POST;
+    *request.method_mut() = outgoing.method.clone();
     *request.version_mut() = version;
-    *request.uri_mut() = outgoing.endpoint.uri(outgoing.path, version);
+    *request.uri_mut() = outgoing.endpoint.uri(&outgoing.path, version);
     *request.headers_mut() = outgoing.headers.clone();
     if version == Version::HTTP_11 {
         request.headers_mut().insert(http::header::HOST, outgoing.endpoint.host_header());

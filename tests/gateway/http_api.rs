@@ -7,12 +7,13 @@ use crate::process::{self, Answer, Served, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 use crate::talk::silent;
 
-const PATHS: [&str; 5] = [
+const PATHS: [&str; 6] = [
     "/api/stats",
     "/api/history",
     "/api/races",
     "/api/races/01900000-0000-7000-8000-000000000000",
     "/api/openapi.json",
+    "/api/routing",
 ];
 
 fn fields(value: &Value) -> &Map<String, Value> {
@@ -116,7 +117,7 @@ async fn the_api_is_for_admins_and_tells_no_secret() {
         }
     }
     let admin = [("authorization", "Bearer planted-ann")];
-    for path in [PATHS[0], PATHS[1], PATHS[2], race.as_str(), PATHS[4], "/api/stats?by=user"] {
+    for path in [PATHS[0], PATHS[1], PATHS[2], race.as_str(), PATHS[4], PATHS[5], "/api/stats?by=user"] {
         let answer = served.get(path, &admin).await;
         assert_eq!(
             (answer.status, answer.header("cache-control")),

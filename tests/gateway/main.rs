@@ -28,6 +28,7 @@ mod http_metrics;
 mod http_models;
 mod http_passing;
 mod http_plan;
+mod http_routing;
 mod http_secrets;
 mod http_simulated;
 mod http_two;

@@ -6,11 +6,13 @@
 mod openapi;
 mod query;
 mod reads;
+mod routing;
 mod schema;
 
 pub use openapi::openapi;
 pub use reads::Reads;
 use reads::unread;
+pub use routing::routing;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;

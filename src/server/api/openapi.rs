@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::routing as standing;
 use super::schema::{object, parameters};
 use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
 use crate::report::fields::{EVENT, FIGURES, KEYS, POINT, REGRESSION};
@@ -15,7 +16,7 @@ pub fn openapi() -> Value {
         "info": {
             "title": "photofinish",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A racing LLM gateway: /v1 speaks OpenAI's chat completions, /api tells the history. A number \
+            "description": "A racing LLM gateway: /v1 speaks OpenAI's chat completions, /api tells the history and how routing stands. A number \
                             is only as good as its definition: see docs/measurement.md.",
         },
         "security": [{ "bearer": [] }, { "key": [] }, {}],
@@ -27,6 +28,7 @@ pub fn openapi() -> Value {
             "/api/history": { "get": named("history", history()) },
             "/api/races": { "get": named("listRaces", races()) },
             "/api/races/{race_id}": { "get": named("getRace", race()) },
+            "/api/routing": { "get": named("routing", routing()) },
             "/api/openapi.json": { "get": named("openapi", document()) },
             "/healthz": { "get": named("alive", health("200 while the process is alive.", false)) },
             "/health": { "get": named("health", health("The same as /healthz.", false)) },
@@ -59,7 +61,7 @@ fn schemas() -> Value {
     let events: Vec<&str> =
         [timeline::BEGIN].into_iter().chain(timeline::OF_ATTEMPT).chain(timeline::OF_RACE).collect();
     event["properties"]["event"]["enum"] = json!(events);
-    json!({
+    let mut schemas = json!({
         "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
         "Regression": object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION]),
         "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
@@ -93,7 +95,11 @@ fn schemas() -> Value {
             },
             "required": ["message", "type", "param", "code"],
         } })),
-    })
+    });
+    for (name, schema) in standing::schemas() {
+        schemas[name] = schema;
+    }
+    schemas
 }
 
 fn stats() -> Value {
@@ -141,6 +147,21 @@ fn race() -> Value {
     let mut path = asked("One race with its attempts and a timeline", about, vec![parameter]);
     path["responses"]["200"] = in_json("the race", &reference("RaceWhole"));
     path["responses"]["404"] = error("no such race is written");
+    path
+}
+
+fn routing() -> Value {
+    let about = "What `photofinish routing --json` prints: what is learnt of each upstream and each model's budget, and why an \
+                 upstream is chosen or not. From memory, so it is of now.";
+    let mut path = asked("How every upstream stands, and why", about, parameters::<standing::Question>());
+    path["tags"] = json!(["operation"]);
+    path["responses"] = json!({
+        "200": in_json("how it stands", &reference("Routing")),
+        "400": error("a parameter cannot be used; the message names it and what is valid"),
+        "401": error("no valid token"),
+        "403": error("not an admin's token"),
+        "404": error("no such model"),
+    });
     path
 }
 

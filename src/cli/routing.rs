@@ -1,0 +1,94 @@
+//! `photofinish routing`: how every upstream stands in a running gateway, and why it is chosen or not, as a table for each
+//! model. What is told is the gateway's; here it is asked for and drawn.
+
+mod ask;
+mod table;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use secrecy::SecretString;
+
+use super::history::Screen;
+use crate::proxy::standing::Routing;
+use crate::upstream::Endpoint;
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    /// Only this model: a name, an alias, or upstreams as provider/model with commas between.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Where the gateway is, such as http://127.0.0.1:8080; by default where the configuration says that it listens. https
+    /// is for one behind a proxy.
+    #[arg(long, value_name = "URL", value_parser = gateway_at)]
+    pub url: Option<At>,
+    /// The token of a user with admin = true; needed where there are [users]. Better in the variable, where others cannot
+    /// see it.
+    #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
+    pub token: Option<SecretString>,
+    /// What the gateway answers, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Below the options in `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish routing                                    every model of the gateway that this configuration starts
+  photofinish routing --model demo                       one of them
+  photofinish routing --model groq/a,cerebras/b          upstreams, as a request may name them
+  photofinish routing --url http://10.0.0.5:8080         another gateway; PHOTOFINISH_TOKEN=… where it has users
+  photofinish routing --json | jq '.models[].order'      for programs
+
+It reads what the gateway knows now; `photofinish stats` reads what was recorded.";
+
+/// A gateway, and how it was written.
+#[derive(Clone, Debug)]
+pub struct At {
+    pub endpoint: Endpoint,
+    pub url: String,
+}
+
+impl At {
+    /// The gateway that listens on `listen`, as it is reached from this machine.
+    ///
+    /// # Errors
+    /// When its port is of its own choosing.
+    pub fn listening(listen: SocketAddr) -> anyhow::Result<At> {
+        anyhow::ensure!(
+            listen.port() != 0,
+            "the configuration leaves the port to the system: say with --url where the gateway is"
+        );
+        let ip = match listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let url = format!("http://{}", SocketAddr::new(ip, listen.port()));
+        Ok(At { endpoint: Endpoint::parse(&url)?, url })
+    }
+}
+
+/// Asks the gateway at `at` and writes the table, or what programs read, to `out`.
+///
+/// # Errors
+/// When no gateway answers there, or it refuses, in words that say what to do; those of `out`.
+pub async fn run(at: &At, options: &Options, screen: Screen, out: &mut impl io::Write) -> anyhow::Result<()> {
+    let answer = ask::ask(at, options.model.as_deref(), options.token.as_ref()).await?;
+    if options.json {
+        return Ok(out.write_all(&answer)?);
+    }
+    let routing: Routing = serde_json::from_slice(&answer).map_err(|error| {
+        anyhow::anyhow!("the answer of {} is not of this version of photofinish ({error}): see --json", at.url)
+    })?;
+    Ok(table::write(&routing, screen.terminal(), screen.colour, out)?)
+}
+
+fn gateway_at(text: &str) -> Result<At, String> {
+    let endpoint = Endpoint::parse(text).map_err(|_| "expected a URL such as http://127.0.0.1:8080".to_owned())?;
+    Ok(At { endpoint, url: text.trim_end_matches('/').to_owned() })
+}
+
+#[cfg(test)]
+mod tests;

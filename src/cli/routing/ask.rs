@@ -1,0 +1,128 @@
+//! One GET to a running gateway, and what its refusals mean for whoever typed the command.
+
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+
+use super::At;
+use crate::failure::Failure;
+use crate::shutdown::Shutdown;
+use crate::upstream::{Client, Outgoing, Response};
+
+/// A gateway takes a connection within this, or is taken for none.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// From the question to the end of the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Bytes of an answer.
+const BODY_MAX: usize = 32 << 20;
+
+/// The JSON of `GET /api/routing`.
+///
+/// # Errors
+/// In words for whoever asks. They never quote the token.
+pub(super) async fn ask(at: &At, model: Option<&str>, token: Option<&SecretString>) -> anyhow::Result<Bytes> {
+    let mut headers = HeaderMap::new();
+    if let Some(token) = token {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
+            .map_err(|_| anyhow!("the token has characters that no header can carry"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let outgoing = Outgoing {
+        endpoint: at.endpoint.clone(),
+        method: Method::GET,
+        path: path(model).into(),
+        headers,
+        body: Bytes::new(),
+        connect_timeout: CONNECT_MAX,
+    };
+    let shutdown = Shutdown::new();
+    let client = Client::new(shutdown.clone()).context("cannot set up TLS")?;
+    let answer = tokio::time::timeout(ANSWER_MAX, async {
+        let response = client.send(&outgoing, |_| {}).await?;
+        let status = response.status;
+        Ok::<_, Failure>((status, body(response).await?))
+    });
+    let answer = answer.await;
+    shutdown.cancel();
+    let nobody = |why: &str| {
+        anyhow!(
+            "no gateway answers at {} ({why}). Start one with `photofinish serve`, or say with --url where it is",
+            at.url
+        )
+    };
+    match answer {
+        Err(_) => Err(nobody(&format!("nothing came within {ANSWER_MAX:?}"))),
+        Ok(Err(failure)) => Err(nobody(&failure.message)),
+        Ok(Ok((StatusCode::OK, body))) => Ok(body),
+        Ok(Ok((status, body))) => refused(at, status, &body),
+    }
+}
+
+fn path(model: Option<&str>) -> String {
+    let mut path = "/api/routing".to_owned();
+    if let Some(model) = model {
+        path.push_str("?model=");
+        for byte in model.bytes() {
+            match byte {
+                byte if byte.is_ascii_alphanumeric() || b"-._~/,".contains(&byte) => path.push(char::from(byte)),
+                // Writing to a string cannot fail.
+                byte => drop(write!(path, "%{byte:02X}")),
+            }
+        }
+    }
+    path
+}
+
+/// As much of it as is read; a longer one is cut off.
+async fn body(mut response: Response) -> Result<Bytes, Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = poll_fn(|context| response.body.poll_chunk(context)).await {
+        body.extend_from_slice(&chunk?);
+        if body.len() > BODY_MAX {
+            body.truncate(BODY_MAX);
+            break;
+        }
+    }
+    Ok(body.into())
+}
+
+fn refused(at: &At, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
+    let error: Value = serde_json::from_slice(body).unwrap_or_default();
+    let (code, message) = (error["error"]["code"].as_str(), error["error"]["message"].as_str());
+    let (Some(code), Some(message)) = (code.filter(|code| code.starts_with("photofinish")), message) else {
+        bail!("what answers at {} is no photofinish gateway (status {status}): say with --url where it is", at.url);
+    };
+    match code {
+        "photofinish_unauthorized" => {
+            bail!(
+                "the gateway at {} wants the token of an admin ({message}): give it as PHOTOFINISH_TOKEN or --token",
+                at.url
+            )
+        }
+        "photofinish_forbidden" => {
+            bail!("the gateway at {} tells this to admins only: give the token of a user with admin = true", at.url)
+        }
+        "photofinish_not_found" => bail!("the gateway at {} is of an older version and has no /api/routing", at.url),
+        _ => bail!("{message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_written_into_the_url_whatever_it_is_called() {
+        assert_eq!(path(None), "/api/routing");
+        assert_eq!(path(Some("a/m,b/m")), "/api/routing?model=a/m,b/m");
+        assert_eq!(path(Some("50% +ü&")), "/api/routing?model=50%25%20%2B%C3%BC%26");
+    }
+}

@@ -1,0 +1,228 @@
+//! The answer as text: for each model what may be spent and a line for each upstream, best first, with the reason at its end;
+//! a block of lines where the terminal is too narrow. Below them what the columns mean.
+
+use std::io;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::cli::stats::notes::write_paragraphs;
+use crate::cli::stats::table::{fitted, write_wrapped};
+use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
+
+/// Behind the name of the upstream and the sizes of prompts, before the reason.
+const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
+
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
+pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+    for model in &routing.models {
+        write_paragraphs(about(model), width, out)?;
+        let of = |reason: &Reason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
+        let rows: Vec<Row> = model.why.iter().filter_map(|reason| Some(Row::new(of(reason)?, Some(reason)))).collect();
+        write_rows(&rows, width, colour, out)?;
+        writeln!(out)?;
+    }
+    let others = routing.upstreams.iter().filter(|upstream| upstream.models.is_empty());
+    let others: Vec<Row> = others.map(|upstream| Row::new(upstream, None)).collect();
+    if !others.is_empty() {
+        write_paragraphs(["Of no model, named by callers themselves:".to_owned()], width, out)?;
+        write_rows(&others, width, colour, out)?;
+        writeln!(out)?;
+    }
+    if routing.models.is_empty() && others.is_empty() {
+        let nothing = "The configuration has no models, and nobody asked for an upstream by its name yet.";
+        return write_paragraphs([nothing.to_owned()], width, out);
+    }
+    write_paragraphs(notes(routing), width, out)
+}
+
+/// What stands above the upstreams of a model.
+fn about(model: &ModelNow) -> Vec<String> {
+    let alias = model.alias_of.as_ref().map(|of| format!(" (alias of {of})")).unwrap_or_default();
+    let how = match (model.policy.as_str(), model.learns) {
+        (_, true) => "",
+        ("race", _) => "; it starts all at once, so the order decides nothing",
+        ("weighted", _) => "; it draws by weight, so the order decides nothing",
+        _ => "; it goes by the order of the configuration and not by this one",
+    };
+    let mut lines =
+        vec![format!("{}{alias}: policy {}, best {}{how}", model.model, model.policy, aim(&model.optimise))];
+    let amount = |value: f64| amount(value, model.unit);
+    let money = match model.bucket {
+        None => format!("budget {:.0} %: no cost is known yet", 100.0 * model.budget),
+        Some(bucket) => format!(
+            "budget {:.0} %: {} of {} to spend on extras; one of mean cost ({}) must save {:.0} ms (λ)",
+            100.0 * model.budget,
+            amount(bucket),
+            amount(model.bucket_capacity),
+            amount(model.mean_cost),
+            model.lambda_ms,
+        ),
+    };
+    lines.push(format!(
+        "{money}; client TTFT p99 {:.0} ms, answers of {:.0} tokens",
+        model.ttft_p99_ms, model.answer_tokens
+    ));
+    lines
+}
+
+fn aim(optimise: &str) -> &str {
+    match optimise {
+        "ttft" => "by time to first token",
+        "completion" => "by time to the whole answer",
+        "goodput" => "by targets met",
+        other => other,
+    }
+}
+
+/// An upstream, in words.
+struct Row {
+    upstream: String,
+    /// By size, then as in [`COLUMNS`], then why. Each with its head.
+    cells: Vec<(String, String)>,
+    colour: &'static str,
+}
+
+impl Row {
+    fn new(upstream: &UpstreamNow, reason: Option<&Reason>) -> Row {
+        let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), times(predicted)));
+        let cells = [
+            format!("×{:.2}", upstream.level_factor),
+            format!("{:.2}", upstream.load_slope),
+            or_dash(upstream.tpot_ms, |ms| format!("{} ms", digits(ms))),
+            format!("{:.0}", upstream.samples),
+            upstream.in_flight.to_string(),
+            or_dash(upstream.last_observation_s, ago),
+            state(upstream),
+        ];
+        let why = reason.map(|reason| ("why".to_owned(), reason.text.clone()));
+        let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
+        let colour = match reason.map_or("", |reason| reason.code.as_str()) {
+            "best" => GREEN,
+            "unknown" | "throttled" => YELLOW,
+            "off" | "breaker" | "cooling_down" => RED,
+            _ => "",
+        };
+        Row { upstream: upstream.upstream.clone(), cells: predicted.chain(cells).collect(), colour }
+    }
+}
+
+fn head(tokens: u32) -> String {
+    if tokens >= 1_000 && tokens.is_multiple_of(1_000) { format!("{}k", tokens / 1_000) } else { tokens.to_string() }
+}
+
+fn times(predicted: &Predicted) -> String {
+    let Some(p50) = predicted.ttft_p50_ms else { return "–".to_owned() };
+    format!("{} / {} ms", digits(p50), or_dash(predicted.ttft_p95_ms, digits))
+}
+
+fn state(upstream: &UpstreamNow) -> String {
+    if !upstream.on {
+        return "off".to_owned();
+    }
+    if let Some(wait) = upstream.cooling_down_s {
+        return format!("cools {}", ago(wait));
+    }
+    match (upstream.breaker, upstream.breaker_wait_s, upstream.throttled) {
+        (BreakerNow::Open, Some(wait), _) => format!("open {}", ago(wait)),
+        (BreakerNow::Open, None, _) => "open".to_owned(),
+        (BreakerNow::Due | BreakerNow::Overdue, ..) => "on trial".to_owned(),
+        (BreakerNow::Closed, _, true) => "throttled".to_owned(),
+        (BreakerNow::Closed, _, false) => "ok".to_owned(),
+    }
+}
+
+fn write_rows(rows: &[Row], width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    table.set_header(["upstream"].into_iter().chain(first.cells.iter().map(|(head, _)| head.as_str())));
+    for row in rows {
+        table.add_row([row.upstream.as_str()].into_iter().chain(row.cells.iter().map(|(_, cell)| cell.as_str())));
+    }
+    for (column, (head, _)) in table.column_iter_mut().skip(1).zip(&first.cells) {
+        if head != "state" && head != "why" {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let text = table.to_string();
+    let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
+    if let Some(width) = width.filter(|width| widest > *width) {
+        return write_blocks(rows, width, colour, out);
+    }
+    for (number, line) in text.lines().enumerate() {
+        let row = number.checked_sub(1).and_then(|number| rows.get(number));
+        writeln!(out, "{}", painted(line.trim_end(), row.filter(|_| colour)))?;
+    }
+    Ok(())
+}
+
+/// The name with the reason, and below it the figures.
+fn write_blocks(rows: &[Row], width: usize, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+    for row in rows {
+        writeln!(out, "{}", painted(&fitted(&row.upstream, width), Some(row).filter(|_| colour)))?;
+        let parts: Vec<String> = row
+            .cells
+            .iter()
+            .filter(|(_, cell)| !cell.is_empty())
+            .map(|(head, cell)| fitted(&format!("{head} {cell}"), width.saturating_sub(2)))
+            .collect();
+        write_wrapped(&parts, "   ", "  ", width, out)?;
+    }
+    Ok(())
+}
+
+fn painted(text: &str, row: Option<&Row>) -> String {
+    match row {
+        Some(row) if !row.colour.is_empty() => format!("{}{text}{PLAIN}", row.colour),
+        _ => text.to_owned(),
+    }
+}
+
+fn notes(routing: &Routing) -> Vec<String> {
+    let mut notes = vec![
+        "500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.",
+        "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
+        "TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.",
+        "seen: observations behind the predictions; old ones and early cancels count less.",
+        "state: off: no key; cools: told to wait; open, on trial: its breaker; throttled: fails often, no hedges to it.",
+        "why: for a prompt of 500 tokens. Those that cannot be asked stand last.",
+    ];
+    let left_out = format!("Left out: {} more upstreams and models; ask with --model.", routing.left_out);
+    if routing.left_out > 0 {
+        notes.push(&left_out);
+    }
+    notes.into_iter().map(str::to_owned).collect()
+}
+
+fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), text)
+}
+
+fn digits(value: f64) -> String {
+    if value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// A length of time in its two largest digits or so.
+fn ago(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6_000.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3_600.0),
+        s => format!("{:.0} d", s / 86_400.0),
+    }
+}
+
+fn amount(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Tokens => format!("{value:.0} tokens"),
+        Unit::Usd if value.abs() >= 1.0 => format!("${value:.2}"),
+        Unit::Usd if value == 0.0 || value.abs() >= 0.01 => format!("${value:.4}"),
+        Unit::Usd => format!("${}", format!("{value:.6}").trim_end_matches('0')),
+    }
+}

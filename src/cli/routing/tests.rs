@@ -1,0 +1,170 @@
+//! The table as it looks, and how the gateway is found and asked.
+
+use clap::Parser as _;
+use secrecy::ExposeSecret as _;
+
+use super::*;
+use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Unit, UpstreamNow};
+
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamNow {
+    let predicted = |(input_tokens, factor)| Predicted {
+        input_tokens,
+        ttft_p50_ms: p50_ms.map(|ms| ms * factor),
+        ttft_p95_ms: p50_ms.filter(|ms| *ms < 300.0).map(|ms| 2.5 * ms * factor),
+    };
+    UpstreamNow {
+        upstream: name.to_owned(),
+        models: vec!["demo".to_owned()],
+        on: true,
+        predicted: [(500, 1.0), (2_000, 1.2), (8_000, 1.6)].map(predicted).to_vec(),
+        level: 0.0,
+        level_factor: 1.0,
+        load_slope: 0.1,
+        tpot_ms: p50_ms.map(|_| 8.25),
+        samples: p50_ms.map_or(0.0, |_| 49.4),
+        launches: 60,
+        in_flight: p50_ms.map_or(0, |_| 2),
+        throttled: false,
+        caching: 0.0,
+        breaker: BreakerNow::Closed,
+        breaker_wait_s: None,
+        cooling_down_s: None,
+        last_observation_s: p50_ms.map(|_| 3.0),
+    }
+}
+
+/// A model with one of everything.
+fn routing() -> Routing {
+    let why = [
+        ("sim/quick", "best", "the best for ttft"),
+        ("sim/late", "slower", "TTFT p50 400 ms, 3.3 × that of sim/quick"),
+        ("sim/broken", "breaker", "it kept failing: not tried for another 9s"),
+        ("groq/m", "off", "groq is off because GROQ_API_KEY is not set"),
+    ];
+    let reason = |(upstream, code, text): (&str, &str, &str)| Reason {
+        upstream: upstream.to_owned(),
+        code: code.to_owned(),
+        text: text.to_owned(),
+    };
+    let broken =
+        UpstreamNow { breaker: BreakerNow::Open, breaker_wait_s: Some(9.0), ..upstream("sim/broken", Some(90.0)) };
+    let late =
+        UpstreamNow { level_factor: 1.31, last_observation_s: Some(7_300.0), ..upstream("sim/late", Some(400.0)) };
+    let limited = UpstreamNow { models: Vec::new(), cooling_down_s: Some(130.0), ..upstream("sim/other", None) };
+    let off = UpstreamNow { on: false, ..upstream("groq/m", None) };
+    Routing {
+        now_us: 1_795_176_819_000_000,
+        upstreams: vec![upstream("sim/quick", Some(120.0)), late, broken, off, limited],
+        models: vec![ModelNow {
+            model: "demo".to_owned(),
+            alias_of: None,
+            policy: "adaptive".to_owned(),
+            learns: true,
+            optimise: "ttft".to_owned(),
+            budget: 0.1,
+            bucket: Some(0.0123),
+            bucket_capacity: 0.02,
+            unit: Unit::Usd,
+            lambda_ms: 240.4,
+            mean_cost: 0.001,
+            ttft_p99_ms: 812.0,
+            answer_tokens: 60.0,
+            order: vec!["sim/quick".to_owned(), "sim/late".to_owned()],
+            why: why.map(reason).to_vec(),
+        }],
+        left_out: 0,
+    }
+}
+
+fn drawn(routing: &Routing, width: Option<usize>, colour: bool) -> String {
+    let mut out = Vec::new();
+    table::write(routing, width, colour, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+const PIPED: &str = r"demo: policy adaptive, best by time to first token
+budget 10 %: $0.0123 of $0.0200 to spend on extras; one of mean cost ($0.001) must save 240 ms (λ); client
+TTFT p99 812 ms, answers of 60 tokens
+ upstream             500            2k            8k    now  load    TPOT  seen  running  used  state     why
+ sim/quick   120 / 300 ms  144 / 360 ms  192 / 480 ms  ×1.00  0.10  8.2 ms    49        2   3 s  ok        the best for ttft
+ sim/late      400 / – ms    480 / – ms    640 / – ms  ×1.31  0.10  8.2 ms    49        2   2 h  ok        TTFT p50 400 ms, 3.3 × that of sim/quick
+ sim/broken   90 / 225 ms  108 / 270 ms  144 / 360 ms  ×1.00  0.10  8.2 ms    49        2   3 s  open 9 s  it kept failing: not tried for another 9s
+ groq/m                 –             –             –  ×1.00  0.10       –     0        0     –  off       groq is off because GROQ_API_KEY is not set
+
+Of no model, named by callers themselves:
+ upstream   500  2k  8k    now  load  TPOT  seen  running  used  state
+ sim/other    –   –   –  ×1.00  0.10     –     0        0     –  cools 2 min
+
+500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.
+now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).
+TPOT: usual time for each token after the first. running: attempts there now. used: so long ago.
+seen: observations behind the predictions; old ones and early cancels count less.
+state: off: no key; cools: told to wait; open, on trial: its breaker; throttled: fails often, no hedges to it.
+why: for a prompt of 500 tokens. Those that cannot be asked stand last.
+";
+
+#[test]
+fn a_table_for_each_model_best_first() {
+    assert_eq!(drawn(&routing(), None, false), PIPED);
+}
+
+#[test]
+fn a_narrow_terminal_gets_blocks() {
+    let text = drawn(&routing(), Some(60), false);
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    assert!(text.contains("\nsim/late\n  500 400 / – ms"), "{text}");
+    assert!(text.contains("state open 9 s") && text.contains("why groq is off because"), "{text}");
+}
+
+#[test]
+fn colours_tell_who_is_in_and_who_is_out() {
+    let text = drawn(&routing(), Some(300), true);
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line(" sim/quick ").starts_with("\x1b[32m") && line(" sim/quick ").ends_with("\x1b[0m"), "{text}");
+    assert!(line(" groq/m ").starts_with("\x1b[31m") && line(" sim/broken ").starts_with("\x1b[31m"), "{text}");
+    assert!(line(" sim/late ").starts_with(' '), "{text}");
+    assert!(!drawn(&routing(), None, false).contains('\x1b'));
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let mut routing = routing();
+    let model = &mut routing.models[0];
+    (model.bucket, model.unit, model.alias_of) = (None, Unit::Tokens, Some("llama".to_owned()));
+    (model.policy, model.learns) = ("race".to_owned(), false);
+    routing.left_out = 7;
+    let text = drawn(&routing, None, false).replace('\n', " ");
+    for words in ["demo (alias of llama): policy race", "decides nothing", "no cost is known yet", "7 more"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let empty = Routing { upstreams: Vec::new(), models: Vec::new(), ..routing };
+    assert!(drawn(&empty, None, false).contains("no models"));
+}
+
+#[test]
+fn the_gateway_is_where_the_config_says_or_the_option() {
+    for (listen, url) in [
+        ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("0.0.0.0:99", "http://127.0.0.1:99"),
+        ("[::]:99", "http://[::1]:99"),
+        ("10.0.0.5:80", "http://10.0.0.5:80"),
+    ] {
+        assert_eq!(At::listening(listen.parse().unwrap()).unwrap().url, url);
+    }
+    let error = At::listening("127.0.0.1:0".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("--url"), "{error}");
+    for url in ["http://gateway:8080/", "https://gateway.example/llm"] {
+        let line = Line::try_parse_from(["routing", "--url", url, "--token", "planted"]).unwrap();
+        assert_eq!(line.options.url.as_ref().unwrap().url, url.trim_end_matches('/'));
+        assert_eq!(line.options.token.as_ref().unwrap().expose_secret(), "planted");
+        assert!(!format!("{:?}", line.options).contains("planted"));
+    }
+    let error = Line::try_parse_from(["routing", "--url", "gateway:8080"]).err().unwrap().to_string();
+    assert!(error.contains("http://127.0.0.1:8080"), "{error}");
+}
