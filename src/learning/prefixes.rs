@@ -6,15 +6,16 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::clock::SECOND_US;
+use crate::clock::micros;
 
 /// Bytes of a block; about a thousand tokens, less than which nobody caches.
 const BLOCK: usize = 4_096;
 /// Blocks of one prompt that are looked at.
 const BLOCKS_MAX: usize = 128;
 /// How long providers keep a prefix at least.
-const KEPT_FOR_US: i64 = 300 * SECOND_US;
+const KEPT_FOR: Duration = Duration::from_secs(300);
 /// Blocks that are remembered, by upstream; 32 bytes each.
 const REMEMBERED_MAX: usize = 200_000;
 
@@ -58,7 +59,7 @@ impl Prefixes {
             return;
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.newer.len() >= REMEMBERED_MAX / 2 || now_us - seen.began_us >= KEPT_FOR_US {
+        if seen.newer.len() >= REMEMBERED_MAX / 2 || now_us - seen.began_us >= micros(KEPT_FOR) {
             seen.older = std::mem::take(&mut seen.newer);
             seen.began_us = now_us;
         }
@@ -76,7 +77,7 @@ impl Prefixes {
         let known = |hash: &&u64| {
             let hash = self.salt.hash_one((upstream, hash));
             let at_us = seen.newer.get(&hash).or_else(|| seen.older.get(&hash));
-            at_us.is_some_and(|at_us| now_us - at_us < KEPT_FOR_US)
+            at_us.is_some_and(|at_us| now_us - at_us < micros(KEPT_FOR))
         };
         blocks.hashes.iter().take_while(known).count() * BLOCK
     }
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!((known("a/m", &longer, 2), known("b/m", &longer, 2)), (4, 0));
         let other = prefixes.blocks(&[&tools, &said[BLOCK..]]);
         assert_eq!(known("a/m", &other, 2), 1, "only the tools are the same");
-        assert_eq!(known("a/m", &first, KEPT_FOR_US + 1), 0, "long ago");
+        assert_eq!(known("a/m", &first, micros(KEPT_FOR) + 1), 0, "long ago");
         assert_eq!(known("a/m", &prefixes.blocks(&[b"short"]), 2), 0);
         assert_eq!(prefixes.blocks(&[&vec![0; BLOCK * (BLOCKS_MAX + 9)]]).hashes.len(), BLOCKS_MAX);
     }
