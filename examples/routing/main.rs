@@ -78,7 +78,8 @@ fn progress(world: &'static str) -> impl Fn(&str) + Sync {
 }
 
 fn after_help() -> String {
-    let worlds: Vec<String> = recipes().iter().map(|recipe| format!("  {:<12} {}", recipe.name, recipe.about)).collect();
+    let worlds: Vec<String> =
+        recipes().iter().map(|recipe| format!("  {:<12} {}", recipe.name, recipe.about)).collect();
     format!(
         "Worlds:\n{}\n\nColumns: client TTFT; extra cost over the base cost; share of what racing all upstreams gains over the best single \
          one, which is chosen in hindsight; TTFT over that of an oracle for the same request; time to the whole answer; goodput \

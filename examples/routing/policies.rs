@@ -31,7 +31,10 @@ pub enum Policy {
     Oracle,
     CompletionOracle,
     /// The product's, by the lines of its config under `[race]`.
-    Product { name: String, settings: Box<RaceSettings> },
+    Product {
+        name: String,
+        settings: Box<RaceSettings>,
+    },
 }
 
 impl Policy {
@@ -112,7 +115,8 @@ pub fn play_all(
     let runs: Mutex<Vec<Option<Run>>> = Mutex::new(policies.iter().map(|_| None).collect());
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some((place, policy)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, policies.get(at)?))) {
+        while let Some((place, policy)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, policies.get(at)?)))
+        {
             let run = policy.play(world, seed);
             progress(&policy.name());
             runs.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(run);

@@ -31,7 +31,8 @@ pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) 
     let mean = |upstream: &usize| crate::figures::mean(&statics[*upstream].ttft_ms);
     order.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
     let best = statics.swap_remove(order[0]);
-    let references = [Policy::product("race of all", &format!("policy = \"race\"\nmax_attempts = {count}"))?, Policy::Oracle];
+    let references =
+        [Policy::product("race of all", &format!("policy = \"race\"\nmax_attempts = {count}"))?, Policy::Oracle];
     let mut policies = middle(&order)?;
     let wanted = |policy: &Policy| only.is_empty() || only.iter().any(|part| policy.name().contains(part.as_str()));
     policies.retain(wanted);
