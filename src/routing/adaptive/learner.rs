@@ -13,7 +13,7 @@ const TELLING: f64 = 0.05;
 /// Variance of a residual before anything is known of it.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
-const VARIANCE_LEAST: f64 = 0.01;
+const VARIANCE_LEAST: f64 = 0.04;
 const VARIANCE_MOST: f64 = 0.36;
 /// Share that an observation moves the variance by.
 const VARIANCE_RATE: f64 = 0.02;

@@ -8,7 +8,7 @@ const FADES_US: f64 = 120e6;
 const STAYS_US: f64 = 7200e6;
 /// Variance of either for an upstream of which nothing is known.
 const STATIONARY: f64 = 0.07;
-const STATIONARY_SLOW: f64 = 0.05;
+const STATIONARY_SLOW: f64 = 0.1;
 /// After a jump: hardly anything is known.
 const JUMPED: f64 = 0.5;
 /// Surprises of the same sign, one after the other, that make a jump.

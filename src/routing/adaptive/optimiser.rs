@@ -18,7 +18,7 @@ const APART: usize = 3;
 /// Points before the median at which the first timer stands.
 const EARLIER: usize = 2;
 /// A hedge that gains this share of what the best moment gains is started now.
-const NOW_IS_AS_GOOD: f32 = 0.97;
+const NOW_IS_AS_GOOD: f32 = 0.9;
 /// The share of its predicted time that a candidate of mean cost counts for more, so that of two equal ones the cheaper is
 /// taken.
 const DEARER: f32 = 0.005;

@@ -10,7 +10,7 @@ const MISSED: f64 = 10.0;
 /// Beside it the mean weighs so much, so that two that both miss or both meet it differ.
 const MEAN_BESIDE: f32 = 0.05;
 /// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
-const TAIL: [(f64, f64); 5] = [(0.7, 2.0), (0.85, 3.0), (1.0, 3.0), (1.3, 2.0), (2.0, 2.0)];
+const TAIL: [(f64, f64); 5] = [(0.9, 6.0), (1.1, 9.0), (1.3, 9.0), (1.7, 6.0), (2.6, 6.0)];
 
 /// What survival costs at each time, µs: a decision makes the sum of it small.
 pub struct Weights(pub Row);
