@@ -137,8 +137,9 @@ impl Learner {
         let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);
         self.variance = variance.clamp(VARIANCE_LEAST, VARIANCE_MOST);
         self.load.observe(sent.in_flight, usual, weight);
-        // The level is left in: what does not pass is the line's to learn, not the level's to hold against its fading.
+        // What passes is no property of the upstream; what stays is the line's to learn in the end.
         let seen = steady - self.load.effect(sent.in_flight) + level + surprise.clamp(-taken.abs(), taken.abs());
+        let seen = seen - self.level.passing();
         self.size.observe(sent.uncached_tokens, seen, weight);
     }
 }
