@@ -1,11 +1,14 @@
 //! Routing, proved: days of made-up traffic through the real routing code, every policy against the same luck. How to read
 //! the table: `docs/benchmarks.md`.
 
+mod aims;
 mod baselines;
 mod draws;
 mod figures;
 mod policies;
+mod reaction;
 mod recipe;
+mod restart;
 mod table;
 mod weather;
 mod world;
@@ -15,6 +18,7 @@ use std::io::{IsTerminal, Write};
 use anyhow::Context;
 use clap::Parser;
 
+use crate::policies::Policy;
 use crate::recipe::{Recipe, recipes};
 use crate::world::World;
 
@@ -36,7 +40,11 @@ struct Options {
     /// Only policies whose name contains this, and those that all are compared with; may be given several times.
     #[arg(long)]
     policy: Vec<String>,
-    /// One JSON object a world instead of tables.
+    /// Tables alone, without the experiments beside them (other aims, a favourite that gets worse, a restart), which are made
+    /// in the described world.
+    #[arg(long)]
+    table: bool,
+    /// One JSON object a table instead of tables.
     #[arg(long)]
     json: bool,
 }
@@ -60,10 +68,31 @@ fn main() -> anyhow::Result<()> {
         } else {
             table::print(&mut out, &world, options.seed, &rows)?;
         }
+        if !options.table && world.recipe.name == "described" {
+            experiments(&mut out, &world, &options)?;
+        }
         out.flush()?;
         checked = checked.and(table::check(&rows).with_context(|| world.recipe.name));
     }
     checked
+}
+
+/// What the table does not show.
+fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow::Result<()> {
+    let aims = aims::lines(world, options.seed, &progress("aims"))?;
+    let [two, ten] = [Policy::adaptive(2)?, Policy::adaptive(10)?];
+    let rivals = [two, ten.clone(), Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?, Policy::Ewma];
+    let reactions = reaction::reactions(&world.recipe, options.seed, &rivals);
+    let settings = if let Policy::Product { settings, .. } = &ten { Some(settings) } else { None };
+    let served = settings.map(|settings| restart::restarts(world, settings, options.seed)).unwrap_or_default();
+    if options.json {
+        writeln!(out, "{}\n{}\n{}", aims::json(&aims), reaction::json(&reactions), restart::json(&served))?;
+    } else {
+        aims::print(out, &aims)?;
+        reaction::print(out, &reactions)?;
+        restart::print(out, &ten, &served)?;
+    }
+    Ok(())
 }
 
 /// Says on a terminal what is done.

@@ -149,12 +149,14 @@ pub fn recipes() -> Vec<Recipe> {
         recipes.push(Recipe {
             name,
             about: "as described, with so many upstreams",
-            days: 2.0,
+            days: 1.0,
             upstreams,
             ..described.clone()
         });
     }
-    for (name, rate, days) in [("rate-0.2", 0.2, 4.0), ("rate-5", 5.0, 0.4), ("rate-30", 30.0, 0.08)] {
+    for (name, rate, days) in
+        [("rate-0.2", 0.2, 4.0), ("rate-1", 1.0, 1.0), ("rate-5", 5.0, 0.2), ("rate-30", 30.0, 0.04)]
+    {
         recipes.push(crowded(&described, name, rate, days));
     }
     recipes.extend([agents(&described), prices(&described)]);
@@ -170,14 +172,14 @@ fn stragglers(described: &Recipe) -> Recipe {
     let climate = Climate { diurnal: 0.0, level_sd: 0.0, surge: 1.0, degraded: 1.0, ..CLIMATE };
     let about = "prompts of one size, no drift, stragglers that nobody can foresee";
     let traffic = Traffic::Chat { prompt: (1_000.0, 0.0), output: (129.0, 0.99) };
-    Recipe { name: "stragglers", about, days: 2.0, traffic, climate, upstreams, ..described.clone() }
+    Recipe { name: "stragglers", about, days: 1.0, traffic, climate, upstreams, ..described.clone() }
 }
 
 /// What slows one slows them all.
 fn correlated(described: &Recipe) -> Recipe {
     let climate = Climate { correlation: 0.8, level_sd: 0.3, surge_every_h: 4.0, surge: 2.5, ..CLIMATE };
     let about = "four fifths of the drift are shared, and surges hit all at once every four hours";
-    Recipe { name: "correlated", about, days: 2.0, climate, ..described.clone() }
+    Recipe { name: "correlated", about, days: 1.0, climate, ..described.clone() }
 }
 
 /// Upstreams that slow down under our own load, and refuse beyond a limit.
@@ -192,7 +194,7 @@ fn crowded(described: &Recipe, name: &'static str, rate: f64, days: f64) -> Reci
 
 fn agents(described: &Recipe) -> Recipe {
     let about = "conversations that grow; whoever read the last turn has it cached for five minutes";
-    Recipe { name: "agents", about, days: 2.0, traffic: Traffic::Agents, ..described.clone() }
+    Recipe { name: "agents", about, days: 1.0, traffic: Traffic::Agents, ..described.clone() }
 }
 
 /// From a third to thrice the price, two bill on after a cut, two stand in one machine park.
@@ -208,5 +210,5 @@ fn prices(described: &Recipe) -> Recipe {
     }
     let about =
         "prices from a third to three times A's; B and D bill the whole answer after a cut; A and D share a park";
-    Recipe { name: "prices", about, days: 2.0, upstreams, ..described.clone() }
+    Recipe { name: "prices", about, days: 1.0, upstreams, ..described.clone() }
 }

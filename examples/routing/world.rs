@@ -48,6 +48,11 @@ impl World {
         World { recipe, requests, weather, tariffs, inputs, seed }
     }
 
+    /// A request's input as one would read it who knows nothing of its conversation.
+    pub fn prompt(&self, id: usize) -> Prompt {
+        Prompt { uncached: self.inputs[id].tokens, cached: 0.0 }
+    }
+
     /// What would become of it. Pure: an oracle may ask.
     pub fn fate(&self, launch: &Launch) -> Fate {
         let upstream = &self.recipe.upstreams[launch.upstream];
@@ -158,18 +163,19 @@ fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(Request, Input)> {
     drawn
 }
 
-/// By chance, twice to three times as many at noon as at midnight.
+/// By chance; over a whole day or more, twice to three times as many at noon as at midnight.
 fn arrivals(draws: &mut fastrand::Rng, rate: f64, seconds: f64) -> Vec<i64> {
-    const WAVE: f64 = 0.4;
+    const DAY_S: f64 = 86_400.0;
+    let wave = if seconds < DAY_S { 0.0 } else { 0.4 };
     let mut times = Vec::new();
     let mut at_s = 0.0;
     loop {
-        at_s += exponential(draws, 1.0 / (rate * (1.0 + WAVE)));
+        at_s += exponential(draws, 1.0 / (rate * (1.0 + wave)));
         if at_s >= seconds {
             return times;
         }
-        let wanted = 1.0 - WAVE * (std::f64::consts::TAU * at_s / 86_400.0).cos();
-        if draws.f64() * (1.0 + WAVE) < wanted {
+        let wanted = 1.0 - wave * (std::f64::consts::TAU * at_s / DAY_S).cos();
+        if draws.f64() * (1.0 + wave) < wanted {
             times.push((at_s * SECOND_US) as i64);
         }
     }

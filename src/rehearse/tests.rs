@@ -1,1 +1,227 @@
+//! A small world with tails, and every policy of the product through it; and the engine's own bookkeeping.
 
+use std::path::Path;
+
+use super::*;
+use crate::clock::{HOUR_US, SECOND_US};
+use crate::config::parse;
+
+const UPSTREAMS: usize = 3;
+
+/// Three upstreams with tails of their own; one draw for each request and upstream.
+struct Small {
+    tariffs: Vec<Tariff>,
+    /// From then on the first one hangs.
+    hangs_from_us: i64,
+}
+
+impl Small {
+    fn new() -> Small {
+        let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+        Small { tariffs: vec![tariff; UPSTREAMS], hangs_from_us: i64::MAX }
+    }
+}
+
+impl Field for Small {
+    fn tariffs(&self) -> &[Tariff] {
+        &self.tariffs
+    }
+
+    fn prompt(&self, request: &Request, _: usize, _: i64) -> Prompt {
+        let uncached = 300.0 * (1 + request.id % 7) as f64;
+        Prompt { uncached, cached: 0.0 }
+    }
+
+    fn fate(&mut self, launch: &Launch) -> Fate {
+        let mut draws = fastrand::Rng::with_seed((launch.request.id * UPSTREAMS + launch.upstream) as u64);
+        let body = draws.f64() + draws.f64();
+        let tail_ms = if draws.f64() < 0.03 { 400.0 * (1.0 - draws.f64()).powf(-0.8) } else { 0.0 };
+        if launch.upstream == 0 && launch.at_us >= self.hangs_from_us {
+            return Fate::Hangs;
+        }
+        if draws.f64() < 0.005 {
+            return Fate::Fails { after_us: 50_000 };
+        }
+        let ttft_ms =
+            (120.0 + 20.0 * launch.upstream as f64 + launch.prompt.uncached / 8.0) * (0.6 + 0.4 * body) + tail_ms;
+        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+    }
+}
+
+fn requests(count: usize) -> impl Iterator<Item = Request> {
+    (0..count).map(|id| Request { id, at_us: id as i64 * SECOND_US, output_tokens: 100, whole: false })
+}
+
+fn routed(field: &Small, lines: &str) -> Routed {
+    let config = parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap();
+    Routed::new(config.race, field.tariffs(), 1)
+}
+
+/// What is kept of a race.
+#[derive(Clone, Debug, PartialEq)]
+struct Heard {
+    id: usize,
+    ttft_us: Option<i64>,
+    first: usize,
+    base: f64,
+    extra: f64,
+}
+
+fn play(field: &mut Small, steering: &mut impl Steering, count: usize) -> Vec<Heard> {
+    let mut heard = Vec::new();
+    run(requests(count), field, steering, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+        heard.push(Heard {
+            id: outcome.request.id,
+            ttft_us: outcome.ttft_us,
+            first: outcome.started[0].upstream,
+            base: outcome.base(),
+            extra: outcome.extra(),
+        });
+    });
+    heard.sort_by_key(|heard| heard.id);
+    heard
+}
+
+/// Of the second half, in milliseconds.
+fn p99_ms(heard: &[Heard]) -> i64 {
+    let mut times: Vec<i64> = heard[heard.len() / 2..].iter().filter_map(|heard| heard.ttft_us).collect();
+    times.sort_unstable();
+    times[times.len() * 99 / 100] / 1_000
+}
+
+#[test]
+fn every_policy_ends_every_request_the_same_way_each_time() {
+    for policy in ["race", "hedge", "fallback", "weighted", "fastest", "rule", "adaptive"] {
+        let lines = format!("policy = \"{policy}\"");
+        let once = || play(&mut Small::new(), &mut routed(&Small::new(), &lines), 400);
+        let heard = once();
+        assert!(heard.iter().map(|heard| heard.id).eq(0..400), "{policy}");
+        assert!(heard.iter().all(|heard| heard.ttft_us.is_some()), "{policy}: three upstreams never fail together");
+        assert_eq!(heard, once(), "{policy}");
+    }
+}
+
+#[test]
+fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_its_budget() {
+    const COUNT: usize = 5_400;
+    const BUDGET: f64 = 0.1;
+    let p99 = |lines: &str| p99_ms(&play(&mut Small::new(), &mut routed(&Small::new(), lines), COUNT));
+    let (alone, all) = (p99("policy = \"fallback\""), p99("policy = \"race\""));
+    let adaptive = play(&mut Small::new(), &mut routed(&Small::new(), "policy = \"adaptive\"\nbudget = 0.1"), COUNT);
+    let learned = p99_ms(&adaptive);
+    assert!(learned - all < alone - learned, "alone {alone}, adaptive {learned}, all {all} ms");
+    let mean = adaptive.iter().map(|heard| heard.base).sum::<f64>() / COUNT as f64;
+    for hour in adaptive.chunks((HOUR_US / SECOND_US) as usize) {
+        let sum = |part: fn(&Heard) -> f64| hour.iter().map(part).sum::<f64>();
+        let (base, extra) = (sum(|heard| heard.base), sum(|heard| heard.extra));
+        assert!(extra > 0.0 && extra <= BUDGET * base + 200.0 * BUDGET * mean, "{extra} beside {base}");
+    }
+}
+
+#[test]
+fn a_favourite_that_hangs_is_left() {
+    let mut field = Small { hangs_from_us: 1_200 * SECOND_US, ..Small::new() };
+    let mut routed = routed(&field, "policy = \"adaptive\"\nbudget = 0.1");
+    let heard = play(&mut field, &mut routed, 1_500);
+    let favoured = |heard: &[Heard]| heard.iter().filter(|heard| heard.first == 0).count();
+    assert!(favoured(&heard[900..1_200]) > 200, "the fastest was the favourite");
+    assert!(favoured(&heard[1_200..]) < 60, "{} of 300 went to one that hangs", favoured(&heard[1_200..]));
+    let late = heard[1_200..].iter().filter(|heard| heard.ttft_us.is_none_or(|ttft_us| ttft_us > 2 * SECOND_US));
+    assert!(late.clone().count() < 6, "{:?}", late.collect::<Vec<_>>());
+}
+
+/// Starts these one after the other, so long apart.
+struct Script {
+    order: Vec<usize>,
+    apart_us: i64,
+    seen: Vec<(usize, Seen)>,
+}
+
+impl Steering for Script {
+    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+        let open = self.order.iter().copied().find(|upstream| view.seats[*upstream].open);
+        let start = open.filter(|_| moment != Moment::Failure || view.running.is_empty());
+        Ask { start: start.into_iter().collect(), again_after_us: open.map(|_| self.apart_us) }
+    }
+
+    fn saw(&mut self, upstream: usize, seen: Seen, _: i64) {
+        self.seen.push((upstream, seen));
+    }
+}
+
+/// Upstreams with one fate each.
+struct Fixed(Vec<Fate>, Vec<Tariff>);
+
+impl Field for Fixed {
+    fn tariffs(&self) -> &[Tariff] {
+        &self.1
+    }
+
+    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
+        Prompt { uncached: 100.0, cached: 0.0 }
+    }
+
+    fn fate(&mut self, launch: &Launch) -> Fate {
+        self.0[launch.upstream]
+    }
+}
+
+/// One request of 11 tokens, whose attempts are started 100 ms apart: TTFT and time in ms, winner, costs, and what was seen.
+fn one_race(fates: &[Fate], bills_on: bool, whole: bool) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Script) {
+    let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on, domain: None };
+    let mut field = Fixed(fates.to_vec(), vec![tariff; fates.len()]);
+    let mut script = Script { order: (0..fates.len()).collect(), apart_us: 100_000, seen: Vec::new() };
+    let mut told = Vec::new();
+    let request = Request { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
+    run([request], &mut field, &mut script, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+        let costs = outcome.started.iter().map(|started| started.cost).collect();
+        told.push((outcome.ttft_us.map(|us| us / 1_000), outcome.took_us / 1_000, outcome.winner, costs));
+    });
+    let (ttft, took, winner, costs) = told.pop().unwrap();
+    assert!(told.is_empty(), "one race ends once");
+    (ttft, took, winner, costs, script)
+}
+
+fn answers(ttft_ms: i64, tpot_ms: f64) -> Fate {
+    Fate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
+}
+
+#[test]
+fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
+    let (ttft, took, winner, costs, script) = one_race(&[answers(400, 10.0), answers(150, 20.0)], false, false);
+    assert_eq!((ttft, took, winner), (Some(250), 450, Some(1)));
+    assert_eq!(costs, [100.0 + 4.0 * 1.0, 100.0 + 4.0 * 11.0], "cut at 250, it goes on to 400: one token");
+    let censored = Seen::Censored { uncached: 100.0, in_flight: 0, waited_us: 250_000 };
+    assert!(script.seen.contains(&(0, censored)), "{:?}", script.seen);
+    let (.., costs, _) = one_race(&[answers(400, 10.0), answers(150, 20.0)], true, false);
+    assert_eq!(costs, [144.0, 144.0], "billed for what nobody read");
+}
+
+#[test]
+fn failures_are_replaced_at_once_and_a_hang_is_given_up() {
+    let (ttft, _, winner, costs, _) = one_race(&[Fate::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
+    assert_eq!((ttft, winner, costs[0]), (Some(80), Some(1), 0.0), "an error is not billed");
+    let (ttft, took, winner, costs, script) = one_race(&[Fate::Hangs], false, false);
+    assert_eq!((ttft, took, winner, costs), (None, 20_000, None, vec![100.0]));
+    assert_eq!(script.seen.last(), Some(&(0, Seen::Failed)));
+}
+
+#[test]
+fn where_the_whole_answer_counts_the_first_to_finish_wins() {
+    let (ttft, took, winner, ..) = one_race(&[answers(80, 100.0), answers(150, 10.0)], false, true);
+    assert_eq!((ttft, took, winner), (Some(1_080), 1_080, Some(0)), "the second is not started beside a first token");
+    let (ttft, _, winner, ..) = one_race(&[answers(220, 100.0), answers(150, 10.0)], false, true);
+    assert_eq!((ttft, winner), (Some(350), Some(1)));
+}
+
+#[test]
+fn an_upstream_that_failed_twice_is_left_alone_for_a_while() {
+    let fates = vec![Fate::Fails { after_us: 1_000 }, answers(50, 1.0)];
+    let mut field = Fixed(fates, Small::new().tariffs[..2].to_vec());
+    let mut script = Script { order: vec![0, 1], apart_us: 100_000, seen: Vec::new() };
+    let mut tried = Vec::new();
+    run(requests(20), &mut field, &mut script, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+        tried.extend((outcome.started[0].upstream == 0).then_some(outcome.request.id));
+    });
+    assert_eq!(tried, [0, 1, 12, 13]);
+}

@@ -1,0 +1,166 @@
+//! How soon a favourite is left that slows down or hangs, at one request a second, and how many requests are late by it.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use photofinish::clock::{HOUR_US, SECOND_US};
+use photofinish::rehearse::{Ask, Fate, Launch, Moment, Outcome, Seen, Steering, View};
+use serde_json::{Value, json};
+
+use crate::baselines::Boxed;
+use crate::figures::Run;
+use crate::policies::{Policy, play};
+use crate::recipe::{Climate, Recipe};
+use crate::world::World;
+
+/// The favourite is known well by then.
+const HAPPENS_US: i64 = HOUR_US;
+/// Whoever was asked first most often in this time before is the favourite.
+const LATELY_US: i64 = 60 * SECOND_US;
+/// Worlds in which it happens, so that its luck is not one moment's.
+const PLACES: u64 = 10;
+const LASTS_US: i64 = 10 * 60 * SECOND_US;
+/// Late is whoever waits for so many times what the fastest upstream would have taken.
+const LATE: f32 = 3.0;
+
+/// What one policy did when its favourite got worse.
+pub struct Reaction {
+    pub policy: String,
+    /// "x5" or "hangs".
+    pub what: &'static str,
+    /// By world: requests of those ten minutes that were sent to the favourite first, and were late.
+    pub late: Vec<usize>,
+    /// By world: requests of that time that were sent to it first, late or not.
+    pub sent: Vec<usize>,
+    /// Requests in those ten minutes, in all worlds.
+    pub of: usize,
+}
+
+/// Plays each policy in each world three times: undisturbed, to learn its favourite, then with that one slow, then with it
+/// hanging.
+pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> Vec<Reaction> {
+    let mut found = Vec::new();
+    for policy in policies {
+        let nothing = |what| Reaction { policy: policy.name(), what, late: Vec::new(), sent: Vec::new(), of: 0 };
+        let [mut slows, mut hangs] = ["x5", "hangs"].map(nothing);
+        for place in 0..PLACES {
+            let seed = seed + 1_000 * (1 + place);
+            let mut world = quiet(recipe, seed);
+            let favourite = favourite(&world, &heard(&world, policy, seed).0);
+            world.weather[favourite].slow_down(HAPPENS_US, HAPPENS_US + LASTS_US, 5.0);
+            slows.add(&world, policy, seed, favourite);
+            world.weather[favourite].hang(HAPPENS_US, HAPPENS_US + LASTS_US);
+            hangs.add(&world, policy, seed, favourite);
+        }
+        found.extend([slows, hangs]);
+    }
+    found
+}
+
+pub fn print(out: &mut impl Write, reactions: &[Reaction]) -> io::Result<()> {
+    writeln!(out, "\n## A favourite gets worse for ten minutes, one request a second, in {PLACES} worlds\n")?;
+    writeln!(
+        out,
+        "| policy | what | late by it: mean | most | sent to it first: mean | most | of |\n|{}",
+        " --- |".repeat(7)
+    )?;
+    for Reaction { policy, what, late, sent, of } in reactions {
+        let [late, sent] = [late, sent].map(|counts| {
+            let mean = counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64;
+            format!("{mean:.1} | {}", counts.iter().max().unwrap_or(&0))
+        });
+        writeln!(out, "| {policy} | {what} | {late} | {sent} | {of} |")?;
+    }
+    Ok(())
+}
+
+pub fn json(reactions: &[Reaction]) -> Value {
+    let one = |reaction: &Reaction| {
+        json!({ "policy": reaction.policy, "what": reaction.what, "late": reaction.late, "sent": reaction.sent,
+            "of": reaction.of })
+    };
+    json!({ "reactions": reactions.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// An hour and a half without degradations or outages, so that what happens is what is looked at.
+fn quiet(recipe: &Recipe, seed: u64) -> World {
+    let never = 1e9;
+    let climate = Climate {
+        degraded_every_h: never,
+        brown_out_every_h: never,
+        surge_every_h: never,
+        diurnal: 0.0,
+        ..recipe.climate
+    };
+    World::new(Recipe { days: 0.05, rate: 1.0, climate, ..recipe.clone() }, seed)
+}
+
+/// For each request its time and the upstream that was asked first; and the run.
+fn heard(world: &World, policy: &Policy, seed: u64) -> (Vec<(i64, usize)>, Run) {
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let tap = Tap { inner: Boxed(policy.steering(world, seed)), firsts: Rc::clone(&heard) };
+    let run = play(world, Box::new(tap), world.requests.iter().copied());
+    let mut firsts = heard.take();
+    firsts.sort_unstable();
+    (firsts.into_iter().map(|(_, at_us, first)| (at_us, first)).collect(), run)
+}
+
+fn favourite(world: &World, firsts: &[(i64, usize)]) -> usize {
+    let mut counts = vec![0; world.tariffs.len()];
+    let lately = HAPPENS_US - LATELY_US..HAPPENS_US;
+    firsts.iter().filter(|(at_us, _)| lately.contains(at_us)).for_each(|(_, first)| counts[*first] += 1);
+    (0..counts.len()).max_by_key(|upstream| counts[*upstream]).unwrap_or(0)
+}
+
+impl Reaction {
+    fn add(&mut self, world: &World, policy: &Policy, seed: u64, favourite: usize) {
+        let (firsts, run) = heard(world, policy, seed);
+        let meanwhile = HAPPENS_US..HAPPENS_US + LASTS_US;
+        let during = firsts.iter().enumerate().filter(|(_, (at_us, _))| meanwhile.contains(at_us));
+        let there = during.clone().filter(|(_, (_, first))| *first == favourite);
+        let is_late = |id: usize| run.ttft_ms[id] > LATE * best_ms(world, id);
+        self.late.push(there.clone().filter(|(id, _)| is_late(*id)).count());
+        self.sent.push(there.count());
+        self.of += during.count();
+    }
+}
+
+/// The fastest upstream's time for a request.
+fn best_ms(world: &World, id: usize) -> f32 {
+    let request = world.requests[id];
+    let times = (0..world.tariffs.len()).filter_map(|upstream| {
+        let prompt = world.prompt(id);
+        let launch = Launch { request, upstream, prompt, at_us: request.at_us, in_flight: 0 };
+        if let Fate::Answers { ttft_us, .. } = world.fate(&launch) { Some(ttft_us as f32 / 1e3) } else { None }
+    });
+    times.fold(f32::INFINITY, f32::min)
+}
+
+/// Listens to whom a policy asks first: request, time, upstream.
+struct Tap<'w> {
+    inner: Boxed<'w>,
+    firsts: Rc<RefCell<Vec<(usize, i64, usize)>>>,
+}
+
+impl Steering for Tap<'_> {
+    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+        let ask = self.inner.decide(view, moment);
+        if let (Moment::Arrival, Some(first)) = (moment, ask.start.first()) {
+            self.firsts.borrow_mut().push((view.request.id, view.now_us, *first));
+        }
+        ask
+    }
+
+    fn launched(&mut self, upstream: usize, now_us: i64) {
+        self.inner.launched(upstream, now_us);
+    }
+
+    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
+        self.inner.saw(upstream, seen, now_us);
+    }
+
+    fn ended(&mut self, outcome: &Outcome<'_>) {
+        self.inner.ended(outcome);
+    }
+}
