@@ -57,24 +57,21 @@ pub fn dot(one: &Row, other: &Row) -> f32 {
     sums.iter().sum()
 }
 
-/// What is met at each time by an attempt of this survival that begins at a point of the grid, or now: 1 − S(t − begun),
-/// nothing before.
-pub fn met(row: &Row, from: Option<usize>) -> Row {
-    let Some(from) = from else { return row.map(|alive| 1.0 - alive) };
+/// What is met at each time by an attempt of this survival that begins at a point of the grid: 1 − S(t − begun). Until then
+/// `met` stays as it is.
+pub fn met(row: &Row, from: usize, met: &mut Row) {
     let mut padded = [row[TIMES - 1]; 64];
     padded[0] = 1.0;
     padded[1..=TIMES].copy_from_slice(row);
-    let mut met = [0.0; TIMES];
-    let Some(places) = grid().after.get(from) else { return met };
+    let Some(places) = grid().after.get(from) else { return };
     for (value, place) in met.iter_mut().zip(places).skip(from + 1) {
         let before = usize::from(place.before) & 63;
         let (here, next) = (padded[before], padded[(before + 1) & 63]);
         *value = 1.0 - here - place.share * (next - here);
     }
-    met
 }
 
-/// The same for any delay: S(t − `delay_us`).
+/// The survival of one that begins later: S(t − `delay_us`).
 pub fn delayed(row: &Row, delay_us: f32) -> Row {
     if delay_us <= 0.0 {
         return *row;
@@ -187,7 +184,9 @@ mod tests {
         let row = exponential(500_000.0);
         let from = 17;
         let begun = grid().times[from];
-        let (by_table, by_walk) = (met(&row, Some(from)).map(|met| 1.0 - met), delayed(&row, begun));
+        let mut by_table = [0.0; TIMES];
+        met(&row, from, &mut by_table);
+        let (by_table, by_walk) = (by_table.map(|met| 1.0 - met), delayed(&row, begun));
         for (point, time) in grid().times.iter().enumerate().filter(|(_, time)| **time < 3e6) {
             let truth = if *time <= begun { 1.0 } else { (-(time - begun) / 500_000.0).exp() };
             assert!((by_table[point] - truth).abs() < 0.03, "{time}: {} {truth}", by_table[point]);

@@ -9,11 +9,11 @@ use super::predict::{Prospect, Weights};
 use super::{CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Running, Why, rule};
 
 /// Primaries that are tried at arrival.
-const PRIMARIES: usize = 3;
+const PRIMARIES: usize = 2;
 /// Hedges that are tried with each.
 const HEDGES: usize = 3;
 /// Timers of the first look, so many points of the grid apart.
-const TIMERS: usize = 6;
+const TIMERS: usize = 5;
 const APART: usize = 3;
 /// Points before the median at which the first timer stands.
 const EARLIER: usize = 2;
@@ -118,20 +118,25 @@ pub(super) struct Scores {
 
 impl Scores {
     pub(super) fn new(question: &Question<'_>, weights: &Weights) -> Scores {
-        let mut value = [f32::INFINITY; CANDIDATES_MAX];
-        let mut prospects = [Prospect::NONE; CANDIDATES_MAX];
+        let mut scores = Scores {
+            value: [f32::INFINITY; CANDIDATES_MAX],
+            prospects: [Prospect::NONE; CANDIDATES_MAX],
+            best: Picks::default(),
+        };
         let mut order = [(f32::INFINITY, 0_usize); CANDIDATES_MAX];
         let mut count = 0;
         for (place, candidate) in question.able() {
-            prospects[place] = Prospect::new(question, candidate, 0);
+            let prospect = &mut scores.prospects[place];
+            *prospect = Prospect::new(question, candidate, 0);
             let dearer = DEARER * share_of_mean(question, candidate);
-            value[place] = weights.cost(&prospects[place].missing) * (1.0 + dearer);
-            order[count] = (value[place], place);
+            scores.value[place] = weights.cost(&prospect.missing) * (1.0 + dearer);
+            order[count] = (scores.value[place], place);
             count += 1;
         }
         let order = &mut order[..count];
         order.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        Scores { value, prospects, best: order.iter().map(|(_, place)| *place).collect() }
+        scores.best = order.iter().map(|(_, place)| *place).collect();
+        scores
     }
 }
 
@@ -156,7 +161,7 @@ impl Hedges {
             hedges.missing[hedge] = scores.prospects[candidate].missing;
             for (timer, met) in hedges.met[hedge].iter_mut().enumerate() {
                 if let Some(from) = point(first, timer) {
-                    *met = grid::met(&scores.prospects[candidate].missing, Some(from));
+                    grid::met(&scores.prospects[candidate].missing, from, met);
                 }
             }
         }
@@ -174,7 +179,7 @@ impl Hedges {
                 continue;
             }
             let price = price(question, candidate);
-            let gain = grid::dot(&now, &grid::met(&self.missing[hedge], None)) - price;
+            let gain = grid::dot(&now, &self.missing[hedge].map(|missing| 1.0 - missing)) - price;
             let immediate = Hedge { candidate, from: None, gain };
             at_once = Some(at_once.map_or(immediate, |other| better(other, immediate)));
             best = Some(best.map_or(immediate, |other| better(other, immediate)));
@@ -195,7 +200,8 @@ impl Hedges {
         let price = price(question, best.candidate);
         let neighbours = [from.saturating_sub(1), (from + 1).min(TIMES - 1)];
         neighbours.into_iter().fold(best, |best, from| {
-            let met = grid::met(&self.missing[hedge], Some(from));
+            let mut met = [0.0; TIMES];
+            grid::met(&self.missing[hedge], from, &mut met);
             let gain = grid::dot(&all.open_at(weights, Some(from)), &met) - price * all.alive[from];
             better(best, Hedge { from: Some(from), gain, ..best })
         })
