@@ -336,7 +336,8 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
             let in_flight = self.health.in_flight(upstream);
             seats.push(Seat { prompt, input_cost: tariff.input_cost(prompt), in_flight, open });
         }
-        (places.clear(), running.clear());
+        places.clear();
+        running.clear();
         for (place, attempt) in flight.running(now_us) {
             places.push(place);
             running.push(attempt);

@@ -93,7 +93,7 @@ impl Routed {
         let mut start = Vec::new();
         if moment == Moment::Arrival {
             let open = if is_rule { rule::open } else { adaptive::open };
-            let opening = self.ask(view, draw, |question| open(question));
+            let opening = self.ask(view, draw, open);
             start.push(opening.primary);
             start.extend(opening.also.iter().filter(|upstream| self.reserve(view, *upstream)));
             return Ask { start, again_after_us: opening.hedge_at_us };

@@ -10,6 +10,9 @@ pub const STEP: f64 = 0.132_967_643_401_641_84;
 /// ln of the first point in µs.
 pub const FIRST: f64 = 10.596_634_733_096_073;
 
+/// A divisor of the number of points.
+const LANES: usize = 8;
+
 /// A value for each point of the grid.
 pub type Row = [f32; TIMES];
 
@@ -43,19 +46,32 @@ pub fn position(time_us: f64) -> f64 {
     (time_us.max(1.0).ln() - FIRST) / STEP
 }
 
-/// A row that starts at 1 before the first point, so much later: survival since another beginning.
-pub fn later(row: &Row, from: usize) -> Row {
-    let padded = padded(row);
-    let mut shifted = [1.0; TIMES];
-    let places = &grid().after[from];
-    for (value, place) in shifted.iter_mut().zip(places).skip(from + 1) {
-        let before = usize::from(place.before) & 63;
-        *value = padded[before] + place.share * (padded[before + 1] - padded[before]);
+/// The sum of the products, in lanes that a processor adds side by side.
+pub fn dot(one: &Row, other: &Row) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    for (one, other) in one.chunks_exact(LANES).zip(other.chunks_exact(LANES)) {
+        for (sum, (one, other)) in sums.iter_mut().zip(one.iter().zip(other)) {
+            *sum += one * other;
+        }
     }
-    shifted
+    sums.iter().sum()
 }
 
-/// The same for any delay: S(t − `delay_us`).
+/// What is met at each time by an attempt of this survival that begins at a point of the grid: 1 − S(t − begun). Until then
+/// `met` stays as it is.
+pub fn met(row: &Row, from: usize, met: &mut Row) {
+    let mut padded = [row[TIMES - 1]; 64];
+    padded[0] = 1.0;
+    padded[1..=TIMES].copy_from_slice(row);
+    let Some(places) = grid().after.get(from) else { return };
+    for (value, place) in met.iter_mut().zip(places).skip(from + 1) {
+        let before = usize::from(place.before) & 63;
+        let (here, next) = (padded[before], padded[(before + 1) & 63]);
+        *value = 1.0 - here - place.share * (next - here);
+    }
+}
+
+/// The survival of one that begins later: S(t − `delay_us`).
 pub fn delayed(row: &Row, delay_us: f32) -> Row {
     if delay_us <= 0.0 {
         return *row;
@@ -168,7 +184,9 @@ mod tests {
         let row = exponential(500_000.0);
         let from = 17;
         let begun = grid().times[from];
-        let (by_table, by_walk) = (later(&row, from), delayed(&row, begun));
+        let mut by_table = [0.0; TIMES];
+        met(&row, from, &mut by_table);
+        let (by_table, by_walk) = (by_table.map(|met| 1.0 - met), delayed(&row, begun));
         for (point, time) in grid().times.iter().enumerate().filter(|(_, time)| **time < 3e6) {
             let truth = if *time <= begun { 1.0 } else { (-(time - begun) / 500_000.0).exp() };
             assert!((by_table[point] - truth).abs() < 0.03, "{time}: {} {truth}", by_table[point]);

@@ -50,10 +50,11 @@ pub fn hold(question: &Question<'_>, ready: usize, running: &[Running], hold_max
 /// Those of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. Nobody before
 /// one has shown 8 tokens.
 pub fn hopeless(question: &Question<'_>, running: &[Progress]) -> Picks {
-    let steady = running.iter().filter(|progress| progress.tokens >= PACE_TOKENS);
-    let Some(best) = steady.filter_map(|progress| rest_us(question, progress)).min_by(f64::total_cmp) else {
+    if running.iter().all(|progress| progress.tokens < PACE_TOKENS) {
         return Picks::default();
-    };
+    }
+    let begun = running.iter().filter(|progress| progress.first_token_us.is_some());
+    let best = begun.filter_map(|progress| rest_us(question, progress)).fold(f64::INFINITY, f64::min);
     let late = |progress: &&Progress| rest_us(question, progress).is_some_and(|rest| rest > LATER * best + LATER_US);
     running.iter().filter(late).map(|progress| progress.candidate).collect()
 }
@@ -109,3 +110,6 @@ fn tpot_us(candidate: &Candidate<'_>) -> f64 {
 fn within(candidate: &Candidate<'_>, limit_us: i64) -> f32 {
     candidate.outlook.tpot.within(limit_us as f64, candidate.sent.in_flight) as f32
 }
+
+#[cfg(test)]
+mod tests;

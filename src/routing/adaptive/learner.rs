@@ -13,7 +13,7 @@ const TELLING: f64 = 0.05;
 /// Variance of a residual before anything is known of it.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
-const VARIANCE_LEAST: f64 = 0.01;
+const VARIANCE_LEAST: f64 = 0.04;
 const VARIANCE_MOST: f64 = 0.36;
 /// Share that an observation moves the variance by.
 const VARIANCE_RATE: f64 = 0.02;
@@ -137,8 +137,9 @@ impl Learner {
         let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);
         self.variance = variance.clamp(VARIANCE_LEAST, VARIANCE_MOST);
         self.load.observe(sent.in_flight, usual, weight);
-        // The level is left in: what does not pass is the line's to learn, not the level's to hold against its fading.
+        // What passes is no property of the upstream; what stays is the line's to learn in the end.
         let seen = steady - self.load.effect(sent.in_flight) + level + surprise.clamp(-taken.abs(), taken.abs());
+        let seen = seen - self.level.passing();
         self.size.observe(sent.uncached_tokens, seen, weight);
     }
 }

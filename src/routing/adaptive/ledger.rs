@@ -153,3 +153,92 @@ impl Mean {
         self.value += (value - self.value) / self.weight;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BUDGET: f64 = 0.1;
+
+    #[test]
+    fn the_first_cost_fills_the_bucket() {
+        let mut ledger = Ledger::new(BUDGET);
+        assert!(ledger.terms().bucket.is_infinite());
+        assert!(ledger.reserve(2.0));
+        let terms = ledger.terms();
+        assert!((terms.capacity - 40.0).abs() < 1e-9 && (terms.bucket - 38.0).abs() < 1e-9, "{terms:?}");
+        assert!(!ledger.reserve(39.0) && ledger.reserve(38.0) && !ledger.reserve(0.1));
+        ledger.settle(2.0, 40.0, 10.0);
+        assert!((ledger.terms().bucket - 30.2).abs() < 0.01, "what was not spent comes back, and a tenth of the base");
+    }
+
+    #[test]
+    fn no_budget_buys_nothing_and_what_is_free_is_free() {
+        let mut none = Ledger::new(0.0);
+        none.settle(1.0, 0.0, 0.0);
+        assert!(!none.reserve(0.001) && none.terms().bucket <= 0.0);
+        let mut free = Ledger::new(BUDGET);
+        free.settle(0.0, 0.0, 0.0);
+        assert!(free.reserve(0.0) && none.reserve(0.0));
+        let mut less = Ledger::new(0.2);
+        less.settle(1.0, 0.0, 0.0);
+        less.set_budget(0.1);
+        assert!((less.terms().bucket - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn lambda_rises_as_the_bucket_empties_and_with_time() {
+        let mut ledger = Ledger::new(BUDGET);
+        ledger.settle(1.0, 0.0, 0.0);
+        let full = ledger.terms().lambda_us;
+        assert!(ledger.reserve(19.0));
+        let empty = ledger.terms().lambda_us;
+        assert!(empty > 5.0 * full, "{full} {empty}");
+        (0..100).for_each(|_| ledger.settle(1.0, 0.0, 0.1));
+        assert!(ledger.terms().lambda_us > empty, "while it stays empty");
+    }
+
+    #[test]
+    fn p99_and_answers_are_tracked() {
+        let mut ledger = Ledger::new(BUDGET);
+        let mut draws = fastrand::Rng::with_seed(1);
+        for _ in 0..30_000 {
+            ledger.finished(Some((draws.f64() * 1e6) as i64), Some(100));
+        }
+        let terms = ledger.terms();
+        assert!(
+            (900_000.0..1_100_000.0).contains(&terms.p99_us) && (terms.answer_tokens - 100.0).abs() < 5.0,
+            "{terms:?}"
+        );
+        ledger.finished(Some(0), Some(0));
+        ledger.finished(None, None);
+        assert_eq!(ledger.terms(), terms);
+    }
+
+    proptest! {
+        #[test]
+        fn extra_is_bounded_over_any_interval(
+            races in prop::collection::vec((0.1_f64..8.0, 0.0_f64..8.0, 0.0_f64..1.0), 1..400),
+            budget in 0.005_f64..0.5,
+        ) {
+            let mut ledger = Ledger::new(budget);
+            let mut sums = vec![(0.0, 0.0)];
+            let mut most_mean: f64 = 0.0;
+            for (base, extra, used) in races {
+                let reserved = if ledger.reserve(extra) { extra } else { 0.0 };
+                most_mean = most_mean.max(ledger.terms().mean_cost);
+                ledger.settle(base, reserved, reserved * used);
+                most_mean = most_mean.max(ledger.terms().mean_cost);
+                let (bases, extras) = sums[sums.len() - 1];
+                sums.push((bases + base, extras + reserved * used));
+            }
+            for (begin, from) in sums.iter().enumerate() {
+                for to in &sums[begin..] {
+                    let bound = budget * (to.0 - from.0) + BURST * budget * most_mean;
+                    prop_assert!(to.1 - from.1 <= bound + 1e-6);
+                }
+            }
+        }
+    }
+}

@@ -1,10 +1,14 @@
-//! How much slower than its usual an upstream is just now: a Kalman filter of an Ornstein–Uhlenbeck process on the logarithm
-//! of TTFT, and a detector of jumps that opens it. Not for lasting differences: those are in `size` and `load`.
+//! How much slower than its usual an upstream is just now: a Kalman filter of two Ornstein–Uhlenbeck processes on the logarithm
+//! of TTFT, one that passes within minutes and one within hours, and a detector of jumps that opens the first. Not for lasting
+//! differences: those are in `size` and `load`.
 
-/// An unused upstream's level fades to 0 within such times, µs.
+/// What passes fades to 0 within such times, µs.
 const FADES_US: f64 = 120e6;
-/// Variance of the level of an upstream of which nothing is known.
+/// What stays for hours, such as the time of the day.
+const STAYS_US: f64 = 7200e6;
+/// Variance of either for an upstream of which nothing is known.
 const STATIONARY: f64 = 0.07;
+const STATIONARY_SLOW: f64 = 0.1;
 /// After a jump: hardly anything is known.
 const JUMPED: f64 = 0.5;
 /// Surprises of the same sign, one after the other, that make a jump.
@@ -19,44 +23,80 @@ const TELLING: f64 = 0.5;
 /// State of the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// The level, as a logarithm, at `at`.
-    delta: f64,
-    /// Variance of it.
-    variance: f64,
+    /// As logarithms, at `at`.
+    fast: f64,
+    slow: f64,
+    /// Variances of the two, and what they share.
+    fast_variance: f64,
+    slow_variance: f64,
+    covariance: f64,
     /// Surprises in a row, with their sign.
     run: i8,
     /// When it was last told something, µs.
     at: i64,
 }
 
+/// What is left of both after some time.
+struct Left {
+    fast: f64,
+    slow: f64,
+}
+
 impl Level {
     pub fn new() -> Level {
-        Level { delta: 0.0, variance: STATIONARY, run: 0, at: 0 }
+        Level {
+            fast: 0.0,
+            slow: 0.0,
+            fast_variance: STATIONARY,
+            slow_variance: STATIONARY_SLOW,
+            covariance: 0.0,
+            run: 0,
+            at: 0,
+        }
     }
 
     /// The level as it is expected to be now.
     pub fn now(&self, now: i64) -> f64 {
-        self.delta * self.faded(now)
+        let left = self.left(now);
+        self.fast * left.fast + self.slow * left.slow
+    }
+
+    /// The part of it that passes within minutes, when it was last told something.
+    pub fn passing(&self) -> f64 {
+        self.fast
     }
 
     /// Takes in a surprise (ln TTFT less its prediction, this level included) of this weight, where the scatter has `variance`.
     /// Says how much of it was taken for real.
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
-        let faded = self.faded(now);
-        self.delta *= faded;
-        self.variance = faded * faded * self.variance + (1.0 - faded * faded) * STATIONARY;
-        self.at = self.at.max(now);
+        self.pass(now);
         let deviation = variance.sqrt();
         if weight > TELLING {
             self.count(surprise, deviation);
         }
-        let running = self.run.abs() >= RUN;
-        let most = if running { CLAMP } else { CLAMP * deviation };
+        let most = if self.run.abs() >= RUN { CLAMP } else { CLAMP * deviation };
         let taken = surprise.clamp(-most, most);
-        let gain = self.variance / (self.variance + variance / weight);
-        self.delta += gain * taken;
-        self.variance *= 1.0 - gain;
+        let (fast, slow) = (self.fast_variance + self.covariance, self.slow_variance + self.covariance);
+        let total = fast + slow + variance / weight;
+        let (fast_gain, slow_gain) = (fast / total, slow / total);
+        self.fast += fast_gain * taken;
+        self.slow += slow_gain * taken;
+        self.fast_variance -= fast_gain * fast;
+        self.slow_variance -= slow_gain * slow;
+        self.covariance -= fast_gain * slow;
         taken
+    }
+
+    /// Lets time go by.
+    fn pass(&mut self, now: i64) {
+        let left = self.left(now);
+        self.fast *= left.fast;
+        self.slow *= left.slow;
+        let passed = |variance: f64, left: f64, stationary: f64| left * left * (variance - stationary) + stationary;
+        self.fast_variance = passed(self.fast_variance, left.fast, STATIONARY);
+        self.slow_variance = passed(self.slow_variance, left.slow, STATIONARY_SLOW);
+        self.covariance *= left.fast * left.slow;
+        self.at = self.at.max(now);
     }
 
     fn count(&mut self, surprise: f64, deviation: f64) {
@@ -67,12 +107,13 @@ impl Level {
         let sign: i8 = if surprise > 0.0 { 1 } else { -1 };
         self.run = if self.run.signum() == -sign { sign } else { (self.run + sign).clamp(-RUN, RUN) };
         if self.run.abs() >= RUN {
-            self.variance = self.variance.max(JUMPED);
+            self.fast_variance = self.fast_variance.max(JUMPED);
         }
     }
 
-    fn faded(&self, now: i64) -> f64 {
-        (-((now - self.at).max(0) as f64) / FADES_US).exp()
+    fn left(&self, now: i64) -> Left {
+        let passed_us = (now - self.at).max(0) as f64;
+        Left { fast: (-passed_us / FADES_US).exp(), slow: (-passed_us / STAYS_US).exp() }
     }
 }
 
@@ -97,8 +138,8 @@ mod tests {
         let mut level = Level::new();
         told(&mut level, 0.4, 60, 0);
         assert!((level.now(60 * SECOND) - 0.4).abs() < 0.06, "{level:?}");
-        assert!((level.now(180 * SECOND) / level.now(60 * SECOND) - (-1.0_f64).exp()).abs() < 0.01);
-        assert!(level.now(3600 * SECOND).abs() < 1e-9, "an unused one is as usual again");
+        assert!(level.now(360 * SECOND) < 0.65 * level.now(60 * SECOND), "most of it passes within minutes");
+        assert!(level.now(24 * 3600 * SECOND).abs() < 1e-3, "an unused one is as usual again");
     }
 
     #[test]
@@ -123,7 +164,7 @@ mod tests {
         for second in 0..3 {
             level.observe(2.0, 0.1, VARIANCE, second * SECOND);
         }
-        assert!(level.now(3 * SECOND) < 0.3, "{level:?}");
+        assert!(level.run == 0 && level.now(3 * SECOND) < 0.4, "{level:?}");
     }
 
     #[test]

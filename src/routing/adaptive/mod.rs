@@ -37,3 +37,6 @@ pub use question::{
     Aim, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Progress, Question, Running, Sent, WAITING_MAX, Waiting,
 };
 pub use why::Why;
+
+#[cfg(test)]
+mod tests;

@@ -9,16 +9,16 @@ use super::predict::{Prospect, Weights};
 use super::{CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Running, Why, rule};
 
 /// Primaries that are tried at arrival.
-const PRIMARIES: usize = 3;
+const PRIMARIES: usize = 2;
 /// Hedges that are tried with each.
-const HEDGES: usize = 4;
+const HEDGES: usize = 3;
 /// Timers of the first look, so many points of the grid apart.
-const TIMERS: usize = 7;
+const TIMERS: usize = 5;
 const APART: usize = 3;
 /// Points before the median at which the first timer stands.
 const EARLIER: usize = 2;
 /// A hedge that gains this share of what the best moment gains is started now.
-const NOW_IS_AS_GOOD: f32 = 0.97;
+const NOW_IS_AS_GOOD: f32 = 0.9;
 /// The share of its predicted time that a candidate of mean cost counts for more, so that of two equal ones the cheaper is
 /// taken.
 const DEARER: f32 = 0.005;
@@ -27,6 +27,8 @@ const PROBES: f64 = 0.01;
 const UNUSED_US: i64 = 120_000_000;
 /// Asked again no sooner than this, µs, and no sooner than half of what was waited.
 const AGAIN_US: i64 = 100_000;
+/// Asked for the first time no later than this, µs: by then it may hang.
+const LATEST_US: i64 = 2_000_000;
 
 /// At a request's arrival. With no candidate that can be started the answer names the first.
 pub fn open(question: &Question<'_>) -> Opening {
@@ -42,17 +44,18 @@ pub fn open(question: &Question<'_>) -> Opening {
     if !unknown.is_empty() {
         return cold(question, &scores, &unknown);
     }
+    let hedges = Hedges::new(question, &scores, &scores.prospects[best], &[]);
     let mut chosen = (best, f32::INFINITY, None);
     for primary in scores.best.iter().take(PRIMARIES) {
-        let prospect = Prospect::new(question, &question.candidates[primary], 0);
         let running = [Running { candidate: primary, waited_us: 0 }];
-        let hedge = best_hedge(question, &weights, &scores, &prospect, &running);
+        let hedge = hedges.best(question, &weights, &scores.prospects[primary], &running);
         let total = scores.value[primary] - hedge.map_or(0.0, |hedge| hedge.gain);
         if total < chosen.1 {
             chosen = (primary, total, hedge);
         }
     }
     let (primary, _, hedge) = chosen;
+    let hedge = hedge.map(|hedge| hedges.refined(question, &weights, &scores.prospects[primary], hedge));
     opening(question, primary, hedge)
 }
 
@@ -72,7 +75,9 @@ pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
     }
     let all = waiting.fold(first, |all, other| all.with(&other));
     let later = Next::AskAgain { after_us: (question.elapsed_us / 2).max(AGAIN_US) };
-    match best_hedge(question, &weights, &scores, &all, running) {
+    let hedges = Hedges::new(question, &scores, &all, running);
+    let best = hedges.best(question, &weights, &all, running);
+    match best.map(|best| hedges.refined(question, &weights, &all, best)) {
         Some(hedge) if !affordable(question, hedge.candidate) => (later, Why::Budget),
         Some(Hedge { candidate, from: None, .. }) => (Next::Start(candidate), Why::Hedged),
         Some(hedge) => (Next::AskAgain { after_us: hedge.after_us() }, Why::Hedge),
@@ -103,70 +108,111 @@ impl Hedge {
 pub(super) struct Scores {
     /// Weighed time, and a little for its cost.
     value: [f32; CANDIDATES_MAX],
+    prospects: [Prospect; CANDIDATES_MAX],
     /// Those that can be started, the best first.
     pub(super) best: Picks,
 }
 
 impl Scores {
     pub(super) fn new(question: &Question<'_>, weights: &Weights) -> Scores {
-        let mut value = [f32::INFINITY; CANDIDATES_MAX];
+        let mut scores = Scores {
+            value: [f32::INFINITY; CANDIDATES_MAX],
+            prospects: [Prospect::NONE; CANDIDATES_MAX],
+            best: Picks::default(),
+        };
         let mut order = [(f32::INFINITY, 0_usize); CANDIDATES_MAX];
         let mut count = 0;
         for (place, candidate) in question.able() {
-            let prospect = Prospect::new(question, candidate, 0);
+            let prospect = &mut scores.prospects[place];
+            *prospect = Prospect::new(question, candidate, 0);
             let dearer = DEARER * share_of_mean(question, candidate);
-            value[place] = weights.cost(&prospect.missing) * (1.0 + dearer);
-            order[count] = (value[place], place);
+            scores.value[place] = weights.cost(&prospect.missing) * (1.0 + dearer);
+            order[count] = (scores.value[place], place);
             count += 1;
         }
         let order = &mut order[..count];
         order.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        Scores { value, best: order.iter().map(|(_, place)| *place).collect() }
+        scores.best = order.iter().map(|(_, place)| *place).collect();
+        scores
     }
 }
 
-/// The hedge that gains most beside `all`, which runs as `running`; none if none is worth its cost.
-fn best_hedge(
-    question: &Question<'_>,
-    weights: &Weights,
-    scores: &Scores,
-    all: &Prospect,
-    running: &[Running],
-) -> Option<Hedge> {
-    let median = all.alive.partition_point(|alive| *alive > 0.5);
-    let first = median.saturating_sub(EARLIER);
-    let mut best: Option<Hedge> = None;
-    let mut now: Option<Hedge> = None;
-    let may = beside(question, scores, running);
-    for candidate in may.iter().take(HEDGES) {
-        let other = &question.candidates[candidate];
-        let missing = Prospect::new(question, other, 0).missing;
-        let price = question.terms.lambda_us as f32 * share_of_mean(question, other);
-        let gain = |from: Option<usize>| Hedge { candidate, from, gain: gain(weights, all, &missing, from, price) };
-        let timers = (0..TIMERS).map(|timer| first + timer * APART).filter(|from| *from < TIMES);
-        let at_once = gain(None);
-        let coarse = timers.map(|from| gain(Some(from))).fold(at_once, better);
-        let found = match coarse.from {
-            Some(from) => [from.saturating_sub(1), from + 1]
-                .into_iter()
-                .filter(|from| *from < TIMES)
-                .map(|from| gain(Some(from)))
-                .fold(coarse, better),
-            None => coarse,
-        };
-        best = Some(best.map_or(found, |best| better(best, found)));
-        now = Some(now.map_or(at_once, |now| better(now, at_once)));
-    }
-    let best = best.filter(|best| best.gain > 0.0)?;
-    now.filter(|now| now.gain >= best.gain * NOW_IS_AS_GOOD).or(Some(best))
+/// The hedges that are looked at: what each would have met by each time, started now or at one of the timers.
+struct Hedges {
+    candidates: Picks,
+    /// The first timer, a point of the grid.
+    first: usize,
+    missing: [Row; HEDGES],
+    met: [[Row; TIMERS]; HEDGES],
 }
 
-/// What a hedge gains, less its price where it is started.
-fn gain(weights: &Weights, all: &Prospect, missing: &Row, from: Option<usize>, price: f32) -> f32 {
-    let open = all.open_at(weights, from);
-    let (start, shifted) = from.map_or((0, *missing), |from| (from, grid::later(missing, from)));
-    let met: f32 = open[start..].iter().zip(&shifted[start..]).map(|(open, missing)| open * (1.0 - missing)).sum();
-    met - price * from.map_or(1.0, |from| all.alive[from])
+impl Hedges {
+    /// The best few that may be started beside `running`, and timers around the median of `leader`.
+    fn new(question: &Question<'_>, scores: &Scores, leader: &Prospect, running: &[Running]) -> Hedges {
+        let median = leader.alive.partition_point(|alive| *alive > 0.5);
+        let candidates: Picks = beside(question, scores, running).iter().take(HEDGES).collect();
+        let first = median.saturating_sub(EARLIER);
+        let mut hedges =
+            Hedges { candidates, first, missing: [[0.0; TIMES]; HEDGES], met: [[[0.0; TIMES]; TIMERS]; HEDGES] };
+        for (hedge, candidate) in candidates.iter().enumerate() {
+            hedges.missing[hedge] = scores.prospects[candidate].missing;
+            for (timer, met) in hedges.met[hedge].iter_mut().enumerate() {
+                if let Some(from) = point(first, timer) {
+                    grid::met(&scores.prospects[candidate].missing, from, met);
+                }
+            }
+        }
+        hedges
+    }
+
+    /// The hedge that gains most beside `all`, which runs as `running`; none if none is worth its cost.
+    fn best(&self, question: &Question<'_>, weights: &Weights, all: &Prospect, running: &[Running]) -> Option<Hedge> {
+        let now = all.open_at(weights, None);
+        let later: [Row; TIMERS] = std::array::from_fn(|timer| all.open_at(weights, point(self.first, timer)));
+        let mut best: Option<Hedge> = None;
+        let mut at_once: Option<Hedge> = None;
+        for (hedge, candidate) in self.candidates.iter().enumerate() {
+            if !question.may_join(candidate, running) {
+                continue;
+            }
+            let price = price(question, candidate);
+            let gain = grid::dot(&now, &self.missing[hedge].map(|missing| 1.0 - missing)) - price;
+            let immediate = Hedge { candidate, from: None, gain };
+            at_once = Some(at_once.map_or(immediate, |other| better(other, immediate)));
+            best = Some(best.map_or(immediate, |other| better(other, immediate)));
+            for (timer, open) in later.iter().enumerate() {
+                let Some(from) = point(self.first, timer) else { break };
+                let gain = grid::dot(open, &self.met[hedge][timer]) - price * all.alive[from];
+                best = best.map(|other| better(other, Hedge { candidate, from: Some(from), gain }));
+            }
+        }
+        let best = best.filter(|best| best.gain > 0.0)?;
+        at_once.filter(|at_once| at_once.gain >= best.gain * NOW_IS_AS_GOOD).or(Some(best))
+    }
+
+    /// The best of this moment and its neighbours.
+    fn refined(&self, question: &Question<'_>, weights: &Weights, all: &Prospect, best: Hedge) -> Hedge {
+        let hedge = self.candidates.iter().position(|candidate| candidate == best.candidate);
+        let Some((from, hedge)) = best.from.zip(hedge) else { return best };
+        let price = price(question, best.candidate);
+        let neighbours = [from.saturating_sub(1), (from + 1).min(TIMES - 1)];
+        neighbours.into_iter().fold(best, |best, from| {
+            let mut met = [0.0; TIMES];
+            grid::met(&self.missing[hedge], from, &mut met);
+            let gain = grid::dot(&all.open_at(weights, Some(from)), &met) - price * all.alive[from];
+            better(best, Hedge { from: Some(from), gain, ..best })
+        })
+    }
+}
+
+/// The timer's point of the grid.
+fn point(first: usize, timer: usize) -> Option<usize> {
+    Some(first + timer * APART).filter(|point| *point < TIMES)
+}
+
+/// What a hedge must earn, µs.
+fn price(question: &Question<'_>, candidate: usize) -> f32 {
+    question.terms.lambda_us as f32 * share_of_mean(question, &question.candidates[candidate])
 }
 
 fn better(one: Hedge, other: Hedge) -> Hedge {
@@ -175,8 +221,7 @@ fn better(one: Hedge, other: Hedge) -> Hedge {
 
 /// Those that may be started beside what runs, the best first.
 fn beside(question: &Question<'_>, scores: &Scores, running: &[Running]) -> Picks {
-    let may: Picks = question.beside(running).map(|(place, _)| place).collect();
-    scores.best.iter().filter(|place| may.contains(*place)).collect()
+    scores.best.iter().filter(|place| question.may_join(*place, running)).collect()
 }
 
 fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Opening {
@@ -186,7 +231,8 @@ fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Ope
         return alone;
     }
     let Some(hedge) = hedge else {
-        return Opening { why: why_alone(question, &running), ..alone };
+        let why = why_alone(question, &running);
+        return Opening { why, hedge_at_us: (why == Why::Best).then_some(LATEST_US), ..alone };
     };
     let affordable = affordable(question, hedge.candidate);
     let also = probe(question, &running).into_iter().collect::<Picks>();
@@ -212,9 +258,8 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
             left -= cost;
         }
     }
-    let weights = Weights::new(question);
-    let prospect = Prospect::new(question, &question.candidates[primary], 0);
-    let hedge = best_hedge(question, &weights, scores, &prospect, &running);
+    let all = &scores.prospects[primary];
+    let hedge = Hedges::new(question, scores, all, &running).best(question, &Weights::new(question), all, &running);
     Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
 }
 

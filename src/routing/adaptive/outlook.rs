@@ -111,19 +111,21 @@ impl Outlook {
     pub(super) fn survival(&self, ln_ttft: f64) -> Row {
         let position = ((grid::FIRST - ln_ttft - SHAPE_FROM) / STEP).clamp(-1e3, 1e3);
         let (first, share) = (position.floor(), (position - position.floor()) as f32);
-        let first = first as isize;
+        // Before the table everybody waits, beyond it the tail falls on.
+        let before = ((-first).max(0.0) as usize).min(TIMES);
+        let from = (first.max(0.0) as usize).min(SHAPE - 1);
         let table = &self.shape.survival;
         let mut row = [1.0; TIMES];
-        let mut beyond = table[SHAPE - 1];
-        for (point, value) in (first..).zip(row.iter_mut()) {
-            *value = match usize::try_from(point) {
-                Err(_) => 1.0,
-                Ok(point) if point < SHAPE - 1 => table[point] + share * (table[point + 1] - table[point]),
-                Ok(_) => {
-                    beyond *= TAIL;
-                    beyond
-                }
-            };
+        let mut last = table[from];
+        let mut done = before;
+        for (value, (here, next)) in row[before..].iter_mut().zip(table[from..].iter().zip(&table[from + 1..])) {
+            *value = here + share * (next - here);
+            last = *value;
+            done += 1;
+        }
+        for value in &mut row[done..] {
+            last *= TAIL;
+            *value = last;
         }
         row
     }

@@ -10,7 +10,7 @@ const MISSED: f64 = 10.0;
 /// Beside it the mean weighs so much, so that two that both miss or both meet it differ.
 const MEAN_BESIDE: f32 = 0.05;
 /// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
-const TAIL: [(f64, f64); 5] = [(0.7, 2.0), (0.85, 3.0), (1.0, 3.0), (1.3, 2.0), (2.0, 2.0)];
+const TAIL: [(f64, f64); 5] = [(0.9, 6.0), (1.1, 9.0), (1.3, 9.0), (1.7, 6.0), (2.6, 6.0)];
 
 /// What survival costs at each time, µs: a decision makes the sum of it small.
 pub struct Weights(pub Row);
@@ -51,7 +51,7 @@ impl Weights {
 
     /// What so much missing costs, µs.
     pub fn cost(&self, missing: &Row) -> f32 {
-        self.0.iter().zip(missing).map(|(weight, missing)| weight * missing).sum()
+        grid::dot(&self.0, missing)
     }
 
     /// Being beyond `time_us` weighs so much more; a time that has passed weighs nothing, for nothing mends it.
@@ -69,6 +69,9 @@ impl Weights {
 }
 
 impl Prospect {
+    /// Nobody.
+    pub const NONE: Prospect = Prospect { alive: [0.0; TIMES], missing: [0.0; TIMES], slow: 0.0 };
+
     /// An attempt at this candidate that has waited so long.
     pub fn new(question: &Question<'_>, candidate: &Candidate<'_>, waited_us: i64) -> Prospect {
         let ln_ttft = candidate.outlook.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
@@ -108,7 +111,7 @@ impl Prospect {
         let mut open = [0.0; TIMES];
         let later = open.iter_mut().zip(weights.0.iter().zip(&self.missing)).skip(from);
         for (open, (weight, missing)) in later {
-            *open = weight * (missing - never).clamp(0.0, alive);
+            *open = weight * (missing - never).max(0.0).min(alive);
         }
         open
     }

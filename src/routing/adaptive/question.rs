@@ -173,13 +173,17 @@ impl Question<'_> {
 
     /// Those that may be started beside these.
     pub(super) fn beside<'q>(&'q self, running: &'q [Running]) -> impl Iterator<Item = (usize, &'q Candidate<'q>)> {
-        self.able().filter(|(place, candidate)| {
-            let apart = |other: &Running| {
-                let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
-                other.candidate != *place && (domain.is_none() || domain != candidate.domain)
-            };
-            candidate.may_hedge && !candidate.outlook.throttled() && running.iter().all(apart)
-        })
+        self.able().filter(|(place, _)| self.may_join(*place, running))
+    }
+
+    /// Whether this one may be started beside these.
+    pub(super) fn may_join(&self, place: usize, running: &[Running]) -> bool {
+        let Some(candidate) = self.candidates.get(place) else { return false };
+        let apart = |other: &Running| {
+            let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
+            other.candidate != place && (domain.is_none() || domain != candidate.domain)
+        };
+        !candidate.out && candidate.may_hedge && !candidate.outlook.throttled() && running.iter().all(apart)
     }
 }
 

@@ -1,0 +1,107 @@
+//! What a decision of `adaptive` costs over five upstreams, what an observation and an outlook cost, and that deciding does
+//! not allocate. Not how good the decisions are: see `examples/routing`.
+
+#![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use photofinish::routing::adaptive::{self, Aim, Candidate, Learner, Ledger, Outlook, Question, Running, Sent};
+
+const SECOND: i64 = 1_000_000;
+const NOW: i64 = 1000 * SECOND;
+const UPSTREAMS: u64 = 5;
+/// Decisions whose times are sorted.
+const TIMED: usize = 50_000;
+
+fn decisions(criterion: &mut Criterion) {
+    let outlooks: Vec<Outlook> = (0..UPSTREAMS).map(|upstream| learner(upstream).outlook()).collect();
+    let candidates: Vec<Candidate<'_>> = outlooks.iter().map(candidate).collect();
+    let mut ledger = Ledger::new(0.1);
+    (0..100).for_each(|_| ledger.settle(1.0, 0.0, 0.05));
+    let late = [Running { candidate: 0, waited_us: 450_000 }];
+    let both = [late[0], Running { candidate: 1, waited_us: 100_000 }];
+    let mut group = criterion.benchmark_group("routing");
+    for (name, aim) in [
+        ("ttft", Aim::Ttft),
+        ("completion", Aim::Completion),
+        ("goodput", Aim::Goodput { ttft_us: 500_000, tpot_us: 25_000 }),
+    ] {
+        let terms = ledger.terms();
+        let question =
+            Question { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
+        let timer = Question { elapsed_us: 450_000, ..question };
+        group.bench_function(format!("opening, {name}"), |bencher| {
+            bencher.iter(|| adaptive::open(black_box(&question)));
+        });
+        group.bench_function(format!("timer, {name}"), |bencher| {
+            bencher.iter(|| adaptive::next(black_box(&timer), black_box(&late)));
+        });
+        group.bench_function(format!("second timer, {name}"), |bencher| {
+            bencher.iter(|| adaptive::next(black_box(&timer), black_box(&both)));
+        });
+        if aim == Aim::Ttft {
+            spread("opening", || drop(black_box(adaptive::open(black_box(&question)))));
+            spread("timer", || drop(black_box(adaptive::next(black_box(&timer), black_box(&late)))));
+        }
+    }
+    group.finish();
+}
+
+fn learning(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("learning");
+    let mut learner = learner(0);
+    let sent = Sent { uncached_tokens: 800.0, in_flight: 1 };
+    group.bench_function("observation", |bencher| {
+        bencher.iter(|| learner.first_token(black_box(sent), black_box(310_000), black_box(NOW)));
+    });
+    group.bench_function("outlook", |bencher| bencher.iter(|| black_box(&learner).outlook()));
+    group.finish();
+}
+
+/// One after the other, so that the slow ones are seen, which a mean hides.
+fn spread(name: &str, mut decide: impl FnMut()) {
+    let mut times: Vec<Duration> = (0..TIMED)
+        .map(|_| {
+            let begun = Instant::now();
+            decide();
+            begun.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let at = |share: usize| times.get(TIMED * share / 100).copied().expect("times");
+    eprintln!("routing/{name}: p50 {:?}, p99 {:?} of {TIMED}, the clock's own time in it", at(50), at(99));
+}
+
+fn learner(upstream: u64) -> Learner {
+    let mut learner = Learner::new();
+    let mut draws = fastrand::Rng::with_seed(upstream);
+    for second in 0..1000 {
+        let sent = Sent { uncached_tokens: draws.f64() * 4000.0, in_flight: draws.u32(0..4) };
+        let ttft_us = (200_000.0 + 20_000.0 * upstream as f64) * (0.5 + draws.f64() + 1.0 / (1.0 - draws.f64()) / 20.0);
+        learner.launched(second * SECOND);
+        learner.first_token(sent, ttft_us as i64, second * SECOND);
+        learner.decoded(10_000.0 + 4000.0 * draws.f64(), 200, sent.in_flight, second * SECOND);
+    }
+    learner
+}
+
+fn candidate(outlook: &Outlook) -> Candidate<'_> {
+    let sent = Sent { uncached_tokens: 1000.0, in_flight: 1 };
+    Candidate { outlook, sent, cost: 1.0, domain: None, may_hedge: true, out: false, waiting: &[] }
+}
+
+fn quick() -> Criterion {
+    Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+}
+
+criterion_group! {
+    name = benches;
+    config = quick();
+    targets = decisions, learning
+}
+criterion_main!(benches);
