@@ -1,4 +1,5 @@
-//! What a decision of `adaptive` costs over five upstreams, what an observation and an outlook cost. Not how good the decisions are: see `examples/routing`.
+//! What a decision of `adaptive` costs over five upstreams, what an observation and an outlook cost. Not how good
+//! the decisions are: see `examples/routing`.
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 
