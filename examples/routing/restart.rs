@@ -97,7 +97,7 @@ impl Row {
             Row::Attempt { upstream, seen: None, now_us } => routed.launched(*upstream, *now_us),
             Row::Race { request, ttft_us, took_us, winner, tpot_us, started } => {
                 let (ttft_us, took_us, winner, tpot_us) = (*ttft_us, *took_us, *winner, *tpot_us);
-                routed.ended(&Outcome { request, ttft_us, took_us, winner, tpot_us, started });
+                routed.recall(&Outcome { request, ttft_us, took_us, winner, tpot_us, started });
             }
         }
     }

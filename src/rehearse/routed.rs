@@ -53,6 +53,12 @@ impl Routed {
         self.ledger.terms()
     }
 
+    /// A race of another life: what it tells of usual requests. Not its money: the price of time answers to what is spent, and
+    /// spending that it did not decide would only lead it astray.
+    pub fn recall(&mut self, outcome: &Outcome<'_>) {
+        self.ledger.finished(outcome.ttft_us, outcome.winner.map(|_| i64::from(outcome.request.output_tokens)));
+    }
+
     /// By the listed order, or by what was learnt: who is first, who is next.
     fn ordered(&mut self, view: &View<'_>) -> Vec<usize> {
         let mut listed: Vec<usize> = (0..view.seats.len()).collect();
@@ -256,7 +262,7 @@ impl Steering for Routed {
     fn ended(&mut self, outcome: &Outcome<'_>) {
         let reserved = self.reserved.remove(&outcome.request.id).unwrap_or(0.0);
         self.ledger.settle(outcome.base(), reserved, outcome.extra());
-        self.ledger.finished(outcome.ttft_us, outcome.winner.map(|_| i64::from(outcome.request.output_tokens)));
+        self.recall(outcome);
     }
 }
 
