@@ -22,14 +22,19 @@ impl Sample {
     }
 
     /// The same for figures in another unit.
-    pub fn line_in(mut self, unit: &str) -> String {
+    pub fn line_in(self, unit: &str) -> String {
+        let n = self.0.len();
+        let [p50, p90, p99, max] = self.quantiles();
+        format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} {unit}  (n {n})")
+    }
+
+    /// p50, p90, p99 and the largest; not a number where there is none.
+    pub fn quantiles(mut self) -> [f64; 4] {
         self.0.sort_unstable_by(f64::total_cmp);
-        let at = |q: f64| {
+        [0.5, 0.9, 0.99, 1.0].map(|q| {
             let rank = (self.0.len() as f64 * q).ceil() as usize;
             self.0.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
-        };
-        let (p50, p90, p99, max) = (at(0.5), at(0.9), at(0.99), at(1.0));
-        format!("p50 {p50:.3}  p90 {p90:.3}  p99 {p99:.3}  max {max:.3} {unit}  (n {})", self.0.len())
+        })
     }
 }
 

@@ -23,7 +23,9 @@ const LISTENING: &str = "listening on http://";
 pub struct Gateway {
     child: Child,
     pub addr: SocketAddr,
-    dir: TempDir,
+    database: PathBuf,
+    /// Where its files are, unless somebody else keeps them.
+    own_dir: Option<TempDir>,
     /// Held open: it logs on.
     _log: BufReader<ChildStderr>,
 }
@@ -50,16 +52,26 @@ pub struct Won {
 impl Gateway {
     /// Starts one with a model `load` that races these upstreams.
     pub fn start(base_urls: &[String]) -> anyhow::Result<Gateway> {
-        let program = program()?;
         let dir = tempfile::tempdir()?;
-        let path = dir.path().join("config.toml");
-        fs::write(&path, config(dir.path(), base_urls))?;
+        let mut gateway = Gateway::start_in(dir.path(), &config(base_urls))?;
+        gateway.own_dir = Some(dir);
+        Ok(gateway)
+    }
+
+    /// Starts one with its files in this directory; a database that is there already is gone on with. The configuration
+    /// says all but where it listens and writes.
+    pub fn start_in(dir: &Path, config: &str) -> anyhow::Result<Gateway> {
+        let program = program()?;
+        let (path, database) = (dir.join("config.toml"), dir.join("load.db"));
+        let own =
+            format!("[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n{config}", database.display());
+        fs::write(&path, own)?;
         let mut command = Command::new(&program);
         command.arg("serve").arg("--config").arg(&path).env_remove("PHOTOFINISH_LOG").stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
         let mut log = BufReader::new(child.stderr.take().context("no standard error")?);
         let addr = listening(&mut log)?;
-        Ok(Gateway { child, addr, dir, _log: log })
+        Ok(Gateway { child, addr, database, own_dir: None, _log: log })
     }
 
     /// CPU time so far, user and system.
@@ -78,13 +90,24 @@ impl Gateway {
         self.child.id()
     }
 
-    /// Ends it cleanly and reads what it has written.
-    pub async fn stop(mut self) -> anyhow::Result<Rows> {
+    /// What it writes to.
+    pub fn database(&self) -> &Path {
+        &self.database
+    }
+
+    /// Ends it cleanly.
+    pub fn end(&mut self) -> anyhow::Result<()> {
         let told = Command::new("kill").arg(self.child.id().to_string()).status()?;
         ensure!(told.success(), "the gateway is gone");
         let status = self.child.wait()?;
         ensure!(status.success(), "the gateway ended with {status}");
-        let options = SqliteConnectOptions::new().filename(self.dir.path().join("load.db")).read_only(true);
+        Ok(())
+    }
+
+    /// Ends it cleanly and reads what it has written.
+    pub async fn stop(mut self) -> anyhow::Result<Rows> {
+        self.end()?;
+        let options = SqliteConnectOptions::new().filename(&self.database).read_only(true);
         let mut connection = options.connect().await?;
         let (races, started): (i64, i64) =
             sqlx::query_as("SELECT count(*), coalesce(sum(attempts), 0) FROM race").fetch_one(&mut connection).await?;
@@ -145,12 +168,8 @@ fn program() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn config(dir: &Path, base_urls: &[String]) -> String {
-    let database = dir.join("load.db");
-    let mut config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"sqlite:{}\"\n[race]\naudit = 0.0\n",
-        database.display()
-    );
+fn config(base_urls: &[String]) -> String {
+    let mut config = String::from("[race]\naudit = 0.0\n");
     for (number, base_url) in base_urls.iter().enumerate() {
         config.push_str(&format!("[providers.up{number}]\nbase_url = \"{base_url}\"\n"));
     }

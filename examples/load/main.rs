@@ -1,15 +1,20 @@
 //! Drives the gateway over real loopback HTTP and prints what it cost, and how well it
-//! measures: `race`, `streams`, `proxy` or `clock`.
+//! measures: `race`, `streams`, `proxy` or `clock`; and compares the `policies`.
 //!
 //! This process holds the simulated upstreams and the clients, so that both stamp times with one clock; the gateway is
 //! `photofinish serve`, a process of its own, so that its memory and CPU time are its own. How to read the figures: `docs/benchmarks.md`.
 
 mod client;
 mod clock;
+mod drive;
 mod figures;
 mod gateway;
+mod ledger;
+mod outcome;
+mod policies;
 mod proxy;
 mod race;
+mod schedule;
 mod streams;
 mod upstreams;
 
@@ -39,6 +44,8 @@ enum Command {
     Proxy(proxy::Options),
     /// How far the recorded TTFT and tokens per second are from the upstream's own stamps.
     Clock(clock::Options),
+    /// Policies side by side before five upstreams with tails, whose favourite hangs for a quarter of the run.
+    Policies(policies::Options),
 }
 
 #[tokio::main]
@@ -49,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
             Command::Streams(options) => streams::run(options).await,
             Command::Proxy(options) => proxy::run(options).await,
             Command::Clock(options) => clock::run(options).await,
+            Command::Policies(options) => policies::run(options).await,
         }
     };
     tokio::time::timeout(RUN_MAX, run).await.context("the run took too long")?

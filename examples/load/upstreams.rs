@@ -21,12 +21,22 @@ pub struct Upstreams {
 impl Upstreams {
     /// One for each TTFT, without jitter.
     pub async fn start(ttfts: &[Duration], tokens_per_second: f64) -> anyhow::Result<Upstreams> {
+        let exact = |ttft: &Duration| Simulation {
+            ttft: *ttft,
+            jitter: 0.0,
+            tokens_per_second,
+            tokens: 100_000,
+            ..Simulation::default()
+        };
+        Upstreams::start_as(ttfts.iter().map(exact)).await
+    }
+
+    /// As they are described.
+    pub async fn start_as(simulations: impl Iterator<Item = Simulation>) -> anyhow::Result<Upstreams> {
         let shutdown = Shutdown::new();
         let mut simulators = Vec::new();
-        for ttft in ttfts {
+        for simulation in simulations {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let simulation =
-                Simulation { ttft: *ttft, jitter: 0.0, tokens_per_second, tokens: 100_000, ..Simulation::default() };
             simulators.push(Simulator::start("load", simulation, listener, &shutdown)?);
         }
         Ok(Upstreams { simulators, shutdown })
@@ -34,6 +44,11 @@ impl Upstreams {
 
     pub fn base_urls(&self) -> Vec<String> {
         self.simulators.iter().map(Simulator::base_url).collect()
+    }
+
+    /// Those that are favourites stand first.
+    pub fn first(&self) -> Option<&Simulator> {
+        self.simulators.first()
     }
 
     pub fn addrs(&self) -> Vec<SocketAddr> {

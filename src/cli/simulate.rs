@@ -39,6 +39,10 @@ pub struct Options {
     #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = jitter)]
     pub jitter: f64,
 
+    /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: by 2 at least, and the median of it is 3.6.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = tail)]
+    pub tail: f64,
+
     /// Median decode speed, 0.01 to 1000000.
     #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = rate)]
     pub tokens_per_second: f64,
@@ -65,6 +69,7 @@ impl Options {
         Simulation {
             ttft: self.ttft,
             jitter: self.jitter,
+            tail: self.tail,
             tokens_per_second: self.tokens_per_second,
             tokens: self.tokens,
             failures: self.failures,
@@ -116,6 +121,10 @@ fn failure(name: &str) -> Result<SimulatedFailure, String> {
 
 fn jitter(text: &str) -> Result<f64, String> {
     within(text, &Simulation::JITTER)
+}
+
+fn tail(text: &str) -> Result<f64, String> {
+    within(text, &Simulation::TAIL)
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -174,6 +183,7 @@ mod tests {
         let cases = [
             ("--failures", "1.5", "a number from 0 to 1"),
             ("--failures", "NaN", "a number from 0 to 1"),
+            ("--tail", "1.1", "a number from 0 to 1"),
             ("--jitter", "9", "a number from 0 to 5"),
             ("--tokens-per-second", "0", "a number from 0.01 to 1000000"),
             ("--tokens-per-second", "inf", "a number from 0.01 to 1000000"),

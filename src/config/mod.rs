@@ -152,6 +152,8 @@ pub struct Simulation {
     pub ttft: Duration,
     /// Standard deviation of the logarithm of the TTFT and of each gap; 0 is exact.
     pub jitter: f64,
+    /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: by 2 at least, and the median of it is 3.6.
+    pub tail: f64,
     /// Median decode speed.
     pub tokens_per_second: f64,
     /// Tokens in an answer, unless the request's `max_tokens` is smaller.
@@ -160,13 +162,15 @@ pub struct Simulation {
     pub failures: f64,
     /// In which way they fail.
     pub failure: SimulatedFailure,
-    /// Seeds the draws; the same seed gives the same sequence. None: from the clock.
+    /// Seeds the draws; the same seed gives the same sequence, and a request with a `seed` of its own the same answer whatever
+    /// came before it. None: from the clock.
     pub seed: Option<u64>,
 }
 
 impl Simulation {
     pub const TTFT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
     pub const JITTER: RangeInclusive<f64> = 0.0..=5.0;
+    pub const TAIL: RangeInclusive<f64> = 0.0..=1.0;
     pub const TOKENS_PER_SECOND: RangeInclusive<f64> = 0.01..=1e6;
     pub const TOKENS: RangeInclusive<u32> = 1..=100_000;
     pub const FAILURES: RangeInclusive<f64> = 0.0..=1.0;
@@ -177,6 +181,7 @@ impl Default for Simulation {
         Simulation {
             ttft: Duration::from_millis(200),
             jitter: 0.2,
+            tail: 0.0,
             tokens_per_second: 50.0,
             tokens: 40,
             failures: 0.0,

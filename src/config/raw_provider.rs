@@ -223,6 +223,7 @@ fn read_simulation(table: &mut Table<'_, '_>) -> Option<Simulation> {
     let simulation = Simulation {
         ttft: table.duration("ttft", Simulation::TTFT).unwrap_or(default.ttft),
         jitter: table.number("jitter", Simulation::JITTER).unwrap_or(default.jitter),
+        tail: table.number("tail", Simulation::TAIL).unwrap_or(default.tail),
         tokens_per_second: speed.unwrap_or(default.tokens_per_second),
         tokens: tokens.unwrap_or(default.tokens),
         failures: table.number("failures", Simulation::FAILURES).unwrap_or(default.failures),

@@ -207,13 +207,14 @@ fn simulated_providers_take_what_is_typed() {
     let expected = Simulation {
         ttft: Duration::from_millis(600),
         jitter: 0.3,
+        tail: 0.02,
         tokens_per_second: 40.0,
         tokens: 10,
         failures: 1.0,
         failure: SimulatedFailure::RateLimit,
         seed: Some(7),
     };
-    let typed = r#"{ ttft = "600ms", jitter = 0.3, tokens_per_second = 40, tokens = 10,
+    let typed = r#"{ ttft = "600ms", jitter = 0.3, tail = 0.02, tokens_per_second = 40, tokens = 10,
                      failures = 1, failure = "429", seed = 7 }"#;
     assert_eq!(simulate(typed), expected);
 }

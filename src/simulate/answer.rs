@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -37,6 +37,8 @@ pub(super) struct Answers {
     name: String,
     simulation: Simulation,
     draws: Draws,
+    /// What goes wrong with every request for now.
+    broken: Mutex<Option<SimulatedFailure>>,
     words: Arc<Words>,
     tally: Arc<Tally>,
     /// For request ids.
@@ -49,10 +51,16 @@ impl Answers {
             name: name.to_owned(),
             draws: Draws::new(simulation.seed),
             simulation,
+            broken: Mutex::default(),
             words: Arc::new(Words::new(name)),
             tally,
             requests: AtomicU64::new(1),
         }
+    }
+
+    /// What goes wrong with every request from now on.
+    pub(super) fn break_down(&self, how: Option<SimulatedFailure>) {
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = how;
     }
 
     /// # Errors
@@ -94,14 +102,14 @@ impl Answers {
 
     async fn chat(&self, mut request: ChatRequest, number: u64) -> io::Result<Response<AnswerBody>> {
         let mut ticket = self.tally.start(request.user.take());
-        let (drawn, pace) = self.draws.draw(&self.simulation);
+        let (drawn, pace) = self.draws.draw(&self.simulation, request.seed);
         let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
             Some(None) => {
                 ticket.end(End::Failed);
                 return Ok(unknown_failure());
             }
             Some(asked) => asked,
-            None => drawn,
+            None => self.broken.lock().unwrap_or_else(PoisonError::into_inner).or(drawn),
         };
         if let Some(response) = failure.and_then(|failure| self.refused(failure)) {
             ticket.end(End::Failed);

@@ -23,7 +23,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::Simulation;
+use crate::config::{SimulatedFailure, Simulation};
 use crate::shutdown::Shutdown;
 
 pub use tally::{Counts, End, Ended};
@@ -45,9 +45,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running simulated provider. Dropping it stops nothing: it runs until its [`Shutdown`] drains.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Simulator {
     addr: SocketAddr,
+    answers: Arc<Answers>,
     tally: Arc<Tally>,
 }
 
@@ -68,8 +69,8 @@ impl Simulator {
         let addr = listener.local_addr()?;
         let tally = Arc::new(Tally::default());
         let answers = Arc::new(Answers::new(name, simulation, Arc::clone(&tally)));
-        shutdown.spawn(accept_until_drained(listener, answers, shutdown.clone()));
-        Ok(Simulator { addr, tally })
+        shutdown.spawn(accept_until_drained(listener, Arc::clone(&answers), shutdown.clone()));
+        Ok(Simulator { addr, answers, tally })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -79,6 +80,12 @@ impl Simulator {
     /// Up to and with the version path, without a slash at the end.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.addr)
+    }
+
+    /// Lets every request fail in this way from now on, until it is told otherwise; those that run go on. For measuring what
+    /// an outage does.
+    pub fn break_down(&self, how: Option<SimulatedFailure>) {
+        self.answers.break_down(how);
     }
 
     /// Chat requests so far, by what became of them.

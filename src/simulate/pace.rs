@@ -1,4 +1,5 @@
-//! The draws: which request fails, and when each token is due. Log-normal, as measured latencies roughly are.
+//! The draws: which request fails, and when each token is due. Log-normal, as measured latencies roughly are, with a
+//! heavier tail on demand.
 
 use std::f64::consts::TAU;
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +11,15 @@ use crate::config::{SimulatedFailure, Simulation};
 
 /// No single wait is longer.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
+/// A request of the tail takes so many times as long, at least.
+const TAIL_TIMES: f64 = 2.0;
+/// Of the Pareto distribution of the tail; measured ones are about 1.1 to 1.3.
+const TAIL_EXPONENT: f64 = 1.2;
+/// Any odd number with bits all over: seeds that are near each other must not be so when they are mixed.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Shared by the requests of one simulator. One seed gives one sequence of failures and times.
+/// Shared by the requests of one simulator. One seed gives one sequence of failures and times; a request with a seed of
+/// its own stands outside of the sequence.
 pub(super) struct Draws {
     rng: Mutex<Rng>,
 }
@@ -21,15 +29,19 @@ impl Draws {
         Draws { rng: Mutex::new(seed.map_or_else(Rng::new, Rng::with_seed)) }
     }
 
-    /// What the next request gets.
-    pub(super) fn draw(&self, simulation: &Simulation) -> (Option<SimulatedFailure>, Pace) {
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let fails = rng.f64() < simulation.failures;
+    /// What the next request gets; `asked` is its own seed.
+    pub(super) fn draw(&self, simulation: &Simulation, asked: Option<i64>) -> (Option<SimulatedFailure>, Pace) {
+        let draw = |rng: &mut Rng| (rng.f64() < simulation.failures, rng.fork());
+        let (fails, rng) = match simulation.seed.zip(asked) {
+            Some((seed, asked)) => draw(&mut Rng::with_seed(seed.wrapping_mul(SPREAD) ^ asked.cast_unsigned())),
+            None => draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner)),
+        };
         let pace = Pace {
             ttft: simulation.ttft.as_secs_f64(),
             gap: 1.0 / simulation.tokens_per_second,
             jitter: simulation.jitter,
-            rng: rng.fork(),
+            tail: simulation.tail,
+            rng,
         };
         (fails.then_some(simulation.failure), pace)
     }
@@ -42,18 +54,23 @@ pub(super) struct Pace {
     /// Seconds between tokens, the median.
     gap: f64,
     jitter: f64,
+    /// Share of first tokens that take far longer.
+    tail: f64,
     rng: Rng,
 }
 
 impl Pace {
     /// From the request to the first token.
     pub(super) fn ttft(&mut self) -> Duration {
-        self.log_normal(self.ttft)
+        let body = self.log_normal(self.ttft);
+        // Without a tail nothing is drawn for it: the sequences of a seed stay what they were.
+        let times = if self.tail > 0.0 && self.rng.f64() < self.tail { self.pareto() } else { 1.0 };
+        wait(body * times)
     }
 
     /// From one token to the next.
     pub(super) fn gap(&mut self) -> Duration {
-        self.log_normal(self.gap)
+        wait(self.log_normal(self.gap))
     }
 
     /// From the request to the last of `tokens`.
@@ -61,9 +78,13 @@ impl Pace {
         (1..tokens).fold(self.ttft(), |sum, _| sum.saturating_add(self.gap()))
     }
 
-    fn log_normal(&mut self, median: f64) -> Duration {
-        let seconds = median * (self.jitter * self.normal()).exp();
-        Duration::try_from_secs_f64(seconds).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
+    /// In seconds, as its median.
+    fn log_normal(&mut self, median: f64) -> f64 {
+        median * (self.jitter * self.normal()).exp()
+    }
+
+    fn pareto(&mut self) -> f64 {
+        TAIL_TIMES * (1.0 - self.rng.f64()).powf(-1.0 / TAIL_EXPONENT)
     }
 
     /// Standard normal, by Box and Muller.
@@ -73,6 +94,10 @@ impl Pace {
     }
 }
 
+fn wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +105,7 @@ mod tests {
     fn draws(simulation: &Simulation, count: usize) -> Vec<(Option<SimulatedFailure>, Duration, Duration)> {
         let draws = Draws::new(simulation.seed);
         (0..count)
-            .map(|_| draws.draw(simulation))
+            .map(|_| draws.draw(simulation, None))
             .map(|(failure, mut pace)| (failure, pace.ttft(), pace.gap()))
             .collect()
     }
@@ -101,6 +126,36 @@ mod tests {
         assert!((0.195..0.205).contains(&quantile(50)), "{}", quantile(50));
         // One standard deviation up: a factor of e^0.5.
         assert!((0.315..0.345).contains(&quantile(84)), "{}", quantile(84));
+    }
+
+    #[test]
+    fn a_request_with_a_seed_gets_the_same_whatever_came_before() {
+        let simulation = Simulation { seed: Some(7), failures: 0.5, ..Simulation::default() };
+        let (fresh, used) = (Draws::new(simulation.seed), Draws::new(simulation.seed));
+        let ttft = |draws: &Draws, asked| {
+            let (failure, mut pace) = draws.draw(&simulation, asked);
+            (failure, pace.ttft())
+        };
+        for asked in -5..5 {
+            ttft(&used, None);
+            assert_eq!(ttft(&fresh, Some(asked)), ttft(&used, Some(asked)));
+            assert_ne!(ttft(&fresh, Some(asked)).1, ttft(&fresh, Some(asked + 1)).1);
+        }
+        let other = Simulation { seed: Some(8), ..simulation.clone() };
+        assert_ne!(ttft(&fresh, Some(1)).1, fresh.draw(&other, Some(1)).1.ttft(), "two providers are not one");
+    }
+
+    #[test]
+    fn a_tail_is_as_long_and_as_frequent_as_is_said() {
+        let simulation = Simulation { seed: Some(4), jitter: 0.0, tail: 0.1, ..Simulation::default() };
+        let mut times: Vec<f64> =
+            draws(&simulation, 20_000).iter().map(|(_, ttft, _)| ttft.as_secs_f64() / 0.2).collect();
+        times.sort_by(f64::total_cmp);
+        let tail = &times[times.partition_point(|times| *times < 1.5)..];
+        assert!((1_850..2_150).contains(&tail.len()), "{}", tail.len());
+        assert!(tail[0] >= 2.0, "{}", tail[0]);
+        let median = tail[tail.len() / 2];
+        assert!((3.4..3.8).contains(&median), "{median}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) struct ChatRequest {
     pub(super) tokens_max: Option<u32>,
     /// Bytes of the messages / 4.
     pub(super) prompt_tokens: u64,
+    pub(super) seed: Option<i64>,
     /// At most 64 characters.
     pub(super) user: Option<String>,
 }
@@ -49,6 +50,7 @@ impl ChatRequest {
             choices,
             tokens_max,
             prompt_tokens: (messages.len() as u64).div_ceil(4),
+            seed: raw.seed,
             user: raw.user.map(|user| user.chars().take(USER_MAX).collect()),
         })
     }
@@ -64,6 +66,7 @@ struct Raw<'a> {
     n: Option<u32>,
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
+    seed: Option<i64>,
     user: Option<String>,
 }
 
@@ -86,6 +89,7 @@ mod tests {
             choices: 1,
             tokens_max: None,
             prompt_tokens: 1,
+            seed: None,
             user: None,
         };
         assert_eq!(request, expected);
@@ -94,9 +98,10 @@ mod tests {
     #[test]
     fn what_is_said_counts() {
         let body = br#"{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1},
-            "n":2,"max_tokens":9,"max_completion_tokens":5,"user":"u","temperature":null}"#;
+            "n":2,"max_tokens":9,"max_completion_tokens":5,"seed":-3,"user":"u","temperature":null}"#;
         let request = ChatRequest::parse(body).unwrap();
         assert!(request.stream && request.include_usage);
+        assert_eq!(request.seed, Some(-3));
         assert_eq!((request.choices, request.tokens_max, request.user), (2, Some(5), Some("u".into())));
     }
 

@@ -185,7 +185,7 @@ mod tests {
             tally: Arc::new(Tally::default()),
             wire: Wire::new("chatcmpl-1".into(), &request),
             words: Arc::new(Words::new("demo")),
-            pace: Draws::new(None).draw(&simulation).1,
+            pace: Draws::new(None).draw(&simulation, None).1,
         }
     }
 

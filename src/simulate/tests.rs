@@ -216,3 +216,17 @@ async fn draining_lets_streams_run_and_cancelling_ends_them() {
     assert_eq!(simulator.counts().cancelled, 1);
     assert!(TcpStream::connect(simulator.addr()).await.is_err(), "nobody listens any more");
 }
+
+#[tokio::test]
+async fn what_is_broken_fails_every_request_until_it_is_mended() {
+    let (simulator, _shutdown) = start(fast()).await;
+    simulator.break_down(Some(SimulatedFailure::ServerError));
+    let status = |answer: String| answer.split(' ').nth(1).map(str::to_owned);
+    for _ in 0..2 {
+        assert_eq!(status(exchange(&simulator, CHAT, &chat("m", true)).await).as_deref(), Some("500"));
+    }
+    let asked_for = exchange(&simulator, CHAT, &chat("fail-429", true)).await;
+    assert_eq!(status(asked_for).as_deref(), Some("429"), "a request that asks for a failure gets that one");
+    simulator.break_down(None);
+    assert_eq!(status(exchange(&simulator, CHAT, &chat("m", true)).await).as_deref(), Some("200"));
+}

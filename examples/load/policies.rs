@@ -1,0 +1,259 @@
+//! Policies side by side: each has a gateway of its own with an empty history, all are asked the very same requests at the
+//! same times before the same five simulated providers, and in the middle the favourite hangs: it takes requests and never
+//! answers. What a provider draws for a request depends on the request and not on the policy.
+//!
+//! At the end the gateway of `adaptive` is started
+//! again on its own history and asked what it was asked just before, and so is one that knows nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use photofinish::clock::wall_micros;
+use photofinish::config::{SimulatedFailure, Simulation};
+use tempfile::TempDir;
+
+use crate::drive::{Seen, drive};
+use crate::figures::Table;
+use crate::gateway::Gateway;
+use crate::ledger::{INPUT_PRICE, Ledger, OUTPUT_PRICE, Span};
+use crate::outcome::{self, Hang};
+use crate::schedule::{Planned, poisson};
+use crate::upstreams::Upstreams;
+
+/// Name, median TTFT in milliseconds, share of the tail. The first is the favourite, and stands first in the configuration:
+/// the best that `fallback` can be told.
+const PROVIDERS: [(&str, u64, f64); 5] =
+    [("a", 270, 0.02), ("b", 330, 0.03), ("c", 390, 0.01), ("d", 480, 0.02), ("e", 660, 0.008)];
+const JITTER: f64 = 0.25;
+/// Tokens a second of an answer.
+const SPEED: f64 = 100.0;
+/// How long a first token is awaited, in milliseconds; by default it would be almost as long as the hang.
+const FIRST_TOKEN: u64 = 10_000;
+
+/// As they are called, and as they are configured.
+const POLICIES: [(&str, &str); 7] = [
+    ("race", "policy = \"race\""),
+    ("fallback", "policy = \"fallback\""),
+    ("fastest", "policy = \"fastest\""),
+    ("hedge p95", "policy = \"hedge\"\nhedge_after = \"p95\""),
+    ("rule", "policy = \"rule\"\nbudget = 0.1"),
+    ("adaptive 2 %", "policy = \"adaptive\"\nbudget = 0.02"),
+    ("adaptive 10 %", "policy = \"adaptive\"\nbudget = 0.1"),
+];
+/// Of them, the one that is started again.
+const RESTARTED: (&str, &str) = POLICIES[6];
+
+/// Requests of a round of the restart.
+const ROUND: usize = 100;
+/// Seeds of the requests of the restart begin here, beyond those of the run.
+const ROUNDS_FROM: u32 = 1_000_000;
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Length of the run; the favourite hangs for its fourth and fifth eighth.
+    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u64).range(8..=360))]
+    seconds: u64,
+    /// Requests a second for each policy, in the mean.
+    #[arg(long, default_value_t = 15.0)]
+    rate: f64,
+    /// By how much all providers are faster, and a first token is awaited shorter, than by default.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=20))]
+    faster: u64,
+    /// Tokens of an answer.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    tokens: u32,
+    /// Seed of the requests and of what the providers draw.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    seed: u64,
+    /// How often the restart is tried, with a hundred requests before and after each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=10))]
+    restarts: u32,
+    /// A new directory for the databases, to look into them; by default they are removed at the end.
+    #[arg(long, value_name = "PATH")]
+    keep: Option<PathBuf>,
+}
+
+/// One policy in the run.
+struct Entered {
+    name: &'static str,
+    gateway: Gateway,
+    seen: Vec<Seen>,
+    span: Span,
+}
+
+/// A hundred requests at a time, of one kind.
+#[derive(Default)]
+struct Hundreds {
+    seen: Vec<Seen>,
+    ledger: Ledger,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let temp = TempDir::new()?;
+    let root = options.keep.as_deref().unwrap_or(temp.path());
+    if options.keep.is_some() {
+        fs::create_dir(root).with_context(|| format!("{} must be a new directory", root.display()))?;
+    }
+    let upstreams = Upstreams::start_as(simulations(&options)).await?;
+    let (mut entered, hang) = side_by_side(&options, root, &upstreams).await?;
+    let restarts = restarts(&options, root, &upstreams, &mut entered).await?;
+
+    let (mut in_all, mut in_the_hang, mut why) = (Table::default(), Table::default(), Table::default());
+    in_all.row("", outcome::IN_ALL);
+    in_the_hang.row("", outcome::IN_THE_HANG);
+    for Entered { name, gateway, seen, span } in entered {
+        let database = gateway.database().to_owned();
+        let rows = gateway.stop().await?;
+        ensure!(rows.started == rows.attempts, "{name}: {}", rows.line());
+        let mut ledger = Ledger::default();
+        ledger.read(&database, span).await?;
+        in_all.row(name, outcome::in_all(&seen, &ledger));
+        let all_at_once = name == "race";
+        in_the_hang.row(name, outcome::in_the_hang(&seen, &ledger, &hang, PROVIDERS[0].0, all_at_once));
+        let codes: Vec<String> = ledger.why.iter().map(|(codes, races)| format!("{codes}: {races}")).collect();
+        why.row(name, codes.join(", "));
+    }
+    describe(&options, &hang).print("policies")?;
+    in_all.print("client TTFT of the whole run, and cost")?;
+    in_the_hang.print("while the favourite hangs")?;
+    why.print("why, by the rows")?;
+    if options.restarts > 0 {
+        restarts.print("restart: the same requests, a hundred in each round")?;
+    }
+    Ok(())
+}
+
+/// The run itself.
+async fn side_by_side(options: &Options, root: &Path, upstreams: &Upstreams) -> anyhow::Result<(Vec<Entered>, Hang)> {
+    let length = Duration::from_secs(options.seconds);
+    let requests: Arc<[Planned]> = poisson(options.seed, 0, options.rate, length).into();
+    let mut running = Vec::new();
+    for (name, settings) in POLICIES {
+        let gateway = start(options, &root.join(name.replace([' ', '%'], "")), settings, upstreams)?;
+        running.push((name, gateway));
+    }
+    let drives: Vec<_> = running
+        .iter()
+        .map(|(_, gateway)| {
+            let driven = drive(upstreams.shutdown.clone(), gateway.addr, requests.clone(), options.tokens);
+            upstreams.shutdown.spawn(driven)
+        })
+        .collect();
+    let hang = hang_in_the_middle(upstreams, length).await?;
+    let mut entered = Vec::new();
+    for ((name, gateway), driven) in running.into_iter().zip(drives) {
+        let (seen, span) = driven.await??;
+        entered.push(Entered { name, gateway, seen, span });
+    }
+    Ok((entered, hang))
+}
+
+async fn hang_in_the_middle(upstreams: &Upstreams, length: Duration) -> anyhow::Result<Hang> {
+    let favourite = upstreams.first().context("no upstream")?;
+    let (from, until) = (length * 3 / 8, length * 5 / 8);
+    tokio::time::sleep(from).await;
+    favourite.break_down(Some(SimulatedFailure::Hang));
+    let from_us = wall_micros();
+    tokio::time::sleep(until - from).await;
+    favourite.break_down(None);
+    Ok(Hang { from, until, span: Span { from_us, until_us: wall_micros() } })
+}
+
+/// Asks a hundred requests before the gateway is stopped, the same after it is started again, and of one without a history.
+async fn restarts(
+    options: &Options,
+    root: &Path,
+    upstreams: &Upstreams,
+    entered: &mut [Entered],
+) -> anyhow::Result<Table> {
+    let (name, settings) = RESTARTED;
+    let entry = entered.iter_mut().find(|entry| entry.name == name).context("nothing to start again")?;
+    let [mut before, mut after, mut fresh] = [(); 3].map(|()| Hundreds::default());
+    for round in 0..options.restarts {
+        let requests = round_of(options, round);
+        let ask = |addr| drive(upstreams.shutdown.clone(), addr, requests.clone(), options.tokens);
+        let asked_before = ask(entry.gateway.addr).await?;
+        entry.gateway.end()?;
+        let dir = entry.gateway.database().parent().context("no directory")?.to_owned();
+        entry.gateway = Gateway::start_in(&dir, &config(options, settings, upstreams))?;
+        let mut knows_nothing = start(options, &root.join(format!("fresh{round}")), settings, upstreams)?;
+        let (asked_after, asked_fresh) = tokio::try_join!(ask(entry.gateway.addr), ask(knows_nothing.addr))?;
+        knows_nothing.end()?;
+        fresh.add(asked_fresh, knows_nothing.database()).await?;
+        // The rows are all there when it was ended.
+        entry.gateway.end()?;
+        before.add(asked_before, entry.gateway.database()).await?;
+        after.add(asked_after, entry.gateway.database()).await?;
+        entry.gateway = Gateway::start_in(&dir, &config(options, settings, upstreams))?;
+    }
+    let mut table = Table::default();
+    table.row("", outcome::QUANTILES);
+    for (what, hundreds) in [("before it", before), ("after it", after), ("without a history", fresh)] {
+        table.row(format!("{name}, {what}"), outcome::hundreds(&hundreds.seen, &hundreds.ledger));
+    }
+    Ok(table)
+}
+
+impl Hundreds {
+    async fn add(&mut self, (seen, span): (Vec<Seen>, Span), database: &Path) -> anyhow::Result<()> {
+        self.seen.extend(seen);
+        self.ledger.read(database, span).await
+    }
+}
+
+fn round_of(options: &Options, round: u32) -> Arc<[Planned]> {
+    let (seed, first) = (options.seed + 1 + u64::from(round), ROUNDS_FROM * (round + 1));
+    // Twice as long as they take in the mean: there are always a hundred.
+    let length = Duration::from_secs_f64(2.0 * ROUND as f64 / options.rate);
+    poisson(seed, first, options.rate, length).into_iter().take(ROUND).collect()
+}
+
+fn start(options: &Options, dir: &Path, settings: &str, upstreams: &Upstreams) -> anyhow::Result<Gateway> {
+    fs::create_dir(dir)?;
+    Gateway::start_in(dir, &config(options, settings, upstreams))
+}
+
+fn simulations(options: &Options) -> impl Iterator<Item = Simulation> {
+    let Options { seed, faster, .. } = *options;
+    PROVIDERS.into_iter().enumerate().map(move |(number, (_, ttft, tail))| Simulation {
+        ttft: Duration::from_millis(ttft / faster),
+        jitter: JITTER,
+        tail,
+        tokens_per_second: SPEED * faster as f64,
+        tokens: 100_000,
+        seed: Some(seed * 100 + number as u64),
+        ..Simulation::default()
+    })
+}
+
+/// As it comes, but: all five may be started, and a first token is not awaited for so long.
+fn config(options: &Options, settings: &str, upstreams: &Upstreams) -> String {
+    let (most, first_token) = (PROVIDERS.len(), FIRST_TOKEN / options.faster);
+    let mut config = format!("[race]\n{settings}\nmax_attempts = {most}\ntimeouts.first_token = \"{first_token}ms\"\n");
+    let mut listed = Vec::new();
+    for ((name, ..), base_url) in PROVIDERS.iter().zip(upstreams.base_urls()) {
+        config.push_str(&format!("[providers.{name}]\nbase_url = \"{base_url}\"\n"));
+        listed.push(format!(
+            "{{ upstream = \"{name}/simulated\", input_price = {INPUT_PRICE}, output_price = {OUTPUT_PRICE} }}"
+        ));
+    }
+    config.push_str(&format!("[models.load]\nupstreams = [{}]\n", listed.join(", ")));
+    config
+}
+
+fn describe(options: &Options, hang: &Hang) -> Table {
+    let mut table = Table::default();
+    let provider = |(name, ttft, tail): (&str, u64, f64)| format!("{name} {ttft} ms, tail {:.1} %", tail * 100.0);
+    table.row("providers", PROVIDERS.map(provider).join("; "));
+    table.row("", format!("spread of TTFT {JITTER}, {} tokens at {SPEED}/s, seed {}", options.tokens, options.seed));
+    if options.faster > 1 {
+        table.row("", format!("all of it {} times as fast", options.faster));
+    }
+    table.row("requests", format!("{}/s for {} s, to all policies at once", options.rate, options.seconds));
+    table.row("the hang", format!("{} from {:?} to {:?}", PROVIDERS[0].0, hang.from, hang.until));
+    table
+}
