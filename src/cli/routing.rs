@@ -23,7 +23,7 @@ pub struct Options {
     /// is for one behind a proxy.
     #[arg(long, value_name = "URL", value_parser = gateway_at)]
     pub url: Option<At>,
-    /// The token of a user with admin = true; needed where there are [users]. Better in the variable, where others cannot
+    /// The token of a user with admin = true; needed where there are users. Better in the variable, where others cannot
     /// see it.
     #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
     pub token: Option<SecretString>,

@@ -147,7 +147,12 @@ impl Pilot {
                 }
                 Replan::Again(Duration::from_micros(u64::try_from(after_us).unwrap_or(0).max(1)))
             }
-            Next::Never => Replan::Never,
+            Next::Never => {
+                if matches!(why, Why::Alone | Why::Throttled) {
+                    self.reasons.add(why);
+                }
+                Replan::Never
+            }
         }
     }
 

@@ -19,7 +19,9 @@ const PLAIN: &str = "\x1b[0m";
 
 /// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
 pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
-    for model in &routing.models {
+    let is_off = |model: &&ModelNow| model.why.iter().all(|reason| reason.code == "off");
+    let off: Vec<&ModelNow> = routing.models.iter().filter(is_off).filter(|_| routing.models.len() > 1).collect();
+    for model in routing.models.iter().filter(|model| !off.iter().any(|off| off.model == model.model)) {
         write_paragraphs(about(model), width, out)?;
         let of = |reason: &Reason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
         let rows: Vec<Row> = model.why.iter().filter_map(|reason| Some(Row::new(of(reason)?, Some(reason)))).collect();
@@ -31,6 +33,12 @@ pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: 
     if !others.is_empty() {
         write_paragraphs(["Of no model, named by callers themselves:".to_owned()], width, out)?;
         write_rows(&others, width, colour, out)?;
+        writeln!(out)?;
+    }
+    if !off.is_empty() {
+        let names: Vec<&str> = off.iter().map(|model| model.model.as_str()).collect();
+        let off = format!("Off, for no upstream of theirs has its key: {}. One of them: --model NAME", names.join(", "));
+        write_paragraphs([off], width, out)?;
         writeln!(out)?;
     }
     if routing.models.is_empty() && others.is_empty() {

@@ -133,6 +133,20 @@ fn colours_tell_who_is_in_and_who_is_out() {
 }
 
 #[test]
+fn models_that_are_off_take_one_line() {
+    let mut routing = routing();
+    let mut off = routing.models[0].clone();
+    off.model = "gpt".to_owned();
+    off.why.retain(|reason| reason.code == "off");
+    routing.models.push(off);
+    let text = drawn(&routing, None, false);
+    assert!(text.contains("Off, for no upstream of theirs has its key: gpt. One of them: --model NAME\n"), "{text}");
+    assert!(!text.contains("gpt: policy"), "{text}");
+    routing.models.remove(0);
+    assert!(drawn(&routing, None, false).contains("gpt: policy"), "asked for by its name");
+}
+
+#[test]
 fn what_is_not_known_is_said() {
     let mut routing = routing();
     let model = &mut routing.models[0];
