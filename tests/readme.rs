@@ -42,6 +42,7 @@ fn every_key_is_in_the_config_of_the_readme() {
         "[race]\ntimeouts = { zzz = 1 }",
         "[race]\ndrains = { zzz = 1 }",
         "[race]\nbreaker = { zzz = 1 }",
+        "[race]\nslo = { zzz = 1 }",
         "[providers.a]\nzzz = 1",
         "[providers.a]\nsimulate = { zzz = 1 }",
         "[models.a]\nupstreams = [{ upstream = \"ollama/x\", zzz = 1 }]",

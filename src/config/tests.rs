@@ -8,6 +8,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod plans;
 mod problems;
 
 const SHIPPED: &str = include_str!("../../config.toml");

@@ -13,7 +13,7 @@ async fn a_bad_config_is_told_whole() {
     let setup = Setup::new("");
     setup.write(
         "bad.toml",
-        "[server]\nlisten = \"nowhere\"\nbody_max = 1.5\n\n[race]\npolcy = \"race\"\nhedge_after = \"p95\"\n\n\
+        "[server]\nlisten = \"nowhere\"\nbody_max = 1.5\n\n[race]\npolcy = \"race\"\nhedge_after = \"p9x\"\n\n\
          [providers.grok]\napi_key = \"k\"\n\n[models.m]\nupstreams = [\"grq/x\"]\n[users.ann]\n",
     );
     for command in ["serve", "check", "stats"] {

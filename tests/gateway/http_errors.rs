@@ -187,10 +187,16 @@ async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
 async fn a_bad_override_header_is_named() {
     let (fake, served) = one_provider("", "").await;
     let cases = [
-        ("x-photofinish-policy", "fastest"),
+        ("x-photofinish-policy", "quickest"),
         ("x-photofinish-policy", ""),
         ("x-photofinish-hedge-after", "soon"),
-        ("x-photofinish-hedge-after", "p95"),
+        ("x-photofinish-hedge-after", "p100"),
+        ("x-photofinish-optimise", "speed"),
+        ("x-photofinish-budget", "11"),
+        ("x-photofinish-budget", "nan"),
+        ("x-photofinish-slo", "ttft"),
+        ("x-photofinish-slo", "ttft=0s"),
+        ("x-photofinish-hold-max", "10s"),
         ("x-photofinish-max-attempts", "0"),
         ("x-photofinish-max-attempts", "many"),
         ("x-photofinish-max-attempts", "-1"),
@@ -237,7 +243,7 @@ async fn an_error_never_repeats_much_of_the_request() {
         let answer = served.chat(&[("x-photofinish-upstreams", &value)], &asking("llama-fast")).await;
         assert!(answer.error().0 == 400 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
     }
-    for name in ["policy", "hedge-after", "max-attempts"] {
+    for name in ["policy", "hedge-after", "max-attempts", "optimise", "budget", "slo", "hold-max"] {
         let answer = served.chat(&[(&format!("x-photofinish-{name}"), &long)], &asking("llama-fast")).await;
         assert!(answer.error().0 == 400 && answer.body.len() < 2_000, "{name}: {} bytes", answer.body.len());
     }

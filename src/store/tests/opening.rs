@@ -114,6 +114,25 @@ async fn a_newer_edition_and_another_build_are_told_apart() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_edition_before_is_brought_up_to_date() {
+    let (_directory, path, store) = new_store().await;
+    store.write(&[race(sample::race(0))]).await.unwrap();
+    store.close().await;
+    let mut other = plain(&path).await;
+    let to_second = "ALTER TABLE race DROP COLUMN plan; ALTER TABLE race DROP COLUMN why;
+                     DELETE FROM _sqlx_migrations WHERE version > 2";
+    sqlx::raw_sql(to_second).execute(&mut other).await.unwrap();
+    assert!(refused_reading(&path).contains("older photofinish"));
+    let store = Store::open(&path).await.unwrap();
+    store.write(&[race(sample::race(1))]).await.unwrap();
+    store.close().await;
+    let rows: Vec<(String, Option<String>, Option<String>)> =
+        sqlx::query_as("SELECT model, plan, why FROM race ORDER BY race_id").fetch_all(&mut other).await.unwrap();
+    let RaceRecord { model, plan, why, .. } = sample::race(1);
+    assert_eq!(rows, [(model.clone(), None, None), (model, plan, why)]);
+}
+
+#[tokio::test]
 async fn a_lock_is_named() {
     let (_directory, path, store) = new_store().await;
     store.close().await;

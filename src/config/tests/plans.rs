@@ -1,0 +1,67 @@
+//! What steers a plan: its defaults, what a model sets of its own, and what is said of prices that are not known.
+
+use super::*;
+
+#[test]
+fn nothing_said_is_the_documented_default() {
+    let race = good("").race;
+    assert_eq!((race.hedge_after, race.hedge_after.unlearned()), (HedgeAfter::Quantile(0.95), Duration::from_secs(1)));
+    assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Ttft, 0.1, Duration::from_millis(300)));
+    assert_eq!(race.slo, Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
+    assert_eq!(good("[providers.ollama]").providers["ollama"].domain, None);
+}
+
+#[test]
+fn a_model_may_set_part_of_it() {
+    let config = good(
+        r#"
+        race = { optimise = "goodput", budget = 10, slo = { ttft = "2s", tpot = "0.5ms" }, hold_max = "5s" }
+        providers.ollama.domain = "park-1"
+        providers.s = { simulate = {}, domain = "park-1" }
+        [models.m]
+        upstreams = ["ollama/x", "s/y", { upstream = "vllm/z", input_price = 2, output_price = 4, cached_price = 0.5 }]
+        policy = "rule"
+        hedge_after = "p99.9"
+        budget = 0
+        slo = { ttft = "500ms" }
+        hold_max = "0s"
+        "#,
+    );
+    let race = &config.models["m"].race;
+    assert_eq!((race.policy, race.optimise, race.budget), (Policy::Rule, Objective::Goodput, 0.0));
+    assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("p99.9", Duration::ZERO));
+    assert_eq!(race.slo, Slo { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
+    assert_eq!((config.race.budget, config.race.hold_max), (10.0, Duration::from_secs(5)));
+    let upstreams = &config.models["m"].upstreams;
+    let domains: Vec<_> = upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
+    assert_eq!(domains, [Some("park-1"), Some("park-1"), None]);
+    assert_eq!(upstreams[2].price, Some(Price { input: 2.0, cached: 0.5, output: 4.0 }));
+}
+
+#[test]
+fn what_a_budget_is_counted_in_is_said_where_it_is_not_money() {
+    let price = |provider: &str, input: f64, output: f64| {
+        format!("{{ upstream = \"{provider}/m\", input_price = {input}, output_price = {output} }}")
+    };
+    let warnings = |policy: &str, upstreams: &[String]| {
+        good(&format!("[models.m]\npolicy = \"{policy}\"\nupstreams = [{}]", upstreams.join(", "))).warnings
+    };
+    let (none, other) = ("\"ollama/m\"".to_owned(), "\"vllm/m\"".to_owned());
+    let unpriced = [none.clone(), other];
+    let part = [price("sglang", 1.0, 9.0), none.clone(), price("tgi", 2.0, 3.0)];
+    for policy in ["adaptive", "rule"] {
+        let without = "model m: no upstream has a price: its budget counts tokens instead of money";
+        assert_eq!(warnings(policy, &unpriced), [without]);
+        let some = "model m: ollama/m without a price: counted at the highest of the others, 2 USD per million input \
+                    tokens and 9 per million output tokens";
+        assert_eq!(warnings(policy, &part), [some]);
+    }
+    let quiet = [
+        warnings("adaptive", &[price("sglang", 1.0, 9.0), price("tgi", 0.0, 0.0)]),
+        warnings("adaptive", &[none]),
+        warnings("fastest", &unpriced),
+        warnings("race", &part),
+        good("models.m = { upstreams = [\"ollama/m\", \"vllm/m\"], policy = \"adaptive\", budget = 0 }").warnings,
+    ];
+    assert!(quiet.iter().all(Vec::is_empty), "{quiet:?}");
+}
