@@ -36,6 +36,7 @@ pub mod upstream;
 
 // 7 recorder, answers
 pub mod recorder;
+pub mod replay;
 pub mod report;
 
 // 8 attempt

@@ -109,7 +109,7 @@ fn the_headers_are_in_the_readme() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_readme() {
-    for command in ["serve", "check", "stats", "history", "race", "routing", "simulate"] {
+    for command in ["serve", "check", "stats", "history", "race", "replay", "routing", "simulate"] {
         assert!(README.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {

@@ -5,6 +5,7 @@ pub mod check;
 pub mod history;
 pub mod plot;
 pub mod race;
+pub mod replay;
 pub mod routing;
 pub mod simulate;
 pub mod stats;
@@ -48,6 +49,7 @@ Examples:
   photofinish stats --regressions         what is worse than in the same hours before
   photofinish history --since 24h         the same drawn over time
   photofinish race \"Hello\" --model demo   one race, drawn as it runs
+  photofinish replay --policy adaptive    what another policy would have done
   photofinish routing                     whom the running gateway would choose, and why
   photofinish simulate --ttft 300ms       a provider to try things against
 
@@ -82,6 +84,12 @@ enum Command {
     /// 1 where no upstream answered, 2 for wrong use, 130 after Ctrl-C.
     #[command(after_help = race::EXAMPLES)]
     Race(race::Options),
+    /// What another policy would have done with the recorded requests, and at what cost, beside what was done.
+    ///
+    /// Plays the history of one model again by the real routing code, several times, with draws for what no row knows, and
+    /// says how sure each figure is.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(replay::Options),
     /// How every upstream stands in the running gateway, and why it is chosen or not.
     ///
     /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
@@ -100,6 +108,7 @@ pub fn main() -> ExitCode {
     let problem = match &cli.command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
         Command::History(options) => Some("history").zip(options.question.problem(wall_micros())),
+        Command::Replay(options) => Some("replay").zip(options.problem(wall_micros())),
         _ => None,
     };
     if let Some((command, problem)) = problem {
@@ -158,6 +167,10 @@ async fn run(cli: Cli) -> ExitCode {
             report(&format!("error: {error}"));
             ExitCode::from(2)
         }
+        Err(error) if error.is::<replay::UnknownModel>() => {
+            report(&format!("error: {error}"));
+            ExitCode::from(2)
+        }
         Err(error) => fail(&error),
     }
 }
@@ -181,6 +194,12 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
         }
         Command::History(options) => {
             history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out, &mut io::stderr())
+        }
+        Command::Replay(options) => {
+            let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
+            let mut stderr = io::stderr();
+            let err = stderr.is_terminal().then_some(&mut stderr as &mut dyn Write);
+            replay::run(&config, &options, width, &mut out, err)
         }
         Command::Routing(options) => {
             let at = routing::At::listening(config.server.listen)?;

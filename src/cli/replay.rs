@@ -1,0 +1,155 @@
+//! `photofinish replay`: the recorded history under another policy, beside what was done.
+//!
+//! Reads the configuration and the database only, so it works with or without a running gateway, and sends nothing. What is
+//! estimated and how is `replay`'s; here is what is asked for and what is written.
+
+mod asked;
+mod notes;
+mod objects;
+mod table;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::clock::wall_micros;
+use crate::config::{Config, Model};
+use crate::replay::{Answer, Past, REQUESTS_MAX, replay};
+use crate::report::question::time;
+use crate::store::{Reader, RecordedFilter};
+
+use super::stats::notes::write_paragraphs;
+
+pub use asked::{Options, UnknownModel};
+
+/// Below the options in `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish replay                                          adaptive, as the model's settings have it
+  photofinish replay --policy adaptive --budget 0.02          with less to spend
+  photofinish replay --policy fastest --policy hedge --hedge-after p95 --since 7d
+  photofinish replay --policy adaptive --optimise completion  for the whole answer
+  photofinish replay --model demo --policy fallback --json    for programs
+
+For each policy: the figures; where each lies with a probability of 90 %; how far that is from what was recorded; and where
+that lies. What was cut or never started is drawn from what the upstream showed; the words below the table say how much
+rests on that. A policy that races teaches most: replays of it are surest.";
+
+/// What one run of the command knows, for whoever writes it.
+struct Report<'a> {
+    model: &'a Model,
+    past: &'a Past,
+    answer: &'a Answer,
+    options: &'a Options,
+    /// Whether there are more requests than are played.
+    cut: bool,
+    /// Of models that were not chosen: name and requests.
+    others: &'a [(String, usize)],
+    /// The row that replays what was done, or why there is none.
+    as_it_was: Result<(), String>,
+}
+
+/// Writes the table, or what programs read, to `out`, and how far it is to `err` if there is one. `width`: columns of the
+/// terminal; none where it is piped.
+///
+/// # Errors
+/// [`UnknownModel`]; or when the database cannot be read or `out` not written.
+pub fn run(
+    config: &Config,
+    options: &Options,
+    width: Option<u16>,
+    out: &mut impl io::Write,
+    err: Option<&mut dyn io::Write>,
+) -> anyhow::Result<()> {
+    let width = width.map(usize::from);
+    let wanted = options.wanted(config)?;
+    let (mut pasts, cut) = read(config, wanted.as_ref(), options)?;
+    let Some((model, mut past)) = most(&mut pasts) else {
+        let what = wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
+        let path = config.store.path.display();
+        return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
+    };
+    past.settle();
+    let (plans, as_it_was) = options.plans(&model, &past);
+    let mut progress = Progress(err);
+    let answer = replay(&past, &plans, options.seed, &mut |over, of| progress.tell(over, of));
+    progress.end();
+    let Some(answer) = answer else {
+        let text = notes::nothing_to_tell(&model, &past);
+        return Ok(write_paragraphs([text], width, out)?);
+    };
+    let mut others: Vec<(String, usize)> = pasts
+        .into_iter()
+        .map(|(name, (_, past))| (name, past.requests()))
+        .filter(|(_, requests)| *requests > 0)
+        .collect();
+    others.sort_unstable_by_key(|(_, requests)| std::cmp::Reverse(*requests));
+    let report = Report { model: &model, past: &past, answer: &answer, options, cut, others: &others, as_it_was };
+    if options.json {
+        return objects::write(&report, out);
+    }
+    table::write(&report, width, out)?;
+    writeln!(out)?;
+    Ok(write_paragraphs(notes::paragraphs(&report), width, out)?)
+}
+
+/// By name.
+type Pasts = BTreeMap<String, (Arc<Model>, Past)>;
+
+/// Of the wanted model, or of every one; and whether older requests of the window were left out.
+fn read(config: &Config, wanted: Option<&Arc<Model>>, options: &Options) -> anyhow::Result<(Pasts, bool)> {
+    let now_us = wall_micros();
+    let filter = RecordedFilter {
+        since: options.since.map(|since| since.micros(now_us)),
+        until: options.until.map(|until| until.micros(now_us)),
+        model: None,
+        newest: REQUESTS_MAX,
+    };
+    let models = config.models.values().filter(|model| wanted.is_none_or(|wanted| wanted.name == model.name));
+    let mut pasts: Pasts = models.map(|model| (model.name.clone(), (model.clone(), Past::new(model)))).collect();
+    let mut requests = 0;
+    Reader::open(&config.store.path)?.recorded(&filter, |recorded| {
+        requests += 1;
+        let model = config.model(&recorded.model);
+        if let Some((_, past)) = model.and_then(|model| pasts.get_mut(&model.name)) {
+            past.add(&recorded);
+        }
+    })?;
+    Ok((pasts, requests >= REQUESTS_MAX))
+}
+
+/// The model with the most requests, taken out; none where none has one.
+fn most(pasts: &mut Pasts) -> Option<(Arc<Model>, Past)> {
+    let most = pasts.iter().max_by_key(|(_, (_, past))| past.requests())?;
+    let name = Some(most.0.clone()).filter(|_| most.1.1.requests() > 0)?;
+    pasts.remove(&name)
+}
+
+fn window(options: &Options) -> String {
+    let now_us = wall_micros();
+    let since = options.since.map(|since| format!(" since {}", time(since.micros(now_us))));
+    let until = options.until.map(|until| format!(" before {}", time(until.micros(now_us))));
+    let asked: String = [since, until].into_iter().flatten().collect();
+    if asked.is_empty() { asked } else { format!(" begun{asked}") }
+}
+
+/// One line on a terminal, written over again and again.
+struct Progress<'a>(Option<&'a mut dyn io::Write>);
+
+impl Progress<'_> {
+    fn tell(&mut self, over: usize, of: usize) {
+        if let Some(err) = &mut self.0 {
+            // Nobody is left to tell if standard error is closed.
+            let _ = write!(err, "\rreplaying: {over} of {of}").and_then(|()| err.flush());
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(err) = &mut self.0 {
+            let _ = write!(err, "\r\x1b[K").and_then(|()| err.flush());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The figures as text: four lines for each policy where the terminal is wide enough, else a block for each with a line a
+//! figure; and below what was recorded of each upstream.
+
+use std::io;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::Report;
+use crate::replay::{FIGURES, Figure, Figures, Interval, Row};
+
+const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
+/// In a block a line has no neighbours that explain it.
+const BLOCK_HEADS: [&str; FIGURES.len()] =
+    ["TTFT p50", "TTFT p95", "TTFT p99", "whole p50", "whole p95", "cost", "attempts", "unanswered"];
+
+/// Writes all of them, in lines of at most `width` if there is one.
+pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let priced = report.past.priced;
+    let answer = report.answer;
+    let mut rows = vec![Cells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
+    rows.extend(answer.rows.iter().map(|row| Cells::of(row, priced)));
+    let wide = aligned(&lines(&rows), 1);
+    let widest = wide.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    match width {
+        Some(width) if widest > width => write_blocks(&rows, out)?,
+        _ => wide.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+    }
+    writeln!(out)?;
+    fates(report).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// One figure as text, as wide as it is.
+pub(super) fn text(figure: Figure, value: f64, priced: bool) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    match figure {
+        Figure::Cost if priced => dollars(value),
+        Figure::Cost => format!("{value:.0} tok"),
+        Figure::Attempts => format!("{value:.2}"),
+        Figure::Unanswered => format!("{:.2} %", 100.0 * value),
+        _ => millis(value),
+    }
+}
+
+/// One row: each figure, its interval, and the difference.
+struct Cells {
+    name: String,
+    values: Vec<String>,
+    intervals: Vec<String>,
+    /// Against what was recorded, and where that lies; both empty for the latter.
+    changes: Vec<String>,
+    spreads: Vec<String>,
+    drawn: String,
+}
+
+impl Cells {
+    fn recorded(figures: &Figures, intervals: &[Interval], priced: bool) -> Cells {
+        Cells {
+            name: "recorded".to_owned(),
+            values: values(figures, priced),
+            intervals: ranges(intervals, priced),
+            changes: Vec::new(),
+            spreads: Vec::new(),
+            drawn: String::new(),
+        }
+    }
+
+    fn of(row: &Row, priced: bool) -> Cells {
+        let change = |(figure, change): (&Figure, f64)| {
+            signed(*figure, change).map_or_else(|| "–".to_owned(), |(change, unit)| change + unit)
+        };
+        let spread = |(figure, interval): (&Figure, &Interval)| {
+            let ends = signed(*figure, interval.low).zip(signed(*figure, interval.high));
+            ends.map_or_else(|| "–".to_owned(), |((low, _), (high, _))| format!("{low} to {high}"))
+        };
+        let marked = FIGURES.iter().zip(values(&row.figures, priced));
+        let marked = marked.map(|(figure, value)| if row.is_guess(*figure) { format!("~{value}") } else { value });
+        Cells {
+            name: row.name.clone(),
+            values: marked.collect(),
+            intervals: ranges(&row.intervals, priced),
+            changes: FIGURES.iter().zip(row.changes).map(change).collect(),
+            spreads: FIGURES.iter().zip(&row.change_intervals).map(spread).collect(),
+            drawn: if row.seen.is_finite() { format!("{:.0} %", 100.0 * (1.0 - row.seen)) } else { "–".to_owned() },
+        }
+    }
+}
+
+fn values(figures: &Figures, priced: bool) -> Vec<String> {
+    FIGURES.iter().zip(figures).map(|(figure, value)| text(*figure, *value, priced)).collect()
+}
+
+fn ranges(intervals: &[Interval], priced: bool) -> Vec<String> {
+    let range = |(figure, interval): (&Figure, &Interval)| {
+        let [low, high] = [interval.low, interval.high].map(|value| text(*figure, value, priced));
+        let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_owned());
+        match low.split_once(' ') {
+            // The unit once is enough where both have the same.
+            Some((number, _)) if unit(&low) == unit(&high) => format!("{number}–{high}"),
+            _ => format!("{low}–{high}"),
+        }
+    };
+    FIGURES.iter().zip(intervals).map(range).collect()
+}
+
+fn lines(rows: &[Cells]) -> Vec<Vec<String>> {
+    let head = std::iter::once("").chain(HEADS).chain(["drawn"]).map(str::to_owned).collect();
+    let mut lines = vec![head];
+    for row in rows {
+        lines.push([std::slice::from_ref(&row.name), &row.values, std::slice::from_ref(&row.drawn)].concat());
+        lines.push([vec![String::new()], row.intervals.clone(), vec![String::new()]].concat());
+        for differences in [&row.changes, &row.spreads].into_iter().filter(|differences| !differences.is_empty()) {
+            lines.push([vec![String::new()], differences.clone(), vec![String::new()]].concat());
+        }
+    }
+    lines
+}
+
+/// In columns, the first so many to the left and the others to the right.
+fn aligned(lines: &[Vec<String>], left: usize) -> Vec<String> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    for line in lines {
+        table.add_row(line);
+    }
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string().lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+fn write_blocks(rows: &[Cells], out: &mut impl io::Write) -> io::Result<()> {
+    for (number, row) in rows.iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", row.name)?;
+        let figure = |place: usize| {
+            let change = row.changes.get(place).zip(row.spreads.get(place));
+            let change = change.map(|(change, spread)| format!("{change} ({spread})")).unwrap_or_default();
+            vec![format!(" {}", BLOCK_HEADS[place]), row.values[place].clone(), row.intervals[place].clone(), change]
+        };
+        let mut lines: Vec<Vec<String>> = (0..FIGURES.len()).map(figure).collect();
+        if !row.drawn.is_empty() {
+            lines.push(vec![" drawn".to_owned(), row.drawn.clone()]);
+        }
+        aligned(&lines, 1).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    Ok(())
+}
+
+/// What the rows know of each upstream, in shares of the requests.
+fn fates(report: &Report<'_>) -> Vec<String> {
+    let head = ["upstream", "seen", "cut", "failed", "never tried", "beyond"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for (counts, expected) in report.answer.counts.iter().zip(&report.answer.expected) {
+        let all = (counts.seen + counts.cut + counts.failed + counts.never).max(1) as f64;
+        let shares = [counts.seen, counts.cut, counts.failed, counts.never].map(|count| share(count as f64 / all));
+        lines.push([vec![counts.upstream.clone()], shares.to_vec(), vec![share(expected.unknown())]].concat());
+    }
+    aligned(&lines, 1)
+}
+
+pub(super) fn share(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent > 0.0 && percent < 1.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// The number with its sign, and its unit.
+fn signed(figure: Figure, change: f64) -> Option<(String, &'static str)> {
+    if !change.is_finite() {
+        return None;
+    }
+    let (size, unit) = match figure {
+        Figure::Attempts => (format!("{:.2}", change.abs()), ""),
+        Figure::Unanswered => (format!("{:.2}", 100.0 * change.abs()), " pt"),
+        _ => (format!("{:.0}", 100.0 * change.abs()), " %"),
+    };
+    let is_nothing = size.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+    let sign = if is_nothing {
+        "±"
+    } else if change < 0.0 {
+        "−"
+    } else {
+        "+"
+    };
+    Some((format!("{sign}{size}"), unit))
+}
+
+fn millis(us: f64) -> String {
+    match us / 1e3 {
+        ms if ms < 10.0 => format!("{ms:.1} ms"),
+        ms if ms < 10_000.0 => format!("{ms:.0} ms"),
+        ms => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+fn dollars(usd: f64) -> String {
+    match usd {
+        0.0 => "$0".to_owned(),
+        usd if usd < 0.01 => format!("${usd:.6}"),
+        usd if usd < 1.0 => format!("${usd:.4}"),
+        usd => format!("${usd:.2}"),
+    }
+}

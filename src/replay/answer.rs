@@ -1,0 +1,337 @@
+//! Plays every plan over every imputation, and weighs what came out: means over the draws, and intervals over draws and
+//! resampled stretches of time together.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::drawn::Drawn;
+use super::expected::Expected;
+use super::figures::{FIGURES, Figure, Figures, Interval, Played, Went};
+use super::past::{Counts, Known, Past};
+use crate::clock::{HOUR_US, SECOND_US, micros};
+use crate::config::RaceSettings;
+use crate::rehearse::{Outcome, Request, Routed, Rules, Tariff, run};
+
+/// Imputations: so many, but fewer of a long history, and at least so many.
+const DRAWS: usize = 20;
+const DRAWS_LEAST: usize = 5;
+/// Requests that are played for one plan, all imputations together, before these become fewer.
+const PLAYED: usize = 1_000_000;
+/// Resamples behind an interval.
+const RESAMPLES: usize = 200;
+/// The first tenth only teaches, up to so many requests.
+const WARM_UP: usize = 500;
+/// A window is resampled in about so many stretches, of an hour at most and a minute at least.
+const BLOCKS: i64 = 30;
+/// Threads that play.
+const THREADS_MAX: usize = 8;
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For people.
+    pub name: String,
+    pub settings: RaceSettings,
+}
+
+/// What came of one plan.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub name: String,
+    /// Means over the imputations.
+    pub figures: Figures,
+    pub intervals: [Interval; FIGURES.len()],
+    /// Against what was recorded; see [`Figure::change`].
+    pub changes: Figures,
+    pub change_intervals: [Interval; FIGURES.len()],
+    /// Share of its answers that were seen just so, and not drawn.
+    pub seen: f64,
+    /// Share of its answers whose time lies beyond what its upstream was ever watched for: a quantile further out than this
+    /// is a guess.
+    pub assumed: f64,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Requests that were played, and of these those that only teach, at the beginning.
+    pub requests: usize,
+    pub warm_up: usize,
+    /// Requests behind the figures.
+    pub counted: usize,
+    /// From the first to the last; microseconds since 1970.
+    pub span_us: (i64, i64),
+    pub draws: usize,
+    /// Stretches of time that were resampled.
+    pub blocks: usize,
+    pub recorded: Figures,
+    pub recorded_intervals: [Interval; FIGURES.len()],
+    pub rows: Vec<Row>,
+    pub counts: Vec<Counts>,
+    pub expected: Vec<Expected>,
+}
+
+impl Row {
+    /// Whether so many answers lie where nobody watched that this figure is a guess.
+    pub fn is_guess(&self, figure: Figure) -> bool {
+        figure.beyond().is_some_and(|beyond| self.assumed > beyond)
+    }
+}
+
+/// Told how many of all runs are over.
+pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// None where there is nothing to play: no request, or no upstream that was watched enough. `past` is settled.
+pub fn replay(past: &Past, plans: &[Plan], seed: u64, progress: Progress<'_>) -> Option<Answer> {
+    let draws = (PLAYED / past.requests().max(1)).clamp(DRAWS_LEAST, DRAWS);
+    drawn_so_often(past, plans, (seed, draws), progress)
+}
+
+/// With so many imputations.
+pub(super) fn drawn_so_often(
+    past: &Past,
+    plans: &[Plan],
+    (seed, draws): (u64, usize),
+    progress: Progress<'_>,
+) -> Option<Answer> {
+    let (first_us, last_us) = past.span_us()?;
+    let upstreams = past.upstreams().len();
+    if upstreams == 0 {
+        return None;
+    }
+    let stage = Stage::new(past, seed, draws);
+    let jobs: Vec<(usize, usize)> =
+        (0..stage.draws).flat_map(|draw| (0..plans.len()).map(move |plan| (plan, draw))).collect();
+    let results = played(&stage, plans, &jobs, progress);
+    let recorded = Played::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
+    let even = vec![1.0; stage.blocks];
+    let resampled: Vec<Figures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
+    let was = recorded.figures(&even);
+    let rows = plans.iter().enumerate().map(|(number, plan)| {
+        let mut runs: Vec<&Run> = results.iter().filter(|run| run.plan == number).collect();
+        runs.sort_unstable_by_key(|run| run.draw);
+        row(plan, &runs, &was, &resampled)
+    });
+    Some(Answer {
+        requests: past.requests(),
+        warm_up: stage.warm_up,
+        counted: stage.counted().count(),
+        span_us: (first_us, last_us),
+        draws: stage.draws,
+        blocks: stage.blocks,
+        recorded: was,
+        recorded_intervals: std::array::from_fn(|figure| Interval::of(resampled.iter().map(|all| all[figure]))),
+        rows: rows.collect(),
+        counts: past.counts(),
+        expected: stage.expected,
+    })
+}
+
+/// What all runs share.
+struct Stage<'a> {
+    past: &'a Past,
+    expected: Vec<Expected>,
+    tariffs: Vec<Tariff>,
+    seed: u64,
+    draws: usize,
+    warm_up: usize,
+    block_us: i64,
+    blocks: usize,
+    /// How often each block counts.
+    resamples: Vec<Vec<f64>>,
+}
+
+/// One plan over one imputation.
+struct Run {
+    plan: usize,
+    draw: usize,
+    figures: Figures,
+    /// With the number of the resample.
+    resampled: Vec<(usize, Figures)>,
+    answers: f64,
+    seen: f64,
+    assumed: f64,
+}
+
+impl<'a> Stage<'a> {
+    fn new(past: &'a Past, seed: u64, draws: usize) -> Stage<'a> {
+        let requests = past.requests();
+        let (first_us, last_us) = past.span_us().unwrap_or_default();
+        let warm_up = (requests / 10).min(WARM_UP);
+        let block_us = ((last_us - first_us) / BLOCKS).clamp(60 * SECOND_US, HOUR_US);
+        let blocks = ((last_us - first_us) / block_us + 1) as usize;
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let used = blocks_used(past, warm_up, block_us);
+        let resamples = (0..RESAMPLES).map(|_| {
+            let mut times = vec![0.0; blocks];
+            for _ in 0..used.len() {
+                times[used[dice.usize(..used.len())]] += 1.0;
+            }
+            times
+        });
+        let tariffs = past.tariffs().iter().zip(&past.domains).map(|(tariff, domain)| Tariff {
+            input: tariff.input,
+            cached: tariff.cached,
+            output: tariff.output,
+            bills_on: tariff.billed_on,
+            domain: *domain,
+        });
+        Stage {
+            past,
+            expected: (0..past.upstreams().len()).map(|upstream| Expected::new(past, upstream)).collect(),
+            tariffs: tariffs.collect(),
+            seed,
+            draws,
+            warm_up,
+            block_us,
+            blocks,
+            resamples: resamples.collect(),
+        }
+    }
+
+    /// Those behind the figures, each with its block.
+    fn counted(&self) -> impl Iterator<Item = (usize, usize)> {
+        counted(self.past, self.warm_up).map(|request| (request, block(self.past, request, self.block_us)))
+    }
+
+    fn run(&self, plans: &[Plan], (plan, draw): (usize, usize)) -> Run {
+        let settings = &plans[plan].settings;
+        let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
+        let mut field = Drawn::new(self.past, &self.expected, &self.tariffs, seed);
+        let mut routed = Routed::new(settings.clone(), &self.tariffs, seed);
+        let requests = self.past.requests.iter().enumerate().map(|(id, asked)| Request {
+            id,
+            at_us: asked.at_us,
+            output_tokens: asked.output_tokens.max(1),
+            whole: asked.whole,
+        });
+        let (mut went, known) = (Vec::with_capacity(self.past.requests()), field.clone());
+        let (mut answers, mut seen, mut assumed) = (0.0, 0.0, 0.0);
+        run(requests, &mut field, &mut routed, &rules(settings), &mut |outcome: &Outcome<'_>| {
+            let request = outcome.request.id;
+            if request < self.warm_up || !self.past.requests[request].was.counts {
+                return;
+            }
+            if let Some(winner) = outcome.winner {
+                let upstream = outcome.started[winner].upstream;
+                let was_seen = matches!(self.past.cell(request, upstream).known, Known::Seen(_));
+                answers += 1.0;
+                seen += f64::from(u8::from(was_seen));
+                assumed += f64::from(u8::from(known.is_assumed(outcome.request, upstream)));
+            }
+            went.push(self.went(outcome));
+        });
+        let played = Played::new(went.into_iter(), self.blocks);
+        let own = self.resamples.iter().enumerate().filter(|(number, _)| number % self.draws == draw);
+        Run {
+            plan,
+            draw,
+            figures: played.figures(&vec![1.0; self.blocks]),
+            resampled: own.map(|(number, times)| (number, played.figures(times))).collect(),
+            answers,
+            seen,
+            assumed,
+        }
+    }
+
+    /// The same requests as in what was recorded, as far as both have an answer.
+    fn went(&self, outcome: &Outcome<'_>) -> Went {
+        let asked = &self.past.requests[outcome.request.id];
+        let answered = outcome.winner.is_some();
+        let ended = asked.was.took_us.is_some() || !asked.was.answered;
+        Went {
+            block: block(self.past, outcome.request.id, self.block_us),
+            ttft_us: outcome.ttft_us.filter(|_| !asked.whole),
+            took_us: Some(outcome.took_us).filter(|_| answered && ended),
+            answered,
+            cost: outcome.started.iter().map(|started| started.cost).sum(),
+            attempts: outcome.started.len() as f64,
+        }
+    }
+}
+
+fn played(stage: &Stage<'_>, plans: &[Plan], jobs: &[(usize, usize)], progress: Progress<'_>) -> Vec<Run> {
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = |told: &mut dyn FnMut(usize)| {
+        let mut runs = Vec::new();
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            runs.push(stage.run(plans, *job));
+            told(over.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        runs
+    };
+    let others = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) - 1;
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..others).map(|_| scope.spawn(|| work(&mut |_| {}))).collect();
+        let mut runs = work(&mut |over| progress(over, jobs.len()));
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => runs.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        runs
+    })
+}
+
+fn row(plan: &Plan, runs: &[&Run], was: &Figures, recorded: &[Figures]) -> Row {
+    let figures: Figures =
+        std::array::from_fn(|figure| runs.iter().map(|run| run.figures[figure]).sum::<f64>() / runs.len() as f64);
+    let resampled = || runs.iter().flat_map(|run| &run.resampled);
+    let answers: f64 = runs.iter().map(|run| run.answers).sum();
+    let share = |of: fn(&Run) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / answers;
+    Row {
+        name: plan.name.clone(),
+        figures,
+        intervals: std::array::from_fn(|figure| Interval::of(resampled().map(|(_, all)| all[figure]))),
+        changes: std::array::from_fn(|figure| FIGURES[figure].change(was[figure], figures[figure])),
+        change_intervals: std::array::from_fn(|figure| {
+            let change =
+                |(number, all): &(usize, Figures)| FIGURES[figure].change(recorded[*number][figure], all[figure]);
+            Interval::of(resampled().map(change))
+        }),
+        seen: share(|run| run.seen),
+        assumed: share(|run| run.assumed),
+    }
+}
+
+fn counted(past: &Past, warm_up: usize) -> impl Iterator<Item = usize> {
+    (warm_up..past.requests()).filter(|request| past.requests[*request].was.counts)
+}
+
+fn block(past: &Past, request: usize, block_us: i64) -> usize {
+    let first_us = past.requests.first().map_or(0, |first| first.at_us);
+    ((past.requests[request].at_us - first_us) / block_us) as usize
+}
+
+/// Those that hold a request that counts.
+fn blocks_used(past: &Past, warm_up: usize, block_us: i64) -> Vec<usize> {
+    let mut used: Vec<usize> = counted(past, warm_up).map(|request| block(past, request, block_us)).collect();
+    used.sort_unstable();
+    used.dedup();
+    used
+}
+
+fn was(past: &Past, request: usize, block: usize) -> Went {
+    let was = &past.requests[request].was;
+    Went {
+        block,
+        ttft_us: was.ttft_us,
+        took_us: was.took_us,
+        answered: was.answered,
+        cost: was.cost,
+        attempts: f64::from(was.attempts),
+    }
+}
+
+fn rules(settings: &RaceSettings) -> Rules {
+    let breaker = &settings.breaker;
+    Rules {
+        attempt_timeout_us: micros(settings.timeouts.first_token),
+        breaker_failures: if breaker.failures == 0 { u32::MAX } else { breaker.failures },
+        breaker_open_us: micros(breaker.open),
+        hold_max_us: micros(settings.hold_max),
+        // What a loser wrote after its cut is not in the rows that this is held against.
+        cut_lag_us: 0,
+        ..Rules::default()
+    }
+}
