@@ -168,6 +168,19 @@ mod tests {
     const BUDGET: f64 = 0.1;
 
     #[test]
+    fn a_first_cost_far_above_the_mean_buys_no_burst_of_its_own() {
+        let (mut ledger, mut base, mut extra) = (Ledger::new(BUDGET), 50.0, 0.0);
+        ledger.settle(base, 0.0, 0.0);
+        for _ in 0..200 {
+            let spent = f64::from(u8::from(ledger.reserve(1.0)));
+            ledger.settle(1.0, spent, spent);
+            (base, extra) = (base + 1.0, extra + spent);
+        }
+        let most = BUDGET * base + BURST * BUDGET * ledger.terms().mean_cost;
+        assert!(extra > 20.0 && extra <= most + 1.0, "{extra} of {most}");
+    }
+
+    #[test]
     fn the_first_cost_fills_the_bucket() {
         let mut ledger = Ledger::new(BUDGET);
         assert!(ledger.terms().bucket.is_infinite());
