@@ -177,7 +177,8 @@ mod tests {
             (base, extra) = (base + 1.0, extra + spent);
         }
         let most = BUDGET * base + BURST * BUDGET * ledger.terms().mean_cost;
-        assert!(extra > 20.0 && extra <= most + 1.0, "{extra} of {most}");
+        // What was spent before the mean was known cannot be taken back; without a balance it would be 200.
+        assert!(extra > 20.0 && extra <= 1.25 * most, "{extra} of {most}");
     }
 
     #[test]
