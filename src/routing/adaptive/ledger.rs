@@ -32,6 +32,9 @@ pub struct Ledger {
     budget: f64,
     /// In the unit of the costs; below zero while something is owed.
     bucket: f64,
+    /// What the budget earned since the beginning, less what was spent or is reserved: while the mean cost is still a guess, the
+    /// bucket may have been filled by too large a one.
+    balance: f64,
     /// Mean base cost of a race, and the weight behind it.
     mean_cost: Mean,
     answer_tokens: Mean,
@@ -72,6 +75,7 @@ impl Ledger {
         Ledger {
             budget: budget.max(0.0),
             bucket: 0.0,
+            balance: 0.0,
             mean_cost: nothing,
             answer_tokens,
             ln_lambda: LAMBDA_US.ln(),
@@ -91,6 +95,7 @@ impl Ledger {
         let holds = cost <= self.bucket || cost <= 0.0;
         if holds {
             self.bucket -= cost.max(0.0);
+            self.balance -= cost.max(0.0);
         }
         holds
     }
@@ -99,8 +104,9 @@ impl Ledger {
     pub fn settle(&mut self, base: f64, reserved: f64, spent: f64) {
         self.first_cost(base);
         self.mean_cost.add(base.max(0.0));
-        let filled = self.bucket + self.budget * base.max(0.0) + reserved - spent;
-        self.bucket = filled.min(self.capacity());
+        let earned = self.budget * base.max(0.0) + reserved - spent;
+        self.balance += earned;
+        self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0));
         let (least, most) = LN_LAMBDA;
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
@@ -160,6 +166,20 @@ mod tests {
     use proptest::prelude::*;
 
     const BUDGET: f64 = 0.1;
+
+    #[test]
+    fn a_first_cost_far_above_the_mean_buys_no_burst_of_its_own() {
+        let (mut ledger, mut base, mut extra) = (Ledger::new(BUDGET), 50.0, 0.0);
+        ledger.settle(base, 0.0, 0.0);
+        for _ in 0..200 {
+            let spent = f64::from(u8::from(ledger.reserve(1.0)));
+            ledger.settle(1.0, spent, spent);
+            (base, extra) = (base + 1.0, extra + spent);
+        }
+        let most = BUDGET * base + BURST * BUDGET * ledger.terms().mean_cost;
+        // What was spent before the mean was known cannot be taken back; without a balance it would be 200.
+        assert!(extra > 20.0 && extra <= 1.25 * most, "{extra} of {most}");
+    }
 
     #[test]
     fn the_first_cost_fills_the_bucket() {
