@@ -2,7 +2,7 @@
 
 use super::{Learning, SharedLedger};
 use crate::failure::FailureKind;
-use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::history::recorded::Recorded;
 use crate::routing::adaptive::Sent;
 
 /// What a recorded request is remembered by.
@@ -11,10 +11,6 @@ pub struct Remembering<'a> {
     pub counts: &'a dyn Fn(FailureKind) -> bool,
     /// The ledger of its model; none where the configuration does not know the model.
     pub ledger: Option<SharedLedger>,
-    /// Whether its policy keeps within a budget: what others spend is nothing that such a one owes.
-    pub keeps_budget: bool,
-    /// What an attempt cost, in the unit of the ledger.
-    pub cost: &'a dyn Fn(&RecordedAttempt) -> f64,
 }
 
 impl Learning {
@@ -48,7 +44,7 @@ impl Learning {
             });
         }
         if let Some(ledger) = &by.ledger {
-            settle(recorded, ledger, by);
+            usual(recorded, ledger);
         }
     }
 
@@ -58,15 +54,8 @@ impl Learning {
     }
 }
 
-/// The extra that a race cost was reserved when it was spent.
-fn settle(recorded: &Recorded, ledger: &SharedLedger, by: &Remembering<'_>) {
-    let (mut base, mut extra) = (0.0, 0.0);
-    for attempt in &recorded.attempts {
-        let sum = if recorded.winner == Some(attempt.ordinal) { &mut base } else { &mut extra };
-        *sum += (by.cost)(attempt);
-    }
+/// What is usual, and not what was spent: λ answers to a bucket that it empties, and this one it did not.
+fn usual(recorded: &Recorded, ledger: &SharedLedger) {
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
-    let mut ledger = super::purse::lock(ledger);
-    ledger.settle(base, 0.0, if by.keeps_budget { extra } else { 0.0 });
-    ledger.finished(recorded.client_ttft_us, served.and_then(|served| served.output_tokens));
+    super::purse::lock(ledger).finished(recorded.client_ttft_us, served.and_then(|served| served.output_tokens));
 }

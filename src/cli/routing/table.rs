@@ -37,7 +37,8 @@ pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: 
     }
     if !off.is_empty() {
         let names: Vec<&str> = off.iter().map(|model| model.model.as_str()).collect();
-        let off = format!("Off, for no upstream of theirs has its key: {}. One of them: --model NAME", names.join(", "));
+        let off =
+            format!("Off, for no upstream of theirs has its key: {}. One of them: --model NAME", names.join(", "));
         write_paragraphs([off], width, out)?;
         writeln!(out)?;
     }

@@ -105,7 +105,8 @@ impl Ledger {
         self.first_cost(base);
         self.mean_cost.add(base.max(0.0));
         let earned = self.budget * base.max(0.0) + reserved - spent;
-        self.balance += earned;
+        // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.
+        self.balance = (self.balance + earned) * (1.0 - DECAY);
         self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0));
         let (least, most) = LN_LAMBDA;
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
