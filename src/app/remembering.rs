@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::history::recorded::Recorded;
 use crate::learning::{Learning, Remembering};
 use crate::race::verdict::slows_hedging;
+use crate::routing::tariff::Basis;
 use crate::store::{Reader, RecordedFilter};
 
 /// Requests that are remembered: the newest. What is older has faded from what is learnt.
@@ -22,8 +23,9 @@ pub fn remember(config: &Config, learning: &Learning) {
     let read = Reader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
             requests += 1;
-            let budget = config.model(&recorded.model).map(|model| model.race.budget);
-            let ledger = budget.map(|budget| learning.ledger(&recorded.model, budget));
+            let ledger = config.model(&recorded.model).map(|model| {
+                learning.ledger(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+            });
             learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger });
         };
         Ok(reader.recorded(&filter, each)?)

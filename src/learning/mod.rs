@@ -32,7 +32,7 @@ use prefixes::Prefixes;
 /// Upstreams that are known apart; callers may name any. Beyond it they share one.
 const UPSTREAMS_MAX: usize = 10_000;
 /// Ledgers: one for each model and budget. Beyond it they share one.
-const LEDGERS_MAX: usize = 10_000;
+const LEDGERS_MAX: usize = 1_000;
 
 /// Bytes of a prompt that make a token, as a guess; the history counts by the same.
 const BYTES_PER_TOKEN: f64 = 4.0;
@@ -44,17 +44,21 @@ pub struct Learning {
     began_us: i64,
     upstreams: ArcSwap<HashMap<String, Arc<Known>>>,
     ledgers: ArcSwap<HashMap<LedgerKey, SharedLedger>>,
+    /// For those beyond [`LEDGERS_MAX`]: nothing may be spent on extras.
+    beyond: SharedLedger,
     /// One may add to either.
     adding: Mutex<()>,
     prefixes: Prefixes,
 }
 
-/// A model as it was asked for, and the budget as the bits of its number: requests with budgets of their own must not spend
-/// what others have saved.
+/// For whom a ledger is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LedgerKey {
     model: String,
+    /// As the bits of its number: requests with budgets of their own must not spend what others have saved.
     budget: u64,
+    /// Not in tokens.
+    money: bool,
 }
 
 /// One ledger with what it is for.
@@ -62,6 +66,8 @@ pub struct Account {
     pub model: String,
     /// Extra cost over base cost, at most.
     pub budget: f64,
+    /// It is counted in US dollars, not in tokens.
+    pub money: bool,
     pub ledger: SharedLedger,
 }
 
@@ -79,6 +85,7 @@ impl Learning {
             began_us: wall_micros(),
             upstreams: ArcSwap::default(),
             ledgers: ArcSwap::default(),
+            beyond: Arc::new(Mutex::new(Ledger::new(0.0))),
             adding: Mutex::default(),
             prefixes: Prefixes::default(),
         }
@@ -111,17 +118,20 @@ impl Learning {
         known
     }
 
-    /// Of a model as it was asked for, for this budget.
-    pub fn ledger(&self, model: &str, budget: f64) -> SharedLedger {
-        let key = LedgerKey { model: model.to_owned(), budget: budget.to_bits() };
+    /// Of a model of the configuration, for this budget; the empty name is for upstreams that requests name themselves.
+    /// `money`: what it costs is counted in US dollars, and not in tokens.
+    pub fn ledger(&self, model: &str, budget: f64, money: bool) -> SharedLedger {
+        let key = LedgerKey { model: model.to_owned(), budget: budget.to_bits(), money };
         if let Some(ledger) = self.ledgers.load().get(&key) {
             return ledger.clone();
         }
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.ledgers.load_full();
-        let key = if now.len() < LEDGERS_MAX { key } else { LedgerKey { model: String::new(), ..key } };
         if let Some(ledger) = now.get(&key) {
             return ledger.clone();
+        }
+        if now.len() >= LEDGERS_MAX {
+            return self.beyond.clone();
         }
         let ledger: SharedLedger = Arc::new(Mutex::new(Ledger::new(budget)));
         let mut next = HashMap::clone(&now);
@@ -143,6 +153,7 @@ impl Learning {
         let account = |(key, ledger): (&LedgerKey, &SharedLedger)| Account {
             model: key.model.clone(),
             budget: f64::from_bits(key.budget),
+            money: key.money,
             ledger: ledger.clone(),
         };
         let mut all: Vec<Account> = ledgers.iter().map(account).collect();
@@ -150,6 +161,14 @@ impl Learning {
             one.model.cmp(&other.model).then_with(|| one.budget.total_cmp(&other.budget))
         });
         all
+    }
+
+    /// Forgets the ledgers of models that have become others. What runs there is settled with those that are forgotten.
+    pub fn retain_ledgers(&self, remains: impl Fn(&str) -> bool) {
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = HashMap::clone(&self.ledgers.load_full());
+        next.retain(|key, _| remains(&key.model));
+        self.ledgers.store(Arc::new(next));
     }
 
     /// Forgets upstreams that have become others. What runs there goes on telling those that are forgotten.

@@ -16,6 +16,7 @@ pub struct Remembering<'a> {
 impl Learning {
     /// Requests come oldest first; [`Learning::publish`] follows the last.
     pub fn remember(&self, recorded: &Recorded, by: &Remembering<'_>) {
+        let now_us = self.now_us();
         for attempt in &recorded.attempts {
             let known = self.upstream(&format!("{}/{}", attempt.provider, attempt.model_sent));
             let cached = attempt.cached_input_tokens.unwrap_or(0);
@@ -23,18 +24,19 @@ impl Learning {
                 uncached_tokens: (recorded.input_tokens_estimate - cached).max(0) as f64,
                 in_flight: u32::try_from(attempt.in_flight).unwrap_or(0),
             };
-            let sent_us = recorded.started_at + attempt.dispatch_us;
+            // A wall clock that was ahead when this was recorded must not stop what fades with time.
+            let at_us = |after_us: i64| (recorded.started_at + attempt.dispatch_us + after_us).min(now_us);
             known.learn_quietly(|learner| {
-                learner.launched(sent_us);
+                learner.launched(at_us(0));
                 match attempt.ttft_obs_us {
                     Some(ttft_us) if attempt.seen => {
-                        learner.first_token(sent, ttft_us, sent_us + ttft_us);
-                        learner.answered(sent_us + ttft_us);
+                        learner.first_token(sent, ttft_us, at_us(ttft_us));
+                        learner.answered(at_us(ttft_us));
                     }
-                    Some(waited_us) => learner.censored(sent, waited_us, sent_us + waited_us),
+                    Some(waited_us) => learner.censored(sent, waited_us, at_us(waited_us)),
                     None => {}
                 }
-                let ended_us = sent_us + attempt.ended_us;
+                let ended_us = at_us(attempt.ended_us);
                 if attempt.failure.is_some_and(by.counts) {
                     learner.failed(ended_us);
                 }
@@ -57,5 +59,8 @@ impl Learning {
 /// What is usual, and not what was spent: λ answers to a bucket that it empties, and this one it did not.
 fn usual(recorded: &Recorded, ledger: &SharedLedger) {
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
-    super::purse::lock(ledger).finished(recorded.client_ttft_us, served.and_then(|served| served.output_tokens));
+    // A client that waits for the whole answer sees no first token.
+    let token_us = served.and_then(|served| Some(served.dispatch_us + served.ttft_obs_us?));
+    let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
+    super::purse::lock(ledger).finished(ttft_us, served.and_then(|served| served.output_tokens));
 }

@@ -11,8 +11,13 @@ use super::{Blocks, Learning};
 use crate::routing::adaptive::Sent;
 use crate::routing::tariff::{Prompt, Tariff};
 
+/// Tokens that an attempt is believed to have had: a provider that counts wrong must not upset a budget for hours.
+const TOKENS_MAX: i64 = 2_000_000;
+
 /// An attempt as it is started.
 pub struct Spotted {
+    /// Of the attempt, in the order of starting.
+    pub ordinal: usize,
     pub learning: Arc<Learning>,
     pub known: Arc<Known>,
     /// Pays for it.
@@ -35,7 +40,7 @@ pub struct Ending {
     pub failed: bool,
     /// It was started and not refused: it is billed.
     pub billed: bool,
-    /// It is what the client got.
+    /// It served the client to its end.
     pub served: bool,
     /// Microseconds for each token after the first.
     pub tpot_us: Option<f64>,
@@ -44,6 +49,8 @@ pub struct Ending {
     pub cached_tokens: Option<i64>,
     /// As far as it was counted.
     pub output_tokens: Option<i64>,
+    /// What came of it, as a guess of tokens: for what an attempt cost that was cut before it could tell.
+    pub generated: i64,
 }
 
 /// One attempt's way of telling. Not `Clone`: two would tell the same twice.
@@ -105,15 +112,14 @@ impl Sighting {
         if !ending.billed {
             return;
         }
+        let bounded = |tokens: i64| tokens.clamp(0, TOKENS_MAX) as f64;
         let counted = ending.input_tokens.map(|input| {
-            let cached = ending.cached_tokens.unwrap_or(0).min(input);
-            Prompt { uncached: (input - cached) as f64, cached: cached as f64 }
+            let cached = bounded(ending.cached_tokens.unwrap_or(0)).min(bounded(input));
+            Prompt { uncached: bounded(input) - cached, cached }
         });
-        let cost = match ending.output_tokens {
-            Some(output) => tariff.whole(counted.unwrap_or(*prompt), output as f64),
-            None => tariff.started(*prompt, purse.terms().answer_tokens),
-        };
-        purse.paid(cost, ending.served);
+        let answer_tokens = if tariff.billed_on && !ending.served { purse.terms().answer_tokens / 2.0 } else { 0.0 };
+        let output = ending.output_tokens.map_or(bounded(ending.generated).max(answer_tokens), bounded);
+        purse.paid(self.spotted.ordinal, tariff.whole(counted.unwrap_or(*prompt), output));
         if ending.served {
             purse.finished(None, ending.output_tokens);
         }

@@ -9,14 +9,15 @@ use crate::routing::tariff::{Prompt, Tariff};
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
 
-fn sighting(learning: &Arc<Learning>, upstream: &str, purse: &Arc<Purse>, tokens: f64) -> Sighting {
+fn sighting(learning: &Arc<Learning>, upstream: &str, purse: &Arc<Purse>, ordinal: usize) -> Sighting {
     Sighting::start(Spotted {
+        ordinal,
         learning: learning.clone(),
         known: learning.upstream(upstream),
         purse: purse.clone(),
         tariff: TARIFF,
-        sent: Sent { uncached_tokens: tokens, in_flight: 0 },
-        prompt: Prompt { uncached: tokens, cached: 0.0 },
+        sent: Sent { uncached_tokens: 100.0, in_flight: 0 },
+        prompt: Prompt { uncached: 100.0, cached: 0.0 },
         blocks: Blocks::default(),
         known_tokens: 0.0,
     })
@@ -30,8 +31,10 @@ fn bucket(ledger: &SharedLedger) -> f64 {
 fn everybody_knows_the_same_of_an_upstream() {
     let learning = Learning::new();
     assert!(Arc::ptr_eq(&learning.upstream("a/m"), &learning.upstream("a/m")));
-    assert!(Arc::ptr_eq(&learning.ledger("m", 0.1), &learning.ledger("m", 0.1)));
-    assert!(!Arc::ptr_eq(&learning.ledger("m", 0.1), &learning.ledger("m", 0.2)), "a budget of its own");
+    assert!(Arc::ptr_eq(&learning.ledger("m", 0.1, false), &learning.ledger("m", 0.1, false)));
+    assert!(!Arc::ptr_eq(&learning.ledger("m", 0.1, false), &learning.ledger("m", 0.2, false)), "a budget of its own");
+    assert!(!Arc::ptr_eq(&learning.ledger("n", 0.1, false), &learning.ledger("n", 0.1, true)), "tokens are no money");
+    learning.retain_ledgers(|model| model != "n");
     learning.upstream("b/m");
     let names = |learning: &Learning| -> Vec<String> {
         learning.upstreams().iter().map(|known| known.name().to_owned()).collect()
@@ -54,18 +57,23 @@ fn names_beyond_the_bound_share_one() {
     learning.upstreams.store(Arc::new(full));
     assert_eq!(learning.upstream("p/7").name(), "p/7");
     assert!(Arc::ptr_eq(&learning.upstream("one/more"), &learning.upstream("and/another")));
+    let ledgers: Vec<SharedLedger> =
+        (0..LEDGERS_MAX + 2).map(|at| learning.ledger("m", at as f64 / 1e3, false)).collect();
+    assert!(Arc::ptr_eq(&ledgers[LEDGERS_MAX], &ledgers[LEDGERS_MAX + 1]));
+    assert!(!purse::lock(&ledgers[LEDGERS_MAX]).reserve(1.0), "nothing may be spent there");
+    assert_eq!(learning.accounts().len(), LEDGERS_MAX);
 }
 
 #[test]
 fn an_attempt_is_seen_waiting_until_it_tells() {
     let learning = Arc::new(Learning::new());
-    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1), true));
+    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1, false), true));
     let known = learning.upstream("a/m");
     let waiting = || known.longest_waits(i64::MAX, learning.now_us()).as_slice().len();
     let (mut seen, mut cut, dropped) = (
-        sighting(&learning, "a/m", &purse, 10.0),
-        sighting(&learning, "a/m", &purse, 10.0),
-        sighting(&learning, "a/m", &purse, 10.0),
+        sighting(&learning, "a/m", &purse, 0),
+        sighting(&learning, "a/m", &purse, 0),
+        sighting(&learning, "a/m", &purse, 0),
     );
     assert_eq!(waiting(), 3);
     let before = known.outlook().seen();
@@ -80,15 +88,15 @@ fn an_attempt_is_seen_waiting_until_it_tells() {
 #[test]
 fn a_race_pays_for_what_is_billed() {
     let learning = Arc::new(Learning::new());
-    let ledger = learning.ledger("m", 0.5);
+    let ledger = learning.ledger("m", 0.5, false);
     purse::lock(&ledger).settle(140.0, 0.0, 0.0);
     // Empty enough to hold all that comes.
     assert!(purse::lock(&ledger).reserve(7_000.0));
     let spent = |endings: [Ending; 2]| {
         let before = bucket(&ledger);
         let purse = Arc::new(Purse::new(ledger.clone(), true));
-        for ending in endings {
-            sighting(&learning, "a/m", &purse, 100.0).ended(&ending);
+        for (ordinal, ending) in endings.into_iter().enumerate() {
+            sighting(&learning, "a/m", &purse, ordinal).ended(&ending);
         }
         drop(purse);
         bucket(&ledger) - before
@@ -97,6 +105,8 @@ fn a_race_pays_for_what_is_billed() {
     let won = Ending { served: true, output_tokens: Some(10), ..billed };
     assert!((spent([won, Ending::default()]) - 0.5 * 140.0).abs() < 1e-9, "the other was refused");
     assert!((spent([won, billed]) - (0.5 * 140.0 - 100.0)).abs() < 1e-9, "the prompt of the other");
+    let cut = Ending { generated: 15, ..billed };
+    assert!((spent([won, cut]) - (0.5 * 140.0 - 160.0)).abs() < 1e-9, "and what it had written");
     let counted = Ending { input_tokens: Some(52), cached_tokens: Some(40), output_tokens: Some(27), ..won };
     assert!((spent([counted, billed]) - (0.5 * (12.0 + 20.0 + 108.0) - 100.0)).abs() < 1e-9, "counted, not guessed");
 }
@@ -120,9 +130,10 @@ fn what_it_reports_of_its_cache_is_believed_by_and_by() {
 
 fn spotted(learning: &Arc<Learning>) -> Spotted {
     Spotted {
+        ordinal: 0,
         learning: learning.clone(),
         known: learning.upstream("a/m"),
-        purse: Arc::new(Purse::new(learning.ledger("m", 0.1), true)),
+        purse: Arc::new(Purse::new(learning.ledger("m", 0.1, false), true)),
         tariff: TARIFF,
         sent: Sent::default(),
         prompt: Prompt::default(),
@@ -168,7 +179,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
 fn the_history_teaches_what_was_seen() {
     let learning = Learning::new();
     let began = learning.now_us() - 400_000_000;
-    let by = Remembering { counts: &|_| true, ledger: Some(learning.ledger("m", 0.1)) };
+    let by = Remembering { counts: &|_| true, ledger: Some(learning.ledger("m", 0.1, false)) };
     for n in 0..400 {
         let ttft = 200_000 + n % 7 * 10_000;
         let request =
@@ -185,7 +196,7 @@ fn the_history_teaches_what_was_seen() {
     assert!((190_000.0..280_000.0).contains(&a), "{a}");
     assert!(learning.upstream("c/m").outlook().throttled());
     assert_eq!(learning.upstream("a/m").outlook().launches(), 400);
-    let terms = purse::lock(&learning.ledger("m", 0.1)).terms();
+    let terms = purse::lock(&learning.ledger("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");
     assert_eq!(terms.mean_cost, 0.0, "money is not what was spent before");
 }

@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::Target;
 use crate::routing::keyring::{Key, Ring};
 use crate::routing::plan;
+use crate::routing::tariff::Basis;
 use crate::upstream::Endpoint;
 
 /// Upstreams that one request may name itself.
@@ -23,6 +24,10 @@ const NAME_MAX: usize = 512;
 /// Everyone who may be started.
 pub struct Field {
     pub settings: RaceSettings,
+    /// The model whose budget pays; empty where the request names its upstreams itself.
+    pub model: String,
+    /// What its costs are counted in.
+    pub basis: Basis,
     /// At least one; extras at the end.
     pub runners: Arc<Vec<Runner>>,
     /// The right to start some of them, by their place.
@@ -65,6 +70,11 @@ impl Runner {
         self.rested_key(gateway).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
+    /// It was told to wait, since the race began.
+    pub fn is_cooling(&self, gateway: &Gateway) -> bool {
+        wait_for_all(&self.upstream, &self.keys, |target| gateway.cooling(target)).is_some()
+    }
+
     /// One with room under its rate limits goes before one without.
     fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {
         let target = |key: &Key| self.target(Some(key.id().to_owned()));
@@ -100,7 +110,8 @@ pub fn resolve(
     model: &str,
     overrides: &Overrides,
 ) -> Result<Field, Rejection> {
-    let (upstreams, settings) = match (&overrides.upstreams, live.config.model(model)) {
+    let known = live.config.model(model);
+    let (upstreams, settings) = match (&overrides.upstreams, known) {
         (Some(names), model) => {
             let settings = model.map_or(&live.config.race, |model| &model.race);
             let upstreams = named(live, model, names, settings)
@@ -115,6 +126,8 @@ pub fn resolve(
         }
     };
     let settings = overrides.apply(settings);
+    let of_model = known.iter().flat_map(|model| &model.upstreams);
+    let basis = Basis::of(of_model.chain(&upstreams));
     let mut lineup = Lineup::new(gateway, &settings);
     let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
@@ -151,7 +164,8 @@ pub fn resolve(
             None => Rejection::no_upstream(model, &off),
         });
     }
-    Ok(Field { settings, runners: Arc::new(runners), trials, cooling })
+    let model = known.map_or(String::new(), |model| model.name.clone());
+    Ok(Field { settings, model, basis, runners: Arc::new(runners), trials, cooling })
 }
 
 /// The shortest wait, if every key of an upstream has to.

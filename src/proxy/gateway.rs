@@ -156,6 +156,11 @@ impl Gateway {
         };
         lock(&self.breakers).retain(stays);
         self.learning.retain(stays);
+        let billing = |config: &Config, model: &str| {
+            let upstreams = &config.models.get(model)?.upstreams;
+            Some(upstreams.iter().map(|upstream| (upstream.name(), upstream.billing())).collect::<Vec<_>>())
+        };
+        self.learning.retain_ledgers(|model| billing(&live.config, model) == billing(&before.config, model));
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();

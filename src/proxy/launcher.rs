@@ -90,7 +90,7 @@ impl Launch for Launcher {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
         self.judge.note(starting.candidate, sent);
-        let spotted = self.pilot.spotted(starting.candidate);
+        let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
         let attempt = attempt::start(Spec {
             client: gateway.client().clone(),
             recorder: gateway.recorder().clone(),
@@ -135,7 +135,11 @@ impl Launch for Launcher {
     }
 
     fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
-        self.pilot.replan(&seen(running), waiting)
+        // What was told to wait since the race began gets no hedge; a failure may still come to it.
+        let Judge { gateway, runners, .. } = &*self.judge;
+        let rested: Vec<usize> =
+            waiting.iter().copied().filter(|candidate| !runners[*candidate].is_cooling(gateway)).collect();
+        self.pilot.replan(&seen(running), &rested)
     }
 
     fn next_after_failure(&mut self, waiting: &[usize]) -> usize {

@@ -14,10 +14,13 @@ use crate::protocol::request::ChatRequest;
 use crate::race::{Replan, Which};
 use crate::routing::adaptive::{self, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
 use crate::routing::plan::{self, Entry, Plan, Start, plan};
-use crate::routing::tariff::{Prompt, Tariff, tariffs};
+use crate::routing::tariff::Prompt;
 
 /// Attempts that may wait for their first token at once, where the policy decides how many.
 const RUNNING_MAX: usize = 3;
+
+/// When an empty bucket is looked into again.
+const EMPTY_AGAIN: Duration = Duration::from_millis(500);
 
 /// One race's.
 pub struct Pilot {
@@ -40,15 +43,14 @@ impl Pilot {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
-        let prices: Vec<_> = field.runners.iter().map(|runner| runner.upstream.billing()).collect();
         let domains: Vec<Option<&str>> =
             field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
-        let steer = |(place, (runner, tariff)): (usize, (&Runner, Tariff))| {
+        let steer = |(place, runner): (usize, &Runner)| {
             let known = learning.upstream(&runner.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
             let cached = known_tokens * known.caching();
             Steered {
-                tariff,
+                tariff: field.basis.tariff(runner.upstream.billing()),
                 prompt: Prompt { uncached: tokens - cached, cached },
                 known_tokens,
                 // The place of the first of a domain stands for it.
@@ -60,13 +62,13 @@ impl Pilot {
                 known,
             }
         };
-        let steered = field.runners.iter().zip(tariffs(&prices)).enumerate().map(steer).collect();
+        let steered = field.runners.iter().enumerate().map(steer).collect();
         Pilot {
             learning: learning.clone(),
             settings: field.settings.clone(),
             steered,
             purse: Arc::new(Purse::new(
-                learning.ledger(&request.model, field.settings.budget),
+                learning.ledger(&field.model, field.settings.budget, field.basis.is_money()),
                 field.settings.policy.spends_budget(),
             )),
             blocks,
@@ -86,11 +88,12 @@ impl Pilot {
     }
 
     /// How to tell of an attempt at this candidate that is started now.
-    pub fn spotted(&mut self, candidate: usize) -> Spotted {
+    pub fn spotted(&mut self, candidate: usize, ordinal: usize) -> Spotted {
         let steered = &mut self.steered[candidate];
         let sent = steered.sent();
         steered.started = Some(sent);
         Spotted {
+            ordinal,
             learning: self.learning.clone(),
             known: steered.known.clone(),
             purse: self.purse.clone(),
@@ -133,13 +136,13 @@ impl Pilot {
             },
         );
         match next {
-            Next::Start(candidate) if running.is_empty() || self.reserve(candidate) => {
+            Next::Start(candidate) if self.reserve(candidate, running.iter().map(|running| running.candidate)) => {
                 self.reasons.add(Why::Hedged);
                 Replan::Start(candidate)
             }
             Next::Start(_) => {
                 self.reasons.add(Why::Budget);
-                Replan::Never
+                Replan::Again(EMPTY_AGAIN)
             }
             Next::AskAgain { after_us } => {
                 if why == Why::Budget {
@@ -241,29 +244,33 @@ impl Pilot {
             std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
         sort(&mut listed.entries, self.regular(), &order);
         start_first(&mut listed.entries);
+        let mut started = vec![primary];
         for candidate in also.iter().take(RUNNING_MAX - 1) {
-            if self.reserve(candidate)
-                && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
-            {
-                entry.start = Start::At(Duration::ZERO);
-            }
+            self.start_beside(listed, candidate, &mut started);
         }
         let after = hedge_at_us.map(|after_us| Duration::from_micros(u64::try_from(after_us).unwrap_or(0)));
         listed.ask_after = after.filter(|_| self.regular() > 1);
-        self.try_extras(listed);
+        // One on trial joins the race: a second would only be in its way.
+        let on_trial = (self.regular()..self.steered.len()).next();
+        on_trial.into_iter().for_each(|candidate| self.start_beside(listed, candidate, &mut started));
     }
 
-    /// Those on trial join the race, as far as the money goes.
-    fn try_extras(&self, listed: &mut Plan) {
-        for entry in listed.entries.iter_mut().filter(|entry| self.steered[entry.candidate].extra()) {
-            if self.reserve(entry.candidate) {
-                entry.start = Start::At(Duration::ZERO);
-            }
+    /// At once, if there is money for it.
+    fn start_beside(&self, listed: &mut Plan, candidate: usize, started: &mut Vec<usize>) {
+        if self.reserve(candidate, started.iter().copied())
+            && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
+        {
+            entry.start = Start::At(Duration::ZERO);
+            started.push(candidate);
         }
     }
 
-    fn reserve(&self, candidate: usize) -> bool {
-        self.purse.reserve(self.steered[candidate].cost(self.purse.terms().answer_tokens))
+    /// For an attempt beside these. One of all is none too many, and whichever it will be, the dearest of the others are extra.
+    fn reserve(&self, candidate: usize, beside: impl Iterator<Item = usize>) -> bool {
+        let answer_tokens = self.purse.terms().answer_tokens;
+        let cost = |candidate: usize| self.steered[candidate].cost(answer_tokens);
+        let least = beside.map(cost).reduce(f64::min);
+        least.is_none_or(|least| self.purse.reserve(cost(candidate).max(least)))
     }
 
     /// Candidates that are not on trial.

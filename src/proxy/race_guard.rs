@@ -135,6 +135,9 @@ impl RaceGuard {
     pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
         self.winner_token_us = streaming.map(|_| token_us);
         self.token_us = Some(token_us);
+        if let Some((_, purse)) = &self.steering {
+            purse.won(ordinal);
+        }
         self.record.winner = i64::try_from(ordinal).ok();
         if let Some(ordinal) = self.record.winner {
             self.recorder.committed(&self.record.race_id, ordinal);

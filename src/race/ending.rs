@@ -83,6 +83,7 @@ impl<L: Launch> Race<L> {
             let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
             self.launch.failed(late.entry.candidate, &failure);
             self.failures.push((late.entry.candidate, failure));
+            self.ask_at = self.plan.ask_after.map(|_| now);
         }
     }
 

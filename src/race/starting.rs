@@ -51,7 +51,12 @@ impl<L: Launch> Race<L> {
         }
         let position = match reason {
             StartReason::First => 0,
-            _ => self.launch.next_after_failure(&self.candidates_waiting()).min(self.waiting.len() - 1),
+            _ => {
+                // Those that lost already come behind those that were not tried.
+                let untried = self.waiting.iter().take_while(|waiting| !waiting.retry).count();
+                let choice = if untried == 0 { self.waiting.len() } else { untried };
+                self.launch.next_after_failure(&self.candidates_waiting()[..choice]).min(choice - 1)
+            }
         };
         self.start_at(position, reason);
         true

@@ -2,7 +2,7 @@
 //!
 //! Not what a row says: that is only what is known, and not an estimate.
 
-use crate::config::{Price, dearest};
+use crate::config::{Price, Upstream, dearest};
 
 /// For one upstream, by the token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,17 +22,40 @@ pub struct Prompt {
     pub cached: f64,
 }
 
-/// The tariffs of a race's upstreams, told by their prices and whether they bill a cancelled attempt to its end. Where some
-/// have no price, theirs is the dearest of the others: to take them for free would send all to them.
-pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
-    let dearest = dearest(upstreams.iter().filter_map(|(price, _)| *price));
-    let tariff = |(price, billed_on): &(Option<Price>, bool)| match price.or(dearest) {
-        Some(Price { input, cached, output }) => {
-            Tariff { input: input / 1e6, cached: cached / 1e6, output: output / 1e6, billed_on: *billed_on }
+/// What the attempts of a model are counted in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Basis {
+    /// Of each kind of token. None: no upstream has a price, so tokens are counted.
+    dearest: Option<Price>,
+}
+
+impl Basis {
+    /// Of all upstreams of a model, also of those that are not asked this time: what its budget is counted in must not change
+    /// from request to request.
+    pub fn of<'u>(upstreams: impl Iterator<Item = &'u Upstream>) -> Basis {
+        Basis { dearest: dearest(upstreams.filter_map(|upstream| upstream.price)) }
+    }
+
+    pub fn is_money(&self) -> bool {
+        self.dearest.is_some()
+    }
+
+    /// For an upstream, by its price and whether it bills a cancelled attempt to its end. One without a price counts as the
+    /// dearest of the others: to take it for free would send all to it.
+    pub fn tariff(&self, (price, billed_on): (Option<Price>, bool)) -> Tariff {
+        match price.or(self.dearest) {
+            Some(Price { input, cached, output }) => {
+                Tariff { input: input / 1e6, cached: cached / 1e6, output: output / 1e6, billed_on }
+            }
+            None => Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on },
         }
-        None => Tariff { input: 1.0, cached: 1.0, output: 1.0, billed_on: *billed_on },
-    };
-    upstreams.iter().map(tariff).collect()
+    }
+}
+
+/// The tariffs of all upstreams of a model.
+pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
+    let basis = Basis { dearest: dearest(upstreams.iter().filter_map(|(price, _)| *price)) };
+    upstreams.iter().map(|upstream| basis.tariff(*upstream)).collect()
 }
 
 impl Tariff {

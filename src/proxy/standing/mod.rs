@@ -11,7 +11,7 @@ pub use told::{BreakerNow, CODES, ModelNow, Predicted, Reason, Routing, Unit, Up
 pub use view::SIZES;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::field::named;
 use super::gateway::{Gateway, Live};
@@ -32,7 +32,7 @@ pub fn routing(gateway: &Gateway, model: Option<&str>) -> Result<Routing, Reject
     let live = gateway.live();
     let mut asked = match model {
         Some(model) => vec![Asked::new(&live, model)?],
-        None => all(gateway, &live),
+        None => all(&live),
     };
     let models_beyond = asked.len().saturating_sub(MODELS_MAX);
     asked.truncate(MODELS_MAX);
@@ -53,6 +53,8 @@ pub fn routing(gateway: &Gateway, model: Option<&str>) -> Result<Routing, Reject
 struct Asked<'a> {
     name: String,
     alias_of: Option<String>,
+    /// The model whose budget pays; empty where upstreams are named.
+    paid_by: String,
     upstreams: Vec<Upstream>,
     settings: &'a RaceSettings,
 }
@@ -63,19 +65,18 @@ impl<'a> Asked<'a> {
         if let Some(model) = config.model(name) {
             let alias_of = (model.name != name).then(|| model.name.clone());
             let upstreams = model.upstreams.clone();
-            return Ok(Asked { name: name.to_owned(), alias_of, upstreams, settings: &model.race });
+            let paid_by = model.name.clone();
+            return Ok(Asked { name: name.to_owned(), alias_of, paid_by, upstreams, settings: &model.race });
         }
         let upstreams = named(live, None, name, &config.race)
             .map_err(|why| Rejection::unknown_model(name, &config.nearest_models(name), &why))?;
-        Ok(Asked { name: name.to_owned(), alias_of: None, upstreams, settings: &config.race })
+        Ok(Asked { name: name.to_owned(), alias_of: None, paid_by: String::new(), upstreams, settings: &config.race })
     }
 }
 
-/// The models, and the aliases that were asked for: each has money of its own.
-fn all<'a>(gateway: &Gateway, live: &'a Live) -> Vec<Asked<'a>> {
-    let spent: HashSet<String> = gateway.learning().accounts().into_iter().map(|account| account.model).collect();
-    let aliases = live.config.aliases.keys().filter(|alias| spent.contains(*alias));
-    live.config.models.keys().chain(aliases).filter_map(|name| Asked::new(live, name).ok()).collect()
+/// The models. An alias is its model by another name.
+fn all(live: &Live) -> Vec<Asked<'_>> {
+    live.config.models.keys().filter_map(|name| Asked::new(live, name).ok()).collect()
 }
 
 /// An upstream as it is listed: by whom, and with the settings of the first of them.

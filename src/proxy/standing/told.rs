@@ -11,7 +11,7 @@ pub struct Routing {
     pub now_us: i64,
     /// Those of the models first, then others that callers named, last used first.
     pub upstreams: Vec<UpstreamNow>,
-    /// Configured ones, then aliases that were asked for.
+    /// Configured ones.
     pub models: Vec<ModelNow>,
     /// Upstreams and models beyond the bound of the answer.
     pub left_out: usize,

@@ -15,7 +15,7 @@ use crate::proxy::gateway::{Gateway, Live, lock};
 use crate::routing::adaptive::{Learner, Ledger, Outlook, Sent, Terms};
 use crate::routing::breaker::Standing;
 use crate::routing::keyring::Ring;
-use crate::routing::tariff::{Prompt, Tariff, tariffs};
+use crate::routing::tariff::{Basis, Prompt};
 
 /// Prompts that are predicted for, tokens. Upstreams are compared by the first.
 pub const SIZES: [u32; 3] = [500, 2_000, 8_000];
@@ -27,8 +27,8 @@ pub struct View<'a> {
     known: HashMap<String, Arc<Known>>,
     /// Of those that nobody knows.
     nothing: Arc<Outlook>,
-    /// By model as it was asked for, and the bits of the budget.
-    terms: HashMap<(String, u64), Terms>,
+    /// By model, the bits of the budget, and whether it is counted in money.
+    terms: HashMap<(String, u64, bool), Terms>,
     now_us: i64,
     now: Instant,
 }
@@ -46,7 +46,9 @@ impl<'a> View<'a> {
             terms: learning
                 .accounts()
                 .into_iter()
-                .map(|account| ((account.model, account.budget.to_bits()), lock(&account.ledger).terms()))
+                .map(|account| {
+                    ((account.model, account.budget.to_bits(), account.money), lock(&account.ledger).terms())
+                })
                 .collect(),
             now_us: learning.at_us(now),
             now,
@@ -98,10 +100,10 @@ impl<'a> View<'a> {
 
     pub(super) fn model(&self, asked: &Asked<'_>) -> ModelNow {
         let settings = asked.settings;
-        let terms = self.terms.get(&(asked.name.clone(), settings.budget.to_bits()));
+        let basis = Basis::of(asked.upstreams.iter());
+        let terms = self.terms.get(&(asked.paid_by.clone(), settings.budget.to_bits(), basis.is_money()));
         let terms = terms.copied().unwrap_or_else(|| Ledger::new(settings.budget).terms());
-        let priced = asked.upstreams.iter().any(|upstream| upstream.price.is_some());
-        let (order, why) = rank(&self.contenders(asked, &terms), terms, settings, self.now_us);
+        let (order, why) = rank(&self.contenders(asked, &basis, &terms), terms, settings, self.now_us);
         ModelNow {
             model: asked.name.clone(),
             alias_of: asked.alias_of.clone(),
@@ -111,7 +113,7 @@ impl<'a> View<'a> {
             budget: settings.budget,
             bucket: Some(terms.bucket).filter(|bucket| bucket.is_finite()),
             bucket_capacity: terms.capacity,
-            unit: if priced { Unit::Usd } else { Unit::Tokens },
+            unit: if basis.is_money() { Unit::Usd } else { Unit::Tokens },
             lambda_ms: millis(terms.lambda_us),
             mean_cost: terms.mean_cost,
             ttft_p99_ms: millis(terms.p99_us),
@@ -121,25 +123,24 @@ impl<'a> View<'a> {
         }
     }
 
-    fn contenders(&self, asked: &Asked<'_>, terms: &Terms) -> Vec<Contender> {
-        let billings: Vec<_> = asked.upstreams.iter().map(Upstream::billing).collect();
+    fn contenders(&self, asked: &Asked<'_>, basis: &Basis, terms: &Terms) -> Vec<Contender> {
         let domains: Vec<Option<&str>> =
             asked.upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
         let prompt = Prompt { uncached: f64::from(SIZES[0]), cached: 0.0 };
-        let contender = |(place, (upstream, tariff)): (usize, (&Upstream, Tariff))| {
+        let contender = |(place, upstream): (usize, &Upstream)| {
             let name = upstream.name();
             // The place of the first of a domain stands for it.
             let domain = domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain)));
             Contender {
                 outlook: self.outlook(&name),
                 sent: Sent { uncached_tokens: prompt.uncached, in_flight: self.in_flight(&name) },
-                cost: tariff.started(prompt, terms.answer_tokens),
+                cost: basis.tariff(upstream.billing()).started(prompt, terms.answer_tokens),
                 domain: domain.and_then(|domain| u32::try_from(domain).ok()),
                 obstacles: self.obstacles(upstream, &name, asked.settings),
                 name,
             }
         };
-        asked.upstreams.iter().zip(tariffs(&billings)).enumerate().map(contender).collect()
+        asked.upstreams.iter().enumerate().map(contender).collect()
     }
 
     fn outlook(&self, name: &str) -> Arc<Outlook> {

@@ -112,6 +112,12 @@ impl Ledger {
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
 
+    /// A race ended in which nothing was billed: it tells nothing of what is usual.
+    pub fn give_back(&mut self, reserved: f64) {
+        self.balance += reserved;
+        self.bucket = (self.bucket + reserved).min(self.capacity());
+    }
+
     /// What the client got: the time to its first token, µs, and the tokens of the answer.
     pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
         if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
