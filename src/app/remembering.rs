@@ -2,11 +2,11 @@
 //! before.
 
 use crate::clock::Instant;
-use crate::config::Config;
-use crate::history::recorded::Recorded;
+use crate::config::{Config, Upstream};
+use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::learning::{Learning, Remembering};
 use crate::race::verdict::slows_hedging;
-use crate::routing::tariff::Basis;
+use crate::routing::tariff::{Basis, Prompt};
 use crate::store::{Reader, RecordedFilter};
 
 /// Requests that are remembered: the newest. What is older has faded from what is learnt.
@@ -26,7 +26,8 @@ pub fn remember(config: &Config, learning: &Learning) {
             let ledger = config.model(&recorded.model).map(|model| {
                 learning.ledger(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
             });
-            learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger });
+            let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
+            learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger, cost: &cost });
         };
         Ok(reader.recorded(&filter, each)?)
     });
@@ -35,4 +36,17 @@ pub fn remember(config: &Config, learning: &Learning) {
         Ok(()) => tracing::info!(requests, after = ?began.elapsed(), "learnt from the history"),
         Err(error) => tracing::warn!(requests, %error, "the history teaches no more: plans begin with what is known"),
     }
+}
+
+/// At the present prices. None for an upstream that its model has no more.
+fn cost(attempt: &RecordedAttempt, recorded: &Recorded, config: &Config) -> Option<f64> {
+    let model = config.model(&recorded.model)?;
+    let is_it =
+        |upstream: &&Upstream| upstream.provider.name == attempt.provider && upstream.model == attempt.model_sent;
+    let upstream = model.upstreams.iter().find(is_it)?;
+    let tariff = Basis::of(model.upstreams.iter()).tariff(upstream.billing());
+    let input = attempt.input_tokens.unwrap_or(recorded.input_tokens_estimate);
+    let cached = attempt.cached_input_tokens.unwrap_or(0).min(input);
+    let prompt = Prompt { uncached: (input - cached) as f64, cached: cached as f64 };
+    Some(tariff.whole(prompt, attempt.output_tokens.unwrap_or(0) as f64))
 }

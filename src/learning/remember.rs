@@ -2,7 +2,7 @@
 
 use super::{Learning, SharedLedger};
 use crate::failure::FailureKind;
-use crate::history::recorded::Recorded;
+use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::routing::adaptive::Sent;
 
 /// What a recorded request is remembered by.
@@ -11,6 +11,8 @@ pub struct Remembering<'a> {
     pub counts: &'a dyn Fn(FailureKind) -> bool,
     /// The ledger of its model; none where the configuration does not know the model.
     pub ledger: Option<SharedLedger>,
+    /// What an attempt that served cost, in the unit of the ledger.
+    pub cost: &'a dyn Fn(&RecordedAttempt) -> Option<f64>,
 }
 
 impl Learning {
@@ -46,7 +48,7 @@ impl Learning {
             });
         }
         if let Some(ledger) = &by.ledger {
-            usual(recorded, ledger);
+            usual(recorded, ledger, by.cost);
         }
     }
 
@@ -57,10 +59,14 @@ impl Learning {
 }
 
 /// What is usual, and not what was spent: λ answers to a bucket that it empties, and this one it did not.
-fn usual(recorded: &Recorded, ledger: &SharedLedger) {
+fn usual(recorded: &Recorded, ledger: &SharedLedger, cost: &dyn Fn(&RecordedAttempt) -> Option<f64>) {
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
     // A client that waits for the whole answer sees no first token.
     let token_us = served.and_then(|served| Some(served.dispatch_us + served.ttft_obs_us?));
     let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
-    super::purse::lock(ledger).finished(ttft_us, served.and_then(|served| served.output_tokens));
+    let mut ledger = super::purse::lock(ledger);
+    ledger.finished(ttft_us, served.and_then(|served| served.output_tokens));
+    if let Some(cost) = served.and_then(cost) {
+        ledger.remember(cost);
+    }
 }

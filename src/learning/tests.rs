@@ -179,7 +179,7 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
 fn the_history_teaches_what_was_seen() {
     let learning = Learning::new();
     let began = learning.now_us() - 400_000_000;
-    let by = Remembering { counts: &|_| true, ledger: Some(learning.ledger("m", 0.1, false)) };
+    let by = Remembering { counts: &|_| true, ledger: Some(learning.ledger("m", 0.1, false)), cost: &|_| Some(900.0) };
     for n in 0..400 {
         let ttft = 200_000 + n % 7 * 10_000;
         let request =
@@ -198,5 +198,5 @@ fn the_history_teaches_what_was_seen() {
     assert_eq!(learning.upstream("a/m").outlook().launches(), 400);
     let terms = purse::lock(&learning.ledger("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");
-    assert_eq!(terms.mean_cost, 0.0, "money is not what was spent before");
+    assert_eq!((terms.mean_cost, terms.bucket), (900.0, 200.0 * 0.1 * 900.0));
 }

@@ -112,6 +112,13 @@ impl Ledger {
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
 
+    /// What a single attempt cost before the start. The bucket is full then: what was spent from it is not known.
+    pub fn remember(&mut self, base: f64) {
+        self.first_cost(base);
+        self.mean_cost.add(base.max(0.0));
+        self.bucket = self.capacity();
+    }
+
     /// A race ended in which nothing was billed: it tells nothing of what is usual.
     pub fn give_back(&mut self, reserved: f64) {
         self.balance += reserved;

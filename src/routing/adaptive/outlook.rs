@@ -8,6 +8,9 @@ use super::size::Line;
 use super::tpot::Tpot;
 use super::{Sent, WAITING_MAX, Waiting};
 
+/// The prior spreads even the steadiest upstream so far, two bins of residuals: a quantile this little beyond what was seen
+/// is known.
+const BLUR: f64 = 0.2;
 /// An upstream is unknown until so much was seen of it, or so often tried.
 const UNKNOWN_SEEN: f64 = 0.5;
 const UNKNOWN_LAUNCHES: u64 = 3;
@@ -36,7 +39,7 @@ impl Outlook {
     /// so far.
     pub fn ttft_quantile_us(&self, sent: Sent, q: f64, now: i64) -> Option<f64> {
         let residual = self.shape.quantile(q);
-        (residual <= f64::from(self.shape.known_until)).then(|| (self.ln_ttft(sent, now) + residual).exp())
+        (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
     /// Usual time between two tokens with so many others in flight there, µs; none before an answer was timed.
