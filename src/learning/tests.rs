@@ -194,7 +194,7 @@ fn the_history_teaches_what_was_seen() {
     learning.publish();
     let a = median("a/m").unwrap();
     assert!((190_000.0..280_000.0).contains(&a), "{a}");
-    assert!(learning.upstream("c/m").outlook().throttled());
+    assert!(learning.upstream("c/m").outlook().throttled(learning.now_us()));
     assert_eq!(learning.upstream("a/m").outlook().launches(), 400);
     let terms = purse::lock(&learning.ledger("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");

@@ -221,8 +221,9 @@ impl Pilot {
             entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
         }
         // Whoever fails often has too much to do already.
+        let now = self.learning.now_us();
         for entry in entries.iter_mut().skip(1) {
-            if self.steered[entry.candidate].known.outlook().throttled() {
+            if self.steered[entry.candidate].known.outlook().throttled(now) {
                 self.reasons.add(Why::Throttled);
                 entry.start = Start::AfterFailure;
             }

@@ -135,7 +135,7 @@ impl Compared<'_> {
         if contender.name == best.name {
             return ("best", format!("the best for {}", self.settings.optimise.as_str()));
         }
-        if outlook.throttled() {
+        if outlook.throttled(self.now_us) {
             return ("throttled", "it fails so often that nothing is hedged to it".to_owned());
         }
         if self.time_us(contender, 0.5).is_none() {

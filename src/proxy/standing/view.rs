@@ -81,7 +81,7 @@ impl<'a> View<'a> {
             samples: rounded(outlook.seen()),
             launches: outlook.launches(),
             in_flight,
-            throttled: outlook.throttled(),
+            throttled: outlook.throttled(self.now_us),
             caching: rounded(self.known.get(name).map_or(0.0, |known| known.caching())),
             breaker: match obstacles.breaker {
                 Standing::Closed => BreakerNow::Closed,

@@ -86,13 +86,13 @@ impl Learner {
     }
 
     /// An attempt failed by the upstream's own fault, or was answered 429; never one that we cut.
-    pub fn failed(&mut self, _now: i64) {
-        self.throttle.failed();
+    pub fn failed(&mut self, now: i64) {
+        self.throttle.failed(now);
     }
 
     /// An attempt was answered.
-    pub fn answered(&mut self, _now: i64) {
-        self.throttle.answered();
+    pub fn answered(&mut self, now: i64) {
+        self.throttle.answered(now);
     }
 
     /// What deciding needs, to be published after every change.
@@ -104,7 +104,7 @@ impl Learner {
             shape: self.shape.clone(),
             variance: self.variance,
             tpot: self.tpot,
-            throttled: self.throttle.closed(),
+            throttle: self.throttle,
             seen: self.seen,
             last_us: self.last_us,
             launches: self.launches,

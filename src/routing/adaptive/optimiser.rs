@@ -230,12 +230,13 @@ fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Ope
     if question.max_running < 2 {
         return alone;
     }
+    let also = probe(question, &running).into_iter().collect::<Picks>();
     let Some(hedge) = hedge else {
         let why = why_alone(question, &running);
-        return Opening { why, hedge_at_us: (why == Why::Best).then_some(LATEST_US), ..alone };
+        let hedge_at_us = (why == Why::Best).then_some(LATEST_US);
+        return Opening { why: if also.is_empty() { why } else { Why::Probe }, hedge_at_us, also, ..alone };
     };
     let affordable = affordable(question, hedge.candidate);
-    let also = probe(question, &running).into_iter().collect::<Picks>();
     let why = match (affordable, also.is_empty()) {
         (false, _) => Why::Budget,
         (true, false) => Why::Probe,
@@ -245,12 +246,23 @@ fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Ope
     Opening { primary, also, hedge_at_us, hedge: affordable.then_some(hedge.candidate), why }
 }
 
-/// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds.
+/// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds; where it holds
+/// none, in place of the best, which costs nothing extra.
 fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
-    let primary = scores.best.first().unwrap_or(0);
+    let best = scores.best.first().unwrap_or(0);
+    let beside_best = cold_beside(question, scores, unknown, best);
+    let primary = if beside_best.is_empty() { unknown.first().unwrap_or(best) } else { best };
+    let also = if primary == best { beside_best } else { Picks::default() };
+    let running = [Running { candidate: primary, waited_us: 0 }];
+    let all = &scores.prospects[primary];
+    let hedge = Hedges::new(question, scores, all, &running).best(question, &Weights::new(question), all, &running);
+    Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
+}
+
+fn cold_beside(question: &Question<'_>, scores: &Scores, unknown: &Picks, best: usize) -> Picks {
     let mut also = Picks::default();
     let mut left = question.terms.bucket;
-    let running = [Running { candidate: primary, waited_us: 0 }];
+    let running = [Running { candidate: best, waited_us: 0 }];
     for place in beside(question, scores, &running).iter().filter(|place| unknown.contains(*place)) {
         let cost = question.candidates[place].cost;
         if also.len() + 1 < question.max_running && cost <= left {
@@ -258,9 +270,7 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
             left -= cost;
         }
     }
-    let all = &scores.prospects[primary];
-    let hedge = Hedges::new(question, scores, all, &running).best(question, &Weights::new(question), all, &running);
-    Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
+    also
 }
 
 /// Now and then one that nobody used for long, while the bucket is at least half full.
@@ -285,7 +295,7 @@ fn why_alone(question: &Question<'_>, running: &[Running]) -> Why {
         return Why::Best;
     }
     let others = || question.able().filter(|(place, _)| running.iter().all(|running| running.candidate != *place));
-    if others().any(|(_, candidate)| candidate.may_hedge && candidate.outlook.throttled()) {
+    if others().any(|(_, candidate)| candidate.may_hedge && candidate.outlook.throttled(question.now)) {
         Why::Throttled
     } else {
         Why::Alone

@@ -5,6 +5,7 @@ use super::level::Level;
 use super::load::Load;
 use super::residuals::{SHAPE, SHAPE_FROM, Shape, TAIL};
 use super::size::Line;
+use super::throttle::Throttle;
 use super::tpot::Tpot;
 use super::{Sent, WAITING_MAX, Waiting};
 
@@ -28,7 +29,7 @@ pub struct Outlook {
     /// Variance of a residual, stragglers clamped.
     pub(super) variance: f64,
     pub(super) tpot: Tpot,
-    pub(super) throttled: bool,
+    pub(super) throttle: Throttle,
     pub(super) seen: f64,
     pub(super) last_us: Option<i64>,
     pub(super) launches: u64,
@@ -78,8 +79,8 @@ impl Outlook {
     }
 
     /// It fails so often that nothing is hedged to it.
-    pub fn throttled(&self) -> bool {
-        self.throttled
+    pub fn throttled(&self, now: i64) -> bool {
+        self.throttle.closed(now)
     }
 
     /// The median for an attempt sent now, µs, by the prior where too little was seen.

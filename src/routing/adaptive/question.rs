@@ -183,7 +183,7 @@ impl Question<'_> {
             let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
             other.candidate != place && (domain.is_none() || domain != candidate.domain)
         };
-        !candidate.out && candidate.may_hedge && !candidate.outlook.throttled() && running.iter().all(apart)
+        !candidate.out && candidate.may_hedge && !candidate.outlook.throttled(self.now) && running.iter().all(apart)
     }
 }
 

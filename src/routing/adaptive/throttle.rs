@@ -1,31 +1,45 @@
 //! Whether an upstream fails so often that hedging to it would only add to its overload: the token count of gRPC's retry
-//! throttling (proposal A6). Not a breaker: the upstream still serves.
+//! throttling (proposal A6), with tokens that come back with time too, for who gets no hedges may never get an answer either.
+//! Not a breaker: the upstream still serves.
 
-const TOKENS_MOST: f32 = 10.0;
-const FAILURE: f32 = 1.0;
-const SUCCESS: f32 = 0.2;
+const TOKENS_MOST: f64 = 10.0;
+const FAILURE: f64 = 1.0;
+const SUCCESS: f64 = 0.2;
+/// A token comes back within such a time, µs.
+const BACK_US: f64 = 30e6;
 
 /// Tokens; nothing is hedged to the upstream while half or fewer are left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
-    tokens: f32,
+    tokens: f64,
+    /// When they were counted, µs.
+    at: i64,
 }
 
 impl Throttle {
     pub fn new() -> Throttle {
-        Throttle { tokens: TOKENS_MOST }
+        Throttle { tokens: TOKENS_MOST, at: 0 }
     }
 
-    pub fn failed(&mut self) {
-        self.tokens = (self.tokens - FAILURE).max(0.0);
+    pub fn failed(&mut self, now: i64) {
+        self.count(now, -FAILURE);
     }
 
-    pub fn answered(&mut self) {
-        self.tokens = (self.tokens + SUCCESS).min(TOKENS_MOST);
+    pub fn answered(&mut self, now: i64) {
+        self.count(now, SUCCESS);
     }
 
-    pub fn closed(&self) -> bool {
-        self.tokens <= TOKENS_MOST / 2.0
+    pub fn closed(&self, now: i64) -> bool {
+        self.tokens(now) <= TOKENS_MOST / 2.0
+    }
+
+    fn count(&mut self, now: i64, change: f64) {
+        self.tokens = (self.tokens(now) + change).clamp(0.0, TOKENS_MOST);
+        self.at = self.at.max(now);
+    }
+
+    fn tokens(&self, now: i64) -> f64 {
+        (self.tokens + now.saturating_sub(self.at).max(0) as f64 / BACK_US).min(TOKENS_MOST)
     }
 }
 
@@ -34,18 +48,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_closes_at_half_and_opens_by_success() {
+    fn it_closes_at_half_and_opens_by_success_or_by_and_by() {
         let mut throttle = Throttle::new();
-        (0..4).for_each(|_| throttle.failed());
-        assert!(!throttle.closed());
-        throttle.failed();
-        assert!(throttle.closed());
-        throttle.answered();
-        assert!(!throttle.closed(), "above half again");
-        (0..50).for_each(|_| throttle.failed());
-        (0..25).for_each(|_| throttle.answered());
-        assert!(throttle.closed(), "it counts from 0, not from below it");
-        (0..100).for_each(|_| throttle.answered());
-        assert_eq!(throttle, Throttle::new());
+        (0..4).for_each(|_| throttle.failed(1));
+        assert!(!throttle.closed(1));
+        throttle.failed(1);
+        assert!(throttle.closed(1));
+        throttle.answered(1);
+        assert!(!throttle.closed(1), "above half again");
+        (0..50).for_each(|_| throttle.failed(1));
+        (0..24).for_each(|_| throttle.answered(1));
+        assert!(throttle.closed(1), "it counts from 0, not from below it");
+        (0..100).for_each(|_| throttle.answered(1));
+        assert_eq!(throttle, Throttle { at: 1, ..Throttle::new() });
+        (0..50).for_each(|_| throttle.failed(2));
+        let second = 1_000_000;
+        assert!(throttle.closed(149 * second) && !throttle.closed(151 * second), "five tokens in 150 s");
+        assert!(throttle.closed(0), "a clock that goes back stands still");
     }
 }

@@ -147,7 +147,7 @@ fn nonsense_changes_nothing() {
     learner.launched(5);
     assert_eq!((learner.outlook().launches(), learner.outlook().last_us()), (2, Some(7)));
     (0..5).for_each(|_| learner.failed(9));
-    assert!(learner.outlook().throttled());
+    assert!(learner.outlook().throttled(9));
     learner.answered(9);
-    assert!(!learner.outlook().throttled());
+    assert!(!learner.outlook().throttled(9));
 }
