@@ -8,8 +8,8 @@ use super::grid::STEP;
 const BINS: usize = 64;
 const LOWEST: f64 = -2.0;
 const BIN: f64 = 0.1;
-/// Kept of everything at each observation. Tails are rare: a shorter memory made them noise.
-const KEPT: f32 = 1.0 - 1.0 / 2000.0;
+/// Kept of everything at each observation.
+const KEPT: f32 = 1.0 - 1.0 / 800.0;
 /// At risk in each bin by the prior. It never decays: where hardly anything was seen its hazard is the tail.
 const PRIOR: f32 = 3.0;
 /// The prior: a normal residual of this deviation, with a Pareto tail of this share and exponent.
