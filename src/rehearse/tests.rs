@@ -130,6 +130,47 @@ fn a_favourite_that_hangs_is_left() {
     assert!(late.clone().count() < 6, "{:?}", late.collect::<Vec<_>>());
 }
 
+/// Upstreams of which one is clearly the quickest, all with stragglers; many requests.
+struct Apart(Vec<Tariff>);
+
+impl Apart {
+    const MEDIANS_MS: [f64; 5] = [270.0, 330.0, 390.0, 480.0, 660.0];
+}
+
+impl Field for Apart {
+    fn tariffs(&self) -> &[Tariff] {
+        &self.0
+    }
+
+    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
+        Prompt { uncached: 250.0, cached: 0.0 }
+    }
+
+    fn fate(&mut self, launch: &Launch) -> Fate {
+        let mut draws = fastrand::Rng::with_seed((launch.request.id * 5 + launch.upstream) as u64);
+        let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
+        let times = if draws.f64() < 0.03 { 2.0 * (1.0 - draws.f64()).powf(-1.0 / 1.2) } else { 1.0 };
+        let ttft_ms = Apart::MEDIANS_MS[launch.upstream] * (0.25 * normal).exp() * times;
+        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+    }
+}
+
+#[test]
+fn stragglers_do_not_drive_it_from_the_quickest() {
+    for policy in ["fastest", "rule", "adaptive"] {
+        let config = parse(&format!("[race]\npolicy = \"{policy}\""), Path::new("x"), &|_| None).unwrap();
+        let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+        let mut field = Apart(vec![tariff; 5]);
+        let mut routed = Routed::new(config.race, &field.0, 1);
+        let requests =
+            (0..3_000).map(|id| Request { id, at_us: id as i64 * SECOND_US / 15, output_tokens: 20, whole: false });
+        let mut first = [0; 5];
+        let mut count = |outcome: &Outcome<'_>| first[outcome.started[0].upstream] += 1;
+        run(requests, &mut field, &mut routed, &Rules::default(), &mut count);
+        assert!(first[0] > 2_900, "{policy}: {first:?}");
+    }
+}
+
 /// Starts these one after the other, so long apart.
 struct Script {
     order: Vec<usize>,

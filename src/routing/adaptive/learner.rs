@@ -36,6 +36,8 @@ pub struct Learner {
     throttle: Throttle,
     seen: f64,
     last_us: Option<i64>,
+    /// When the latest was sent of those that had a first token, µs.
+    answered_us: i64,
     launches: u64,
 }
 
@@ -60,6 +62,7 @@ impl Learner {
             throttle: Throttle::new(),
             seen: 0.0,
             last_us: None,
+            answered_us: i64::MIN,
             launches: 0,
         }
     }
@@ -72,6 +75,7 @@ impl Learner {
 
     /// An attempt's first token was there after `ttft_us`.
     pub fn first_token(&mut self, sent: Sent, ttft_us: i64, now: i64) {
+        self.answered_us = self.answered_us.max(now.saturating_sub(ttft_us));
         self.observe(sent, ttft_us, true, now);
     }
 
@@ -107,6 +111,7 @@ impl Learner {
             throttle: self.throttle,
             seen: self.seen,
             last_us: self.last_us,
+            answered_us: self.answered_us,
             launches: self.launches,
         }
     }

@@ -4,6 +4,10 @@
 
 /// What passes fades to 0 within such times, µs.
 const FADES_US: f64 = 120e6;
+/// A jump up may be two stragglers: after the first one what passes fades within such times, µs, and within twice as long for
+/// each observation that confirms it. Nobody asks an upstream that jumped, so otherwise it would be left for minutes.
+const DOUBTED_US: f64 = 4e6;
+const DOUBTS: u8 = 5;
 /// What stays for hours, such as the time of the day.
 const STAYS_US: f64 = 7200e6;
 /// Variance of either for an upstream of which nothing is known.
@@ -11,8 +15,11 @@ const STATIONARY: f64 = 0.07;
 const STATIONARY_SLOW: f64 = 0.1;
 /// After a jump: hardly anything is known.
 const JUMPED: f64 = 0.5;
-/// Surprises of the same sign, one after the other, that make a jump.
+/// Surprises of the same sign, one after the other, that make a jump: so many, so long apart, µs, or else more. Jumps come by
+/// the hour and stragglers by the request, so among many requests two stragglers tell less.
 const RUN: i8 = 2;
+const APART_US: i64 = 400_000;
+const SURE: i8 = 4;
 /// Beyond so many deviations it is a surprise.
 const SURPRISE: f64 = 2.0;
 /// Of the deviations, or of e in a run, that one observation counts for at most.
@@ -32,6 +39,11 @@ pub struct Level {
     covariance: f64,
     /// Surprises in a row, with their sign.
     run: i8,
+    /// When its first surprise and its latest came, µs.
+    run_since: i64,
+    run_until: i64,
+    /// Observations that a jump up rests on; none as usual.
+    confirmed: u8,
     /// When it was last told something, µs.
     at: i64,
 }
@@ -51,6 +63,9 @@ impl Level {
             slow_variance: STATIONARY_SLOW,
             covariance: 0.0,
             run: 0,
+            run_since: 0,
+            run_until: 0,
+            confirmed: 0,
             at: 0,
         }
     }
@@ -69,15 +84,24 @@ impl Level {
     /// Takes in a surprise (ln TTFT less its prediction, this level included) of this weight, where the scatter has `variance`.
     /// Says how much of it was taken for real.
     pub fn observe(&mut self, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
+        self.observe_of(now, surprise, weight, variance, now)
+    }
+
+    /// The same of an attempt that has not ended: `of` is when it was sent, so that several that wait at once are as far apart
+    /// as they were sent.
+    pub fn observe_of(&mut self, of: i64, surprise: f64, weight: f64, variance: f64, now: i64) -> f64 {
         self.pass(now);
         let deviation = variance.sqrt();
         if weight > TELLING {
-            self.count(surprise, deviation);
+            self.count(surprise, deviation, of);
         }
-        let most = if self.run.abs() >= RUN { CLAMP } else { CLAMP * deviation };
+        let jumps = self.jumps();
+        let most = if jumps { CLAMP } else { CLAMP * deviation };
         let taken = surprise.clamp(-most, most);
         let (fast, slow) = (self.fast_variance + self.covariance, self.slow_variance + self.covariance);
         let total = fast + slow + variance / weight;
+        // What jumps is not what stays for hours.
+        let slow = if jumps { 0.0 } else { slow };
         let (fast_gain, slow_gain) = (fast / total, slow / total);
         self.fast += fast_gain * taken;
         self.slow += slow_gain * taken;
@@ -99,21 +123,35 @@ impl Level {
         self.at = self.at.max(now);
     }
 
-    fn count(&mut self, surprise: f64, deviation: f64) {
+    fn count(&mut self, surprise: f64, deviation: f64, of: i64) {
         if surprise.abs() <= SURPRISE * deviation {
-            self.run = 0;
+            (self.run, self.confirmed) = (0, 0);
             return;
         }
         let sign: i8 = if surprise > 0.0 { 1 } else { -1 };
-        self.run = if self.run.signum() == -sign { sign } else { (self.run + sign).clamp(-RUN, RUN) };
-        if self.run.abs() >= RUN {
-            self.fast_variance = self.fast_variance.max(JUMPED);
+        if self.run.signum() != sign {
+            (self.run, self.run_since) = (0, of);
         }
+        self.run = (self.run + sign).clamp(-SURE, SURE);
+        self.run_until = of;
+        if self.jumps() {
+            self.fast_variance = self.fast_variance.max(JUMPED);
+            self.confirmed = if sign > 0 { (self.confirmed + 1).min(DOUBTS) } else { 0 };
+        }
+    }
+
+    /// What is told now belongs to a jump.
+    fn jumps(&self) -> bool {
+        self.run.abs() >= SURE || self.run.abs() >= RUN && (self.run_until - self.run_since).abs() >= APART_US
     }
 
     fn left(&self, now: i64) -> Left {
         let passed_us = (now - self.at).max(0) as f64;
-        Left { fast: (-passed_us / FADES_US).exp(), slow: (-passed_us / STAYS_US).exp() }
+        let fades_us = match self.confirmed {
+            0 => FADES_US,
+            confirmed => (DOUBTED_US * f64::from(1_u32 << (confirmed - 1))).min(FADES_US),
+        };
+        Left { fast: (-passed_us / fades_us).exp(), slow: (-passed_us / STAYS_US).exp() }
     }
 }
 

@@ -6,5 +6,5 @@ use super::{Picks, Question};
 
 /// Those that can be started, the best for the aim first; of equal ones the cheaper, then the one listed first.
 pub fn order(question: &Question<'_>) -> Picks {
-    Scores::new(question, &Weights::new(question)).best
+    Scores::new(question, &Weights::alone(question)).best
 }

@@ -32,6 +32,8 @@ pub struct Outlook {
     pub(super) throttle: Throttle,
     pub(super) seen: f64,
     pub(super) last_us: Option<i64>,
+    /// When the latest was sent of those that had a first token, µs.
+    pub(super) answered_us: i64,
     pub(super) launches: u64,
 }
 
@@ -100,12 +102,15 @@ impl Outlook {
             return steady + self.level.now(now);
         }
         let mut level = self.level;
-        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0) {
+        // Whoever was sent after it has its answer: it straggles, and says nothing of the others.
+        let overtaken = |other: &&Waiting| now - other.waited_us < self.answered_us;
+        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
             let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
             let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
             let weight = 1.0 - self.shape.survival(residual);
             if weight > UNUSUAL {
-                level.observe(self.shape.expected_beyond(residual), weight, self.variance, now);
+                let sent_us = now - other.waited_us;
+                level.observe_of(sent_us, self.shape.expected_beyond(residual), weight, self.variance, now);
             }
         }
         steady + level.now(now)

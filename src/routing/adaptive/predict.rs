@@ -49,6 +49,16 @@ impl Weights {
         }
     }
 
+    /// Where no hedge stands behind the choice the mean of the logarithm decides (the points of the grid are as far apart as
+    /// those are). How often and how far each of several straggles is hardly known, and would drive requests from one to the
+    /// next.
+    pub fn alone(question: &Question<'_>) -> Weights {
+        match question.aim {
+            Aim::Ttft | Aim::Completion => Weights([1.0; TIMES]),
+            Aim::Goodput { .. } => Weights::new(question),
+        }
+    }
+
     /// What so much missing costs, µs.
     pub fn cost(&self, missing: &Row) -> f32 {
         grid::dot(&self.0, missing)

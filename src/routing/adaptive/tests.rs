@@ -179,7 +179,7 @@ fn a_throttled_one_is_no_hedge() {
 #[test]
 fn others_that_wait_there_turn_a_request_away() {
     let (favourite, second) = (known(STEADY, 2e4), known(Nature(400.0, 0.15, 0.0), 2e4));
-    let late = [Waiting { sent: sent(), waited_us: 2 * SECOND }; 2];
+    let late = [2 * SECOND, SECOND].map(|waited_us| Waiting { sent: sent(), waited_us });
     let with = |waiting| [Candidate { waiting, ..candidate(&favourite) }, candidate(&second)];
     assert_eq!(open(&question(&with(&[]), terms(1e6))).primary, 0);
     assert_eq!(open(&question(&with(&late), terms(1e6))).primary, 1);

@@ -130,11 +130,14 @@ fn an_early_cut_tells_nothing() {
 fn waiting_attempts_of_others_are_evidence() {
     use crate::routing::adaptive::Waiting;
     let outlook = steady(600).outlook();
-    let (now, mine) = (600 * SECOND, sent(1000.0, 0));
-    let expected = |waited_us| outlook.ln_ttft_given(mine, &[Waiting { sent: mine, waited_us }; 2], now);
+    let (now, mine) = (603 * SECOND, sent(1000.0, 0));
+    let expected = |waits_us: [i64; 2]| {
+        outlook.ln_ttft_given(mine, &waits_us.map(|waited_us| Waiting { sent: mine, waited_us }), now)
+    };
     let usual = outlook.ln_ttft(mine, now);
-    assert!((expected(250_000) - usual).abs() < 1e-9, "as long as others wait too");
-    assert!(expected(2_000_000) > usual + 0.8, "{} {usual}", expected(2_000_000));
+    assert!((expected([250_000; 2]) - usual).abs() < 1e-9, "as long as others wait too");
+    assert!(expected([2_900_000, 2_000_000]) > usual + 0.8, "{} {usual}", expected([2_900_000, 2_000_000]));
+    assert!((expected([60_000_000, 50_000_000]) - usual).abs() < 1e-9, "later ones were answered");
 }
 
 #[test]
