@@ -49,12 +49,11 @@ impl Weights {
         }
     }
 
-    /// Where no hedge stands behind the choice the mean of the logarithm decides (the points of the grid are as far apart as
-    /// those are). How often and how far each of several straggles is hardly known, and would drive requests from one to the
-    /// next.
+    /// Where no hedge stands behind the choice the mean decides: how often each of several straggles is hardly known, and would
+    /// drive requests from one to the next.
     pub fn alone(question: &Question<'_>) -> Weights {
         match question.aim {
-            Aim::Ttft | Aim::Completion => Weights([1.0; TIMES]),
+            Aim::Ttft | Aim::Completion => Weights(grid().widths),
             Aim::Goodput { .. } => Weights::new(question),
         }
     }
