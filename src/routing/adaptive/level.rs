@@ -6,7 +6,7 @@
 const FADES_US: f64 = 120e6;
 /// A jump up may be two stragglers: after the first one what passes fades within such times, µs, and within twice as long for
 /// each observation that confirms it. Nobody asks an upstream that jumped, so otherwise it would be left for minutes.
-const DOUBTED_US: f64 = 4e6;
+const DOUBTED_US: f64 = 30e6;
 const DOUBTS: u8 = 5;
 /// What stays for hours, such as the time of the day.
 const STAYS_US: f64 = 7200e6;
