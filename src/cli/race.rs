@@ -40,8 +40,8 @@ pub struct Options {
     /// Another policy than the model's.
     #[arg(long)]
     pub policy: Option<String>,
-    /// For the policy hedge: how long each attempt has before the next one starts.
-    #[arg(long, value_name = "DURATION")]
+    /// For the policy hedge: how long each attempt has before the next one starts, such as 250ms, or a quantile such as p95.
+    #[arg(long, value_name = "DELAY")]
     pub hedge_after: Option<String>,
     /// Attempts that may be started, retries included.
     #[arg(long, value_name = "N")]

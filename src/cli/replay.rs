@@ -52,6 +52,9 @@ struct Report<'a> {
 /// Writes the table, or what programs read, to `out`, and how far it is to `err` if there is one. `width`: columns of the
 /// terminal; none where it is piped.
 ///
+/// For programs, where there are no requests to play.
+const NOTHING: &str = r#"{"requests":0}"#;
+
 /// # Errors
 /// [`UnknownModel`]; or when the database cannot be read or `out` not written.
 pub fn run(
@@ -67,6 +70,9 @@ pub fn run(
     let Some((model, mut past)) = most(&mut pasts) else {
         let what = wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
         let path = config.store.path.display();
+        if options.json {
+            return Ok(writeln!(out, "{NOTHING}")?);
+        }
         return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
     };
     past.settle();
@@ -76,6 +82,9 @@ pub fn run(
     progress.end();
     let Some(answer) = answer else {
         let text = notes::nothing_to_tell(&model, &past);
+        if options.json {
+            return Ok(writeln!(out, "{NOTHING}")?);
+        }
         return Ok(write_paragraphs([text], width, out)?);
     };
     let mut others: Vec<(String, usize)> = pasts

@@ -19,9 +19,11 @@ use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::Failure;
+use crate::history::StartReason;
 use crate::learning::Sighting;
 use crate::protocol::request::ChatRequest;
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
+use crate::routing::adaptive::Why;
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -90,6 +92,9 @@ impl Launch for Launcher {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
         self.judge.note(starting.candidate, sent);
+        if starting.reason == StartReason::Hedge {
+            self.pilot.reasons().add(Why::Hedged);
+        }
         let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
         let attempt = attempt::start(Spec {
             client: gateway.client().clone(),

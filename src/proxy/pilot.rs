@@ -190,13 +190,10 @@ impl Pilot {
         let decodes_us = |candidate: usize| {
             let steered = &self.steered[candidate];
             let in_flight = steered.started.map_or(0, |sent| sent.in_flight);
-            Some(steered.known.outlook().tpot_us(in_flight)? * answer_tokens)
+            steered.known.outlook().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
         };
         let ahead_us = (self.learning.now_us() - self.held_us) as f64;
-        match (decodes_us(held), decodes_us(new)) {
-            (Some(held_us), Some(new_us)) if new_us < held_us - ahead_us => Which::New,
-            _ => Which::Held,
-        }
+        if decodes_us(new) < decodes_us(held) - ahead_us { Which::New } else { Which::Held }
     }
 
     /// One of a race to the whole answer, by its place among those that run, that will end too late to wait for.
@@ -215,17 +212,25 @@ impl Pilot {
         if let HedgeAfter::After(_) = self.settings.hedge_after {
             self.reasons.add(Why::Listed);
         } else {
-            self.reasons.add(Why::Best);
+            self.reasons.add(if entries.len() > 1 { Why::Hedge } else { Why::Alone });
             let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
             sort(entries, self.regular(), &self.order());
             entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
         }
         // Whoever fails often has too much to do already.
         let now = self.learning.now_us();
-        for entry in entries.iter_mut().skip(1) {
-            if self.steered[entry.candidate].known.outlook().throttled(now) {
+        let mut parks: Vec<u32> = Vec::new();
+        for (place, entry) in entries.iter_mut().enumerate() {
+            let steered = &self.steered[entry.candidate];
+            let throttled = place > 0 && steered.known.outlook().throttled(now);
+            if throttled {
                 self.reasons.add(Why::Throttled);
+            }
+            // What slows one of a machine park slows the other.
+            if throttled || steered.domain.is_some_and(|domain| parks.contains(&domain)) {
                 entry.start = Start::AfterFailure;
+            } else {
+                parks.extend(steered.domain);
             }
         }
     }
@@ -239,7 +244,7 @@ impl Pilot {
                 false => adaptive::open(question),
             },
         );
-        let Opening { primary, also, hedge_at_us, why, .. } = opening;
+        let Opening { primary, also, hedge_at_us, hedge, why } = opening;
         self.reasons.add(why);
         let order: Picks =
             std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
@@ -250,6 +255,7 @@ impl Pilot {
             self.start_beside(listed, candidate, &mut started);
         }
         let after = hedge_at_us.map(|after_us| Duration::from_micros(u64::try_from(after_us).unwrap_or(0)));
+        listed.expected = hedge;
         listed.ask_after = after.filter(|_| self.regular() > 1);
         // One on trial joins the race: a second would only be in its way.
         let on_trial = (self.regular()..self.steered.len()).next();
@@ -281,7 +287,9 @@ impl Pilot {
 
     /// Who would never be tried, for the prior makes them slower than the best, goes before it a few times.
     fn unknown_first(&self, order: Picks) -> Picks {
-        let unknown = |candidate: &usize| self.steered[*candidate].known.outlook().is_unknown();
+        // Without another attempt behind it a request is not one to try with.
+        let may = self.settings.max_attempts > 1;
+        let unknown = |candidate: &usize| may && self.steered[*candidate].known.outlook().is_unknown();
         order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
     }
 

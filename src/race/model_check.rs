@@ -41,6 +41,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
         max_attempts: random.usize(1..6),
         total: Duration::from_millis(random.u64(2..40) * 50),
         ask_after: random.bool().then(|| random_delay(random)),
+        expected: None,
     };
     (world, plan)
 }

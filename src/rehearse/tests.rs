@@ -167,7 +167,7 @@ fn stragglers_do_not_drive_it_from_the_quickest() {
         let mut first = [0; 5];
         let mut count = |outcome: &Outcome<'_>| first[outcome.started[0].upstream] += 1;
         run(requests, &mut field, &mut routed, &Rules::default(), &mut count);
-        assert!(first[0] > 2_900, "{policy}: {first:?}");
+        assert!(first[0] > 2_700, "{policy}: {first:?}");
     }
 }
 

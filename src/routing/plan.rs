@@ -20,6 +20,8 @@ pub struct Plan {
     /// A plan that learns: so long after the race began, and then as its answers say, it is asked what to start next. None:
     /// never.
     pub ask_after: Option<Duration>,
+    /// Who would be started then, as it looks now.
+    pub expected: Option<usize>,
 }
 
 /// One candidate of a plan.
@@ -81,7 +83,13 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
             .map_or(1.0, |first| p_here(regular, *candidate, first)),
     };
     let entries = order.iter().enumerate().map(entry).collect();
-    Plan { entries, max_attempts: settings.max_attempts, total: settings.timeouts.total, ask_after: None }
+    Plan {
+        entries,
+        max_attempts: settings.max_attempts,
+        total: settings.timeouts.total,
+        ask_after: None,
+        expected: None,
+    }
 }
 
 impl Plan {
@@ -91,7 +99,9 @@ impl Plan {
         let mut text = String::new();
         for entry in self.entries.iter().take(self.max_attempts) {
             let space = if text.is_empty() { "" } else { " " };
-            let next = format!("{space}{}@{}", name(entry.candidate), entry.start);
+            let asked = self.ask_after.filter(|_| self.expected == Some(entry.candidate));
+            let start = asked.map_or(entry.start, Start::At);
+            let next = format!("{space}{}@{start}", name(entry.candidate));
             // Room for the sign of what is left out is kept.
             if text.chars().count() + next.chars().count() > TEXT_MAX - 2 {
                 return text + space + "…";

@@ -104,7 +104,7 @@ async fn a_quantile_is_the_delay_of_a_hedge() {
     assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
     let rows = gateway.stop().await;
     let race = rows.races.last().unwrap();
-    assert_eq!((&race["policy"], &race["why"]), (&json!("hedge"), &json!("best")));
+    assert_eq!((&race["policy"], &race["why"]), (&json!("hedge"), &json!("hedge hedged")));
     let plan = race["plan"].as_str().unwrap();
     let delay = plan.strip_prefix("b/m@0 a/m@").and_then(|rest| rest.strip_suffix("ms")).unwrap();
     assert!((100..200).contains(&delay.parse::<i64>().unwrap()), "{plan}");

@@ -87,7 +87,7 @@ async fn a_row_tells_the_plan_and_why() {
         [
             json!(["fastest", "completion", "a/m@0 b/m@failure", "cold"]),
             json!(["hedge", "ttft", "a/m@0 b/m@5400000ms", "listed"]),
-            json!(["hedge", "goodput", "a/m@0 b/m@1000ms", "best"]),
+            json!(["hedge", "goodput", "a/m@0 b/m@1000ms", "hedge"]),
             json!(["adaptive", "completion", "a/m@0", "cold"]),
             json!([null, null, null, null]),
         ]

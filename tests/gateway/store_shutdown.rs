@@ -68,7 +68,8 @@ async fn refused(served: &Served) {
         let mut client = RawClient::connect(served.addr).await;
         return client.closed().await;
     };
-    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    // Reset: it was in the queue of a listener that closed.
+    assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{error:?}");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ fn story<const N: usize>(candidates: [(Course, Start); N]) -> Story {
     let courses = candidates.iter().map(|(course, _)| *course).collect();
     Story {
         world: World { courses, ..World::default() },
-        plan: Plan { entries, max_attempts: 4, total: millis(9_000), ask_after: None },
+        plan: Plan { entries, max_attempts: 4, total: millis(9_000), ask_after: None, expected: None },
         script: Script::default(),
     }
 }

@@ -92,7 +92,8 @@ impl Ledger {
     /// Takes an extra's cost out of the bucket; false, and nothing is taken, if it does not hold it.
     pub fn reserve(&mut self, cost: f64) -> bool {
         self.first_cost(cost);
-        let holds = cost <= self.bucket || cost <= 0.0;
+        // Without a budget there is no extra, even for nothing.
+        let holds = self.budget > 0.0 && (cost <= self.bucket || cost <= 0.0);
         if holds {
             self.bucket -= cost.max(0.0);
             self.balance -= cost.max(0.0);
@@ -214,7 +215,7 @@ mod tests {
         assert!(!none.reserve(0.001) && none.terms().bucket <= 0.0);
         let mut free = Ledger::new(BUDGET);
         free.settle(0.0, 0.0, 0.0);
-        assert!(free.reserve(0.0) && none.reserve(0.0));
+        assert!(free.reserve(0.0) && !none.reserve(0.0), "without a budget there is no extra, not even a free one");
         let mut less = Ledger::new(0.2);
         less.settle(1.0, 0.0, 0.0);
         less.set_budget(0.1);

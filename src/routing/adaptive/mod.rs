@@ -33,6 +33,7 @@ pub use ledger::{Ledger, Terms};
 pub use optimiser::{next, open};
 pub use order::order;
 pub use outlook::Outlook;
+pub use predict::TPOT_US;
 pub use question::{
     Aim, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Progress, Question, Running, Sent, WAITING_MAX, Waiting,
 };

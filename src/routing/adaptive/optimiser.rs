@@ -251,7 +251,9 @@ fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Ope
 fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
     let best = scores.best.first().unwrap_or(0);
     let beside_best = cold_beside(question, scores, unknown, best);
-    let primary = if beside_best.is_empty() { unknown.first().unwrap_or(best) } else { best };
+    // Without another attempt behind it a request is not one to try with.
+    let instead = beside_best.is_empty() && question.max_running > 1;
+    let primary = if instead { unknown.first().unwrap_or(best) } else { best };
     let also = if primary == best { beside_best } else { Picks::default() };
     let running = [Running { candidate: primary, waited_us: 0 }];
     let all = &scores.prospects[primary];

@@ -13,7 +13,7 @@ use super::{Sent, WAITING_MAX, Waiting};
 /// is known.
 const BLUR: f64 = 0.2;
 /// An upstream is unknown until so much was seen of it, or so often tried.
-const UNKNOWN_SEEN: f64 = 0.5;
+const UNKNOWN_SEEN: f64 = 2.5;
 const UNKNOWN_LAUNCHES: u64 = 3;
 
 /// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
