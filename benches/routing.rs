@@ -3,15 +3,15 @@
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 
+mod upstreams;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use photofinish::routing::adaptive::{self, Aim, Candidate, Learner, Ledger, Outlook, Question, Running, Sent};
+use photofinish::routing::adaptive::{self, Aim, Candidate, Ledger, Outlook, Question, Running, Sent};
+use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
-const SECOND: i64 = 1_000_000;
-const NOW: i64 = 1000 * SECOND;
-const UPSTREAMS: u64 = 5;
 /// Decisions whose times are sorted.
 const TIMED: usize = 50_000;
 
@@ -76,24 +76,6 @@ fn spread(name: &str, mut decide: impl FnMut()) {
     times.sort_unstable();
     let at = |share: usize| times.get(TIMED * share / 100).copied().expect("times");
     eprintln!("routing/{name}: p50 {:?}, p99 {:?} of {TIMED}, the clock's own time in it", at(50), at(99));
-}
-
-fn learner(upstream: u64) -> Learner {
-    let mut learner = Learner::new();
-    let mut draws = fastrand::Rng::with_seed(upstream);
-    for second in 0..1000 {
-        let sent = Sent { uncached_tokens: draws.f64() * 4000.0, in_flight: draws.u32(0..4) };
-        let ttft_us = (200_000.0 + 20_000.0 * upstream as f64) * (0.5 + draws.f64() + 1.0 / (1.0 - draws.f64()) / 20.0);
-        learner.launched(second * SECOND);
-        learner.first_token(sent, ttft_us as i64, second * SECOND);
-        learner.decoded(10_000.0 + 4000.0 * draws.f64(), 200, sent.in_flight, second * SECOND);
-    }
-    learner
-}
-
-fn candidate(outlook: &Outlook) -> Candidate<'_> {
-    let sent = Sent { uncached_tokens: 1000.0, in_flight: 1 };
-    Candidate { outlook, sent, cost: 1.0, domain: None, may_hedge: true, out: false, waiting: &[] }
 }
 
 fn quick() -> Criterion {

@@ -52,9 +52,6 @@ struct Report<'a> {
 /// Writes the table, or what programs read, to `out`, and how far it is to `err` if there is one. `width`: columns of the
 /// terminal; none where it is piped.
 ///
-/// For programs, where there are no requests to play.
-const NOTHING: &str = r#"{"requests":0}"#;
-
 /// # Errors
 /// [`UnknownModel`]; or when the database cannot be read or `out` not written.
 pub fn run(
@@ -71,7 +68,7 @@ pub fn run(
         let what = wanted.map_or_else(|| "No requests".to_owned(), |model| format!("No requests for {}", model.name));
         let path = config.store.path.display();
         if options.json {
-            return Ok(writeln!(out, "{NOTHING}")?);
+            return nothing(0, out);
         }
         return Ok(write_paragraphs([format!("{what} in {path}{}.", window(options))], width, out)?);
     };
@@ -83,7 +80,7 @@ pub fn run(
     let Some(answer) = answer else {
         let text = notes::nothing_to_tell(&model, &past);
         if options.json {
-            return Ok(writeln!(out, "{NOTHING}")?);
+            return nothing(past.requests(), out);
         }
         return Ok(write_paragraphs([text], width, out)?);
     };
@@ -104,6 +101,11 @@ pub fn run(
 
 /// By name.
 type Pasts = BTreeMap<String, (Arc<Model>, Past)>;
+
+/// What programs read where nothing can be told.
+fn nothing(requests: usize, out: &mut impl io::Write) -> anyhow::Result<()> {
+    Ok(writeln!(out, "{}", serde_json::json!({ "requests": requests }))?)
+}
 
 /// Of the wanted model, or of every one; and whether older requests of the window were left out.
 fn read(config: &Config, wanted: Option<&Arc<Model>>, options: &Options) -> anyhow::Result<(Pasts, bool)> {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::micros;
@@ -37,8 +37,8 @@ struct Generations {
 /// The blocks of one prompt.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Each over everything before it too.
-    hashes: Vec<u64>,
+    /// Each over everything before it too. Shared by the attempts of a race.
+    hashes: Arc<[u64]>,
 }
 
 impl Prefixes {
@@ -50,7 +50,7 @@ impl Prefixes {
             before = self.salt.hash_one((before, block));
             hashes.push(before);
         }
-        Blocks { hashes }
+        Blocks { hashes: hashes.into() }
     }
 
     /// This upstream has read the prompt.
@@ -63,7 +63,7 @@ impl Prefixes {
             seen.older = std::mem::take(&mut seen.newer);
             seen.began_us = now_us;
         }
-        for hash in &blocks.hashes {
+        for hash in blocks.hashes.iter() {
             seen.newer.insert(self.salt.hash_one((upstream, hash)), now_us);
         }
     }
@@ -109,9 +109,9 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let prefixes = Prefixes::default();
         for n in 0..REMEMBERED_MAX as i64 {
-            prefixes.note("a/m", &Blocks { hashes: vec![n as u64] }, 1 + n / 1_000);
+            prefixes.note("a/m", &Blocks { hashes: [n as u64].into() }, 1 + n / 1_000);
         }
-        let latest = Blocks { hashes: vec![REMEMBERED_MAX as u64 - 1] };
+        let latest = Blocks { hashes: [REMEMBERED_MAX as u64 - 1].into() };
         assert_eq!(prefixes.known_bytes("a/m", &latest, 1_000), BLOCK);
         let seen = prefixes.seen.lock().unwrap();
         assert!(seen.newer.len() + seen.older.len() <= REMEMBERED_MAX);

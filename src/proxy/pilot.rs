@@ -108,7 +108,8 @@ impl Pilot {
     /// The plan of the policy.
     pub fn plan(&mut self) -> Plan {
         let runners: Vec<plan::Runner> = self.steered.iter().map(|steered| steered.runner).collect();
-        let delay = self.hedge_delay();
+        // Nobody else needs to know the leader.
+        let delay = if self.settings.policy == Policy::Hedge { self.hedge_delay() } else { Duration::ZERO };
         let mut listed = plan(&self.settings, &runners, delay, fastrand::f64());
         match self.settings.policy {
             Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
@@ -117,7 +118,6 @@ impl Pilot {
                 let order = self.unknown_first(self.order());
                 self.reasons.add(if self.regular() == 1 { Why::Alone } else { self.why_first(&order) });
                 sort(&mut listed.entries, self.regular(), &order);
-                start_first(&mut listed.entries);
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed),
         }
@@ -137,7 +137,6 @@ impl Pilot {
         );
         match next {
             Next::Start(candidate) if self.reserve(candidate, running.iter().map(|running| running.candidate)) => {
-                self.reasons.add(Why::Hedged);
                 Replan::Start(candidate)
             }
             Next::Start(_) => {
@@ -213,9 +212,7 @@ impl Pilot {
             self.reasons.add(Why::Listed);
         } else {
             self.reasons.add(if entries.len() > 1 { Why::Hedge } else { Why::Alone });
-            let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
             sort(entries, self.regular(), &self.order());
-            entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
         }
         // Whoever fails often has too much to do already.
         let now = self.learning.now_us();
@@ -249,7 +246,6 @@ impl Pilot {
         let order: Picks =
             std::iter::once(primary).chain(self.order().iter().filter(|other| *other != primary)).collect();
         sort(&mut listed.entries, self.regular(), &order);
-        start_first(&mut listed.entries);
         let mut started = vec![primary];
         for candidate in also.iter().take(RUNNING_MAX - 1) {
             self.start_beside(listed, candidate, &mut started);
@@ -272,7 +268,7 @@ impl Pilot {
         }
     }
 
-    /// For an attempt beside these. One of all is none too many, and whichever it will be, the dearest of the others are extra.
+    /// For an attempt beside these. Whichever of all wins is no extra, so what they may cost beyond it is all but the cheapest.
     fn reserve(&self, candidate: usize, beside: impl Iterator<Item = usize>) -> bool {
         let answer_tokens = self.purse.terms().answer_tokens;
         let cost = |candidate: usize| self.steered[candidate].cost(answer_tokens);
@@ -340,15 +336,11 @@ impl Pilot {
     }
 }
 
-/// Puts the first `regular` entries into this order; those that are not in it stay behind it as they stood.
+/// Puts the first `regular` candidates into this order; those that are not in it stay behind it as they stood. When each place
+/// starts stays as it is.
 fn sort(entries: &mut [Entry], regular: usize, order: &Picks) {
+    let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
     let place = |entry: &Entry| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
     entries[..regular].sort_by_key(place);
-}
-
-/// The first at once, the others after a failure.
-fn start_first(entries: &mut [Entry]) {
-    for (place, entry) in entries.iter_mut().enumerate() {
-        entry.start = if place == 0 { Start::At(Duration::ZERO) } else { Start::AfterFailure };
-    }
+    entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
 }

@@ -231,6 +231,9 @@ mod tests {
         assert_eq!(told(Policy::Race, short), "a/m@0 b/m@0 c/m@0 d/m@0", "no more than max_attempts");
         assert_eq!(told(Policy::Hedge, short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
         assert_eq!(told(Policy::Rule, short), "a/m@0 b/m@failure c/m@failure d/m@failure");
+        let learnt = plan(&settings(Policy::Adaptive), &runners, Duration::ZERO, 0.0);
+        let learnt = Plan { ask_after: Some(SECOND / 4), expected: Some(2), ..learnt };
+        assert_eq!(learnt.text(short), "a/m@0 b/m@failure c/m@250ms d/m@failure", "whom it will ask about, and when");
         let cut = |lengths: &[usize]| {
             let names: Vec<String> = lengths.iter().map(|length| "ü".repeat(*length)).collect();
             let plan = plan(&settings(Policy::Race), &runners[..names.len()], SECOND, 0.0);

@@ -210,3 +210,18 @@ async fn others_go_before_one_that_has_used_up_its_rate_limit() {
     assert_eq!(hear(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_hedge_by_delay_keeps_to_machine_parks_too() {
+    let hangs = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let c = FakeProvider::answering(|_| hello()).await;
+    let park = "domain = \"park\"";
+    let setup = Setup::new().provider("a", &hangs, park).provider("b", &b, park).provider("c", &c, "");
+    let gateway = setup.race("policy = \"hedge\"\nhedge_after = \"5ms\"").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "c/m");
+    assert_eq!(b.requests().len(), 0);
+    let rows = gateway.stop().await;
+    let told = pick(&rows.races[0], &["plan", "why"]);
+    assert_eq!(told, json!(["a/m@0 b/m@failure c/m@10ms", "listed hedged"]));
+}

@@ -152,6 +152,8 @@ async fn a_window_a_model_and_those_that_are_not_there() {
         nothing.contains("Nothing can be told of other: 50 requests") && nothing.contains("groq/other 0"),
         "{nothing}"
     );
+    assert_eq!(object("--json --model other"), json!({"requests": 50}), "nothing can be told of them");
+    assert_eq!(object("--json --until 2026-01-01"), json!({"requests": 0}));
     let none = shown(&directory, "--until 2026-01-01", None);
     assert_eq!(
         none.trim_end().replace('\n', " "),
