@@ -64,9 +64,9 @@ fn one(attempt: &str, race: &str) -> (Vec<String>, Vec<String>) {
 
 /// A new connection is refused, or closed without an answer.
 async fn refused(served: &Served) {
-    let Err(error) = tokio::net::TcpStream::connect(served.addr).await else {
-        let mut client = RawClient::connect(served.addr).await;
-        return client.closed().await;
+    let error = match RawClient::try_connect(served.addr).await {
+        Ok(mut client) => return client.closed().await,
+        Err(error) => error,
     };
     // Reset: it was in the queue of a listener that closed.
     assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{error:?}");

@@ -37,9 +37,14 @@ impl Head {
 
 impl RawClient {
     pub async fn connect(addr: SocketAddr) -> RawClient {
-        let stream = soon("a connection", TcpStream::connect(addr)).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() }
+        RawClient::try_connect(addr).await.unwrap()
+    }
+
+    /// The same where it may be refused.
+    pub async fn try_connect(addr: SocketAddr) -> io::Result<RawClient> {
+        let stream = soon("a connection", TcpStream::connect(addr)).await?;
+        stream.set_nodelay(true)?;
+        Ok(RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() })
     }
 
     /// Bytes as they are.
