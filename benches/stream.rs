@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use photofinish::config::{Policy, RaceSettings, parse};
+use photofinish::protocol::Surface;
 use photofinish::protocol::openai;
-use photofinish::protocol::request::ChatRequest;
+use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::sse::{Event, Scanner};
 use photofinish::routing::plan::{Runner, plan};
 
@@ -63,9 +64,9 @@ fn request(criterion: &mut Criterion) {
         let body = Bytes::from(body);
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(format!("parse, {name}"), |bencher| {
-            bencher.iter(|| ChatRequest::parse(black_box(body.clone())));
+            bencher.iter(|| ApiRequest::parse(Surface::Chat, black_box(body.clone())));
         });
-        let request = ChatRequest::parse(body).expect("a valid request");
+        let request = ApiRequest::parse(Surface::Chat, body).expect("a valid request");
         group.bench_function(format!("body for an upstream, {name}"), |bencher| {
             bencher.iter(|| request.body_for(black_box("llama-3.3-70b-versatile"), true));
         });

@@ -1,7 +1,8 @@
 //! Reads a number of stream events and does nothing else: for counting instructions and allocations with valgrind.
 //!
-//! `events COUNT event|16k scan|read|follow`: how many events, one or many to a read; cut only, each read whole, or as a
-//! stream is followed: read whole unless it is like the one before. Two runs with
+//! `events COUNT event|16k scan|read|follow|translate`: how many events, one or many to a read; cut only, each read whole, or
+//! as a stream is followed: read whole unless it is like the one before; or followed and translated, here to chat itself, so
+//! that reading pieces and writing them is what is counted. Two runs with
 //! different counts are subtracted, so that the start of the process does not count (`docs/benchmarks.md`).
 
 #[path = "../benches/sample/mod.rs"]
@@ -10,9 +11,13 @@ mod sample;
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use bytes::Bytes;
-use photofinish::protocol::openai::{self, Frame, Template};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use photofinish::protocol::frame::Frame;
 use photofinish::protocol::sse::Scanner;
+use photofinish::protocol::template::Template;
+use photofinish::protocol::{Dialect, Surface, openai};
 
 /// Text events of one stream: a usual answer.
 const TOKENS: usize = 400;
@@ -21,7 +26,7 @@ const EVENT_MAX: usize = 1 << 20;
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [count, cut, depth] = arguments.as_slice() else {
-        return Err(io::Error::other("wanted: COUNT event|16k scan|read|follow"));
+        return Err(io::Error::other("wanted: COUNT event|16k scan|read|follow|translate"));
     };
     let count: usize = count.parse().map_err(io::Error::other)?;
     let events = sample::stream(TOKENS);
@@ -38,14 +43,23 @@ fn main() -> io::Result<()> {
 fn read_stream(reads: &[Bytes], depth: &str) -> (usize, usize) {
     let mut template: Option<Template> = None;
     let mut scanner = Scanner::new(EVENT_MAX);
+    let (mut reader, mut writer) = (Dialect::OpenAi.reader(), Surface::Chat.writer("model", true, &Arc::default()));
+    let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
+    let (translates, scans) = (depth == "translate", depth == "scan");
+    let follows = translates || depth == "follow";
     let (mut events, mut payloads) = (0, 0);
     for read in reads {
         scanner.push(read.clone());
         while let Ok(Some(event)) = scanner.next_event() {
             events += 1;
-            if depth == "follow" && template.as_ref().is_some_and(|template| template.payload_of(&event).is_some()) {
+            if translates {
+                reader.read(&event, &mut pieces);
+                pieces.drain(..).for_each(|piece| writer.write(piece, &mut out));
+                out.clear();
+            }
+            if follows && template.as_ref().is_some_and(|template| template.payload_of(&event).is_some()) {
                 payloads += 1;
-            } else if depth != "scan"
+            } else if !scans
                 && let Frame::Chunk(chunk) = openai::read(&event)
                 && chunk.payload.is_some()
             {

@@ -145,6 +145,8 @@ pub struct Answer {
     pub headers: Box<HeaderMap>,
     /// At most the bound that the reader had; cut off beyond it.
     pub body: Bytes,
+    /// False for an empty stream that broke off: nothing whole can be made of it, and no translation of it is an answer.
+    pub complete: bool,
 }
 
 impl fmt::Debug for Answer {

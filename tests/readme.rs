@@ -7,14 +7,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use photofinish::config::{CancelBilling, Config, Policy, Simulation, catalogue, parse};
+use photofinish::config::{Config, Policy, Simulation, catalogue, parse};
 
 const README: &str = include_str!("../README.md");
 const REFERENCE: &str = include_str!("../docs/reference.md");
+const PROVIDERS: &str = include_str!("../docs/providers.md");
 
 #[test]
 fn every_config_of_the_documents_is_valid() {
-    let blocks: Vec<String> = [README, REFERENCE].into_iter().flat_map(|page| blocks(page, "toml")).collect();
+    let blocks: Vec<String> =
+        [README, REFERENCE, PROVIDERS].into_iter().flat_map(|page| blocks(page, "toml")).collect();
     assert!(blocks.len() >= 2, "the README has lost its configs");
     for block in blocks {
         config(&block);
@@ -45,6 +47,8 @@ fn every_key_is_in_the_config_of_the_readme() {
         "[race]\nslo = { zzz = 1 }",
         "[providers.a]\nzzz = 1",
         "[providers.a]\nsimulate = { zzz = 1 }",
+        "[providers.a]\ntoken = { zzz = 1 }",
+        "[providers.a]\naws = { zzz = 1 }",
         "[models.a]\nupstreams = [{ upstream = \"ollama/x\", zzz = 1 }]",
         "[models.a]\nzzz = 1",
         "[users.a]\nzzz = 1",
@@ -56,29 +60,32 @@ fn every_key_is_in_the_config_of_the_readme() {
 }
 
 #[test]
-fn the_catalogue_is_in_the_reference() {
-    let rows: Vec<Vec<String>> = rows(REFERENCE, "Providers").into_iter().map(|row| row[..5].to_vec()).collect();
-    let code = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { format!("`{text}`") };
-    let entries: Vec<Vec<String>> = catalogue::ENTRIES
-        .iter()
+fn the_catalogue_is_in_its_page() {
+    let entries: Vec<Vec<String>> = catalogue::entries()
         .map(|entry| {
-            let hang_up = match entry.cancel_billing {
-                CancelBilling::Stops => "stops",
-                CancelBilling::BillsFull => "billed in full",
-                CancelBilling::Unknown => "not known",
-            };
+            let speaks = entry.serves.iter().map(|served| {
+                let url =
+                    if served.base_url.is_empty() { "your own".to_owned() } else { format!("`{}`", served.base_url) };
+                let unless = if served.only_if_named { " (if named)" } else { "" };
+                format!("`{}` {url}{unless}", served.dialect.as_str())
+            });
             vec![
                 format!("`{}`", entry.name),
-                code(entry.base_url, "your own"),
-                code(entry.key_variable.unwrap_or_default(), "none"),
-                hang_up.to_owned(),
-                entry.note.to_owned(),
+                speaks.collect::<Vec<_>>().join("; "),
+                entry.key_variable.map_or("none".to_owned(), |name| format!("`{name}`")),
+                entry.cancel_billing.value.as_str().to_owned(),
+                entry.continues.value.text(),
+                entry.note.value.to_owned(),
             ]
         })
         .collect();
-    assert_eq!(rows, entries);
-    for entry in &catalogue::ENTRIES {
+    assert_eq!(rows(PROVIDERS, "Catalogue"), entries);
+    for entry in catalogue::entries() {
         assert!(README.contains(entry.name), "{}", entry.name);
+        let sources = entry.serves.iter().map(|served| served.source);
+        for source in sources.chain([entry.cancel_billing.source, entry.continues.source, entry.warming.source]) {
+            assert!(PROVIDERS.contains(source), "{}: {source} is not in docs/providers.md", entry.name);
+        }
     }
 }
 
@@ -109,7 +116,7 @@ fn the_headers_are_in_the_readme() {
 
 #[test]
 fn commands_options_and_variables_are_in_the_readme() {
-    for command in ["serve", "check", "stats", "history", "race", "replay", "routing", "simulate"] {
+    for command in ["serve", "check", "providers", "stats", "history", "race", "replay", "routing", "simulate"] {
         assert!(README.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
@@ -158,7 +165,7 @@ fn the_bounds_are_in_the_reference() {
 
 #[test]
 fn links_lead_somewhere() {
-    for (page, directory) in [(README, ""), (REFERENCE, "docs")] {
+    for (page, directory) in [(README, ""), (REFERENCE, "docs"), (PROVIDERS, "docs")] {
         for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join(file);

@@ -31,6 +31,9 @@ impl Alone {
             (Recorder::without_store(), None)
         };
         let parts = Parts::join(config, recorder.watched(onlooker)).await?;
+        // Its requests are about to come, and are done before a token is old.
+        parts.tokens.tried().await;
+        parts.tokens.stop();
         Ok(Alone { parts, writer })
     }
 

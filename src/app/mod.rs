@@ -5,6 +5,7 @@ mod reload;
 mod remembering;
 mod rolling;
 mod simulated;
+mod tokens;
 mod watching;
 mod welcome;
 
@@ -29,6 +30,7 @@ use crate::upstream::Client;
 use reload::Reloading;
 use rolling::Rolling;
 use simulated::Simulated;
+use tokens::Tokens;
 
 /// How long what was cancelled may take to end.
 const CANCEL_FOR: Duration = Duration::from_secs(3);
@@ -49,6 +51,7 @@ pub struct App {
     /// Connections to upstreams: they must outlive what is served over them.
     lines: Shutdown,
     simulated: Simulated,
+    tokens: Tokens,
 }
 
 /// What answers requests, with or without a listener.
@@ -59,6 +62,7 @@ struct Parts {
     /// Connections to upstreams.
     lines: Shutdown,
     simulated: Simulated,
+    tokens: Tokens,
 }
 
 impl Parts {
@@ -69,11 +73,13 @@ impl Parts {
         let client = Client::new(lines.clone()).context("cannot set up TLS")?;
         let live = Live::new(config, &next.addresses())?;
         next.put_in_force();
+        let tokens = Tokens::new(serving.clone());
+        tokens.keep(&live.config);
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         let taught = gateway.clone();
         // Before the first request: it is to be decided as well as the last one before.
         serving.run_blocking(move || remembering::remember(&taught.live().config, taught.learning())).await?;
-        Ok(Parts { gateway, serving, lines, simulated })
+        Ok(Parts { gateway, serving, lines, simulated, tokens })
     }
 }
 
@@ -102,13 +108,13 @@ impl App {
         let store = Store::open(&path).await?;
         tracing::info!(path = %path.display(), "store open");
         let (recorder, writer) = Recorder::start(store);
-        let Parts { gateway, serving, lines, simulated } = Parts::join(config, recorder).await?;
+        let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder).await?;
         let router = server::router(gateway.clone());
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));
         serving.spawn(server::serve(listener, router, serving.clone()));
         tracing::info!("listening on http://{addr}");
-        Ok(App { addr, gateway, writer, serving, lines, simulated })
+        Ok(App { addr, gateway, writer, serving, lines, simulated, tokens })
     }
 
     /// Where it listens.
@@ -197,6 +203,11 @@ impl App {
     }
 
     fn reloading(&self) -> Reloading {
-        Reloading { gateway: self.gateway.clone(), simulated: self.simulated.clone(), bound: self.addr }
+        Reloading {
+            gateway: self.gateway.clone(),
+            simulated: self.simulated.clone(),
+            tokens: self.tokens.clone(),
+            bound: self.addr,
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::simulated::Simulated;
+use super::tokens::Tokens;
 use super::welcome;
 use crate::config::{self, Config};
 use crate::proxy::{Gateway, Live};
@@ -58,6 +59,7 @@ impl Watch {
 pub(super) struct Reloading {
     pub gateway: Arc<Gateway>,
     pub simulated: Simulated,
+    pub tokens: Tokens,
     /// Where the gateway listens, whatever `listen` says by now.
     pub bound: SocketAddr,
 }
@@ -83,11 +85,13 @@ impl Reloading {
         let before = self.gateway.live();
         let restart = restart_needed(&before.config, &config);
         let live = Live::new(config, &next.addresses())?;
+        self.tokens.hand_over(&live.config);
         welcome::configuration(&live.config);
         for (what, _) in restart.iter().filter(|(_, changed)| *changed) {
             tracing::warn!("a new `{what}` takes effect only after a restart");
         }
         self.gateway.reload(live);
+        self.tokens.keep(&self.gateway.live().config);
         next.put_in_force();
         Ok(())
     }

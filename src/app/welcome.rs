@@ -4,16 +4,19 @@ use crate::config::{Config, Keys};
 
 pub(super) fn configuration(config: &Config) {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %config.path.display(), "photofinish");
-    let (mut on, mut simulated, mut off) = (Vec::new(), Vec::new(), 0);
+    let (mut on, mut simulated, mut waiting, mut off) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for provider in config.providers.values() {
         match &provider.keys {
             _ if provider.simulate.is_some() => simulated.push(provider.name.clone()),
+            Keys::Token(token) if token.current().is_none() => {
+                waiting.push(format!("{} ({})", provider.name, token.source.name()));
+            }
             Keys::Off(_) if !config.provider_is_on(provider) => off += 1,
             Keys::Off(_) => on.push(format!("{} (own keys)", provider.name)),
-            Keys::NotConfigured | Keys::Keys(_) => on.push(provider.name.clone()),
+            Keys::NotConfigured | Keys::Keys(_) | Keys::Token(_) => on.push(provider.name.clone()),
         }
     }
-    for (what, names) in [("on", on), ("simulated", simulated)] {
+    for (what, names) in [("on", on), ("off until their first token", waiting), ("simulated", simulated)] {
         if !names.is_empty() {
             tracing::info!("providers {what}: {}", names.join(", "));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::stream::Item;
+use super::item::Item;
 
 /// Bytes that are read ahead while a first token is held back; beyond it reading waits.
 const READ_AHEAD_MAX: usize = 256 << 10;

@@ -1,26 +1,30 @@
 //! The exchange itself: connect, send, read to the first payload. What comes before it is held back.
 
 use std::future::poll_fn;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::Spec;
 use super::guard::Guard;
+use super::item::{Item, Kind};
 use super::meter::Meter;
-use super::stream::{EVENT_MAX, EventStream, Item, Kind, READ_OUT_FOR};
+use super::stream::{EVENT_MAX, EventStream, READ_OUT_FOR};
+use super::{Spec, credential};
 use crate::clock::Instant;
-use crate::config::Auth;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
+use crate::protocol::downward::Downward;
 use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::{limits, openai};
+use crate::protocol::framing::Framing;
+use crate::protocol::limits;
 use crate::routing::keyring::{Key, scrub};
 use crate::upstream::{Body, Client, Outgoing, Response};
 
 /// Bytes that are held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;
+/// Bytes of an answer that comes as a whole.
+const WHOLE_MAX: usize = 64 << 20;
 /// Bytes of an error body that are kept.
 const ERROR_BODY_MAX: usize = 64 << 10;
 /// How long an error body may take; the second, where the status alone decides.
@@ -43,6 +47,7 @@ pub struct Ready {
 pub(super) async fn exchange(
     client: Client,
     outgoing: Outgoing,
+    downward: Downward,
     key: Option<Key>,
     mut guard: Guard,
 ) -> Result<Ready, Failure> {
@@ -67,7 +72,7 @@ pub(super) async fn exchange(
         guard.failed(&failure);
         return Err(failure);
     }
-    let mut stream = open(body, &headers, key, guard).await?;
+    let mut stream = open(body, &headers, downward, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
@@ -75,7 +80,13 @@ pub(super) async fn exchange(
 }
 
 /// What the body is, its first bytes tell: a content type may be wrong, or missing.
-async fn open(mut body: Body, headers: &HeaderMap, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
+async fn open(
+    mut body: Body,
+    headers: &HeaderMap,
+    downward: Downward,
+    key: Option<Key>,
+    mut guard: Guard,
+) -> Result<EventStream, Failure> {
     let first = match poll_fn(|context| body.poll_chunk(context)).await {
         Some(Ok(first)) => first,
         Some(Err(mut failure)) => {
@@ -86,11 +97,18 @@ async fn open(mut body: Body, headers: &HeaderMap, key: Option<Key>, mut guard: 
         None => Bytes::new(),
     };
     let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first).trim_ascii_start();
-    let is_whole = matches!(text.first(), Some(b'{' | b'[')) && !is_event_stream(headers);
+    let is_json_text = matches!(text.first(), Some(b'{' | b'['));
+    let is_whole = is_json_text
+        && match downward.framing() {
+            Framing::Sse => !is_event_stream(headers),
+            // Each of its lines begins like that.
+            Framing::Lines => is_json(headers),
+            Framing::Binary => true,
+        };
     if is_whole || (first.is_empty() && is_json(headers)) {
-        return whole(body, first, key, guard).await;
+        return whole(body, first, downward, key, guard).await;
     }
-    let mut stream = EventStream::new(Some(body), key, guard);
+    let mut stream = EventStream::new(Some(body), downward, EVENT_MAX, key, guard);
     if !first.is_empty() {
         stream.push(first);
     }
@@ -113,7 +131,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
             Some(until) => tokio::time::timeout_at(until, next).await.unwrap_or(None),
         };
         let Some(item) = next else {
-            return Err(without_payload(stream, held.freeze(), headers));
+            return Err(without_payload(stream, held, headers, false));
         };
         let Item { raw, kind } = item?;
         read += raw.len();
@@ -127,7 +145,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
             }
             Kind::Done => {
                 held.extend_from_slice(&raw);
-                return Err(without_payload(stream, held.freeze(), headers));
+                return Err(without_payload(stream, held, headers, true));
             }
             Kind::Other | Kind::UsageOnly => {
                 stream.usage_in_prelude |= matches!(kind, Kind::UsageOnly);
@@ -140,12 +158,24 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
     }
 }
 
-/// The stream ended and nothing was generated. `empty` is an answer too: it is kept, should all the others be empty.
-fn without_payload(stream: &mut EventStream, held: Bytes, headers: &HeaderMap) -> Failure {
-    let how = if stream.is_complete() { "finished" } else { "ended" };
+/// The stream ended and nothing was generated. `empty` is an answer too: it is kept, should all the others be empty, with an
+/// end where it finished without one.
+fn without_payload(stream: &mut EventStream, mut held: BytesMut, headers: &HeaderMap, has_ended: bool) -> Failure {
+    if stream.is_complete() && !has_ended {
+        held.extend_from_slice(&stream.ending());
+    }
+    let complete = stream.is_complete();
+    if !complete && content_type_is(headers, "text/html") {
+        return stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?");
+    }
+    let how = if complete { "finished" } else { "ended" };
     let mut failure = stream.fail(FailureKind::Empty, format!("it {how} without generating anything"));
     failure.status = Some(StatusCode::OK.as_u16());
-    failure.answer = Some(answer(StatusCode::OK.as_u16(), headers, held));
+    let mut headers = headers.clone();
+    if stream.is_translated() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    }
+    failure.answer = Some(Answer { complete, ..answer(StatusCode::OK.as_u16(), &headers, held.freeze()) });
     failure
 }
 
@@ -160,21 +190,27 @@ fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> F
 }
 
 fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
-    Answer { status, headers: Box::new(headers.clone()), body }
+    Answer { status, headers: Box::new(headers.clone()), body, complete: true }
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
-async fn whole(body: Body, first: Bytes, key: Option<Key>, mut guard: Guard) -> Result<EventStream, Failure> {
+async fn whole(
+    body: Body,
+    first: Bytes,
+    downward: Downward,
+    key: Option<Key>,
+    mut guard: Guard,
+) -> Result<EventStream, Failure> {
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);
-    if let Err(mut failure) = collect(body, &mut bytes, EVENT_MAX, &mut guard.meter).await {
+    if let Err(mut failure) = collect(body, &mut bytes, WHOLE_MAX, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
         return Err(failure);
     }
     let bytes = scrub(bytes.freeze(), key.as_ref());
-    let events = openai::events_of_whole(&bytes);
-    let mut stream = EventStream::new(None, key, guard);
+    let events = downward.events_of_whole(&bytes);
+    let mut stream = EventStream::new(None, downward, WHOLE_MAX * 2, key, guard);
     match events {
         // The token came with the last read, so the end of the body comes behind it.
         Some(events) => stream.push_whole(events),
@@ -207,7 +243,8 @@ async fn refused(response: Response, key: Option<&Key>, guard: &mut Guard) -> Fa
 }
 
 fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
-    let facts = error::of_body(status, &body);
+    let name = headers.get("x-amzn-errortype").and_then(|name| name.to_str().ok());
+    let facts = error::of_named_body(status, name, &body);
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
     failure.retry_after = retry_after(headers).or_else(|| exhausted_for(headers));
@@ -271,38 +308,29 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
 pub(super) fn outgoing(spec: &Spec) -> Outgoing {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    let provider = &spec.upstream.provider;
+    let surface = spec.upward.surface();
+    let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
+    headers.insert(ACCEPT, HeaderValue::from_static(spoken.dialect.framing().accept()));
     // A compressed stream is a buffered stream.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("photofinish/", env!("CARGO_PKG_VERSION"))));
-    if let Some((name, value)) =
-        spec.key.as_ref().and_then(|key| credential(&spec.upstream.provider.auth, key.expose()))
-    {
-        headers.insert(name, value);
-    }
-    Outgoing {
+    let mut outgoing = Outgoing {
         endpoint: spec.endpoint.clone(),
         method: Method::POST,
-        path: "/chat/completions".into(),
+        path: provider.path(spoken, surface, &spec.upstream.model),
         headers,
-        body: spec.request.body_for(&spec.upstream.model, spec.stream_options),
+        body: spec.upward.body_for(&spec.upstream.model, spec.stream_options),
         connect_timeout: spec.upstream.timeouts.connect,
-    }
-}
-
-/// The header that carries a key. A key that is no header value is left out, and the provider will say so.
-fn credential(auth: &Auth, key: &str) -> Option<(HeaderName, HeaderValue)> {
-    let (name, text) = match auth {
-        Auth::Bearer => (AUTHORIZATION, format!("Bearer {key}")),
-        Auth::Header(name) => (HeaderName::try_from(name.as_str()).ok()?, key.to_owned()),
     };
-    let mut value = HeaderValue::try_from(text).ok()?;
-    value.set_sensitive(true);
-    Some((name, value))
+    credential::add(&mut outgoing, spoken, spec.key.as_ref().map(Key::expose), SystemTime::now());
+    outgoing
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -326,14 +354,5 @@ mod tests {
         for odd in ["-1", "soon", "NaN", "inf", "1e300", "Wed, 99 Oct 2026"] {
             assert_eq!(retry_after(&headers(&[("retry-after", odd)])), None, "{odd}");
         }
-    }
-
-    #[test]
-    fn each_way_of_sending_a_key_is_marked_sensitive() {
-        let (name, value) = credential(&Auth::Bearer, "k").unwrap();
-        assert!(name == AUTHORIZATION && value == "Bearer k" && value.is_sensitive());
-        let (name, value) = credential(&Auth::Header("api-key".to_owned()), "k").unwrap();
-        assert!(name == "api-key" && value == "k" && value.is_sensitive());
-        assert!(credential(&Auth::Bearer, "line\nbreak").is_none());
     }
 }

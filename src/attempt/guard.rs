@@ -12,7 +12,7 @@ use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
 use crate::learning::Sighting;
-use crate::protocol::headers;
+use crate::protocol::{Surface, headers};
 use crate::recorder::{Recorder, Step};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Connected, Response};
@@ -42,6 +42,8 @@ pub(super) struct Guard {
     price: Option<Price>,
     /// How many answers the request asked for, where it says so.
     choices: Option<i64>,
+    /// It asks for a count, which is no token: it has no time to first token.
+    counts: bool,
     recorder: Recorder,
     shutdown: Shutdown,
     /// None for an attempt that nobody learns from.
@@ -54,13 +56,14 @@ impl Guard {
         let dispatch = Instant::now();
         Guard {
             record: new_record(spec, dispatch),
-            meter: Meter::new(dispatch, choices_asked(spec.request.n_choices)),
+            meter: Meter::new(dispatch, choices_asked(spec.choices)),
             read_at: spec.read_at,
             dispatch,
             fate,
             ended: None,
             price: spec.upstream.price,
-            choices: spec.request.n_choices,
+            choices: spec.choices,
+            counts: spec.upward.surface() == Surface::CountTokens,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             sighting: spec.sighting.take(),
@@ -156,6 +159,9 @@ impl Guard {
         self.meter.write(&mut self.record);
         let now = self.elapsed(Instant::now());
         let record = &mut self.record;
+        if self.counts {
+            forget_tokens(record);
+        }
         record.audited = fate(&self.fate) == Fate::Audited;
         let mut censored = None;
         record.outcome = match (self.ended, fate(&self.fate)) {
@@ -215,6 +221,13 @@ impl Drop for Guard {
     }
 }
 
+/// What was counted as output was none.
+fn forget_tokens(record: &mut AttemptRecord) {
+    (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
+    (record.first_kind, record.payload_events) = (None, 0);
+    (record.chars_total, record.chars_first) = (0, 0);
+}
+
 /// One where nothing, or nonsense, is asked for.
 fn choices_asked(n: Option<i64>) -> u32 {
     n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
@@ -248,6 +261,7 @@ fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>) -> 
 
 fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
+        dialect: spec.upward.dialect().as_str(),
         key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
         dispatch_us: micros_between(spec.read_at, dispatch),
         p_include: Some(spec.starting.p_include),

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
-use crate::protocol::openai::{Chunk, Payload};
+use crate::protocol::frame::{Chunk, Payload};
 use crate::protocol::usage::Usage;
 
 /// All times are microseconds after the dispatch.

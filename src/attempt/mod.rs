@@ -5,9 +5,11 @@
 
 mod ahead;
 mod burst;
+mod credential;
 mod exchange;
 mod gaps;
 mod guard;
+mod item;
 mod meter;
 mod progress;
 mod slot;
@@ -15,9 +17,10 @@ mod stream;
 mod told;
 
 pub use exchange::Ready;
+pub use item::{Item, Kind};
 pub use progress::Progress;
 pub use slot::Slot;
-pub use stream::{EventStream, Item, Kind};
+pub use stream::EventStream;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +34,8 @@ use crate::clock::Instant;
 use crate::config::Upstream;
 use crate::failure::Failure;
 use crate::learning::Sighting;
-use crate::protocol::request::ChatRequest;
+use crate::protocol::downward::Downward;
+use crate::protocol::upward::Upward;
 use crate::race::{Cut, Starting};
 use crate::recorder::Recorder;
 use crate::routing::keyring::Key;
@@ -51,7 +55,11 @@ pub struct Spec {
     pub upstream: Upstream,
     pub endpoint: Endpoint,
     pub key: Option<Key>,
-    pub request: Arc<ChatRequest>,
+    pub upward: Arc<Upward>,
+    /// How many answers the request asks for, where it says so.
+    pub choices: Option<i64>,
+    /// A chat client asked for the usage chunk itself.
+    pub include_usage: bool,
     /// Ask for the usage chunk.
     pub stream_options: bool,
     /// The client's headers that go up.
@@ -75,7 +83,9 @@ pub fn start(mut spec: Spec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
     let guard = Guard::new(&mut spec, fate.clone());
     let outgoing = exchange::outgoing(&spec);
-    let future = Box::pin(exchange::exchange(spec.client, outgoing, spec.key, guard));
+    let Spec { upward, upstream, include_usage, .. } = &spec;
+    let downward = Downward::new(upward, &upstream.model, *include_usage);
+    let future = Box::pin(exchange::exchange(spec.client, outgoing, downward, spec.key, guard));
     Attempt { future, fate }
 }
 

@@ -9,13 +9,17 @@ use tokio::time::Sleep;
 
 use super::ahead::Ahead;
 use super::guard::{Fate, Guard};
+use super::item::{Item, Kind};
 use super::progress::Progress;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::{self, ErrorFacts};
-use crate::protocol::openai::{self, Chunk, Frame, Template};
-use crate::protocol::sse::{Event, Scanner};
-use crate::routing::keyring::{Key, scrub};
+use crate::protocol::Surface;
+use crate::protocol::dialect::ErrorShape;
+use crate::protocol::downward::Downward;
+use crate::protocol::error::ErrorFacts;
+use crate::protocol::framing::Cutter;
+use crate::protocol::template::Template;
+use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
 use crate::upstream::Body;
 
@@ -26,40 +30,16 @@ pub const EVENT_MAX: usize = 8 << 20;
 /// connection can be used again.
 pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
 
-/// One event, as it came and what it is.
-#[derive(Debug)]
-pub struct Item {
-    /// The bytes that came, the closing blank line included.
-    pub raw: Bytes,
-    pub kind: Kind,
-}
-
-/// What a reader has to tell apart.
-#[derive(Debug)]
-pub enum Kind {
-    /// Nothing that decides anything: a comment, a role, usage beside a finish.
-    Other,
-    /// Generated output.
-    Payload,
-    /// The chunk that only `include_usage` brings.
-    UsageOnly,
-    /// `[DONE]`
-    Done,
-    /// An error in a 200, with its data.
-    Error { facts: ErrorFacts, data: Bytes },
-    /// No JSON: to be left out.
-    Malformed,
-}
-
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
     /// None once it ended.
     body: Option<Body>,
-    scanner: Scanner,
+    pub(super) cutter: Cutter,
+    pub(super) downward: Downward,
     /// Read while it was held back; goes out first.
     ahead: Ahead,
     /// When the read returned that the events under way came with.
-    read_at: Instant,
+    pub(super) read_at: Instant,
     /// Since when nothing came: the last read, or when reading went on after a slow client.
     quiet_since: Instant,
     /// Fires when it has been quiet for too long. Moved only when it fires; none before the commit.
@@ -67,22 +47,30 @@ pub struct EventStream {
     idle: Duration,
     /// Since when there is nothing more to come but perhaps usage.
     complete_since: Option<Instant>,
-    done: bool,
+    pub(super) done: bool,
     /// A chunk that only `include_usage` brings came before the first token.
     pub usage_in_prelude: bool,
     /// The latest chunk of text: the next one is likely to be like it.
-    template: Option<Template>,
+    pub(super) template: Option<Template>,
     /// The key that was sent: some vendors quote it in their errors.
-    key: Option<Key>,
+    pub(super) key: Option<Key>,
     pub(super) guard: Guard,
 }
 
 impl EventStream {
-    pub(super) fn new(body: Option<Body>, key: Option<Key>, guard: Guard) -> EventStream {
+    /// `event_max`: bytes; a larger event is an error.
+    pub(super) fn new(
+        body: Option<Body>,
+        downward: Downward,
+        event_max: usize,
+        key: Option<Key>,
+        guard: Guard,
+    ) -> EventStream {
         let now = Instant::now();
         EventStream {
             body,
-            scanner: Scanner::new(EVENT_MAX),
+            cutter: downward.cutter(event_max),
+            downward,
             ahead: Ahead::default(),
             read_at: now,
             quiet_since: now,
@@ -102,13 +90,33 @@ impl EventStream {
         self.read_at = Instant::now();
         self.quiet_since = self.read_at;
         self.guard.meter.read(self.read_at);
-        self.scanner.push(bytes);
+        self.cutter.push(bytes);
     }
 
     /// The bytes of a whole answer that was just read to its end.
     pub(super) fn push_whole(&mut self, bytes: Bytes) {
         self.push(bytes);
         self.guard.meter.eof(self.read_at);
+    }
+
+    /// What the caller called.
+    pub fn surface(&self) -> Surface {
+        self.downward.surface()
+    }
+
+    /// Whether what goes down is a translation.
+    pub fn is_translated(&self) -> bool {
+        self.downward.is_translated()
+    }
+
+    /// The event that ends it, in the caller's dialect, because it broke.
+    pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
+        self.downward.error_event(error)
+    }
+
+    /// What ends an answer that is complete and whose own end did not come.
+    pub fn ending(&mut self) -> Bytes {
+        self.downward.ending()
     }
 
     /// From now on it is the winner's: the idle timeout runs.
@@ -177,7 +185,7 @@ impl EventStream {
     /// The failure that ends the stream, of phase first-token or stream. It is recorded already.
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
         loop {
-            match self.scanner.next_event() {
+            match self.cutter.next_event() {
                 Ok(Some(event)) => return Poll::Ready(Some(Ok(self.item(event)))),
                 Ok(None) => {}
                 Err(error) => {
@@ -202,7 +210,7 @@ impl EventStream {
                 None => {
                     self.body = None;
                     self.guard.meter.eof(Instant::now());
-                    return Poll::Ready(self.scanner.finish().map(|event| Ok(self.last_item(event))));
+                    return Poll::Ready(self.cutter.finish().map(|event| Ok(self.last_item(event))));
                 }
             }
         }
@@ -313,73 +321,5 @@ impl EventStream {
 
     fn phase(&self) -> Phase {
         if self.guard.meter.first_token_us().is_some() { Phase::Stream } else { Phase::FirstToken }
-    }
-
-    fn item(&mut self, event: Event) -> Item {
-        let kind = self.classify(&event);
-        let raw = if matches!(kind, Kind::Error { .. }) { scrub(event.raw, self.key.as_ref()) } else { event.raw };
-        Item { raw, kind }
-    }
-
-    /// The last event of a body that forgot its blank line gets one.
-    fn last_item(&mut self, event: Event) -> Item {
-        let Item { raw, kind } = self.item(event);
-        let mut raw = raw.to_vec();
-        raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
-        Item { raw: Bytes::from(raw), kind }
-    }
-
-    /// Behind `[DONE]` only usage counts.
-    fn behind_the_end(&mut self, event: &Event) -> Kind {
-        if let Frame::Chunk(Chunk { usage, timings, time_info, .. }) = openai::read(event) {
-            let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
-            self.guard.meter.chunk(&chunk, self.read_at);
-        }
-        Kind::Other
-    }
-
-    fn classify(&mut self, event: &Event) -> Kind {
-        if self.done {
-            return self.behind_the_end(event);
-        }
-        let meter = &mut self.guard.meter;
-        if let Some(payload) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
-            meter.payload(payload, self.read_at);
-            return Kind::Payload;
-        }
-        let frame = openai::read(event);
-        if !matches!(frame, Frame::KeepAlive) {
-            meter.event(self.read_at);
-        }
-        match frame {
-            Frame::KeepAlive => {
-                meter.keepalive();
-                Kind::Other
-            }
-            Frame::Done => {
-                self.done = true;
-                Kind::Done
-            }
-            Frame::Error { data, usage } => {
-                meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
-                let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
-                Kind::Error { facts: error::of_frame(&data), data }
-            }
-            Frame::Malformed => {
-                meter.malformed += 1;
-                Kind::Malformed
-            }
-            Frame::Chunk(chunk) => {
-                meter.chunk(&chunk, self.read_at);
-                if chunk.payload.is_some() {
-                    self.template = Template::learn(event, &chunk);
-                    Kind::Payload
-                } else if chunk.usage_only {
-                    Kind::UsageOnly
-                } else {
-                    Kind::Other
-                }
-            }
-        }
     }
 }

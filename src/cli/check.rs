@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::config::{
-    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Policy, Provider, RaceSettings, Simulation, Upstream,
-    User, units,
+    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Policy, Provider, RaceSettings, Simulation, Token,
+    Upstream, User, units,
 };
 
 /// Prints the config in aligned columns. False: the database that it names cannot be used.
@@ -50,10 +50,21 @@ fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
         (Some(simulation), _) => ("simulated", simulation_summary(simulation)),
         (None, Keys::NotConfigured) => ("on", "no key".to_owned()),
         (None, Keys::Off(names)) => (state_without_keys(config, provider), missing(names)),
+        (None, Keys::Token(token)) => ("token", token_summary(token)),
         (None, Keys::Keys(keys)) if keys.len() == 1 => ("on", "1 key".to_owned()),
         (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
     };
     vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()]
+}
+
+/// Off until the gateway has read the first, which `check` does not do.
+fn token_summary(token: &Token) -> String {
+    format!("every {} from {}", units::format_duration(token.refresh), token.source.name())
+}
+
+/// Whether anybody can use it once the gateway runs.
+fn will_be_on(config: &Config, provider: &Provider) -> bool {
+    matches!(provider.keys, Keys::Token(_)) || config.provider_is_on(provider)
 }
 
 fn simulation_summary(simulation: &Simulation) -> String {
@@ -78,7 +89,7 @@ fn hang_up(provider: &Provider) -> &'static str {
     match (&provider.simulate, provider.cancel_billing) {
         (Some(_), _) => "hang-up: free",
         (None, CancelBilling::Stops) => "hang-up: stops",
-        (None, CancelBilling::BillsFull) => "hang-up: billed in full",
+        (None, CancelBilling::BillsFull) => "hang-up: billed",
         (None, CancelBilling::Unknown) => "hang-up: unknown",
     }
 }
@@ -99,7 +110,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
 }
 
 fn usable(config: &Config, model: &Model) -> usize {
-    model.upstreams.iter().filter(|upstream| config.provider_is_on(&upstream.provider)).count()
+    model.upstreams.iter().filter(|upstream| will_be_on(config, &upstream.provider)).count()
 }
 
 fn model_line(config: &Config, model: &Model) -> String {
@@ -155,6 +166,7 @@ fn upstream_row(config: &Config, model: &Model, upstream: &Upstream) -> Vec<Stri
     let state = match (&provider.simulate, &provider.keys) {
         (Some(_), _) => "simulated",
         (None, Keys::Off(_)) => state_without_keys(config, provider),
+        (None, Keys::Token(_)) => "token",
         (None, _) => "on",
     };
     let mut row = vec![format!("{}/{}", provider.name, upstream.model), state.to_owned()];
@@ -176,7 +188,7 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
 }
 
 /// One line a row, each cell as wide as the widest of its column, two spaces between.
-fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
+pub(super) fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
     let width = |column: usize| {
         rows.iter().filter(|row| row.len() > column + 1).map(|row| row[column].chars().count()).max().unwrap_or(0)
     };
@@ -233,8 +245,8 @@ mod tests {
             let found = text.lines().find(|line| line.trim_start().starts_with(start));
             found.unwrap_or_else(|| panic!("no {start} in {text}")).split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(line("groq"), "groq off UNSET is not set hang-up: billed in full");
-        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty hang-up: billed in full");
+        assert_eq!(line("groq"), "groq off UNSET is not set hang-up: billed");
+        assert_eq!(line("mistral"), "mistral off /nonexistent/key is missing or empty hang-up: billed");
         assert_eq!(line("openai"), "openai on 2 keys hang-up: stops");
         assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set hang-up: unknown");
         assert_eq!(line("ollama"), "ollama on no key hang-up: unknown");

@@ -4,6 +4,7 @@
 pub mod check;
 pub mod history;
 pub mod plot;
+pub mod providers;
 pub mod race;
 pub mod replay;
 pub mod routing;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "\
 Examples:
   photofinish serve                       start the gateway
   photofinish check                       what is on, off and wrong in the configuration
+  photofinish providers                   the providers that are known without configuration
   photofinish stats --since 24h           who is fast, out of every attempt of the last day
   photofinish stats --by upstream,hour    at which hours
   photofinish stats --regressions         what is worse than in the same hours before
@@ -67,6 +69,9 @@ enum Command {
     /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
     /// program's, damaged, or of another edition that `serve` does not upgrade.
     Check,
+    /// The built-in catalogue of providers: addresses, dialects, keys, and what is known of each, with sources.
+    #[command(after_help = providers::EXAMPLES)]
+    Providers(providers::Options),
     /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
@@ -148,6 +153,18 @@ async fn run(cli: Cli) -> ExitCode {
         Command::Routing(options) if let Some(at) = options.url.clone() => {
             routing::run(&at, &options, history::Screen::of_stdout(), &mut io::stdout().lock()).await
         }
+        // It tells what there is, also where nothing is configured yet.
+        Command::Providers(options) => {
+            let config = match config::load(&cli.config) {
+                Ok(config) => Some(config),
+                Err(LoadError::Read { path, source }) if source.kind() == io::ErrorKind::NotFound => {
+                    report(&format!("{} is not there: this is the catalogue alone", path.display()));
+                    None
+                }
+                Err(error) => return bad_config(&error),
+            };
+            providers::run(config.as_ref(), &options, &mut io::stdout().lock())
+        }
         command => {
             let config = match config::load(&cli.config) {
                 Ok(config) => config,
@@ -167,7 +184,7 @@ async fn run(cli: Cli) -> ExitCode {
             report(&format!("error: {error}"));
             ExitCode::from(2)
         }
-        Err(error) if error.is::<replay::UnknownModel>() => {
+        Err(error) if error.is::<replay::UnknownModel>() || error.is::<providers::UnknownProvider>() => {
             report(&format!("error: {error}"));
             ExitCode::from(2)
         }
@@ -205,7 +222,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             let at = routing::At::listening(config.server.listen)?;
             routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
         }
-        Command::Simulate(_) | Command::Race(_) => Ok(()),
+        Command::Simulate(_) | Command::Race(_) | Command::Providers(_) => Ok(()),
     }
 }
 

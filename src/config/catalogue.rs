@@ -1,166 +1,209 @@
-//! The common providers: where they are, how a key is sent, and what a hang-up does to the bill.
+//! The common providers: where they are, what they speak, how a key is sent, and what is known of their manners.
 //!
-//! Each `cancel_source` says who claims what `cancel_billing` says. None of it was measured; documents conflict.
+//! Every fact has a source. None of what a hang-up does to the bill was measured; documents conflict.
 
-use super::{Auth, CancelBilling};
+mod clouds;
+mod hosted;
+mod local;
+
+#[cfg(test)]
+mod tests;
+
+use super::CancelBilling;
+use crate::protocol::Dialect;
 
 /// What is known of one provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// As in `[providers.NAME]`.
     pub name: &'static str,
-    /// With the version path, without a slash at the end. Empty: each customer has an address of their own.
-    pub base_url: &'static str,
-    /// The header that takes the bare key, lower case; none for `authorization: Bearer`.
-    pub key_header: Option<&'static str>,
+    /// What it speaks, never empty; the first is preferred where a request has to be translated.
+    pub serves: &'static [Served],
     /// The variable that holds the key by convention; none where no key is needed.
     pub key_variable: Option<&'static str>,
     /// Whether generation and billing stop when the client hangs up.
-    pub cancel_billing: CancelBilling,
-    /// Who says so, and when.
-    pub cancel_source: &'static str,
+    pub cancel_billing: Fact<CancelBilling>,
     /// False where `stream_options` is known to be rejected, or where usage comes unasked and it need not be risked.
-    pub stream_options: bool,
-    /// What is peculiar about its streams.
-    pub note: &'static str,
+    pub stream_options: Fact<bool>,
+    /// Whether `max_completion_tokens` has to be sent for `max_tokens`.
+    pub max_completion_tokens: Fact<bool>,
+    /// Whether a chat's assistant message may carry `reasoning_content` back within a run of tools.
+    pub takes_thoughts: Fact<bool>,
+    /// Whether it goes on with an answer that was begun.
+    pub continues: Fact<Continues>,
+    /// Whether a connection that is open already is worth having.
+    pub warming: Fact<bool>,
+    /// What is peculiar about its streams; may be empty.
+    pub note: Fact<&'static str>,
 }
 
-impl Entry {
-    /// How a key is sent.
-    pub fn auth(&self) -> Auth {
-        self.key_header.map_or(Auth::Bearer, |header| Auth::Header(header.to_owned()))
-    }
-
-    const fn hosted(name: &'static str, base_url: &'static str, key_variable: &'static str) -> Entry {
-        Entry { key_variable: Some(key_variable), ..Entry::local(name, base_url) }
-    }
-
-    const fn local(name: &'static str, base_url: &'static str) -> Entry {
-        Entry {
-            name,
-            base_url,
-            key_header: None,
-            key_variable: None,
-            cancel_billing: CancelBilling::Unknown,
-            cancel_source: "nobody says, 2026; counted as full price",
-            stream_options: true,
-            note: "",
-        }
-    }
-
-    const fn stops(self, cancel_source: &'static str) -> Entry {
-        Entry { cancel_billing: CancelBilling::Stops, cancel_source, ..self }
-    }
-
-    const fn bills_full(self, cancel_source: &'static str) -> Entry {
-        Entry { cancel_billing: CancelBilling::BillsFull, cancel_source, ..self }
-    }
-
-    const fn note(self, note: &'static str) -> Entry {
-        Entry { note, ..self }
-    }
+/// A fact and who says so, with a year or a URL.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact<T> {
+    pub value: T,
+    pub source: &'static str,
 }
 
-/// A router that lists at which of its providers a cancelled stream stops.
-const ROUTER: &str = "a router's documentation, not the vendor's own, 2026";
-/// Servers whose scheduler drops a request with its connection.
-const SERVER: &str = "the server's own behaviour, 2026";
+/// One dialect of a provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    pub dialect: Dialect,
+    /// With the version path, without a slash at the end. Empty: each customer has an address of their own. What stands in
+    /// braces is filled in from the keys of those names.
+    pub base_url: &'static str,
+    pub auth: KeyIn,
+    /// Its models have other names than in the first dialect, so it is spoken only where the config names it.
+    pub only_if_named: bool,
+    /// The page that documents it.
+    pub source: &'static str,
+}
 
-/// Every provider of the catalogue that speaks OpenAI's chat completions.
-pub static ENTRIES: [Entry; 25] = [
-    Entry::hosted("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
-        .stops(ROUTER)
-        .note("usage only when asked for, in a last chunk without choices; chunks are padded with `obfuscation`"),
-    Entry {
-        key_header: Some("api-key"),
-        ..Entry::hosted("azure", "", "AZURE_OPENAI_API_KEY").stops(ROUTER).note(
-            "base_url is https://RESOURCE.openai.azure.com/openai/v1; the first chunk has prompt filter results and \
-                   no choices; the default content filter sends in bursts",
-        )
-    },
-    Entry::hosted("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY")
-        .bills_full(ROUTER)
-        .note("ignores parameters that it does not know"),
-    Entry {
-        stream_options: false,
-        ..Entry::hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY").bills_full(ROUTER).note(
-            "usage comes unasked in the last chunk; content may be an array of parts; errors have their own shape",
-        )
-    },
-    Entry::hosted("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY")
-        .stops(ROUTER)
-        .note("keep-alive comments while queued, for up to ten minutes; reasoning in `reasoning_content`"),
-    Entry::hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY").stops(ROUTER).note("usage carries the cost in ticks"),
-    Entry::hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY")
-        .bills_full(ROUTER)
-        .note("usage and the server's own times in `x_groq`; 498 when it is out of capacity"),
-    Entry::hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY")
-        .note("the server's own times in `time_info`; reasoning in `reasoning`"),
-    Entry::hosted("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY")
-        .bills_full(ROUTER)
-        .note("several tokens a chunk; the server's own times in the last one"),
-    Entry::hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY")
-        .stops(ROUTER)
-        .note("usage varies by model; error codes of its own: go by the status"),
-    Entry::hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY")
-        .stops(ROUTER)
-        .note("usage unasked in the chunk that finishes; 422 with `detail`"),
-    Entry::hosted("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY")
-        .stops(ROUTER)
-        .note("usage unasked in the last chunk"),
-    Entry::hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY")
-        .note("answers 200 and comments before its own upstream commits; usage with cost; errors inside the stream"),
-    Entry::hosted("novita", "https://api.novita.ai/openai", "NOVITA_API_KEY")
-        .bills_full("its own documentation, against a router's, 2026"),
-    Entry::hosted("hyperbolic", "https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY").stops(ROUTER),
-    Entry::hosted("nebius", "https://api.studio.nebius.com/v1", "NEBIUS_API_KEY"),
-    Entry::hosted("perplexity", "https://api.perplexity.ai", "PERPLEXITY_API_KEY")
-        .bills_full(ROUTER)
-        .note("charges for each search: a lost race is never free"),
-    Entry::hosted("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY").stops(ROUTER),
-    Entry::hosted("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY")
-        .note("errors come as 200 with `base_resp.status_code`; the first chunk has an empty role and reasoning"),
-    Entry::local("ollama", "http://127.0.0.1:11434/v1").note("loads the model before the first token"),
-    Entry::local("vllm", "http://127.0.0.1:8000/v1").stops(SERVER),
-    Entry::local("sglang", "http://127.0.0.1:30000/v1").stops(SERVER).note("null chunks while it reasons"),
-    Entry::local("tgi", "http://127.0.0.1:3000/v1"),
-    Entry::local("lmstudio", "http://127.0.0.1:1234/v1"),
-    Entry::local("llamacpp", "http://127.0.0.1:8080/v1").stops(SERVER).note(
-        "notices a hang-up only when it writes, so not during a long prefill; the server's own times in `timings`",
-    ),
-];
+/// Where a key goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyIn {
+    Bearer,
+    /// The bare key in this header, lower case.
+    Header(&'static str),
+    /// AWS's signature, or a bearer.
+    SigV4,
+}
+
+/// Whether a last message of the assistant is gone on with, rather than answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continues {
+    Yes,
+    /// If the request has this too.
+    With(&'static str),
+    No,
+    Unknown,
+}
 
 /// The entry of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.name == name)
+    entries().find(|entry| entry.name == name)
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
+/// The names most like this one, at most two, the best first.
+pub fn nearest(name: &str) -> Vec<String> {
+    super::problem::nearest(name, entries().map(|entry| entry.name), 2)
+}
 
-    use super::super::raw_provider::base_url_problem;
-    use super::*;
+/// Every provider, the clouds first and the local servers last.
+pub fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
+    clouds::ENTRIES.iter().chain(&hosted::ENTRIES).chain(&local::ENTRIES)
+}
 
-    #[test]
-    fn entries_are_sound() {
-        let names: BTreeSet<_> = ENTRIES.iter().map(|entry| entry.name).collect();
-        assert_eq!(names.len(), ENTRIES.len(), "a name is there twice");
-        for entry in &ENTRIES {
-            assert!(entry.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()), "{}", entry.name);
-            assert!(entry.cancel_source.contains("2026"), "{}", entry.name);
-            if !entry.base_url.is_empty() {
-                assert_eq!(base_url_problem(entry.base_url), None, "{}", entry.name);
-                assert!(!entry.base_url.ends_with('/'), "{}", entry.name);
-                assert_eq!(
-                    entry.key_variable.is_none(),
-                    entry.base_url.starts_with("http://127.0.0.1:"),
-                    "{}",
-                    entry.name
-                );
-            }
+impl Continues {
+    /// In a word or two, for people.
+    pub fn text(self) -> String {
+        match self {
+            Continues::Yes => "yes".to_owned(),
+            Continues::With(member) => format!("with `{member}`"),
+            Continues::No => "no".to_owned(),
+            Continues::Unknown => "not known".to_owned(),
         }
-        let variables: BTreeSet<_> = ENTRIES.iter().filter_map(|entry| entry.key_variable).collect();
-        assert_eq!(variables.len(), 19);
     }
 }
+
+impl Entry {
+    /// How it is asked in this dialect.
+    pub fn served(&self, dialect: Dialect) -> Option<&'static Served> {
+        self.serves.iter().find(|served| served.dialect == dialect)
+    }
+
+    const fn hosted(name: &'static str, serves: &'static [Served], key_variable: &'static str) -> Entry {
+        Entry { key_variable: Some(key_variable), warming: fact(true, HANDSHAKES), ..Entry::local(name, serves) }
+    }
+
+    const fn local(name: &'static str, serves: &'static [Served]) -> Entry {
+        Entry {
+            name,
+            serves,
+            key_variable: None,
+            cancel_billing: fact(CancelBilling::Unknown, "nobody says, 2026; counted as full price"),
+            stream_options: fact(true, "OpenAI's reference has it; nothing against it is known, 2026"),
+            max_completion_tokens: fact(false, "the older name is taken by all that copy the API, 2026"),
+            takes_thoughts: fact(
+                false,
+                "not in OpenAI's reference, and some refuse members that they do not know (Groq), 2026",
+            ),
+            continues: fact(Continues::Unknown, "nothing documented, 2026"),
+            warming: fact(false, "a connection on the same machine or network costs next to nothing, 2026"),
+            note: fact("", "none, 2026"),
+        }
+    }
+
+    const fn stops(self, source: &'static str) -> Entry {
+        Entry { cancel_billing: fact(CancelBilling::Stops, source), ..self }
+    }
+
+    const fn bills_full(self, source: &'static str) -> Entry {
+        Entry { cancel_billing: fact(CancelBilling::BillsFull, source), ..self }
+    }
+
+    const fn continues(self, continues: Continues, source: &'static str) -> Entry {
+        Entry { continues: fact(continues, source), ..self }
+    }
+
+    const fn warming(self, source: &'static str) -> Entry {
+        Entry { warming: fact(true, source), ..self }
+    }
+
+    const fn without_stream_options(self, source: &'static str) -> Entry {
+        Entry { stream_options: fact(false, source), ..self }
+    }
+
+    const fn max_completion_tokens(self, source: &'static str) -> Entry {
+        Entry { max_completion_tokens: fact(true, source), ..self }
+    }
+
+    const fn takes_thoughts(self, source: &'static str) -> Entry {
+        Entry { takes_thoughts: fact(true, source), ..self }
+    }
+
+    const fn note(self, note: &'static str, source: &'static str) -> Entry {
+        Entry { note: fact(note, source), ..self }
+    }
+}
+
+impl Served {
+    const fn openai(base_url: &'static str, source: &'static str) -> Served {
+        Served { dialect: Dialect::OpenAi, base_url, auth: KeyIn::Bearer, only_if_named: false, source }
+    }
+
+    const fn responses(base_url: &'static str, source: &'static str) -> Served {
+        Served { dialect: Dialect::Responses, ..Served::openai(base_url, source) }
+    }
+
+    const fn anthropic(base_url: &'static str, source: &'static str) -> Served {
+        let served = Served { dialect: Dialect::Anthropic, ..Served::openai(base_url, source) };
+        served.key_in(KeyIn::Header("x-api-key"))
+    }
+
+    const fn gemini(base_url: &'static str, source: &'static str) -> Served {
+        let served = Served { dialect: Dialect::Gemini, ..Served::openai(base_url, source) };
+        served.key_in(KeyIn::Header("x-goog-api-key"))
+    }
+
+    const fn key_in(self, auth: KeyIn) -> Served {
+        Served { auth, ..self }
+    }
+
+    const fn only_if_named(self) -> Served {
+        Served { only_if_named: true, ..self }
+    }
+}
+
+const fn fact<T: Copy>(value: T, source: &'static str) -> Fact<T> {
+    Fact { value, source }
+}
+
+/// A router that lists at which of its providers a cancelled stream stops.
+const ROUTER: &str =
+    "a router's documentation, not the vendor's own, 2026: https://openrouter.ai/docs/api-reference/streaming";
+/// Servers whose scheduler drops a request with its connection.
+const SERVER: &str = "the server's own behaviour, 2026";
+/// Streams that were recorded from the provider.
+const RECORDED: &str = "recorded streams, 2026";
+/// Why a connection over TLS is worth keeping.
+const HANDSHAKES: &str = "look-up, TCP and TLS 1.3 take two round trips and more before the request, 2026: RFC 8446";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::problem::nearest;
-use super::{Config, Keys, Model, Provider};
+use super::{Config, Model, Provider};
 
 impl Config {
     /// The model of this name, or the one with this alias.
@@ -19,12 +19,5 @@ impl Config {
     /// Whether anybody can use this provider without bringing a key: it is on, or a user has a key for it.
     pub fn provider_is_on(&self, provider: &Provider) -> bool {
         provider.is_on() || self.users.iter().any(|user| user.keys.contains_key(&provider.name))
-    }
-}
-
-impl Provider {
-    /// Whether it can be used without a key of the caller's own.
-    pub fn is_on(&self) -> bool {
-        !matches!(self.keys, Keys::Off(_))
     }
 }

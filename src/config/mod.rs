@@ -9,25 +9,31 @@ mod lookup;
 mod own_address;
 mod prices;
 mod problem;
+mod provider;
 mod race;
 mod raw;
+mod raw_credential;
 mod raw_provider;
 mod raw_race;
 mod raw_user;
 mod reader;
 mod resolve;
+mod resolve_provider;
 mod resolve_race;
 #[cfg(test)]
 mod tests;
 mod text;
+mod token;
 pub mod units;
 
 pub use load::{LoadError, load, parse};
 pub use prices::{Price, dearest};
 pub use problem::{Problem, Problems};
+pub use provider::{Auth, CancelBilling, Keys, Provider, Spoken};
 pub use race::{
-    Breaker, Drains, HedgeAfter, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo, Timeouts, UNLEARNED_HEDGE,
+    Breaker, Drains, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo, Timeouts, UNLEARNED_HEDGE,
 };
+pub use token::{Token, TokenSource};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,6 +73,20 @@ pub struct Server {
     pub body_max: usize,
     /// How long a shutdown waits for running streams.
     pub drain: Duration,
+    /// From which web pages browsers may call.
+    pub cors: Cors,
+}
+
+/// `cors = [ … ]`: the origins of web pages whose scripts may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// None, which is how it is without the key.
+    #[default]
+    None,
+    /// Any, by `["*"]`.
+    Any,
+    /// These, as browsers write them: lower case, without a slash at the end.
+    Only(Vec<String>),
 }
 
 /// `[store]`
@@ -83,66 +103,6 @@ pub enum Retention {
     Forever,
     /// At least a day.
     For(Duration),
-}
-
-/// One provider: a vendor or a server with an address, a dialect and keys.
-#[derive(Debug)]
-pub struct Provider {
-    pub name: String,
-    /// Scheme, authority and path prefix, without a slash at the end. For a simulated provider empty until it listens.
-    pub base_url: String,
-    pub auth: Auth,
-    /// What a hang-up does to the bill.
-    pub cancel_billing: CancelBilling,
-    /// The machine park it runs on, where the file names one: two upstreams of one are never hedged against each other.
-    pub domain: Option<String>,
-    /// False for an upstream that is known to reject `stream_options`.
-    pub stream_options: bool,
-    /// Request headers of the client that go up, lower case.
-    pub forward_headers: Vec<String>,
-    pub keys: Keys,
-    pub simulate: Option<Simulation>,
-}
-
-/// How a key is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Auth {
-    /// `authorization: Bearer KEY`
-    Bearer,
-    /// The bare key in a header of this name, lower case.
-    Header(String),
-}
-
-/// Whether generation and billing stop when the client hangs up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelBilling {
-    Stops,
-    BillsFull,
-    Unknown,
-}
-
-impl CancelBilling {
-    pub const ALL: [CancelBilling; 3] = [CancelBilling::Stops, CancelBilling::BillsFull, CancelBilling::Unknown];
-
-    /// The name in the config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CancelBilling::Stops => "stops",
-            CancelBilling::BillsFull => "bills_full",
-            CancelBilling::Unknown => "unknown",
-        }
-    }
-}
-
-/// The shared keys of a provider.
-#[derive(Debug)]
-pub enum Keys {
-    /// No `api_key` in the file: none is needed, or the caller brings one.
-    NotConfigured,
-    /// `api_key` is there, but these variables (or files) are unset: **off**, but for callers with keys of their own.
-    Off(Vec<String>),
-    /// At least one, each not empty.
-    Keys(Vec<SecretString>),
 }
 
 /// `simulate = { … }`: a simulated provider over real HTTP on loopback. Distributions are log-normal.

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::Uri;
 
-use super::Provider;
 use super::problem::Found;
 use super::raw::RawModel;
 use super::reader::Scope;
@@ -32,14 +31,8 @@ pub(super) fn check(scope: &Scope<'_>, listen: SocketAddr, providers: &Listed, m
     }
 }
 
-impl Provider {
-    /// Whether its address is the one that the gateway listens on.
-    pub fn is_at(&self, listen: SocketAddr) -> bool {
-        leads_to(&self.base_url, listen)
-    }
-}
-
-fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
+/// Whether a base URL is an address that the gateway listens on, as far as the URL itself tells.
+pub(super) fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return false };
     let Some(host) = uri.host() else { return false };
     let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };

@@ -28,6 +28,8 @@ pub struct RaceSettings {
     pub drains: Drains,
     pub breaker: Breaker,
     pub timeouts: Timeouts,
+    /// What becomes of a request that an upstream's dialect cannot express.
+    pub lossy: Lossy,
 }
 
 impl RaceSettings {
@@ -87,6 +89,31 @@ impl Policy {
     /// Whether it starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
         matches!(self, Policy::Adaptive | Policy::Rule)
+    }
+}
+
+/// What becomes of a request with something in it that the dialect of an upstream cannot express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lossy {
+    /// It is refused, with the name of what would be lost.
+    Refuse,
+    /// That is left out, and named in the answer.
+    Drop,
+}
+
+impl Lossy {
+    pub const ALL: [Lossy; 2] = [Lossy::Refuse, Lossy::Drop];
+
+    /// The name in the config and the header.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lossy::Refuse => "refuse",
+            Lossy::Drop => "drop",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Lossy> {
+        Lossy::ALL.into_iter().find(|lossy| lossy.as_str() == name)
     }
 }
 

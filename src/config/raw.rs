@@ -14,7 +14,7 @@ use super::raw_user::RawUser;
 use super::reader::{At, Scope, Table, as_string, as_table};
 use super::text::{self, Text};
 use super::units::{self, DURATION_MAX};
-use super::{Price, Retention};
+use super::{Cors, Price, Retention};
 
 use toml::de::{DeTable, DeValue};
 
@@ -23,6 +23,7 @@ pub(super) struct Raw {
     pub(super) listen: Option<At<SocketAddr>>,
     pub(super) body_max: Option<u64>,
     pub(super) drain: Option<Duration>,
+    pub(super) cors: Cors,
     /// As typed: it may be relative.
     pub(super) store: Option<PathBuf>,
     pub(super) retention: Option<Retention>,
@@ -53,17 +54,20 @@ pub(super) struct RawUpstream {
 
 /// USD per million tokens, or a weight: nobody needs more.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
+/// Origins of web pages.
+const ORIGINS_MAX: usize = 256;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
 const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
 
 impl Raw {
     pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
         let mut root = Table::new(scope, "the file".into(), 0, document);
-        let (mut listen, mut body_max, mut drain) = (None, None, None);
+        let (mut listen, mut body_max, mut drain, mut cors) = (None, None, None, Cors::None);
         if let Some(mut server) = root.table("server", "[server]".into()) {
             listen = read_listen(&mut server);
             body_max = server.bytes("body_max", BODY_MAX);
             drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
+            cors = read_cors(&mut server);
             server.finish();
         }
         let (mut store, mut retention) = (None, None);
@@ -82,7 +86,7 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw { listen, body_max, drain, store, retention, race, providers, models, users }
+        Raw { listen, body_max, drain, cors, store, retention, race, providers, models, users }
     }
 }
 
@@ -189,6 +193,43 @@ fn read_listen(server: &mut Table<'_, '_>) -> Option<At<SocketAddr>> {
         server.scope.report(server.bad_value("listen", &text).expected(expected));
     }
     Some(At { offset: text.offset, value: address? })
+}
+
+/// An origin is what a browser calls the place of a page: no path, and the port only where it is not the usual one.
+fn read_cors(server: &mut Table<'_, '_>) -> Cors {
+    const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
+    let Some(typed) = server.strings("cors") else { return Cors::None };
+    let what = server.what("cors");
+    let (mut origins, mut any) = (Vec::new(), false);
+    if let Some(first) = typed.get(ORIGINS_MAX) {
+        server.scope.report(Found::at(first.offset, format!("{what} has more than {ORIGINS_MAX} origins")));
+    }
+    for typed in typed.into_iter().take(ORIGINS_MAX) {
+        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+        match text.value.value.as_str() {
+            "*" => any = true,
+            origin if is_origin(origin) => origins.push(origin.to_ascii_lowercase()),
+            _ => server.scope.report(server.bad_value("cors", &text).expected(EXPECTED)),
+        }
+    }
+    match (any, origins.is_empty()) {
+        (true, true) => Cors::Any,
+        (true, false) => {
+            server.scope.report(Found::at(server.offset, format!("{what} has \"*\" and origins")).expected(EXPECTED));
+            Cors::Any
+        }
+        (false, true) => Cors::None,
+        (false, false) => Cors::Only(origins),
+    }
+}
+
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else { return false };
+    // Browser extensions and apps have schemes of their own.
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_authority = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    is_scheme && !authority.is_empty() && authority.len() <= 255 && authority.chars().all(is_authority)
 }
 
 /// The path in `sqlite:PATH`. Another URL is not quoted: it may hold a password.

@@ -1,12 +1,12 @@
 //! `[providers.NAME]` as it was typed. Whether such a provider needs an address is `resolve`'s to know.
 
 use http::{HeaderName, Uri};
-use secrecy::ExposeSecret;
 
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
-use super::text::{self, Secret, Text};
-use super::{CancelBilling, Keys, SimulatedFailure, Simulation};
+use super::text::{self, Text};
+use super::{CancelBilling, Keys, SimulatedFailure, Simulation, raw_credential};
+use crate::protocol::Dialect;
 
 pub(super) struct RawProvider {
     pub(super) name: At<String>,
@@ -15,6 +15,12 @@ pub(super) struct RawProvider {
     /// Whether `base_url` is there, right or wrong.
     pub(super) has_base_url: bool,
     pub(super) keys: Keys,
+    /// What it is said to speak, in order; none where nothing is said, or it was wrong.
+    pub(super) dialects: Vec<At<Dialect>>,
+    /// What goes into an address or a path, by its key.
+    pub(super) parts: Vec<(&'static str, At<String>)>,
+    /// Whether the key is `aws = { … }`.
+    pub(super) has_aws: bool,
     /// Lower case.
     pub(super) forward_headers: Vec<At<String>>,
     /// What the file says a hang-up does to the bill. None also where it was wrong.
@@ -26,15 +32,15 @@ pub(super) struct RawProvider {
     pub(super) has_simulate: bool,
 }
 
-/// So many keys may be listed.
-const KEYS_MAX: usize = 256;
+/// Bytes of what stands in an address or a path.
+const PART_MAX: usize = 128;
 /// Bytes of a machine park's name.
 const DOMAIN_MAX: usize = 64;
 /// So many header names may be listed.
 const HEADERS_MAX: usize = 64;
 
 /// Headers that never go up from the client: hop by hop, credentials, and those that the gateway sets itself.
-const NOT_FORWARDED: [&str; 20] = [
+const NOT_FORWARDED: [&str; 21] = [
     "accept",
     "accept-encoding",
     "authorization",
@@ -55,22 +61,33 @@ const NOT_FORWARDED: [&str; 20] = [
     "transfer-encoding",
     "upgrade",
     "x-api-key",
+    "x-goog-api-key",
 ];
 
 impl RawProvider {
     pub(super) fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawProvider {
         check_name(table.scope, &name);
         let (has_base_url, has_simulate) = (table.has("base_url"), table.has("simulate"));
-        let has_key = table.has("api_key");
-        let keys = read_keys(&mut table, &name.value);
+        let (has_key, has_aws, has_token) = (table.has("api_key"), table.has("aws"), table.has("token"));
+        let has_dialect = table.has("dialect");
+        let keys = raw_credential::read(&mut table, &name.value, name.offset);
         let base_url = table.text("base_url").and_then(|text| read_base_url(&table, &text));
-        table.choice("dialect", &["openai"], |dialect| dialect);
+        let dialects = read_dialects(&mut table);
+        let parts: Vec<_> = PARTS.into_iter().filter_map(|key| Some((key, read_part(&mut table, key)?))).collect();
         let forward_headers = read_forward_headers(&mut table);
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
         let domain = read_domain(&mut table);
         let simulate = read_simulation(&mut table);
         if has_simulate {
-            for (has, key) in [(has_base_url, "base_url"), (has_key, "api_key")] {
+            let others = [
+                (has_base_url, "base_url"),
+                (has_key, "api_key"),
+                (has_aws, "aws"),
+                (has_token, "token"),
+                (has_dialect, "dialect"),
+            ];
+            let parts = parts.iter().map(|(key, _)| (true, *key));
+            for (has, key) in others.into_iter().chain(parts) {
                 if has {
                     let message = format!("{} is simulated and has \"{key}\" too", table.name);
                     table.scope.report(Found::at(name.offset, message).expected("one of the two"));
@@ -83,6 +100,9 @@ impl RawProvider {
             base_url,
             has_base_url,
             keys,
+            dialects,
+            parts,
+            has_aws,
             forward_headers,
             cancel_billing,
             domain,
@@ -90,6 +110,50 @@ impl RawProvider {
             has_simulate,
         }
     }
+}
+
+/// Keys whose values stand in the address or the path of some providers.
+pub(super) const PARTS: [&str; 4] = ["region", "project", "location", "api_version"];
+
+fn read_part(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<String>> {
+    let text = table.text(key)?;
+    let value = &text.value.value;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    if value.is_empty() || value.len() > PART_MAX || !value.chars().all(is_part) {
+        let expected = format!("at most {PART_MAX} letters, digits, \"-\", \".\", \"_\" and \":\"");
+        table.scope.report(table.bad_value(key, &text).expected(expected));
+        return None;
+    }
+    Some(At { offset: text.offset, value: text.value.value })
+}
+
+/// One dialect or several, each once.
+fn read_dialects(table: &mut Table<'_, '_>) -> Vec<At<Dialect>> {
+    let mut dialects: Vec<At<Dialect>> = Vec::new();
+    let Some(typed) = table.strings("dialect") else { return dialects };
+    let what = table.what("dialect");
+    let names = Dialect::ALL.map(Dialect::as_str);
+    if typed.is_empty() {
+        let message = format!("{what} is an empty list");
+        table.scope.report(Found::at(table.offset, message).expected(format!("some of {}", names.join(", "))));
+    }
+    for typed in typed {
+        let Some(text) = text::plain(table.scope, &what, typed) else { continue };
+        match Dialect::ALL.into_iter().find(|dialect| dialect.as_str() == text.value.value) {
+            None => {
+                let problem = table.bad_value("dialect", &text).expected(format!("one of {}", names.join(", ")));
+                table.scope.report(problem.nearest(&text.value.typed, names));
+            }
+            Some(dialect) if dialects.iter().all(|other| other.value != dialect) => {
+                dialects.push(At { offset: text.offset, value: dialect });
+            }
+            Some(dialect) => {
+                let message = format!("{what} has \"{}\" twice", dialect.as_str());
+                table.scope.report(Found::at(text.offset, message));
+            }
+        }
+    }
+    dialects
 }
 
 /// It becomes part of a header's name, `x-photofinish-key-NAME`.
@@ -103,41 +167,6 @@ fn check_name(scope: &Scope<'_>, name: &At<String>) {
         let expected = "at most 64 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit";
         scope.report(Found::at(name.offset, message).expected(expected));
     }
-}
-
-fn read_keys(table: &mut Table<'_, '_>, provider: &str) -> Keys {
-    let Some(typed) = table.strings("api_key") else { return Keys::NotConfigured };
-    let what = table.what("api_key");
-    if typed.is_empty() {
-        let message = format!("{what} is an empty list");
-        table.scope.report(Found::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
-    }
-    if let Some(first) = typed.get(KEYS_MAX) {
-        table.scope.report(Found::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
-    }
-    let (mut keys, mut unset) = (Vec::new(), Vec::new());
-    for typed in typed.iter().take(KEYS_MAX) {
-        match text::secret(table.scope, &what, typed) {
-            Secret::Set(key) => {
-                let same = |other: &secrecy::SecretString| other.expose_secret() == key.expose_secret();
-                if keys.iter().any(same) {
-                    table.scope.warn(format!("provider {provider}: one of its keys is listed twice; it is used once"));
-                } else {
-                    keys.push(key);
-                }
-            }
-            Secret::Unset(names) => unset.extend(names),
-            Secret::Bad => {}
-        }
-    }
-    if keys.is_empty() {
-        return Keys::Off(unset);
-    }
-    if !unset.is_empty() {
-        let without = text::not_set(&unset);
-        table.scope.warn(format!("provider {provider}: does without the key of {without}"));
-    }
-    Keys::Keys(keys)
 }
 
 /// The URL itself is not quoted when it is wrong: it may hold a password.

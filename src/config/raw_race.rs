@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::{At, Table};
 use super::units::DURATION_MAX;
-use super::{HedgeAfter, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
+use super::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
 
 /// `[race]`, and what a model sets of it.
 #[derive(Default)]
@@ -21,6 +21,7 @@ pub(super) struct RawRace {
     pub(super) drains: RawDrains,
     pub(super) breaker: RawBreaker,
     pub(super) timeouts: RawTimeouts,
+    pub(super) lossy: Option<Lossy>,
 }
 
 /// `slo = { … }`
@@ -82,6 +83,7 @@ impl RawRace {
             drains: RawDrains::read(table),
             breaker: RawBreaker::read(table),
             timeouts: RawTimeouts::read(table, true),
+            lossy: table.choice("lossy", &Lossy::ALL, Lossy::as_str),
         }
     }
 }

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::catalogue::{self, Entry};
+use super::catalogue;
 use super::own_address;
 use super::problem::{Found, shown};
 use super::raw::{Raw, RawModel, RawUpstream};
 use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope};
+use super::resolve_provider;
 use super::resolve_race::{RACE, merge_timeouts, race_settings};
-use super::{
-    Auth, CancelBilling, Config, Keys, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream,
-    User, prices,
-};
+use super::{Config, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices};
 
 /// Bytes.
 const BODY_MAX: u64 = 32 << 20;
@@ -47,6 +45,7 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
             listen,
             body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
             drain: raw.drain.unwrap_or(DRAIN),
+            cors: raw.cors,
         },
         store: Store {
             path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))),
@@ -77,63 +76,7 @@ fn check_listen(scope: &Scope<'_>, listen: Option<&At<SocketAddr>>, has_users: b
 pub(super) type Listed = BTreeMap<String, Option<Arc<Provider>>>;
 
 fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>) -> Listed {
-    raw.into_iter().map(|raw| (raw.name.value.clone(), resolve_provider(scope, raw).map(Arc::new))).collect()
-}
-
-fn resolve_provider(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
-    let name = raw.name.value;
-    if raw.has_simulate {
-        let simulation = raw.simulate?;
-        return Some(Provider {
-            name,
-            base_url: String::new(),
-            auth: Auth::Bearer,
-            cancel_billing: raw.cancel_billing.unwrap_or(CancelBilling::Stops),
-            domain: raw.domain,
-            stream_options: true,
-            forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
-            keys: Keys::NotConfigured,
-            simulate: Some(simulation),
-        });
-    }
-    let entry = catalogue::find(&name);
-    let known_url = entry.map(|entry| entry.base_url).filter(|url| !url.is_empty());
-    if !raw.has_base_url && known_url.is_none() {
-        let message = format!("[providers.{}] has no address", shown(&name));
-        let problem = Found::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
-        // One that is in the catalogue is meant, even where it has no address there.
-        let names = catalogue::ENTRIES.iter().map(|entry| entry.name).filter(|_| entry.is_none());
-        scope.report(problem.nearest(&name, names));
-        return None;
-    }
-    if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
-        scope.warn(format!(
-            "provider {name} has no api_key: only callers with a key of their own can use it; \
-             api_key = \"${{{variable}}}\" is the usual one"
-        ));
-    }
-    let base_url = if raw.has_base_url { raw.base_url? } else { known_url?.to_owned() };
-    let auth = entry.map_or(Auth::Bearer, Entry::auth);
-    for header in &raw.forward_headers {
-        if matches!(&auth, Auth::Header(own) if *own == header.value) {
-            let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
-            scope.report(Found::at(header.offset, message));
-        }
-    }
-    Some(Provider {
-        base_url,
-        auth,
-        cancel_billing: raw
-            .cancel_billing
-            .or(entry.map(|entry| entry.cancel_billing))
-            .unwrap_or(CancelBilling::Unknown),
-        domain: raw.domain,
-        stream_options: entry.is_none_or(|entry| entry.stream_options),
-        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
-        keys: raw.keys,
-        simulate: None,
-        name,
-    })
+    raw.into_iter().map(|raw| (raw.name.value.clone(), resolve_provider::listed(scope, raw).map(Arc::new))).collect()
 }
 
 /// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
@@ -144,35 +87,8 @@ fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[
             continue;
         }
         let Some(entry) = catalogue::find(name) else { continue };
-        if entry.base_url.is_empty() {
-            let message = format!("provider {name} has no address of its own");
-            let expected = format!("a table [providers.{name}] with base_url and api_key");
-            scope.report(Found::at(upstream.offset, message).expected(expected));
-            providers.insert(name.clone(), None);
-            continue;
-        }
-        let provider = Provider {
-            name: name.clone(),
-            base_url: entry.base_url.to_owned(),
-            auth: entry.auth(),
-            cancel_billing: entry.cancel_billing,
-            domain: None,
-            stream_options: entry.stream_options,
-            forward_headers: Vec::new(),
-            keys: usual_key(scope, entry, upstream.offset),
-            simulate: None,
-        };
-        providers.insert(name.clone(), Some(Arc::new(provider)));
-    }
-}
-
-fn usual_key(scope: &Scope<'_>, entry: &Entry, offset: usize) -> Keys {
-    let Some(variable) = entry.key_variable else { return Keys::NotConfigured };
-    let typed = At { offset, value: format!("${{{variable}}}") };
-    match super::text::secret(scope, variable, &typed) {
-        super::text::Secret::Set(key) => Keys::Keys(vec![key]),
-        super::text::Secret::Unset(names) => Keys::Off(names),
-        super::text::Secret::Bad => Keys::Off(Vec::new()),
+        let provider = resolve_provider::known(scope, entry, upstream.offset).map(Arc::new);
+        providers.insert(name.clone(), provider);
     }
 }
 
@@ -234,7 +150,7 @@ fn resolve_upstreams(
                     shown(&raw.provider),
                     shown(model)
                 );
-                let known = catalogue::ENTRIES.iter().map(|entry| entry.name);
+                let known = catalogue::entries().map(|entry| entry.name);
                 let problem =
                     Found::at(raw.offset, message).expected("a table under [providers], or a common provider");
                 scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));

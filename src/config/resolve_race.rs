@@ -6,7 +6,7 @@ use super::problem::Found;
 use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
 use super::reader::Scope;
 use super::units::format_duration;
-use super::{Breaker, Drains, HedgeAfter, Objective, Policy, RaceSettings, Slo, Timeouts};
+use super::{Breaker, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Slo, Timeouts};
 
 /// `[race]` where nothing is said.
 pub(super) const RACE: RaceSettings = RaceSettings {
@@ -26,6 +26,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
         idle: Duration::from_secs(30),
         total: Duration::from_secs(600),
     },
+    lossy: Lossy::Refuse,
 };
 
 /// What `raw` says, and `base` where it says nothing.
@@ -46,6 +47,7 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         },
         breaker: merge_breaker(scope, base.breaker, &raw.breaker),
         timeouts: merge_timeouts(base.timeouts, raw.timeouts),
+        lossy: raw.lossy.unwrap_or(base.lossy),
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 
 mod plans;
 mod problems;
+mod providers;
 
 const SHIPPED: &str = include_str!("../../config.toml");
 
@@ -222,8 +223,8 @@ fn simulated_providers_take_what_is_typed() {
 #[test]
 fn the_catalogue_knows_how_a_key_is_sent() {
     let config = good("providers.azure = {base_url=\"https://r.openai.azure.com/openai/v1\",api_key=\"${KEY}\"}");
-    assert_eq!(config.providers["azure"].auth, Auth::Header("api-key".into()));
-    assert_eq!(good("[providers.groq]").providers["groq"].auth, Auth::Bearer);
+    assert_eq!(config.providers["azure"].preferred().auth, Auth::Header("api-key".into()));
+    assert_eq!(good("[providers.groq]").providers["groq"].preferred().auth, Auth::Bearer);
     assert!(good("[providers.groq]").warnings[0].contains("${GROQ_API_KEY}"));
 }
 

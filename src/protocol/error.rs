@@ -5,10 +5,14 @@
 
 use serde_json::Value;
 
+use super::bedrock::kind_of_exception;
 use crate::failure::FailureKind;
 
 /// The longest message that is kept.
 const MESSAGE_MAX: usize = 2_000;
+
+/// Details of one error that are looked at.
+const DETAILS_MAX: usize = 16;
 
 /// What could be read of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +26,20 @@ pub struct ErrorFacts {
 
 /// Reads an error body that came with `status`.
 pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
-    let (words, message) = read(body);
-    let kind = match status {
+    of_named_body(status, None, body)
+}
+
+/// Reads an error body that came with `status` and with a name for the error in a header (`x-amzn-errortype`).
+pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts {
+    let (mut words, message) = read(body);
+    words.extend(name.map(str::to_lowercase));
+    let kind = of_exception(&words, &message).filter(|_| status >= 400).unwrap_or_else(|| match status {
         // Nothing is followed: an address that redirects is no answer.
         100..=399 => FailureKind::Protocol,
         401 => FailureKind::Unauthorized,
+        // Google's way to say that a key is wrong, or that its account may not ask at all.
+        400 if has_word(&words, &["api_key_invalid"]) => FailureKind::Unauthorized,
+        400 if has_word(&words, &["failed_precondition"]) => FailureKind::Forbidden,
         // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
         403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
         402 | 403 => FailureKind::Forbidden,
@@ -38,7 +51,7 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
         498 | 503 | 529 => FailureKind::Overloaded,
         500..=599 => FailureKind::ServerError,
         _ => of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest),
-    };
+    });
     ErrorFacts { kind, status: Some(status), message: or_status(message, status) }
 }
 
@@ -46,7 +59,7 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
 pub fn of_frame(data: &[u8]) -> ErrorFacts {
     let (words, message) = read(data);
     let status = words.iter().find_map(|word| word.parse::<u16>().ok()).filter(|status| (400..600).contains(status));
-    let by_words = of_words(&words, &message);
+    let by_words = of_exception(&words, &message).or_else(|| of_words(&words, &message));
     let kind = match (status, by_words) {
         (_, Some(kind)) => kind,
         (Some(status), None) => of_body(status, b"").kind,
@@ -91,12 +104,20 @@ fn read(body: &[u8]) -> (Vec<String>, String) {
     // Some vendors wrap the object in a list.
     let value = value.get(0).cloned().unwrap_or(value);
     let wrapped = value.get("x_groq").and_then(|groq| groq.get("error"));
-    let error = value.get("error").filter(|error| !error.is_null()).or(wrapped).unwrap_or(&value);
-    let mut words: Vec<String> = ["type", "code", "status", "status_code", "error_type"]
+    // `response.failed` has the error in the response.
+    let failed = value.get("response").and_then(|response| response.get("error")).filter(|error| !error.is_null());
+    let error = value.get("error").filter(|error| !error.is_null()).or(wrapped).or(failed);
+    let error = error.or_else(|| error_of_choice(&value)).unwrap_or(&value);
+    let mut words: Vec<String> = ["type", "code", "status", "status_code", "error_type", "__type"]
         .iter()
         .filter_map(|key| error.get(key))
         .map(|word| word.as_str().map_or_else(|| word.to_string(), str::to_lowercase))
         .collect();
+    let reasons = error.get("details").and_then(Value::as_array).into_iter().flatten().take(DETAILS_MAX);
+    words.extend(reasons.filter_map(|detail| detail.get("reason")?.as_str()).map(str::to_lowercase));
+    if let Some(reason) = blocked_prompt(&value) {
+        return (vec!["content_filter".to_owned()], shorten(&format!("the prompt was blocked: {reason}")));
+    }
     let base = value.get("base_resp");
     if let Some(code) = base.and_then(|base| base.get("status_code")).and_then(Value::as_i64) {
         words.push(minimax_word(code).to_owned());
@@ -106,15 +127,38 @@ fn read(body: &[u8]) -> (Vec<String>, String) {
         error.get("detail"),
         value.get("detail"),
         value.get("message"),
+        value.get("Message"),
         base.and_then(|b| b.get("status_msg")),
     ];
     let message = match (error, candidates.into_iter().flatten().find(|message| !message.is_null())) {
         (Value::String(text), _) => text.clone(),
         (_, Some(Value::String(text))) => text.clone(),
         (_, Some(other)) => other.to_string(),
-        (_, None) => error.to_string(),
+        (_, None) => failed_end(&value).unwrap_or_else(|| error.to_string()),
     };
     (words, shorten(&message))
+}
+
+/// OpenRouter puts the error of one answer into it.
+fn error_of_choice(value: &Value) -> Option<&Value> {
+    let choices = value.get("choices")?.as_array()?;
+    choices.iter().take(DETAILS_MAX).find_map(|choice| choice.get("error").filter(|error| error.is_object()))
+}
+
+/// How an answer ended that is a failure by its finish reason alone.
+fn failed_end(value: &Value) -> Option<String> {
+    let answers = value.get("choices").or(value.get("candidates"))?.as_array()?;
+    answers.iter().take(DETAILS_MAX).find_map(|answer| {
+        let reason = answer.get("finish_reason").or(answer.get("finishReason")).filter(|reason| !reason.is_null())?;
+        let reason = reason.as_str().map_or_else(|| reason.to_string(), str::to_owned);
+        let more = answer.get("finishMessage").and_then(Value::as_str).map(|more| format!(": {more}"));
+        Some(format!("the answer ended with `{reason}`{}", more.unwrap_or_default()))
+    })
+}
+
+/// Why Gemini will not answer a prompt; it says so in a 200, without an error.
+fn blocked_prompt(value: &Value) -> Option<&str> {
+    value.get("promptFeedback")?.get("blockReason")?.as_str()
 }
 
 /// MiniMax answers 200 with a code of its own (`base_resp.status_code`).
@@ -129,10 +173,20 @@ fn minimax_word(code: i64) -> &'static str {
     }
 }
 
+/// The kind that an exception of AWS names. Most errors in the request are of one kind, so there its message tells more.
+fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
+    match words.iter().find_map(|word| kind_of_exception(word))? {
+        FailureKind::BadRequest => {
+            of_words(&[], message).filter(|kind| is_about_the_request(*kind)).or(Some(FailureKind::BadRequest))
+        }
+        kind => Some(kind),
+    }
+}
+
 /// The kind that the vendor's own words name.
 fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     let message = message.to_lowercase();
-    let word = |needles: &[&str]| words.iter().any(|word| needles.iter().any(|needle| word.contains(needle)));
+    let word = |needles: &[&str]| has_word(words, needles);
     let says = |needles: &[&str]| needles.iter().any(|needle| message.contains(needle));
     let context = [
         "context length",
@@ -142,6 +196,7 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
         "prompt is too long",
         "too many tokens",
         "input is too long",
+        "exceeds the maximum number of tokens",
     ];
     if word(&["context_length", "exceed_context", "context_window"]) || says(&context) {
         Some(FailureKind::ContextLength)
@@ -152,19 +207,28 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     } else if word(&["overloaded", "unavailable", "capacity", "insufficient_system_resource"]) || says(&["overloaded"])
     {
         Some(FailureKind::Overloaded)
-    } else if word(&["invalid_api_key", "authentication", "unauthorized"]) {
+    } else if word(&["invalid_api_key", "api_key_invalid", "authentication", "unauthorized", "unauthenticated"]) {
         Some(FailureKind::Unauthorized)
-    } else if word(&["permission"]) {
+    } else if word(&["permission", "billing_error"]) {
         Some(FailureKind::Forbidden)
+    } else if word(&["invalid_prompt", "image_", "_image"]) {
+        // What the Responses API says of a prompt or an image that it cannot take, `image_file_not_found` among it.
+        Some(FailureKind::BadRequest)
     } else if word(&["not_found"]) {
         Some(FailureKind::NotFound)
     } else if word(&["invalid_request", "bad_request", "badrequest", "tool_use_failed", "invalid_argument"]) {
         Some(FailureKind::BadRequest)
-    } else if word(&["server_error", "internal", "api_error"]) {
+    } else if word(&["request_too_large"]) {
+        Some(FailureKind::TooLarge)
+    } else if word(&["server_error", "internal", "api_error", "timeout_error"]) {
         Some(FailureKind::ServerError)
     } else {
         None
     }
+}
+
+fn has_word(words: &[String], needles: &[&str]) -> bool {
+    words.iter().any(|word| needles.iter().any(|needle| word.contains(needle)))
 }
 
 /// True if a vendor will not serve the prompt, whoever sends it.
@@ -220,124 +284,7 @@ fn shorten(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use FailureKind::*;
+mod shapes;
 
-    #[test]
-    fn bodies_are_classified_by_status_and_then_by_their_words() {
-        let table: &[(u16, &str, FailureKind, &str)] = &[
-            (
-                400,
-                r#"{"error":{"message":"Unknown parameter: 'foo'","type":"invalid_request_error"}}"#,
-                BadRequest,
-                "Unknown parameter: 'foo'",
-            ),
-            (400, r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#, ContextLength, "x"),
-            (
-                400,
-                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
-                ContextLength,
-                "the request exceeds the available context size",
-            ),
-            (400, r#"{"error":{"message":"filtered","code":"content_filter"}}"#, ContentPolicy, "filtered"),
-            (422, r#"{"detail":"bad field"}"#, BadRequest, "bad field"),
-            (422, r#"{"detail":[{"loc":["body"],"msg":"extra"}]}"#, BadRequest, r#"[{"loc":["body"],"msg":"extra"}]"#),
-            (401, r#"{"error":"no"}"#, Unauthorized, "no"),
-            (307, "", Protocol, "HTTP status 307 without a message"),
-            (403, "", Forbidden, "HTTP status 403 without a message"),
-            (
-                403,
-                r#"{"error":{"code":403,"message":"Your chosen model requires moderation and your input was flagged","metadata":{"flagged_input":"x"}}}"#,
-                ContentPolicy,
-                "Your chosen model requires moderation and your input was flagged",
-            ),
-            (403, r#"{"error":{"message":"no","type":"content_policy_violation"}}"#, ContentPolicy, "no"),
-            (403, r#"{"error":"Your account was flagged"}"#, Forbidden, "Your account was flagged"),
-            (404, r#"{"message":"model gone"}"#, NotFound, "model gone"),
-            (404, "<html>nothing here</html>", NotFound, "<html>nothing here</html>"),
-            (
-                404,
-                r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#,
-                BadRequest,
-                "No endpoints found that support tool use.",
-            ),
-            (
-                404,
-                r#"{"error":{"message":"No endpoints found for a/b.","code":404}}"#,
-                NotFound,
-                "No endpoints found for a/b.",
-            ),
-            (
-                404,
-                r#"{"error":{"message":"This is not a chat model and thus not supported in the v1/chat/completions endpoint."}}"#,
-                NotFound,
-                "This is not a chat model and thus not supported in the v1/chat/completions endpoint.",
-            ),
-            (413, "", TooLarge, "HTTP status 413 without a message"),
-            (429, r#"[{"error":{"message":"slow down","status":"RESOURCE_EXHAUSTED"}}]"#, RateLimited, "slow down"),
-            (498, "", Overloaded, "HTTP status 498 without a message"),
-            (
-                529,
-                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
-                Overloaded,
-                "Overloaded",
-            ),
-            (502, "<html>bad gateway</html>", ServerError, "<html>bad gateway</html>"),
-            (418, r#"{"error":{"message":"teapot","type":"rate_limit"}}"#, BadRequest, "teapot"),
-        ];
-        for (status, body, kind, message) in table {
-            let facts = of_body(*status, body.as_bytes());
-            assert_eq!((facts.kind, facts.message.as_str()), (*kind, *message), "{status} {body}");
-        }
-    }
-
-    #[test]
-    fn frames_name_their_own_error() {
-        let table: &[(&str, FailureKind, Option<u16>)] = &[
-            (r#"{"error":{"message":"boom"}}"#, InStreamError, None),
-            (r#"{"error":{"code":429,"message":"slow"}}"#, RateLimited, Some(429)),
-            (r#"{"error":{"code":502,"message":"upstream"},"choices":[]}"#, ServerError, Some(502)),
-            (r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#, Overloaded, None),
-            (
-                r#"{"error":{"message":"Tool call validation failed","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#,
-                BadRequest,
-                Some(400),
-            ),
-            (r#"{"x_groq":{"error":"over capacity"}}"#, InStreamError, None),
-            (r#"{"base_resp":{"status_code":1002,"status_msg":"rate limit"}}"#, RateLimited, None),
-            (r#"{"object":"error","message":"x","code":400}"#, BadRequest, Some(400)),
-            (r#"{"error":"plain"}"#, InStreamError, None),
-        ];
-        for (frame, kind, status) in table {
-            let facts = of_frame(frame.as_bytes());
-            assert_eq!((facts.kind, facts.status), (*kind, *status), "{frame}");
-        }
-    }
-
-    #[test]
-    fn a_long_message_is_cut_at_a_character() {
-        let body = format!(r#"{{"error":"{}"}}"#, "é".repeat(3_000));
-        assert!(of_body(400, body.as_bytes()).message.len() <= MESSAGE_MAX);
-    }
-
-    #[test]
-    fn a_complaint_about_stream_options_is_recognised() {
-        assert!(rejects_stream_options(br#"{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs"}]}"#));
-        for complaint in [
-            r#"{"error":{"message":"Unknown parameter","param":"stream_options.include_usage"}}"#,
-            r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"]}]}}"#,
-            r#"[{"error":{"message":"stream_options is not allowed"}}]"#,
-            "unknown field `stream_options`",
-        ] {
-            assert!(rejects_stream_options(complaint.as_bytes()), "{complaint}");
-        }
-        for other in [
-            r#"{"error":"unknown parameter temperature"}"#,
-            r#"{"detail":[{"loc":["body","temperature"],"msg":"too hot","input":{"stream_options":{"include_usage":true}}}]}"#,
-            r#"{"error":{"message":"too hot","request":"{\"stream_options\":{}}"}}"#,
-        ] {
-            assert!(!rejects_stream_options(other.as_bytes()), "{other}");
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

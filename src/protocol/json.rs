@@ -18,11 +18,17 @@ pub struct Json<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
+    depth_max: u32,
 }
 
 impl<'a> Json<'a> {
     pub fn new(text: &'a str) -> Json<'a> {
-        Json { text, at: 0, depth: 0 }
+        Json::nested(text, DEPTH_MAX)
+    }
+
+    /// Follows nesting as far as `depth_max`.
+    pub fn nested(text: &'a str, depth_max: u32) -> Json<'a> {
+        Json { text, at: 0, depth: 0, depth_max }
     }
 
     /// Walks an object: `member` gets each name as it is written, and must take its value. Any other value is skipped.
@@ -120,7 +126,7 @@ impl<'a> Json<'a> {
     fn enter(&mut self) -> Result<(), Broken> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > DEPTH_MAX { Err(Broken) } else { Ok(()) }
+        if self.depth > self.depth_max { Err(Broken) } else { Ok(()) }
     }
 
     fn leave(&mut self) -> Result<(), Broken> {

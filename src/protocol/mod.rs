@@ -2,15 +2,37 @@
 //!
 //! Pure: bytes in, facts out. Nothing here waits, connects or decides what a fact means for a race.
 
+pub mod anthropic;
 pub mod assemble;
+pub mod bedrock;
+mod binary;
+pub mod bounds;
+mod call_ids;
+mod claude;
+pub mod completions;
+pub mod dialect;
+pub mod downward;
 pub mod error;
+pub mod frame;
+pub mod framing;
+pub mod gemini;
 pub mod headers;
 pub mod json;
 pub mod limits;
+mod lines;
+pub mod neutral;
+pub mod ollama;
 pub mod openai;
+mod outgoing;
 pub mod request;
+pub mod responses;
 pub mod sse;
+pub mod template;
+pub mod upward;
 pub mod usage;
+mod whole;
+
+pub use dialect::{Dialect, Surface};
 
 /// What kind of output an event carries. Only an event with a non-empty payload of one of these can win a race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +42,9 @@ pub enum PayloadKind {
     Tool,
     Refusal,
     Audio,
+    Image,
+    /// An answer that has no tokens and comes all at once: an embedding, a count.
+    Whole,
 }
 
 impl PayloadKind {
@@ -31,6 +56,8 @@ impl PayloadKind {
             PayloadKind::Tool => "tool",
             PayloadKind::Refusal => "refusal",
             PayloadKind::Audio => "audio",
+            PayloadKind::Image => "image",
+            PayloadKind::Whole => "whole",
         }
     }
 }

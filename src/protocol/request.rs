@@ -1,6 +1,7 @@
-//! A chat request: parsed at its top level only, and written anew for one upstream by splicing bytes.
+//! A request as a client sends it, on whichever surface: parsed at its top level only, and written anew for one upstream of
+//! its own dialect by splicing bytes. For an upstream of another dialect: see `upward`.
 //!
-//! `model`, `stream` and `stream_options` are set; every other member goes up byte for byte, in its order, so a
+//! `model`, `stream` and `stream_options` are set, where the surface has them; every other member goes up byte for byte, in its order, so a
 //! megabyte of base64 is copied and not understood, and what is not known here is not lost.
 
 use std::borrow::Cow;
@@ -11,6 +12,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::dialect::{Dialect, Invalid, Surface};
 
 /// What is wrong with a request's body, for the caller's eyes. Holds nothing of the body but names of members.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +28,14 @@ pub enum InvalidRequest {
     Twice(&'static str),
     #[error("`{member}` must be {expected}")]
     Member { member: &'static str, expected: &'static str },
+    #[error("{}", .0.message)]
+    Surface(Invalid),
 }
 
-/// One chat request as it came, and the few facts that the gateway needs of it.
+/// One request as it came, and the few facts that the gateway needs of it.
 #[derive(Clone)]
-pub struct ChatRequest {
+pub struct ApiRequest {
+    pub surface: Surface,
     body: Bytes,
     /// Where each member that is set anew stands in the body.
     edits: Vec<(Set, Member)>,
@@ -37,9 +43,8 @@ pub struct ChatRequest {
     end: usize,
     /// False for `{}`.
     has_members: bool,
-    /// The values of `tools` and `messages`, in which the prompt is; empty where there are none.
-    tools: Range<usize>,
-    messages: Range<usize>,
+    /// The values in which the prompt is, in the order in which a provider reads them; empty where there are none.
+    prompt: [Range<usize>; PROMPT_PARTS],
     pub model: String,
     pub stream: bool,
     /// The client itself asked for the usage chunk.
@@ -49,12 +54,15 @@ pub struct ChatRequest {
     pub has_tools: bool,
 }
 
-impl fmt::Debug for ChatRequest {
+impl fmt::Debug for ApiRequest {
     /// Without the body: it is the prompt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatRequest").field("model", &self.model).field("stream", &self.stream).finish_non_exhaustive()
+        f.debug_struct("ApiRequest").field("model", &self.model).field("stream", &self.stream).finish_non_exhaustive()
     }
 }
+
+/// A prompt stands in so many members at most: tools, a system prompt, messages.
+const PROMPT_PARTS: usize = 3;
 
 /// The members that are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,17 @@ enum Set {
 }
 
 impl Set {
+    const ALL: [Set; 3] = [Set::Model, Set::Stream, Set::StreamOptions];
+
+    /// Whether the surface has it.
+    fn is_of(self, surface: Surface) -> bool {
+        match self {
+            Set::Model => true,
+            Set::Stream => surface.streams(),
+            Set::StreamOptions => matches!(surface, Surface::Chat | Surface::Completions),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Set::Model => "model",
@@ -82,23 +101,54 @@ struct Member {
     value: Range<usize>,
 }
 
-impl ChatRequest {
-    /// Reads the top level of a body.
+impl ApiRequest {
+    /// Reads the top level of a body, and checks it as far as the surface's vendor would.
     ///
     /// # Errors
     /// What is wrong, in words that name the member and never its value.
-    pub fn parse(body: Bytes) -> Result<ChatRequest, InvalidRequest> {
+    pub fn parse(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
             return Err(InvalidRequest::NotAnObject);
         }
         let Members(members) = serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
-        let mut request = ChatRequest {
+        let mut request = ApiRequest::read(surface, text, &members)?;
+        let member = |name: &str| {
+            let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
+            (value != "null").then_some(value)
+        };
+        // Without a model nothing else matters, and only the gateway knows which there are. Anthropic's own words say it as well.
+        if request.model.is_empty() && surface.dialect() != Dialect::Anthropic {
+            return Err(InvalidRequest::NoModel);
+        }
+        surface.check(&member).map_err(InvalidRequest::Surface)?;
+        if request.model.is_empty() {
+            return Err(InvalidRequest::NoModel);
+        }
+        request.body = body;
+        Ok(request)
+    }
+
+    /// A request that a translation wrote, so that it can be spliced like one that came.
+    ///
+    /// # Errors
+    /// None for an object that was just written.
+    pub(super) fn written(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
+        let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::NotAnObject)?;
+        let Members(members) = serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let mut request = ApiRequest::read(surface, text, &members)?;
+        request.body = body;
+        Ok(request)
+    }
+
+    /// The facts, without the body.
+    fn read(surface: Surface, text: &str, members: &[(Cow<'_, str>, &RawValue)]) -> Result<ApiRequest, InvalidRequest> {
+        let mut request = ApiRequest {
+            surface,
             edits: Vec::new(),
-            end: text.trim_end().len() - 1,
+            end: text.trim_end().len().saturating_sub(1),
             has_members: !members.is_empty(),
-            tools: 0..0,
-            messages: 0..0,
+            prompt: [0..0, 0..0, 0..0],
             body: Bytes::new(),
             model: String::new(),
             stream: false,
@@ -107,40 +157,43 @@ impl ChatRequest {
             max_tokens: None,
             has_tools: false,
         };
-        let mut model = None;
-        for (name, value) in &members {
-            match name.as_ref() {
-                "model" => model = Some(string(value)?),
-                "stream" => request.stream = boolean(value)?,
-                "stream_options" => request.include_usage = include_usage(value)?,
-                "n" => request.n_choices = serde_json::from_str(value.get()).ok(),
-                "max_tokens" | "max_completion_tokens" => {
-                    request.max_tokens = serde_json::from_str(value.get()).ok().or(request.max_tokens)
-                }
-                "tools" | "functions" => {
-                    request.has_tools = value.get().len() > 2 && value.get() != "null";
-                    request.tools = span(text, name, value).value;
-                }
-                "messages" => request.messages = span(text, name, value).value,
-                _ => {}
+        for (name, value) in members {
+            request.take(name.as_ref(), value)?;
+            if let Some(part) = prompt_part(surface, name) {
+                request.prompt[part] = span(text, name, value).value;
             }
-            let Some(set) = [Set::Model, Set::Stream, Set::StreamOptions].into_iter().find(|set| set.name() == name)
-            else {
-                continue;
-            };
+            let Some(set) = Set::ALL.into_iter().find(|set| set.name() == name && set.is_of(surface)) else { continue };
             if request.edits.iter().any(|(before, _)| *before == set) {
                 return Err(InvalidRequest::Twice(set.name()));
             }
             request.edits.push((set, span(text, name, value)));
         }
-        request.model = model.filter(|model| !model.is_empty()).ok_or(InvalidRequest::NoModel)?;
-        request.body = body;
         Ok(request)
     }
 
-    /// What is in the prompt, in the order in which a provider reads it: tools and messages, as they came.
-    pub fn prompt(&self) -> [&[u8]; 2] {
-        [&self.body[self.tools.clone()], &self.body[self.messages.clone()]]
+    fn take(&mut self, name: &str, value: &RawValue) -> Result<(), InvalidRequest> {
+        match name {
+            "model" => self.model = string(value)?,
+            "stream" if self.surface.streams() => self.stream = boolean(value)?,
+            "stream_options" if Set::StreamOptions.is_of(self.surface) => self.include_usage = include_usage(value)?,
+            "n" => self.n_choices = serde_json::from_str(value.get()).ok(),
+            "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
+                self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
+            }
+            "tools" | "functions" => self.has_tools = value.get().len() > 2 && value.get() != "null",
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is in the prompt, in the order in which a provider reads it, as it came.
+    pub fn prompt(&self) -> [&[u8]; PROMPT_PARTS] {
+        self.prompt.each_ref().map(|part| &self.body[part.clone()])
+    }
+
+    /// The body as it came.
+    pub fn body(&self) -> &Bytes {
+        &self.body
     }
 
     /// Bytes of the body as it came.
@@ -153,7 +206,8 @@ impl ChatRequest {
         self.body.is_empty()
     }
 
-    /// The body for an upstream: its name for the model, streaming, usage asked for unless `stream_options` is false.
+    /// The body for an upstream: its name for the model, and, where the surface has them, streaming, and usage asked for unless
+    /// `stream_options` is false.
     pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
         let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
         let mut position = 0;
@@ -174,12 +228,19 @@ impl ChatRequest {
         }
         body.extend_from_slice(&self.body[position..self.end]);
         let mut separator = if self.has_members { "," } else { "" };
-        if !seen[Set::Stream as usize] {
+        let missing = |set: Set| !seen[set as usize] && set.is_of(self.surface);
+        // Only a translation may lack it.
+        if missing(Set::Model) {
+            let model = format!("{separator}\"model\":{}", serde_json::Value::from(model));
+            body.extend_from_slice(model.as_bytes());
+            separator = ",";
+        }
+        if missing(Set::Stream) {
             body.extend_from_slice(separator.as_bytes());
             body.extend_from_slice(b"\"stream\":true");
             separator = ",";
         }
-        if stream_options && !seen[Set::StreamOptions as usize] {
+        if stream_options && missing(Set::StreamOptions) {
             body.extend_from_slice(separator.as_bytes());
             body.extend_from_slice(b"\"stream_options\":{\"include_usage\":true}");
         }
@@ -205,6 +266,18 @@ impl ChatRequest {
         let before = whole.start - self.body[..whole.start].iter().rev().take_while(|byte| blank(byte)).count();
         if before > 0 && self.body[before - 1] == b',' { before - 1..whole.end } else { whole.clone() }
     }
+}
+
+/// Which part of the prompt a member is, in the order in which a provider reads them.
+fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
+    let names = match surface {
+        Surface::Chat => ["tools", "", "messages"],
+        Surface::Completions => ["", "", "prompt"],
+        Surface::Embeddings => ["", "", "input"],
+        Surface::Responses => ["tools", "instructions", "input"],
+        Surface::Messages | Surface::CountTokens => ["tools", "system", "messages"],
+    };
+    names.iter().position(|part| *part == name && !name.is_empty())
 }
 
 /// `stream_options` with `include_usage: true`, its other members kept.

@@ -15,6 +15,8 @@ pub const COST_MAX: f64 = 1e6;
 pub struct Usage {
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
+    /// Of the input, what was written into a cache, where that is counted.
+    pub cache_creation_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
     pub reasoning_tokens: Option<i64>,
     /// USD, where the provider itself names the price of the request.
@@ -30,13 +32,24 @@ impl Usage {
     /// Takes in a `usage` object.
     pub fn add(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
+        // Anthropic counts what was read from its cache and written to it beside the input; these names are its own.
+        let apart = (wire.input_tokens.0.is_some() && wire.input_tokens_details.is_none())
+            .then(|| wire.input_tokens.plus(wire.cache_read_input_tokens).plus(wire.cache_creation_input_tokens));
         let prompt_details = wire.prompt_tokens_details.or(wire.input_tokens_details).unwrap_or_default();
         let completion_details = wire.completion_tokens_details.or(wire.output_tokens_details).unwrap_or_default();
-        raise(&mut self.input_tokens, wire.prompt_tokens.or(wire.input_tokens).whole());
+        raise(&mut self.input_tokens, wire.prompt_tokens.or(apart.unwrap_or(wire.input_tokens)).whole());
         raise(&mut self.output_tokens, wire.completion_tokens.or(wire.output_tokens).whole());
         let cached = prompt_details.cached_tokens.or(wire.prompt_cache_hit_tokens).or(wire.cached_tokens);
+        let cached = cached.or(wire.cache_read_input_tokens);
         raise(&mut self.cached_input_tokens, cached.whole());
-        raise(&mut self.reasoning_tokens, completion_details.reasoning_tokens.or(wire.reasoning_tokens).whole());
+        let created = prompt_details.cache_write_tokens.or(wire.cache_write_tokens);
+        raise(&mut self.cache_creation_tokens, created.or(wire.cache_creation_input_tokens).whole());
+        let reasoning =
+            completion_details.reasoning_tokens.or(completion_details.thinking_tokens).or(wire.reasoning_tokens);
+        raise(&mut self.reasoning_tokens, reasoning.whole());
+        self.add_gemini(&wire);
+        self.add_ollama(&wire);
+        self.add_bedrock(&wire);
         self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
         raise(&mut self.prefill_us, wire.timing_prompt_processing.scaled(1e3).whole());
         raise(&mut self.decode_us, wire.timing_token_generation.scaled(1e3).whole());
@@ -50,6 +63,7 @@ impl Usage {
         Usage {
             input_tokens: self.input_tokens.or(other.input_tokens),
             cached_input_tokens: self.cached_input_tokens.or(other.cached_input_tokens),
+            cache_creation_tokens: self.cache_creation_tokens.or(other.cache_creation_tokens),
             output_tokens: self.output_tokens.or(other.output_tokens),
             reasoning_tokens: self.reasoning_tokens.or(other.reasoning_tokens),
             cost_usd: self.cost_usd.or(other.cost_usd),
@@ -60,9 +74,10 @@ impl Usage {
         }
     }
 
-    /// Takes in Cerebras' `time_info` or Fireworks' `perf_metrics`, in seconds.
+    /// Takes in Cerebras' `time_info` or Fireworks' `perf_metrics`, in seconds, or Bedrock's `metrics`, in milliseconds.
     pub fn add_time_info(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
+        raise(&mut self.total_us, wire.bedrock_latency.scaled(1e3).whole());
         self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
     }
 
@@ -76,6 +91,34 @@ impl Usage {
         raise(&mut self.output_tokens, wire.predicted_n.whole());
         raise(&mut self.prefill_us, wire.prompt_ms.scaled(1e3).whole());
         raise(&mut self.decode_us, wire.predicted_ms.scaled(1e3).whole());
+    }
+
+    /// Gemini counts what its own tools read apart from the prompt, and thoughts apart from the answer.
+    fn add_gemini(&mut self, wire: &WireUsage) {
+        raise(&mut self.input_tokens, wire.gemini_prompt.plus(wire.gemini_tool_use).whole());
+        raise(&mut self.output_tokens, wire.gemini_candidates.plus(wire.gemini_thoughts).whole());
+        raise(&mut self.cached_input_tokens, wire.gemini_cached.whole());
+        raise(&mut self.reasoning_tokens, wire.gemini_thoughts.whole());
+    }
+
+    /// Ollama's counts, and its times in nanoseconds; loading the model is what a request waits for.
+    fn add_ollama(&mut self, wire: &WireUsage) {
+        raise(&mut self.input_tokens, wire.prompt_eval_count.whole());
+        raise(&mut self.output_tokens, wire.eval_count.whole());
+        raise(&mut self.queue_us, wire.load_duration.scaled(1e-3).whole());
+        raise(&mut self.prefill_us, wire.prompt_eval_duration.scaled(1e-3).whole());
+        raise(&mut self.decode_us, wire.eval_duration.scaled(1e-3).whole());
+        raise(&mut self.total_us, wire.total_duration.scaled(1e-3).whole());
+    }
+
+    /// What came out of Bedrock's cache, or went into it, is not among its input tokens.
+    fn add_bedrock(&mut self, wire: &WireUsage) {
+        let (read, written) = (wire.bedrock_cache_read.whole(), wire.bedrock_cache_write.whole());
+        let input = wire.bedrock_input.whole().map(|input| input + read.unwrap_or(0) + written.unwrap_or(0));
+        raise(&mut self.input_tokens, input);
+        raise(&mut self.cached_input_tokens, read);
+        raise(&mut self.cache_creation_tokens, written);
+        raise(&mut self.output_tokens, wire.bedrock_output.whole());
     }
 
     fn add_seconds(&mut self, [queue, prefill, decode, total]: [Number; 4]) {
@@ -100,6 +143,9 @@ struct WireUsage {
     reasoning_tokens: Number,
     cached_tokens: Number,
     prompt_cache_hit_tokens: Number,
+    cache_read_input_tokens: Number,
+    cache_creation_input_tokens: Number,
+    cache_write_tokens: Number,
     prompt_tokens_details: Option<Details>,
     input_tokens_details: Option<Details>,
     completion_tokens_details: Option<Details>,
@@ -115,13 +161,42 @@ struct WireUsage {
     /// LocalAI, in milliseconds, like the next one.
     timing_prompt_processing: Number,
     timing_token_generation: Number,
+    #[serde(rename = "promptTokenCount")]
+    gemini_prompt: Number,
+    #[serde(rename = "toolUsePromptTokenCount")]
+    gemini_tool_use: Number,
+    #[serde(rename = "cachedContentTokenCount")]
+    gemini_cached: Number,
+    #[serde(rename = "candidatesTokenCount")]
+    gemini_candidates: Number,
+    #[serde(rename = "thoughtsTokenCount")]
+    gemini_thoughts: Number,
+    prompt_eval_count: Number,
+    eval_count: Number,
+    load_duration: Number,
+    prompt_eval_duration: Number,
+    eval_duration: Number,
+    total_duration: Number,
+    #[serde(rename = "inputTokens")]
+    bedrock_input: Number,
+    #[serde(rename = "outputTokens")]
+    bedrock_output: Number,
+    #[serde(rename = "cacheReadInputTokens")]
+    bedrock_cache_read: Number,
+    #[serde(rename = "cacheWriteInputTokens")]
+    bedrock_cache_write: Number,
+    #[serde(rename = "latencyMs")]
+    bedrock_latency: Number,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Details {
     cached_tokens: Number,
+    cache_write_tokens: Number,
     reasoning_tokens: Number,
+    /// Anthropic's name for them.
+    thinking_tokens: Number,
 }
 
 #[derive(Default, Deserialize)]
@@ -141,6 +216,14 @@ struct Number(Option<f64>);
 impl Number {
     fn or(self, other: Number) -> Number {
         Number(self.0.or(other.0))
+    }
+
+    /// The sum; one that is missing counts for nothing.
+    fn plus(self, other: Number) -> Number {
+        match (self.0, other.0) {
+            (Some(a), Some(b)) => Number(Some(a + b)),
+            (a, b) => Number(a.or(b)),
+        }
     }
 
     fn scaled(self, factor: f64) -> Number {
@@ -209,92 +292,4 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn usage(parts: &[&str]) -> Usage {
-        let mut usage = Usage::default();
-        parts.iter().for_each(|part| usage.add(part));
-        usage
-    }
-
-    #[test]
-    fn every_vendor_s_names_are_read() {
-        let openai = usage(&[r#"{"prompt_tokens":14,"completion_tokens":8,"total_tokens":22,
-            "prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":5}}"#]);
-        assert_eq!((openai.input_tokens, openai.output_tokens), (Some(14), Some(8)));
-        assert_eq!((openai.cached_input_tokens, openai.reasoning_tokens), (Some(3), Some(5)));
-        let deepseek = usage(&[
-            r#"{"prompt_tokens":9,"completion_tokens":1,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#,
-        ]);
-        assert_eq!(deepseek.cached_input_tokens, Some(4));
-        let groq = usage(&[
-            r#"{"queue_time":0.02,"prompt_time":0.001,"completion_time":0.5,"total_time":0.501,"prompt_tokens":1}"#,
-        ]);
-        assert_eq!(
-            (groq.queue_us, groq.prefill_us, groq.decode_us, groq.total_us),
-            (Some(20_000), Some(1_000), Some(500_000), Some(501_000))
-        );
-        let together = usage(&[r#"{"prompt_tokens":41,"completion_tokens":15,"cached_tokens":7}"#]);
-        assert_eq!(together.cached_input_tokens, Some(7));
-    }
-
-    #[test]
-    fn growing_usage_keeps_its_maximum() {
-        let grown = usage(&[
-            r#"{"prompt_tokens":5,"completion_tokens":1}"#,
-            r#"{"completion_tokens":9}"#,
-            r#"{"completion_tokens":0,"prompt_tokens":null}"#,
-        ]);
-        assert_eq!((grown.input_tokens, grown.output_tokens), (Some(5), Some(9)));
-    }
-
-    #[test]
-    fn a_price_is_read_as_a_number_an_object_or_ticks() {
-        assert_eq!(usage(&[r#"{"cost":0.000669}"#]).cost_usd, Some(0.000669));
-        assert_eq!(usage(&[r#"{"cost":{"request_cost":0.005,"total_cost":0.00501}}"#]).cost_usd, Some(0.00501));
-        assert_eq!(usage(&[r#"{"cost_in_usd_ticks":10000000}"#]).cost_usd, Some(0.001));
-    }
-
-    #[test]
-    fn a_price_that_nobody_asks_is_none() {
-        assert_eq!(usage(&[r#"{"cost":1000000}"#]).cost_usd, Some(1e6));
-        assert_eq!(usage(&[r#"{"cost":0}"#]).cost_usd, Some(0.0));
-        for cost in ["1e27", "1000000.01", "-0.5", "\"inf\"", "\"NaN\"", r#"{"total_cost":1e300}"#] {
-            assert_eq!(usage(&[&format!(r#"{{"cost":{cost}}}"#)]).cost_usd, None, "{cost}");
-        }
-        assert_eq!(usage(&[r#"{"cost":0.25}"#, r#"{"cost":-1}"#]).cost_usd, Some(0.25));
-    }
-
-    #[test]
-    fn nonsense_is_none() {
-        assert_eq!(usage(&["[]", "7", r#"{"prompt_tokens":"many","completion_tokens":-4}"#]), Usage::default());
-    }
-
-    #[test]
-    fn llama_cpp_s_timings_are_milliseconds() {
-        let mut usage = Usage::default();
-        usage.add_timings(r#"{"prompt_ms":12.5,"predicted_ms":80.25,"cache_n":3,"prompt_n":11,"predicted_n":8}"#);
-        assert_eq!((usage.prefill_us, usage.decode_us), (Some(12_500), Some(80_250)));
-        assert_eq!((usage.input_tokens, usage.cached_input_tokens, usage.output_tokens), (Some(14), Some(3), Some(8)));
-    }
-
-    #[test]
-    fn times_that_only_one_vendor_tells_are_read_in_its_unit() {
-        assert_eq!(usage(&[r#"{"total_latency":0.25,"time_to_first_token":0.1}"#]).total_us, Some(250_000));
-        let local_ai = usage(&[r#"{"timing_prompt_processing":84.2,"timing_token_generation":512.7}"#]);
-        assert_eq!((local_ai.prefill_us, local_ai.decode_us), (Some(84_200), Some(512_700)));
-        for fireworks in [r#"{"server-processing-time":1.25}"#, r#"{"server-processing-time":"1.25"}"#] {
-            let mut usage = Usage::default();
-            usage.add_time_info(fireworks);
-            assert_eq!(usage, Usage { total_us: Some(1_250_000), ..Usage::default() });
-        }
-    }
-
-    #[test]
-    fn what_another_place_said_only_fills_gaps() {
-        let body = Usage { input_tokens: Some(5), total_us: None, ..Usage::default() };
-        let head = Usage { input_tokens: Some(7), total_us: Some(9), ..Usage::default() };
-        assert_eq!(body.or(head), Usage { input_tokens: Some(5), total_us: Some(9), ..Usage::default() });
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::Served;
 use super::answer::passed_on;
@@ -12,13 +12,13 @@ use super::field::Field;
 use super::launcher::Launcher;
 use super::rejection::{Failed, Rejection};
 use crate::failure::{Answer, Failure, FailureKind};
+use crate::protocol::Dialect;
+use crate::protocol::dialect::ErrorShape;
 use crate::protocol::error::rejects_stream_options;
-use crate::protocol::openai::{self, Frame};
-use crate::protocol::request::ChatRequest;
-use crate::protocol::sse::Scanner;
+use crate::protocol::request::ApiRequest;
 use crate::race::Race;
 use crate::race::verdict::is_the_requests_fault;
-use crate::relay::{DONE, assemble_events, without_usage};
+use crate::relay::{assemble_events, without_usage};
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
@@ -26,11 +26,25 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 ///
 /// # Errors
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
-pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ChatRequest) -> Result<Served, Rejection> {
+pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) -> Result<Served, Rejection> {
     let failed: Vec<Failed> = field.failed(race.failures());
+    let as_it_came_is_one = |candidate: usize, answer: &Answer| {
+        answer.complete || request.stream && !field.runners[candidate].upward.is_translated()
+    };
     match choose(race.failures(), request.include_usage) {
+        // What broke off before its first token is an answer only to who sees the stream itself.
+        Choice::AsItCame(candidate, answer) if !as_it_came_is_one(candidate, answer) => {
+            Err(Rejection::all_failed(&failed))
+        }
         Choice::AsItCame(candidate, answer) => {
-            Ok(Served::Whole(as_it_came(answer, &field.runners[candidate].name, request)))
+            let runner = &field.runners[candidate];
+            let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
+            Ok(Served::Whole(match failure {
+                Some(failure) if runner.upward.is_translated() && answer.status != StatusCode::OK.as_u16() => {
+                    in_the_callers_words(answer, failure, &runner.name, request)
+                }
+                _ => as_it_came(answer, &runner.name, request),
+            }))
         }
         Choice::RateLimited => Err(Rejection::rate_limited(&failed)),
         Choice::AllFailed => Err(Rejection::all_failed(&failed)),
@@ -92,15 +106,17 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
 }
 
 /// A provider's own error, or an empty answer: status, type and bytes as they came, and who sent them.
-fn as_it_came(answer: &Answer, upstream: &str, request: &ChatRequest) -> Response<Body> {
+fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response<Body> {
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), real_type),
-        (true, false) => (assemble_events(answer.body.clone()), Some(HeaderValue::from_static("application/json"))),
+        (true, false) => {
+            (assemble_events(request.surface, answer.body.clone()), Some(HeaderValue::from_static("application/json")))
+        }
         // An answer that came as a whole was made a stream.
         (true, true) => {
             let stream_type = real_type.filter(|value| !value.as_bytes().starts_with(b"application/json"));
-            let body = empty_stream(&answer.body, request.include_usage);
+            let body = empty_stream(&answer.body, request);
             (body, stream_type.or(Some(HeaderValue::from_static(EVENT_STREAM))))
         }
     };
@@ -113,36 +129,50 @@ fn as_it_came(answer: &Answer, upstream: &str, request: &ChatRequest) -> Respons
     response
 }
 
-/// What the relay would have made of a stream without a token: an end where it finished without one, and the usage chunk
-/// only for those who asked for it.
-fn empty_stream(events: &Bytes, include_usage: bool) -> Bytes {
-    let kept = if include_usage { events.clone() } else { without_usage(events.clone()) };
-    let mut scanner = Scanner::new(usize::MAX);
-    scanner.push(kept.clone());
-    let (mut finished, mut done) = (false, false);
-    while let Ok(Some(event)) = scanner.next_event() {
-        match openai::read(&event) {
-            Frame::Chunk(chunk) => finished |= chunk.finish_reason.is_some(),
-            Frame::Done => done = true,
-            Frame::KeepAlive | Frame::Error { .. } | Frame::Malformed => {}
-        }
+/// The usage chunk is only for those who asked for it.
+fn empty_stream(events: &Bytes, request: &ApiRequest) -> Bytes {
+    if request.surface.dialect() != Dialect::OpenAi || request.include_usage {
+        events.clone()
+    } else {
+        without_usage(events.clone())
     }
-    if finished && !done { Bytes::from([&kept[..], DONE].concat()) } else { kept }
+}
+
+/// The error of a provider that speaks another dialect: its status and message, in the shape of the surface that was called.
+fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, request: &ApiRequest) -> Response<Body> {
+    let code = match failure.kind {
+        FailureKind::ContextLength => "context_length_exceeded",
+        FailureKind::ContentPolicy => "content_policy_violation",
+        kind => kind.as_str(),
+    };
+    let error = request.surface.error(&ErrorShape {
+        status: answer.status,
+        kind: "invalid_request_error",
+        code,
+        message: &failure.message,
+        param: None,
+        attempts: None,
+    });
+    let json = HeaderValue::from_static("application/json");
+    let body = Bytes::from(error.to_string());
+    let headers = HeaderMap::from_iter(answer.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body, complete: true };
+    shaped.headers.insert(CONTENT_TYPE, json);
+    as_it_came(&shaped, upstream, request)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
-
     use super::*;
     use crate::failure::Phase;
+    use crate::protocol::Surface;
 
     const COMPLAINT: &str = r#"{"detail":[{"loc":["body","stream_options"],"msg":"extra"}]}"#;
 
     fn failure(kind: FailureKind, body: &'static str) -> Failure {
         let mut failure = Failure::new(kind, Phase::Headers, "");
         let body = Bytes::from_static(body.as_bytes());
-        failure.answer = Some(Answer { status: 400, headers: Box::default(), body });
+        failure.answer = Some(Answer { status: 400, headers: Box::default(), body, complete: true });
         failure
     }
 
@@ -179,8 +209,8 @@ mod tests {
         assert_eq!(chosen(&[(BadRequest, COMPLAINT), (RateLimited, "")], false), Err("429"));
     }
 
-    fn request(body: &'static str) -> ChatRequest {
-        ChatRequest::parse(Bytes::from_static(body.as_bytes())).unwrap()
+    fn request(body: &'static str) -> ApiRequest {
+        ApiRequest::parse(Surface::Chat, Bytes::from_static(body.as_bytes())).unwrap()
     }
 
     #[test]
@@ -191,7 +221,7 @@ mod tests {
         {
             answer.headers.insert(name, HeaderValue::from_static(value));
         }
-        let response = as_it_came(&answer, "a/m", &request(r#"{"model":"m"}"#));
+        let response = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));
         let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap());
         assert_eq!(
             (header("x-request-id"), header("retry-after"), header("set-cookie")),
@@ -201,29 +231,27 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_stream_is_ended_and_its_usage_is_for_those_who_asked() {
+    fn the_usage_of_an_empty_stream_is_for_those_who_asked() {
         let finish = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
         let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":0}}"#;
-        let came = Bytes::from(format!(": hm\n\n{finish}\n\n{usage}\n\n"));
-        assert_eq!(empty_stream(&came, false), format!(": hm\n\n{finish}\n\ndata: [DONE]\n\n"));
-        assert_eq!(empty_stream(&came, true), format!(": hm\n\n{finish}\n\n{usage}\n\ndata: [DONE]\n\n"));
-        let done = Bytes::from(format!("{finish}\n\ndata: [DONE]\n\n"));
-        assert_eq!(empty_stream(&done, false), done);
-        let cut = Bytes::from_static(b": hm\n\n");
-        assert_eq!(empty_stream(&cut, false), cut, "it did not finish");
+        let came = Bytes::from(format!(": hm\n\n{finish}\n\n{usage}\n\ndata: [DONE]\n\n"));
+        let asked = request(r#"{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{}]}"#);
+        assert_eq!(empty_stream(&came, &asked), came);
+        let not_asked = request(r#"{"model":"m","stream":true,"messages":[{}]}"#);
+        assert_eq!(empty_stream(&came, &not_asked), format!(": hm\n\n{finish}\n\ndata: [DONE]\n\n"));
     }
 
     #[test]
     fn an_empty_answer_has_its_own_type_unless_it_was_no_stream() {
-        let streaming = request(r#"{"model":"m","stream":true}"#);
+        let streaming = request(r#"{"model":"m","stream":true,"messages":[{}]}"#);
         for (real, expected) in
             [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
         {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
-            let answer = Answer { status: 200, headers, body: Bytes::new() };
+            let answer = Answer { status: 200, headers, body: Bytes::new(), complete: true };
             let response = as_it_came(&answer, "a/m", &streaming);
             assert_eq!(response.headers()[CONTENT_TYPE], expected);
-            let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m"}"#));
+            let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));
             assert_eq!(whole.headers()[CONTENT_TYPE], "application/json");
         }
     }

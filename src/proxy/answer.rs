@@ -7,14 +7,19 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 
 use super::entrant::Begun;
-use super::field::Runner;
+use super::field::Field;
 use super::race_guard::RaceGuard;
 use crate::attempt::Ready;
 use crate::clock::{Instant, micros_between};
+use crate::protocol::Dialect;
 
 /// What the response headers tell of the race.
 pub struct Facts {
     upstream: String,
+    /// What of the request its dialect could not say.
+    dropped: Option<String>,
+    /// Upstreams that were not asked because theirs could not.
+    left_out: Option<String>,
     ttft_us: i64,
     /// Its first token, after the request was read.
     pub token_us: i64,
@@ -23,7 +28,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub fn new(runner: &Runner, begun: &Begun, read_at: Instant) -> Facts {
+    pub fn new(field: &Field, candidate: usize, begun: &Begun, read_at: Instant) -> Facts {
+        let runner = &field.runners[candidate];
         let stream = &begun.ready.stream;
         let ttft_us = stream.first_token_us().unwrap_or(0);
         // Of an answer that is awaited whole the rest is not the first token's time.
@@ -31,7 +37,10 @@ impl Facts {
         let client_ttft_us = micros_between(read_at, committed_at);
         let token_us = stream.dispatch_us() + ttft_us;
         let overhead_us = (client_ttft_us - token_us).max(0);
-        Facts { upstream: runner.name.clone(), ttft_us, token_us, client_ttft_us, overhead_us }
+        let losses = runner.upward.losses();
+        let dropped = (!losses.is_empty()).then(|| losses.names().collect::<Vec<_>>().join(", "));
+        let left_out = (!field.left_out.is_empty()).then(|| field.left_out.join(", "));
+        Facts { upstream: runner.name.clone(), dropped, left_out, ttft_us, token_us, client_ttft_us, overhead_us }
     }
 
     fn write(&self, headers: &mut HeaderMap) {
@@ -49,6 +58,11 @@ impl Facts {
                 headers.insert(HeaderName::from_static(name), value);
             }
         }
+        for (name, names) in [("x-photofinish-dropped", &self.dropped), ("x-photofinish-left-out", &self.left_out)] {
+            if let Some(names) = names.as_deref().and_then(|names| HeaderValue::from_str(names).ok()) {
+                headers.insert(HeaderName::from_static(name), names);
+            }
+        }
     }
 }
 
@@ -58,6 +72,11 @@ pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
         headers.insert("x-photofinish-race", id);
     }
     headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
+    // Clients show it beside an error; an upstream's own goes before it.
+    let name = if guard.surface().dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
+    if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(guard.race_id())) {
+        headers.insert(name, id);
+    }
 }
 
 /// The head of a streamed answer.

@@ -6,10 +6,14 @@ use std::time::Duration;
 use super::breakers::{Lineup, Trial};
 use super::caller::Caller;
 use super::gateway::{Gateway, Live};
+use super::outbound::Outbound;
 use super::overrides::Overrides;
 use super::rejection::{Failed, Rejection, quoted};
-use crate::config::{Keys, Model, RaceSettings, Upstream};
+use crate::config::{Model, Policy, RaceSettings, Upstream};
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::protocol::Surface;
+use crate::protocol::request::ApiRequest;
+use crate::protocol::upward::Upward;
 use crate::routing::cooldown::Target;
 use crate::routing::keyring::{Key, Ring};
 use crate::routing::plan;
@@ -32,6 +36,8 @@ pub struct Field {
     pub runners: Arc<Vec<Runner>>,
     /// The right to start some of them, by their place.
     pub trials: Vec<(usize, Trial)>,
+    /// Upstreams whose dialect cannot say all of the request.
+    pub left_out: Vec<String>,
     /// Upstreams that are set aside, and for how long.
     cooling: Vec<(String, Duration)>,
 }
@@ -43,6 +49,8 @@ pub struct Runner {
     /// `provider/model`
     pub name: String,
     pub endpoint: Endpoint,
+    /// What goes up to it.
+    pub upward: Arc<Upward>,
     /// In the order of trying; empty where none is sent.
     pub keys: Vec<Key>,
     /// Only to try it again, behind the others.
@@ -107,9 +115,10 @@ pub fn resolve(
     gateway: &Arc<Gateway>,
     live: &Live,
     caller: &Caller,
-    model: &str,
+    request: &Arc<ApiRequest>,
     overrides: &Overrides,
 ) -> Result<Field, Rejection> {
+    let model = request.model.as_str();
     let known = live.config.model(model);
     let (upstreams, settings) = match (&overrides.upstreams, known) {
         (Some(names), model) => {
@@ -125,10 +134,11 @@ pub fn resolve(
             (upstreams, &live.config.race)
         }
     };
-    let settings = overrides.apply(settings);
+    let settings = for_surface(overrides.apply(settings), request.surface);
     let of_model = known.iter().flat_map(|model| &model.upstreams);
     let basis = Basis::of(of_model.chain(&upstreams));
     let mut lineup = Lineup::new(gateway, &settings);
+    let mut outbound = Outbound::new(request, settings.lossy);
     let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
@@ -142,11 +152,13 @@ pub fn resolve(
             Ring::NoneNeeded => Vec::new(),
             Ring::Keys(keys) => keys,
         };
+        let Some(upward) = outbound.for_upstream(&upstream) else { continue };
+        let Some(endpoint) = line.endpoint(upward.dialect()).cloned() else { continue };
         match wait_for_all(&upstream, &keys, |target| gateway.cooling(target)) {
             Some(wait) => cooling.push((name, wait)),
             None => lineup.add(
                 wait_for_all(&upstream, &keys, |target| gateway.resting(target)),
-                Runner { upstream, name, endpoint: line.endpoint.clone(), keys, extra: false },
+                Runner { upstream, name, endpoint, upward, keys, extra: false },
             ),
         }
     }
@@ -161,11 +173,20 @@ pub fn resolve(
                     .collect();
                 Rejection::cooling_down(&failed, wait)
             }
-            None => Rejection::no_upstream(model, &off),
+            None => outbound.rejection(model, &off),
         });
     }
     let model = known.map_or(String::new(), |model| model.name.clone());
-    Ok(Field { settings, model, basis, runners: Arc::new(runners), trials, cooling })
+    let left_out = outbound.left_out().to_vec();
+    Ok(Field { settings, left_out, model, basis, runners: Arc::new(runners), trials, cooling })
+}
+
+/// A token count is never raced.
+fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
+    match surface {
+        Surface::CountTokens => RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings },
+        _ => settings,
+    }
 }
 
 /// The shortest wait, if every key of an upstream has to.
@@ -207,6 +228,10 @@ pub(super) fn named(
         if model_name.len() > NAME_MAX || model_name.contains(char::is_control) {
             return Err(format!("{} has more than {NAME_MAX} bytes or control characters in it", quoted(name)));
         }
+        // Some dialects have the model in the path.
+        if model_name.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(format!("{} has a part that is only dots", quoted(name)));
+        }
         let twice = upstreams.iter().any(|upstream| upstream.provider.name == provider && upstream.model == model_name);
         if twice || upstreams.len() == NAMED_MAX {
             return Err(format!("{} is named twice, or there are more than {NAMED_MAX}", quoted(name)));
@@ -238,9 +263,9 @@ fn cooling_down(wait: Duration) -> Failure {
 
 pub(super) fn why_off(upstream: &Upstream) -> String {
     let provider = &upstream.provider;
-    match &provider.keys {
-        Keys::Off(missing) => format!("{} is off because {} is not set", provider.name, missing.join(", ")),
-        Keys::NotConfigured | Keys::Keys(_) => format!("{} is off", provider.name),
+    match provider.why_off() {
+        Some(why) => format!("{} is off because {why}", provider.name),
+        None => format!("{} is off", provider.name),
     }
 }
 

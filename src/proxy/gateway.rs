@@ -1,5 +1,6 @@
 //! What every request shares: the live configuration, the connections, the recorder, and what was learnt since the start.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +10,13 @@ use arc_swap::ArcSwap;
 
 use crate::attempt::Slot;
 use crate::clock::Instant;
-use crate::config::{Config, User};
+use crate::config::{Config, Keys, User};
 use crate::learning::Learning;
+use crate::protocol::Dialect;
 use crate::recorder::Recorder;
 use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{Aside, Cooldowns, Target};
-use crate::routing::keyring::{Key, Ring};
+use crate::routing::keyring::{Key, Ring, Shared};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint, InvalidUrl};
 
@@ -55,21 +57,27 @@ pub struct Live {
 
 /// How a provider is reached.
 pub(super) struct Line {
-    pub endpoint: Endpoint,
-    shared: Ring,
+    /// One for each dialect that it speaks.
+    endpoints: Vec<(Dialect, Endpoint)>,
+    shared: Shared,
     turn: AtomicUsize,
 }
 
 impl Line {
+    /// Where it speaks a dialect.
+    pub fn endpoint(&self, dialect: Dialect) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, endpoint)| endpoint)
+    }
+
     /// The keys that callers without one of their own use.
-    pub fn shared(&self) -> &Ring {
-        &self.shared
+    pub fn shared(&self) -> Cow<'_, Ring> {
+        self.shared.ring()
     }
 
     /// The keys for one request: the caller's own, else the shared ones, which take turns.
     pub fn keys(&self, own: Option<Key>) -> Ring {
         let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
-        self.shared.for_request(own, turn)
+        self.shared.ring().for_request(own, turn)
     }
 }
 
@@ -98,9 +106,12 @@ impl Live {
     pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<Live, InvalidUrl> {
         let mut lines = HashMap::new();
         for provider in config.providers.values() {
-            let url = simulated.get(&provider.name).unwrap_or(&provider.base_url);
-            let line =
-                Line { endpoint: Endpoint::parse(url)?, shared: Ring::shared(provider), turn: AtomicUsize::new(0) };
+            let mut endpoints = Vec::with_capacity(provider.dialects.len());
+            for spoken in &provider.dialects {
+                let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
+                endpoints.push((spoken.dialect, Endpoint::parse(url)?));
+            }
+            let line = Line { endpoints, shared: Shared::of(provider), turn: AtomicUsize::new(0) };
             lines.insert(provider.name.clone(), line);
         }
         let keys_of = |user: &User| {
@@ -215,6 +226,13 @@ impl Gateway {
     }
 
     pub(super) fn set_aside(&self, aside: Aside, target: &Target, retry_after: Option<Duration>) -> Duration {
+        let live = self.live();
+        if let (Aside::KeyRefused, Some(provider)) = (aside, live.config.providers.get(&target.provider))
+            && let Keys::Token(token) = &provider.keys
+        {
+            // It may have been withdrawn before its time.
+            token.refuse();
+        }
         lock(&self.cooldowns).set_aside(aside, target, retry_after, Instant::now(), fastrand::f64())
     }
 

@@ -21,7 +21,8 @@ use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::learning::Sighting;
-use crate::protocol::request::ChatRequest;
+use crate::protocol::request::ApiRequest;
+use crate::protocol::{Dialect, Surface};
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
 use crate::routing::adaptive::Why;
 use crate::routing::keyring::Key;
@@ -33,7 +34,7 @@ const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-projec
 
 pub struct Launcher {
     judge: Arc<Judge>,
-    request: Arc<ChatRequest>,
+    request: Arc<ApiRequest>,
     settings: RaceSettings,
     pilot: Pilot,
     /// The first whole answer wins, and not the first token.
@@ -52,7 +53,7 @@ impl Launcher {
     pub fn new(
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
-        request: &Arc<ChatRequest>,
+        request: &Arc<ApiRequest>,
         field: &mut Field,
         guard: &RaceGuard,
         pilot: Pilot,
@@ -87,8 +88,10 @@ impl Launch for Launcher {
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
         let complained = self.judge.sent(starting.candidate).complained;
-        let stream_options =
-            !complained && runner.upstream.provider.stream_options && gateway.takes_stream_options(&runner.name);
+        let stream_options = runner.upward.dialect() == Dialect::OpenAi
+            && !complained
+            && runner.upstream.provider.stream_options
+            && gateway.takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
         self.judge.note(starting.candidate, sent);
@@ -107,11 +110,15 @@ impl Launch for Launcher {
             endpoint: runner.endpoint.clone(),
             headers: forwarded(&self.client_headers, runner, key.as_ref()),
             key,
-            request: self.request.clone(),
+            upward: runner.upward.clone(),
+            choices: self.request.n_choices,
+            // A whole answer has its usage in it.
+            include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
             p_audit: self.settings.audit,
             slot: Some(Slot::enter(spotted.known.running())),
-            sighting: Some(Sighting::start(spotted)),
+            // How long a count takes tells nothing of how long an answer does.
+            sighting: (self.request.surface != Surface::CountTokens).then(|| Sighting::start(spotted)),
         });
         let idle = self.whole.then_some(runner.upstream.timeouts.idle);
         Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
@@ -233,7 +240,7 @@ impl Launcher {
 }
 
 /// Whether the first whole answer is to win: where it is the answer that counts, and the client sees nothing before all of it.
-fn races_whole_answers(settings: &RaceSettings, request: &ChatRequest) -> bool {
+fn races_whole_answers(settings: &RaceSettings, request: &ApiRequest) -> bool {
     !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
@@ -258,8 +265,10 @@ fn forwarded(client: &HeaderMap, runner: &Runner, key: Option<&Key>) -> HeaderMa
 }
 
 fn goes_up(name: &str, runner: &Runner, own_key: bool) -> bool {
-    FORWARDED.contains(&name)
-        || own_key && FORWARDED_WITH_OWN_KEY.contains(&name)
+    let is_openai = matches!(runner.upward.dialect(), Dialect::OpenAi | Dialect::Responses);
+    // Vendors' own headers mean nothing in another dialect.
+    !runner.upward.is_translated() && FORWARDED.contains(&name)
+        || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
         || runner.upstream.provider.forward_headers.iter().any(|configured| configured == name)
 }
 

@@ -1,18 +1,20 @@
 //! What is done with a client's request, whatever its surface: authenticate, read, plan, race, answer, record.
 //!
-//! [`chat`] is that order. Every answer of the gateway's own is in `rejection`.
+//! [`serve`] is that order. Every answer of the gateway's own is in `rejection`.
 
 mod all_failed;
 mod answer;
 mod body;
 mod breakers;
 mod caller;
+mod counting;
 mod entrant;
 mod field;
 mod gateway;
 mod judge;
 mod launcher;
 mod models;
+mod outbound;
 mod overrides;
 mod pilot;
 mod race_guard;
@@ -32,7 +34,8 @@ use http::{Request, Response};
 
 use crate::clock::Instant;
 use crate::config::User;
-use crate::protocol::request::ChatRequest;
+use crate::protocol::Surface;
+use crate::protocol::request::ApiRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
 use crate::routing::plan::Plan;
@@ -44,31 +47,37 @@ use launcher::Launcher;
 use pilot::Pilot;
 use race_guard::RaceGuard;
 
-/// `POST /v1/chat/completions`
-pub async fn chat(gateway: Arc<Gateway>, request: Request<Body>) -> Response<Body> {
+/// A `POST` on one of the surfaces.
+pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
     match authenticate(&gateway, &live, request.headers()) {
-        Ok(user) => handle(&gateway, &live, user, request).await,
-        Err(rejection) => rejection.into_response(),
+        Ok(user) => handle(&gateway, &live, surface, user, request).await,
+        Err(rejection) => rejection.answer_to(surface),
     }
 }
 
 /// The same for the operator, who has the configuration with its keys and so needs no token: as one of the users, or as
 /// nobody. No HTTP route leads here.
-pub async fn chat_as(gateway: Arc<Gateway>, user: Option<Arc<User>>, request: Request<Body>) -> Response<Body> {
+pub async fn serve_as(
+    gateway: Arc<Gateway>,
+    surface: Surface,
+    user: Option<Arc<User>>,
+    request: Request<Body>,
+) -> Response<Body> {
     let live = gateway.live();
-    handle(&gateway, &live, user, request).await
+    handle(&gateway, &live, surface, user, request).await
 }
 
 async fn handle(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
+    surface: Surface,
     user: Option<Arc<User>>,
     request: Request<Body>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut guard = RaceGuard::new(gateway, user.as_deref());
-    match serve(gateway, live, user, &parts.headers, body, &mut guard).await {
+    let mut guard = RaceGuard::new(gateway, surface, user.as_deref());
+    match answer_to(gateway, live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
         Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());
@@ -77,7 +86,7 @@ async fn handle(
         }
         Err(rejection) => {
             guard.rejected(&rejection);
-            let mut response = rejection.into_response();
+            let mut response = rejection.answer_to(surface);
             answer::name_race(response.headers_mut(), &guard);
             response
         }
@@ -92,7 +101,7 @@ enum Served {
     Whole(Response<Body>),
 }
 
-async fn serve(
+async fn answer_to(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
     user: Option<Arc<User>>,
@@ -102,11 +111,16 @@ async fn serve(
 ) -> Result<Served, Rejection> {
     let bytes = body::read(headers, body, live.config.server.body_max).await?;
     let read_at = guard.request_read(&bytes);
-    let request = Arc::new(ChatRequest::parse(bytes)?);
+    let request = Arc::new(ApiRequest::parse(guard.surface(), bytes)?);
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
-    let mut field = field::resolve(gateway, live, &caller, &request.model, &overrides)?;
+    let mut field = match field::resolve(gateway, live, &caller, &request, &overrides) {
+        Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
+            return Ok(Served::Whole(counting::estimate(&request)));
+        }
+        field => field?,
+    };
     guard.settings(&field.settings);
     let mut pilot = Pilot::new(gateway.learning(), &field, &request, read_at);
     let plan = pilot.plan();
@@ -122,7 +136,7 @@ async fn serve(
 /// Runs the race to an answer. A client that does not stream is only served whole, so for it the race may go on.
 async fn run(
     gateway: &Gateway,
-    request: &ChatRequest,
+    request: &ApiRequest,
     field: &Field,
     plan: Plan,
     launcher: Launcher,
@@ -139,7 +153,7 @@ async fn run(
             Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
         };
         let runner = &field.runners[candidate];
-        let facts = Facts::new(runner, &begun, read_at);
+        let facts = Facts::new(field, candidate, &begun, read_at);
         let Begun { mut ready, whole, .. } = begun;
         guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
         if request.stream {

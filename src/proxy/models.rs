@@ -1,4 +1,5 @@
-//! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, aliases under ids of their own.
+//! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, aliases under ids of their own;
+//! in the shape of the vendor whose client asks.
 
 use axum::body::Body;
 use http::header::CONTENT_TYPE;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::caller::{Caller, authenticate};
 use super::gateway::Gateway;
 use super::rejection::Rejection;
-use crate::config::{Keys, Model};
+use crate::config::Model;
 
 /// All of them.
 ///
@@ -18,10 +19,16 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
     let config = &live.config;
-    let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| entry(&model.name));
+    let models = config.models.values().filter(|model| usable(&caller, model)).map(|model| model.name.as_str());
     let aliases =
         config.aliases.iter().filter(|(_, name)| config.models.get(*name).is_some_and(|model| usable(&caller, model)));
-    let data: Vec<Value> = models.chain(aliases.map(|(alias, _)| entry(alias))).collect();
+    let ids: Vec<&str> = models.chain(aliases.map(|(alias, _)| alias.as_str())).collect();
+    if asks_anthropic(headers) {
+        let data: Vec<Value> = ids.iter().map(|id| anthropic_entry(id)).collect();
+        let list = json!({ "data": data, "has_more": false, "first_id": ids.first(), "last_id": ids.last() });
+        return Ok(json_response(&list));
+    }
+    let data: Vec<Value> = ids.into_iter().map(entry).collect();
     Ok(json_response(&json!({ "object": "list", "data": data })))
 }
 
@@ -33,7 +40,9 @@ pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
     match live.config.model(id) {
-        Some(model) if usable(&caller, model) => Ok(json_response(&entry(id))),
+        Some(model) if usable(&caller, model) => {
+            Ok(json_response(&if asks_anthropic(headers) { anthropic_entry(id) } else { entry(id) }))
+        }
         Some(_) => Err(Rejection::model_off(id)),
         None => Err(Rejection::unknown_model(id, &live.config.nearest_models(id), "it is no alias")),
     }
@@ -44,12 +53,21 @@ fn usable(caller: &Caller, model: &Model) -> bool {
         let name = &upstream.provider.name;
         let own =
             caller.brought.contains_key(name) || caller.user.as_ref().is_some_and(|user| user.keys.contains_key(name));
-        own || !matches!(upstream.provider.keys, Keys::Off(_))
+        own || upstream.provider.is_on()
     })
 }
 
 fn entry(id: &str) -> Value {
     json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" })
+}
+
+/// Anthropic's clients send its version with everything.
+fn asks_anthropic(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
+}
+
+fn anthropic_entry(id: &str) -> Value {
+    json!({ "type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z" })
 }
 
 fn json_response(value: &Value) -> Response<Body> {

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use super::rejection::{Rejection, quoted};
 use crate::config::units::{format_duration, parse_duration};
-use crate::config::{HedgeAfter, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
+use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
 
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";
@@ -17,6 +17,7 @@ const OPTIMISE: &str = "x-photofinish-optimise";
 const BUDGET: &str = "x-photofinish-budget";
 const SLO: &str = "x-photofinish-slo";
 const HOLD: &str = "x-photofinish-hold-max";
+const LOSSY: &str = "x-photofinish-lossy";
 
 /// What the headers say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +31,7 @@ pub struct Overrides {
     budget: Option<f64>,
     slo: Targets,
     hold_max: Option<Duration>,
+    lossy: Option<Lossy>,
 }
 
 /// Those of an `slo` that are given.
@@ -51,6 +53,7 @@ pub fn read(headers: &HeaderMap) -> Result<Overrides, Rejection> {
         budget: value(headers, BUDGET, budget)?,
         slo: value(headers, SLO, slo)?.unwrap_or_default(),
         hold_max: value(headers, HOLD, |text| duration(text, RaceSettings::HOLD))?,
+        lossy: value(headers, LOSSY, lossy)?,
     })
 }
 
@@ -68,6 +71,7 @@ impl Overrides {
                 tpot: self.slo.tpot.unwrap_or(settings.slo.tpot),
             },
             hold_max: self.hold_max.unwrap_or(settings.hold_max),
+            lossy: self.lossy.unwrap_or(settings.lossy),
             ..settings.clone()
         }
     }
@@ -99,6 +103,10 @@ fn policy(text: &str) -> Result<Policy, String> {
 
 fn optimise(text: &str) -> Result<Objective, String> {
     Objective::from_name(text).ok_or_else(|| none_of(text, &Objective::ALL.map(Objective::as_str)))
+}
+
+fn lossy(text: &str) -> Result<Lossy, String> {
+    Lossy::from_name(text).ok_or_else(|| none_of(text, &Lossy::ALL.map(Lossy::as_str)))
 }
 
 fn none_of(text: &str, names: &[&str]) -> String {
@@ -172,6 +180,7 @@ mod tests {
             (BUDGET, "10"),
             (SLO, "tpot=20ms, ttft=1.5s"),
             (HOLD, "0s"),
+            (LOSSY, "drop"),
         ];
         let expected = RaceSettings {
             policy: Policy::Adaptive,
@@ -181,6 +190,7 @@ mod tests {
             budget: 10.0,
             slo: Slo { ttft: Duration::from_millis(1_500), tpot: Duration::from_millis(20) },
             hold_max: Duration::ZERO,
+            lossy: Lossy::Drop,
             ..config.race.clone()
         };
         assert_eq!(applied(&all), expected);
@@ -202,6 +212,7 @@ mod tests {
             (SLO, &["ttft=0s", "tpot=0ms", "ttft=1s,tpot=0s"], "0.001ms to 365d"),
             (SLO, &["ttft=1", "tpot=p95", "ttft=nan", "ttft=1s;tpot=50ms"], "a number and a unit"),
             (SLO, &["ttft=1s,ttft=2s"], "twice"),
+            (LOSSY, &["keep", "", "Drop"], "refuse, drop"),
             (HOLD, &["6s", "1h"], "0s to 5s"),
             (HOLD, &["300", "-1s", "NaNs", ""], "a number and a unit"),
         ] {
@@ -211,7 +222,7 @@ mod tests {
                 assert!(message.contains(name) && message.contains(expected), "{value}: {message}");
             }
         }
-        for name in [POLICY, HEDGE_AFTER, ATTEMPTS, OPTIMISE, BUDGET, SLO, HOLD, UPSTREAMS] {
+        for name in [POLICY, HEDGE_AFTER, ATTEMPTS, OPTIMISE, BUDGET, SLO, HOLD, LOSSY, UPSTREAMS] {
             let mut twice = headers(&[(name, "2")]);
             twice.append(name, HeaderValue::from_static("2"));
             assert!(read(&twice).unwrap_err().message().contains("more than once"), "{name}");

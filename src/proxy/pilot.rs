@@ -10,7 +10,7 @@ use super::steered::{Looked, Reasons, Seen, Steered, aim, progress_of, running_o
 use crate::clock::{Instant, micros};
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::learning::{Blocks, Learning, Purse, Spotted};
-use crate::protocol::request::ChatRequest;
+use crate::protocol::request::ApiRequest;
 use crate::race::{Replan, Which};
 use crate::routing::adaptive::{self, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
 use crate::routing::plan::{self, Entry, Plan, Start, plan};
@@ -39,7 +39,7 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    pub fn new(learning: &Arc<Learning>, field: &Field, request: &ChatRequest, read_at: Instant) -> Pilot {
+    pub fn new(learning: &Arc<Learning>, field: &Field, request: &ApiRequest, read_at: Instant) -> Pilot {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;

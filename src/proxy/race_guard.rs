@@ -17,13 +17,15 @@ use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::learning::Purse;
-use crate::protocol::request::ChatRequest;
+use crate::protocol::Surface;
+use crate::protocol::request::ApiRequest;
 use crate::recorder::Recorder;
 use crate::relay::Watch;
 use crate::shutdown::Shutdown;
 
 /// Not `Clone`: two guards would report one race twice.
 pub struct RaceGuard {
+    surface: Surface,
     record: RaceRecord,
     /// How it ended; none as long as a drop means that the client left.
     outcome: Option<RaceOutcome>,
@@ -44,13 +46,13 @@ pub struct RaceGuard {
 }
 
 impl RaceGuard {
-    pub fn new(gateway: &Gateway, user: Option<&User>) -> RaceGuard {
+    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>) -> RaceGuard {
         let slot = gateway.enter_race();
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
-            api: "chat",
+            api: surface.as_str(),
             model: String::new(),
             stream: false,
             policy: None,
@@ -72,6 +74,7 @@ impl RaceGuard {
             why: None,
         };
         RaceGuard {
+            surface,
             record,
             outcome: None,
             read_at: Instant::now(),
@@ -84,6 +87,11 @@ impl RaceGuard {
             shutdown: gateway.shutdown().clone(),
             _slot: slot,
         }
+    }
+
+    /// What was called.
+    pub fn surface(&self) -> Surface {
+        self.surface
     }
 
     pub fn race_id(&self) -> &str {
@@ -104,12 +112,14 @@ impl RaceGuard {
     pub fn request_read(&mut self, body: &Bytes) -> Instant {
         self.read_at = Instant::now();
         self.record.started_at = wall_micros();
+        // Rows are found by the time in the id, which must not be before that.
+        self.record.race_id = uuid::Uuid::now_v7().to_string();
         self.record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
         self.record.input_tokens_estimate = self.record.input_bytes / 4;
         self.read_at
     }
 
-    pub fn request(&mut self, request: &ChatRequest) {
+    pub fn request(&mut self, request: &ApiRequest) {
         let record = &mut self.record;
         // Longer than any name, so that a client cannot fill the disk with it.
         record.model = request.model.chars().take(512).collect();

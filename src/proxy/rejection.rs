@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::config::units::format_bytes;
 use crate::failure::{Failure, FailureKind};
+use crate::protocol::Surface;
+use crate::protocol::dialect::{ErrorShape, Invalid};
 use crate::protocol::request::InvalidRequest;
 
 /// One upstream that did not serve the request.
@@ -38,6 +40,8 @@ struct Said {
     allow: Option<&'static str>,
     /// Attempts were made, so this is an answer of the race and no refusal of the gateway's own.
     after_race: bool,
+    /// Nobody speaks what was called.
+    unspoken: bool,
 }
 
 const INVALID: &str = "invalid_request_error";
@@ -55,6 +59,7 @@ impl Rejection {
             retry_after: None,
             allow: None,
             after_race: false,
+            unspoken: false,
         }))
     }
 
@@ -131,6 +136,41 @@ impl Rejection {
         rejection
     }
 
+    /// The model's upstreams speak nothing that has such a call.
+    pub fn unspoken(model: &str, surface: Surface, who: &[String]) -> Rejection {
+        let message = format!(
+            "no upstream of {} can serve {}: {}. Name an upstream whose provider speaks {}.",
+            quoted(model),
+            surface.path(),
+            who.join("; "),
+            surface.dialect().as_str()
+        );
+        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
+        rejection.0.param = Some("model".into());
+        rejection.0.unspoken = true;
+        rejection
+    }
+
+    /// What a request asks for cannot be said in the dialect of any upstream.
+    pub fn not_translatable(names: &[String]) -> Rejection {
+        let message = format!(
+            "no upstream's dialect can express {}: leave it out, name an upstream that speaks this call's own dialect, or \
+             set lossy = \"drop\" to have it left out",
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        );
+        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_not_translatable", message);
+        rejection.0.param = names.first().cloned().map(Cow::Owned);
+        rejection
+    }
+
+    /// The request is not valid for its surface; in its vendor's words.
+    pub fn invalid(invalid: &Invalid) -> Rejection {
+        let message = cut(&invalid.message);
+        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", message);
+        rejection.0.param = invalid.param.as_deref().map(|param| cut(param).into());
+        rejection
+    }
+
     /// Everybody who could serve it is set aside.
     pub fn cooling_down(failed: &[Failed], wait: Duration) -> Rejection {
         let message =
@@ -183,9 +223,10 @@ impl Rejection {
 
     pub fn not_found(path: &str) -> Rejection {
         let message = format!(
-            "there is nothing at {}: the gateway serves POST /v1/chat/completions, GET /v1/models and, for \
-             admins, what GET /api/openapi.json describes",
-            quoted(path)
+            "there is nothing at {}: the gateway serves POST {}, GET /v1/models and, for admins, what GET \
+             /api/openapi.json describes",
+            quoted(path),
+            Surface::ALL.map(Surface::path).join(", ")
         );
         Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_not_found", message)
     }
@@ -242,13 +283,29 @@ impl Rejection {
         &self.0.message
     }
 
+    /// Nobody speaks what was called.
+    pub fn is_unspoken(&self) -> bool {
+        self.0.unspoken
+    }
+
+    /// For a path that is no surface.
     pub fn into_response(self) -> Response<Body> {
-        let mut error =
-            json!({ "message": self.0.message, "type": self.0.kind, "param": self.0.param, "code": self.0.code });
-        if !self.0.attempts.is_empty() {
-            error["attempts"] = self.0.attempts.iter().map(attempt).collect();
-        }
-        let mut response = Response::new(Body::from(json!({ "error": error }).to_string()));
+        self.answer_to(Surface::Chat)
+    }
+
+    /// In the shape of the surface that was called.
+    pub fn answer_to(self, surface: Surface) -> Response<Body> {
+        let attempts: Option<Value> =
+            (!self.0.attempts.is_empty()).then(|| self.0.attempts.iter().map(attempt).collect());
+        let error = surface.error(&ErrorShape {
+            status: self.0.status.as_u16(),
+            kind: self.0.kind,
+            code: self.0.code,
+            message: &self.0.message,
+            param: self.0.param.as_deref(),
+            attempts: attempts.as_ref(),
+        });
+        let mut response = Response::new(Body::from(error.to_string()));
         *response.status_mut() = self.0.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -268,10 +325,13 @@ impl Rejection {
 
 impl From<InvalidRequest> for Rejection {
     fn from(invalid: InvalidRequest) -> Rejection {
+        if let InvalidRequest::Surface(invalid) = &invalid {
+            return Rejection::invalid(invalid);
+        }
         let param = match &invalid {
             InvalidRequest::NoModel => Some("model"),
             InvalidRequest::Member { member, .. } | InvalidRequest::Twice(member) => Some(*member),
-            InvalidRequest::Json(_) | InvalidRequest::NotAnObject => None,
+            InvalidRequest::Json(_) | InvalidRequest::NotAnObject | InvalidRequest::Surface(_) => None,
         };
         let mut rejection =
             Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", invalid.to_string());

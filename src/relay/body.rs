@@ -9,11 +9,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{DONE, error_event, without_usage};
+use super::{error_event, without_usage};
 use crate::attempt::{EventStream, Item, Kind};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::openai;
 use crate::protocol::sse::Event;
 use crate::shutdown::Shutdown;
 
@@ -48,7 +47,7 @@ pub struct RelayBody<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// `[DONE]` went out; the rest is only read.
+    /// The last event went out; the rest is only read.
     Done,
     Ended,
 }
@@ -89,7 +88,7 @@ impl<W: Watch> RelayBody<W> {
             Kind::Error { facts, .. } => {
                 let failure = self.stream.fail_with(facts);
                 let event = self.broken(&failure);
-                let seen = openai::is_error_event(&Event { raw: item.raw.clone() });
+                let seen = self.stream.surface().is_error_event(&Event { raw: item.raw.clone() });
                 Some(if seen { item.raw } else { event })
             }
         }
@@ -104,14 +103,14 @@ impl<W: Watch> RelayBody<W> {
         }
         self.complete();
         self.state = State::Ended;
-        open.then_some(Bytes::from_static(DONE))
+        open.then(|| self.stream.ending())
     }
 
     /// It ends here, with the event that says so.
     fn broken(&mut self, failure: &Failure) -> Bytes {
         self.watch.ended(Some(failure));
         self.state = State::Ended;
-        error_event(failure)
+        error_event(&mut self.stream, failure)
     }
 
     fn complete(&mut self) {
@@ -155,7 +154,9 @@ impl<W: Watch> RelayBody<W> {
         self.notice_stall();
         if let Some(prelude) = self.prelude.take() {
             self.watch.first_token();
-            return Poll::Ready(Some(prelude));
+            if !prelude.is_empty() {
+                return Poll::Ready(Some(prelude));
+            }
         }
         while self.state != State::Ended {
             let bytes = match self.stream.poll_served(context) {
@@ -169,7 +170,8 @@ impl<W: Watch> RelayBody<W> {
                 Poll::Ready(Some(Err(failure))) => Some(self.broken(&failure)),
                 Poll::Ready(None) => self.upstream_ended(),
             };
-            if let Some(bytes) = bytes {
+            // A translation may have nothing to say yet.
+            if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
                 return Poll::Ready(Some(bytes));
             }
         }

@@ -12,12 +12,12 @@ pub use whole::{Assembler, assemble, assemble_events};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::attempt::EventStream;
 use crate::failure::Failure;
-use crate::protocol::openai::{self, Frame};
+use crate::protocol::dialect::ErrorShape;
+use crate::protocol::frame::Frame;
+use crate::protocol::openai;
 use crate::protocol::sse::Scanner;
-
-/// The end of a stream.
-pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
 /// Whole events, without the chunks that only `include_usage` brings.
 pub fn without_usage(events: Bytes) -> Bytes {
@@ -33,14 +33,13 @@ pub fn without_usage(events: Bytes) -> Bytes {
 }
 
 /// The event that ends a broken stream, in the dialect that was called.
-fn error_event(failure: &Failure) -> Bytes {
-    let error = serde_json::json!({
-        "error": {
-            "message": format!("the answer broke off: {}", failure.message),
-            "type": "server_error",
-            "param": null,
-            "code": "photofinish_stream_broken",
-        }
-    });
-    Bytes::from(format!("data: {error}\n\n"))
+fn error_event(stream: &mut EventStream, failure: &Failure) -> Bytes {
+    stream.error_event(&ErrorShape {
+        status: 500,
+        kind: "server_error",
+        code: "photofinish_stream_broken",
+        message: &format!("the answer broke off: {}", failure.message),
+        param: None,
+        attempts: None,
+    })
 }

@@ -7,15 +7,16 @@ use bytes::Bytes;
 
 use crate::attempt::{EventStream, Kind};
 use crate::failure::{Failure, FailureKind};
-use crate::protocol::assemble::Assembly;
-use crate::protocol::sse::{Event, Scanner};
+use crate::protocol::Surface;
+use crate::protocol::assemble::Assemble;
+use crate::protocol::sse::Scanner;
 
 /// Bytes of a stream that are put together.
 const ANSWER_MAX: usize = 64 << 20;
 
 /// A whole answer in the making.
 pub struct Assembler {
-    assembly: Assembly,
+    assembly: Box<dyn Assemble>,
     /// Bytes so far.
     size: usize,
     /// False once an event could not be put together with the others.
@@ -24,10 +25,10 @@ pub struct Assembler {
 
 impl Assembler {
     /// Begins with `prelude`, which ends with the first payload.
-    pub fn new(prelude: Bytes) -> Assembler {
-        let mut assembly = Assembly::default();
+    pub fn new(surface: Surface, prelude: Bytes) -> Assembler {
+        let mut assembly = surface.assembly();
         let size = prelude.len();
-        let taken = add_all(&mut assembly, prelude);
+        let taken = add_all(&mut *assembly, prelude);
         Assembler { assembly, size, taken }
     }
 
@@ -36,6 +37,7 @@ impl Assembler {
     /// # Errors
     /// When the stream breaks. Nothing was delivered, so the race can go on.
     pub fn poll(&mut self, stream: &mut EventStream, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+        let mut has_ended = false;
         while let Some(item) = ready!(stream.poll_served(context)) {
             let item = item?;
             self.size += item.raw.len();
@@ -44,12 +46,15 @@ impl Assembler {
                 return Poll::Ready(Err(stream.fail(FailureKind::TooLarge, message)));
             }
             match item.kind {
-                Kind::Done => break,
                 Kind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
                 Kind::Malformed => {}
-                Kind::Other | Kind::Payload | Kind::UsageOnly => {
-                    self.taken &= add(&mut self.assembly, &Event { raw: item.raw });
+                Kind::Other | Kind::Payload | Kind::UsageOnly | Kind::Done => {
+                    self.taken &= add_all(&mut *self.assembly, item.raw);
                 }
+            }
+            has_ended = matches!(item.kind, Kind::Done);
+            if has_ended {
+                break;
             }
         }
         if !self.taken {
@@ -59,8 +64,11 @@ impl Assembler {
         if !stream.is_complete() {
             return Poll::Ready(Err(stream.ended_too_early()));
         }
+        if !has_ended {
+            add_all(&mut *self.assembly, stream.ending());
+        }
         stream.won();
-        Poll::Ready(Ok(Bytes::from(std::mem::take(&mut self.assembly).finish().to_string())))
+        Poll::Ready(Ok(self.assembly.finish()))
     }
 }
 
@@ -69,31 +77,24 @@ impl Assembler {
 /// # Errors
 /// When the stream breaks. Nothing was delivered, so the race can go on.
 pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes, Failure> {
-    let mut assembler = Assembler::new(prelude);
+    let mut assembler = Assembler::new(stream.surface(), prelude);
     poll_fn(|context| assembler.poll(stream, context)).await
 }
 
 /// The answer that an empty stream amounts to.
-pub fn assemble_events(events: Bytes) -> Bytes {
-    let mut assembly = Assembly::default();
-    add_all(&mut assembly, events);
-    Bytes::from(assembly.finish().to_string())
+pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
+    let mut assembly = surface.assembly();
+    add_all(&mut *assembly, events);
+    assembly.finish()
 }
 
 /// False if one of them could not be read.
-fn add_all(assembly: &mut Assembly, events: Bytes) -> bool {
+fn add_all(assembly: &mut dyn Assemble, events: Bytes) -> bool {
     let mut scanner = Scanner::new(usize::MAX);
     scanner.push(events);
     let mut taken = true;
     while let Ok(Some(event)) = scanner.next_event() {
-        taken &= add(assembly, &event);
+        taken &= assembly.add(&event);
     }
-    scanner.finish().iter().fold(taken, |taken, event| taken & add(assembly, event))
-}
-
-fn add(assembly: &mut Assembly, event: &Event) -> bool {
-    match event.fields().data {
-        Some(data) if data.trim_ascii() != b"[DONE]" && !data.trim_ascii().is_empty() => assembly.add(&data),
-        _ => true,
-    }
+    scanner.finish().iter().fold(taken, |taken, event| taken & assembly.add(event))
 }

@@ -47,7 +47,7 @@ pub const ATTEMPT: [Field; 60] = [
     text("provider", "", "name of the provider in the config"),
     text("model_sent", "", "what was sent as `model`; the upstream is `provider` / `model_sent`"),
     text("model_reported", "", "the `model` field of the answer").or_null(),
-    text("dialect", "", "wire format: `openai`"),
+    text("dialect", "", "wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`"),
     text("key_id", "", "a short hash of the key, never the key; null where none was sent").or_null(),
     text("start_reason", "", "`first`, `hedge` (the others were late), `fallback` (another failed), `retry`"),
     integer("dispatch_us", "µs", "when it was started, since the client's request was read"),
@@ -61,7 +61,8 @@ pub const ATTEMPT: [Field; 60] = [
     integer("first_byte_us", "µs", "first byte of the body").or_null(),
     integer("first_event_us", "µs", "first event that is no comment or ping").or_null(),
     integer("first_token_us", "µs", "first token").or_null(),
-    text("first_kind", "", "`text`, `reasoning`, `tool`, `refusal`, `audio`").or_null(),
+    text("first_kind", "", "`text`, `reasoning`, `tool`, `refusal`, `audio`, `image`, `whole` (an embedding)")
+        .or_null(),
     integer("first_answer_us", "µs", "first token that is no reasoning").or_null(),
     integer("second_token_us", "µs", "second event with payload").or_null(),
     integer("last_token_us", "µs", "last event with payload").or_null(),

@@ -1,5 +1,6 @@
 //! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Keys, Provider};
+use crate::config::{Keys, Provider, Token};
 
 /// A key with its short hash. Cheap to clone: a configured one is hashed once, not with every request.
 #[derive(Clone)]
@@ -45,6 +46,37 @@ impl fmt::Debug for Key {
     }
 }
 
+/// The shared keys of a provider: those of the file, or a token that changes.
+#[derive(Debug)]
+pub enum Shared {
+    Fixed(Ring),
+    Token(Arc<Token>),
+}
+
+impl Shared {
+    pub fn of(provider: &Provider) -> Shared {
+        match &provider.keys {
+            Keys::NotConfigured => Shared::Fixed(Ring::NoneNeeded),
+            Keys::Off(_) => Shared::Fixed(Ring::Off),
+            Keys::Keys(keys) => {
+                Shared::Fixed(Ring::Keys(keys.iter().map(|key| Key::new(key.clone(), false)).collect()))
+            }
+            Keys::Token(token) => Shared::Token(token.clone()),
+        }
+    }
+
+    /// As they are now.
+    pub fn ring(&self) -> Cow<'_, Ring> {
+        match self {
+            Shared::Fixed(ring) => Cow::Borrowed(ring),
+            Shared::Token(token) => Cow::Owned(match token.current() {
+                Some(current) => Ring::Keys(vec![Key::new(SecretString::clone(&current), false)]),
+                None => Ring::Off,
+            }),
+        }
+    }
+}
+
 /// The keys that an attempt at a provider may use, in the order of trying.
 #[derive(Clone, Debug)]
 pub enum Ring {
@@ -57,15 +89,6 @@ pub enum Ring {
 }
 
 impl Ring {
-    /// The shared keys of a provider.
-    pub fn shared(provider: &Provider) -> Ring {
-        match &provider.keys {
-            Keys::NotConfigured => Ring::NoneNeeded,
-            Keys::Off(_) => Ring::Off,
-            Keys::Keys(keys) => Ring::Keys(keys.iter().map(|key| Key::new(key.clone(), false)).collect()),
-        }
-    }
-
     /// The keys for one request: the caller's `own` alone, else these, beginning with the one whose `turn` it is.
     pub fn for_request(&self, own: Option<Key>, turn: usize) -> Ring {
         if let Some(key) = own {
@@ -117,6 +140,19 @@ mod tests {
             assert_eq!(exposed(ring.for_request(Some(key("mine", true)), 1)), [("mine".to_owned(), true)]);
         }
         assert!(matches!(Ring::Off.for_request(None, 1), Ring::Off));
+    }
+
+    #[test]
+    fn a_token_is_the_key_as_soon_as_it_is_there() {
+        let source = crate::config::TokenSource::File("/run/token".into());
+        let token = Arc::new(Token::new(source, std::time::Duration::from_secs(60)));
+        let shared = Shared::Token(token.clone());
+        assert!(matches!(*shared.ring(), Ring::Off));
+        for text in ["first", "second"] {
+            token.put(text).unwrap();
+            let ring = shared.ring().for_request(None, 3);
+            assert!(matches!(&ring, Ring::Keys(keys) if keys[0].expose() == text), "{ring:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod api;
+mod cors;
 mod health;
 mod metrics;
 mod routes;

@@ -6,12 +6,15 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, Path, State};
+use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get, post};
-use http::{HeaderMap, Request, Response, Uri};
+use http::header::ALLOW;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use super::api::{self, Reads};
-use super::{health, metrics};
+use super::{cors, health, metrics};
+use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
 
 /// What the paths are served from.
@@ -32,14 +35,15 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
     // A reload does not move the database, whatever the file says by then.
     let reads = Reads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
     let router = routes().into_iter().fold(Router::new(), |router, (path, served)| router.route(path, served));
-    router.fallback(nothing).with_state(Site { gateway, reads })
+    let cors = middleware::from_fn_with_state(gateway.clone(), cors::apply);
+    let router = router.route("/", only_get(get(home)));
+    router.fallback(nothing).layer(cors).with_state(Site { gateway, reads })
 }
 
-/// `HEAD` is answered like `GET`, without the body.
+/// Those that answer with data; `/` is beside them. `HEAD` is answered like `GET`, without the body.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
-    let only_get = |served: MethodRouter<Site>| served.fallback(|| method("GET"));
-    vec![
-        ("/v1/chat/completions", post(chat).fallback(|| method("POST"))),
+    let surfaces = Surface::ALL.into_iter().map(|surface| (surface.path(), surface_route(surface)));
+    let others = [
         ("/v1/models", only_get(get(models))),
         ("/v1/models/{*id}", only_get(get(model))),
         ("/api/stats", only_get(get(api::stats))),
@@ -52,11 +56,18 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
         ("/health", only_get(get(health::alive))),
         ("/readyz", only_get(get(health::ready))),
         ("/metrics", only_get(get(metrics::metrics))),
-    ]
+    ];
+    surfaces.chain(others).collect()
 }
 
-async fn chat(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response<Body> {
-    proxy::chat(gateway, request).await
+fn surface_route(surface: Surface) -> MethodRouter<Site> {
+    let serve =
+        move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
+    post(serve).fallback(move |asked: Method| method(asked, surface, "POST", "POST, OPTIONS"))
+}
+
+fn only_get(served: MethodRouter<Site>) -> MethodRouter<Site> {
+    served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
 }
 
 async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
@@ -74,10 +85,25 @@ async fn model(
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-async fn method(allow: &'static str) -> impl IntoResponse {
-    Rejection::method(allow).into_response()
+/// Some clients ask for the base URL to see whether anybody is there.
+async fn home() -> &'static str {
+    "Photofinish, a racing LLM gateway. Its surfaces are under /v1: GET /v1/models lists the models.\n"
 }
 
+/// The answer to a method that the path does not take: it takes `only`, or `all` with what every path does.
+async fn method(asked: Method, surface: Surface, only: &'static str, all: &'static str) -> Response<Body> {
+    if asked != Method::OPTIONS {
+        return Rejection::method(only).answer_to(surface);
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(all));
+    response
+}
+
+/// In the shape of the surface that is nearest.
 async fn nothing(uri: Uri) -> impl IntoResponse {
-    Rejection::not_found(uri.path()).into_response()
+    let is_near = |surface: &Surface| uri.path().starts_with(surface.path());
+    let near = Surface::ALL.into_iter().find(is_near).unwrap_or(Surface::Chat);
+    Rejection::not_found(uri.path()).answer_to(near)
 }

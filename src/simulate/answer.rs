@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use crate::config::{SimulatedFailure, Simulation};
 
+use super::embeddings::embeddings;
 use super::pace::{Draws, Pace};
-use super::request::ChatRequest;
+use super::request::{Kind, Wanted};
 use super::stream::{Course, TokenStream};
 use super::tally::{End, Tally, Ticket};
 use super::wire::{Wire, Words, error_json};
@@ -26,6 +27,9 @@ const BODY_MAX: usize = 32 * 1024 * 1024;
 const TOKENS_MAX: u32 = 100_000;
 /// What the model of a request that is to fail begins with.
 const FAIL_PREFIX: &str = "fail-";
+
+const SERVED: &str =
+    "The simulated provider serves /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models.";
 
 const SIMULATED: HeaderName = HeaderName::from_static("x-simulated");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -68,11 +72,13 @@ impl Answers {
     pub(super) async fn answer(self: Arc<Answers>, request: Request<Incoming>) -> io::Result<Response<AnswerBody>> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut response = match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/chat/completions") => self.read_chat(request.into_body(), number).await?,
+            (&Method::POST, "/v1/chat/completions") => self.read(Kind::Chat, request.into_body(), number).await?,
+            (&Method::POST, "/v1/completions") => self.read(Kind::Completion, request.into_body(), number).await?,
+            (&Method::POST, "/v1/embeddings") => self.read(Kind::Embedding, request.into_body(), number).await?,
             (&Method::GET, "/v1/models") => whole(StatusCode::OK, &self.models()),
-            (_, "/v1/chat/completions") => method_not_allowed("POST"),
+            (_, "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings") => method_not_allowed("POST"),
             (_, "/v1/models") => method_not_allowed("GET"),
-            _ => refusal(StatusCode::NOT_FOUND, "The simulated provider serves /v1/chat/completions and /v1/models."),
+            _ => refusal(StatusCode::NOT_FOUND, SERVED),
         };
         let headers = response.headers_mut();
         headers.insert(SIMULATED, HeaderValue::from_static("true"));
@@ -82,7 +88,7 @@ impl Answers {
         Ok(response)
     }
 
-    async fn read_chat(&self, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
+    async fn read(&self, kind: Kind, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
         let body = match Limited::new(body, BODY_MAX).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -91,8 +97,8 @@ impl Answers {
             }
             Err(error) => return Err(io::Error::other(error)),
         };
-        match ChatRequest::parse(&body) {
-            Ok(request) => self.chat(request, number).await,
+        match Wanted::parse(kind, &body) {
+            Ok(request) => self.give(request, number).await,
             Err(message) => {
                 self.tally.start(None).end(End::Failed);
                 Ok(refusal(StatusCode::BAD_REQUEST, &format!("The simulated provider: {message}.")))
@@ -100,7 +106,7 @@ impl Answers {
         }
     }
 
-    async fn chat(&self, mut request: ChatRequest, number: u64) -> io::Result<Response<AnswerBody>> {
+    async fn give(&self, mut request: Wanted, number: u64) -> io::Result<Response<AnswerBody>> {
         let mut ticket = self.tally.start(request.user.take());
         let (drawn, pace) = self.draws.draw(&self.simulation, request.seed);
         let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
@@ -115,7 +121,8 @@ impl Answers {
             ticket.end(End::Failed);
             return Ok(response);
         }
-        let wire = Wire::new(format!("chatcmpl-simulated-{number}"), &request);
+        let prefix = if request.kind == Kind::Completion { "cmpl" } else { "chatcmpl" };
+        let wire = Wire::new(format!("{prefix}-simulated-{number}"), &request);
         match failure {
             Some(SimulatedFailure::Hang) => match std::future::pending::<Infallible>().await {},
             Some(SimulatedFailure::Reset) => {
@@ -157,7 +164,7 @@ impl Answers {
     }
 
     /// How many tokens an answer has, and why it ends there.
-    fn length(&self, request: &ChatRequest) -> (u32, &'static str) {
+    fn length(&self, request: &Wanted) -> (u32, &'static str) {
         let wanted = self.simulation.tokens.min(TOKENS_MAX);
         match request.tokens_max {
             Some(max) if max < wanted => (max, "length"),
@@ -168,7 +175,7 @@ impl Answers {
     /// Also for an answer in one piece that is to break off.
     fn stream(
         &self,
-        request: &ChatRequest,
+        request: &Wanted,
         failure: Option<SimulatedFailure>,
         wire: Wire,
         pace: Pace,
@@ -177,7 +184,7 @@ impl Answers {
         let (tokens, reason) = self.length(request);
         let (content_type, opening, cut_after) = match request.stream {
             true => ("text/event-stream; charset=utf-8", wire.role(), (tokens / 2).max(1)),
-            false => ("application/json", Bytes::from_static(br#"{"object":"chat.completion","#), 0),
+            false => ("application/json", Bytes::from_static(br#"{"object":"#), 0),
         };
         let course = match failure {
             Some(SimulatedFailure::Stall) => Course::stalled(opening),
@@ -196,7 +203,7 @@ impl Answers {
     /// Waits as long as the stream would have taken. When the client leaves, the connection drops this future.
     async fn one_piece(
         &self,
-        request: &ChatRequest,
+        request: &Wanted,
         failure: Option<SimulatedFailure>,
         wire: &Wire,
         mut pace: Pace,
@@ -204,6 +211,7 @@ impl Answers {
     ) -> Response<AnswerBody> {
         let (tokens, reason) = match failure {
             Some(_) => (0, "stop"),
+            None if request.kind == Kind::Embedding => (1, "stop"),
             None => self.length(request),
         };
         tokio::time::sleep_until(ticket.started() + pace.whole(tokens)).await;
@@ -212,6 +220,9 @@ impl Answers {
             return whole(StatusCode::OK, &self.overloaded_json());
         }
         ticket.end(End::Completed);
+        if request.kind == Kind::Embedding {
+            return whole(StatusCode::OK, &embeddings(request, failure.is_some()));
+        }
         whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason))
     }
 

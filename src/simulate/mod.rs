@@ -1,9 +1,11 @@
-//! A simulated provider: OpenAI chat completions over real HTTP, with paced tokens and failures on demand, for trying
-//! the gateway without keys and for its tests. It says in every answer that it is simulated.
+//! A simulated provider: OpenAI chat completions over real HTTP (legacy completions and embeddings too), with paced tokens
+//! and failures on demand, for trying the gateway without keys and for its tests. It says in every answer that it is
+//! simulated.
 //!
 //! Not a model, and not a mock of one vendor: any model name is served, any credentials are taken.
 
 mod answer;
+mod embeddings;
 mod pace;
 mod request;
 mod stream;
@@ -88,12 +90,12 @@ impl Simulator {
         self.answers.break_down(how);
     }
 
-    /// Chat requests so far, by what became of them.
+    /// Requests for answers so far, by what became of them.
     pub fn counts(&self) -> Counts {
         self.tally.counts()
     }
 
-    /// The latest chat requests that have ended, oldest first; at most 4096.
+    /// The latest of them that have ended, oldest first; at most 4096.
     pub fn ended(&self) -> Vec<Ended> {
         self.tally.ended()
     }

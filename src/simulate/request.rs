@@ -1,41 +1,84 @@
-//! What the simulation needs to know of a chat request. Unknown members are ignored, as most providers do.
+//! What the simulation needs to know of a request: chat, a legacy completion, embeddings. Unknown members are ignored, as most providers do.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Most choices of one answer.
 const CHOICES_MAX: u32 = 8;
+/// Most inputs of one embeddings request, as at OpenAI.
+const INPUTS_MAX: usize = 2_048;
+/// Most numbers of one embedding.
+const DIMENSIONS_MAX: u32 = 4_096;
 /// Characters of `user` that are remembered.
 const USER_MAX: usize = 64;
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Chat,
+    Completion,
+    Embedding,
+}
+
+impl Kind {
+    /// The member that holds the prompt.
+    fn prompt(self) -> &'static str {
+        match self {
+            Kind::Chat => "messages",
+            Kind::Completion => "prompt",
+            Kind::Embedding => "input",
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Kind::Chat => "chat",
+            Kind::Completion => "completion",
+            Kind::Embedding => "embeddings",
+        }
+    }
+}
+
 /// A valid request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ChatRequest {
+pub(super) struct Wanted {
+    pub(super) kind: Kind,
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
-    /// 1 to 8.
+    /// 1 to 8; of several prompts each has its own.
     pub(super) choices: u32,
     /// The smaller of `max_tokens` and `max_completion_tokens`; at least 1.
     pub(super) tokens_max: Option<u32>,
-    /// Bytes of the messages / 4.
+    /// Bytes of the prompt / 4.
     pub(super) prompt_tokens: u64,
     pub(super) seed: Option<i64>,
     /// At most 64 characters.
     pub(super) user: Option<String>,
+    /// The inputs of an embeddings request, as JSON texts.
+    pub(super) inputs: Vec<String>,
+    pub(super) dimensions: Option<u32>,
+    /// Vectors are wanted as base64, which is what OpenAI's own client asks for.
+    pub(super) base64: bool,
 }
 
-impl ChatRequest {
+impl Wanted {
     /// # Errors
     /// What is wrong, for the client; without the request's own text.
-    pub(super) fn parse(body: &[u8]) -> Result<ChatRequest, String> {
-        let raw: Raw<'_> = serde_json::from_slice(body)
-            .map_err(|error| format!("not a chat request (line {}, column {})", error.line(), error.column()))?;
-        let messages = raw.messages.ok_or("`messages` is missing")?.get();
-        if !messages.starts_with('[') {
-            return Err("`messages` must be an array".into());
-        }
-        let choices = raw.n.unwrap_or(1);
+    pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Wanted, String> {
+        let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| {
+            format!("not a {} request (line {}, column {})", kind.as_str(), error.line(), error.column())
+        })?;
+        let prompt = match kind {
+            Kind::Chat => raw.messages,
+            Kind::Completion => raw.prompt,
+            Kind::Embedding => raw.input,
+        };
+        let prompt = prompt.ok_or_else(|| format!("`{}` is missing", kind.prompt()))?.get();
+        let inputs = inputs(kind, prompt)?;
+        let prompts = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
+        let n = raw.n.unwrap_or(1);
+        let choices = if kind == Kind::Completion { n.saturating_mul(prompts) } else { n };
         if !(1..=CHOICES_MAX).contains(&choices) {
             return Err(format!("`n` must be 1 to {CHOICES_MAX}"));
         }
@@ -43,16 +86,43 @@ impl ChatRequest {
         if tokens_max == Some(0) {
             return Err("`max_tokens` must be at least 1".into());
         }
-        Ok(ChatRequest {
+        if raw.dimensions.is_some_and(|dimensions| !(1..=DIMENSIONS_MAX).contains(&dimensions)) {
+            return Err(format!("`dimensions` must be 1 to {DIMENSIONS_MAX}"));
+        }
+        Ok(Wanted {
+            kind,
             model: raw.model.ok_or("`model` is missing")?,
-            stream: raw.stream.unwrap_or(false),
+            stream: raw.stream.unwrap_or(false) && kind != Kind::Embedding,
             include_usage: raw.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             choices,
             tokens_max,
-            prompt_tokens: (messages.len() as u64).div_ceil(4),
+            prompt_tokens: (prompt.len() as u64).div_ceil(4),
             seed: raw.seed,
             user: raw.user.map(|user| user.chars().take(USER_MAX).collect()),
+            inputs,
+            dimensions: raw.dimensions,
+            base64: raw.encoding_format.as_deref() == Some("base64"),
         })
+    }
+}
+
+/// The prompts, each as a JSON text: a string or a list of tokens is one, a list of those is several. Of chat there is none.
+fn inputs(kind: Kind, prompt: &str) -> Result<Vec<String>, String> {
+    let name = kind.prompt();
+    if kind == Kind::Chat {
+        return if prompt.starts_with('[') { Ok(Vec::new()) } else { Err(format!("`{name}` must be an array")) };
+    }
+    let is_number = |item: &&RawValue| item.get().starts_with(|c: char| c.is_ascii_digit());
+    let items: Vec<&RawValue> = match prompt.as_bytes().first() {
+        Some(b'"') => return Ok(vec![prompt.to_owned()]),
+        Some(b'[') => serde_json::from_str(prompt).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    match items.first() {
+        Some(item) if is_number(item) => Ok(vec![prompt.to_owned()]),
+        Some(_) if items.len() <= INPUTS_MAX => Ok(items.iter().map(|item| item.get().to_owned()).collect()),
+        Some(_) => Err(format!("`{name}` must have at most {INPUTS_MAX} items")),
+        None => Err(format!("`{name}` must be a string or an array that is not empty")),
     }
 }
 
@@ -61,6 +131,10 @@ struct Raw<'a> {
     model: Option<String>,
     #[serde(borrow)]
     messages: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     stream: Option<bool>,
     stream_options: Option<RawStreamOptions>,
     n: Option<u32>,
@@ -68,6 +142,8 @@ struct Raw<'a> {
     max_completion_tokens: Option<u32>,
     seed: Option<i64>,
     user: Option<String>,
+    dimensions: Option<u32>,
+    encoding_format: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -81,8 +157,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_its_default() {
-        let request = ChatRequest::parse(br#"{"model":"m","messages":[{}]}"#).unwrap();
-        let expected = ChatRequest {
+        let request = Wanted::parse(Kind::Chat, br#"{"model":"m","messages":[{}]}"#).unwrap();
+        let expected = Wanted {
+            kind: Kind::Chat,
             model: "m".into(),
             stream: false,
             include_usage: false,
@@ -91,6 +168,9 @@ mod tests {
             prompt_tokens: 1,
             seed: None,
             user: None,
+            inputs: Vec::new(),
+            dimensions: None,
+            base64: false,
         };
         assert_eq!(request, expected);
     }
@@ -99,7 +179,7 @@ mod tests {
     fn what_is_said_counts() {
         let body = br#"{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1},
             "n":2,"max_tokens":9,"max_completion_tokens":5,"seed":-3,"user":"u","temperature":null}"#;
-        let request = ChatRequest::parse(body).unwrap();
+        let request = Wanted::parse(Kind::Chat, body).unwrap();
         assert!(request.stream && request.include_usage);
         assert_eq!(request.seed, Some(-3));
         assert_eq!((request.choices, request.tokens_max, request.user), (2, Some(5), Some("u".into())));
@@ -119,8 +199,33 @@ mod tests {
             (r#"{"model":"m","messages":[],"max_tokens":0}"#, "`max_tokens` must be"),
         ];
         for (body, expected) in cases {
-            let error = ChatRequest::parse(body.as_bytes()).unwrap_err();
+            let error = Wanted::parse(Kind::Chat, body.as_bytes()).unwrap_err();
             assert!(error.contains(expected) && !error.contains("sk-secret"), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn prompts_are_counted() {
+        let wanted = |kind, json: &str| Wanted::parse(kind, format!(r#"{{"model":"m",{json}}}"#).as_bytes());
+        let completion = |json| wanted(Kind::Completion, json).map(|wanted| (wanted.inputs.len(), wanted.choices));
+        assert_eq!(completion(r#""prompt":"hi","n":2"#), Ok((1, 2)));
+        assert_eq!(completion(r#""prompt":["a","b"],"n":2"#), Ok((2, 4)));
+        assert_eq!(completion(r#""prompt":[1,2,3]"#), Ok((1, 1)));
+        let embedding = wanted(Kind::Embedding, r#""input":[[1],[2,3]],"encoding_format":"base64","dimensions":3"#);
+        let embedding = embedding.unwrap();
+        assert_eq!(
+            (embedding.inputs, embedding.dimensions, embedding.base64),
+            (vec!["[1]".into(), "[2,3]".into()], Some(3), true)
+        );
+        for (kind, json, expected) in [
+            (Kind::Completion, r#""messages":[]"#, "`prompt` is missing"),
+            (Kind::Completion, r#""prompt":["a","b","c"],"n":3"#, "`n` must be"),
+            (Kind::Embedding, r#""input":[]"#, "`input` must be a string"),
+            (Kind::Embedding, r#""input":7"#, "`input` must be a string"),
+            (Kind::Embedding, r#""input":"a","dimensions":0"#, "`dimensions` must be"),
+        ] {
+            let error = wanted(kind, json).unwrap_err();
+            assert!(error.contains(expected), "{json}: {error}");
         }
     }
 }

@@ -160,7 +160,7 @@ mod tests {
     use crate::config::Simulation;
 
     use super::super::pace::Draws;
-    use super::super::request::ChatRequest;
+    use super::super::request::{Kind, Wanted};
     use super::super::tally::Tally;
     use super::*;
 
@@ -180,7 +180,7 @@ mod tests {
 
     fn fixture_at(body: &str, tokens_per_second: f64) -> Fixture {
         let simulation = Simulation { jitter: 0.0, tokens_per_second, ..Simulation::default() };
-        let request = ChatRequest::parse(body.as_bytes()).unwrap();
+        let request = Wanted::parse(Kind::Chat, body.as_bytes()).unwrap();
         Fixture {
             tally: Arc::new(Tally::default()),
             wire: Wire::new("chatcmpl-1".into(), &request),

@@ -175,7 +175,10 @@ async fn bad_requests_are_told_what_is_wrong() {
         (CHAT, r#"{"model":"fail-explode","messages":[]}"#, "HTTP/1.1 404", "error-frame"),
         ("GET /v1/chat/completions", "", "HTTP/1.1 405", "POST"),
         ("POST /v1/models", "", "HTTP/1.1 405", "GET"),
-        ("POST /v1/embeddings", "{}", "HTTP/1.1 404", "/v1/chat/completions"),
+        ("POST /v1/embeddings", "{}", "HTTP/1.1 400", "`input` is missing"),
+        ("POST /v1/completions", "{}", "HTTP/1.1 400", "`prompt` is missing"),
+        ("GET /v1/embeddings", "", "HTTP/1.1 405", "POST"),
+        ("POST /v1/rerank", "{}", "HTTP/1.1 404", "/v1/chat/completions"),
     ];
     for (line, body, status, message) in cases {
         let answer = exchange(&simulator, line, body).await;
@@ -229,4 +232,52 @@ async fn what_is_broken_fails_every_request_until_it_is_mended() {
     assert_eq!(status(asked_for).as_deref(), Some("429"), "a request that asks for a failure gets that one");
     simulator.break_down(None);
     assert_eq!(status(exchange(&simulator, CHAT, &chat("m", true)).await).as_deref(), Some("200"));
+}
+
+#[tokio::test]
+async fn a_legacy_completion_is_answered_in_both_ways() {
+    let (simulator, _shutdown) = start(fast()).await;
+    const LINE: &str = "POST /v1/completions";
+    let answer = json(&exchange(&simulator, LINE, r#"{"model":"m","prompt":"hi","max_tokens":2}"#).await);
+    assert_eq!((&answer["object"], &answer["choices"][0]["text"]), (&"text_completion".into(), &"This is".into()));
+    assert_eq!(
+        (&answer["choices"][0]["finish_reason"], &answer["usage"]["completion_tokens"]),
+        (&"length".into(), &2.into())
+    );
+    let body =
+        r#"{"model":"m","prompt":["a","b"],"max_tokens":1,"stream":true,"stream_options":{"include_usage":true}}"#;
+    let stream = exchange(&simulator, LINE, body).await;
+    for expected in [
+        r#""object":"text_completion""#,
+        r#"{"index":0,"text":"This","logprobs":null,"finish_reason":null}"#,
+        r#"{"index":1,"text":"","logprobs":null,"finish_reason":"length"}"#,
+        r#""usage":{"prompt_tokens":"#,
+        "data: [DONE]",
+    ] {
+        assert!(stream.contains(expected), "{expected} is not in {stream}");
+    }
+    assert!(!stream.contains("delta") && !stream.contains("role"), "{stream}");
+    let failed = exchange(&simulator, LINE, r#"{"model":"fail-429","prompt":"hi"}"#).await;
+    assert!(failed.starts_with("HTTP/1.1 429 "), "{failed}");
+}
+
+#[tokio::test]
+async fn embeddings_are_the_same_for_the_same_input() {
+    let (simulator, _shutdown) = start(fast()).await;
+    const LINE: &str = "POST /v1/embeddings";
+    let answer = json(&exchange(&simulator, LINE, r#"{"model":"m","input":["a","b","a"]}"#).await);
+    let vector = |at: usize| answer["data"][at]["embedding"].as_array().unwrap();
+    assert_eq!((vector(0).len(), vector(0) == vector(2), vector(0) == vector(1)), (8, true, false));
+    let length: f64 = vector(0).iter().map(|value| value.as_f64().unwrap().powi(2)).sum();
+    assert!((length - 1.0).abs() < 1e-5, "{length}");
+    assert_eq!((&answer["object"], &answer["data"][2]["index"]), (&"list".into(), &2.into()));
+    assert_eq!(answer["usage"]["prompt_tokens"], answer["usage"]["total_tokens"]);
+    let body = r#"{"model":"m","input":"a","encoding_format":"base64","dimensions":3,"stream":true}"#;
+    let packed = json(&exchange(&simulator, LINE, body).await);
+    assert_eq!(packed["data"][0]["embedding"].as_str().map(str::len), Some(16), "three floats are twelve bytes");
+    let failed = exchange(&simulator, LINE, r#"{"model":"fail-500","input":"hi"}"#).await;
+    assert!(failed.starts_with("HTTP/1.1 500 "), "{failed}");
+    let empty = json(&exchange(&simulator, LINE, r#"{"model":"fail-empty","input":"hi"}"#).await);
+    assert_eq!(empty["data"], serde_json::json!([]));
+    assert_eq!(simulator.counts_are(|counts| counts.running == 0).await.completed, 3);
 }

@@ -1,11 +1,11 @@
-//! The JSON and the events of answers, in the shape of OpenAI's chat completions. Not when they are sent.
+//! The JSON and the events of answers, in the shape of OpenAI's chat completions, or of its legacy ones. Not when they are sent.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::request::ChatRequest;
+use super::request::{Kind, Wanted};
 
 /// What follows the sentence that says that the answer is simulated, again and again.
 const FILLER: &str = "These words stand for the tokens of a model. They come at the pace that the simulation was told, \
@@ -43,6 +43,8 @@ impl Words {
 
 /// What all parts of one answer have in common.
 pub(super) struct Wire {
+    /// A legacy completion: texts and no messages.
+    is_legacy: bool,
     /// The events' JSON up to the choices.
     head: String,
     /// What comes after the choices; OpenAI sends `usage: null` in every chunk when usage was asked for.
@@ -55,14 +57,17 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(id: String, request: &ChatRequest) -> Wire {
+    pub(super) fn new(id: String, request: &Wanted) -> Wire {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let is_legacy = request.kind == Kind::Completion;
         let head = format!(
-            r#"data: {{"id":{},"object":"chat.completion.chunk","created":{created},"model":{},"system_fingerprint":"simulated","choices":["#,
+            r#"data: {{"id":{},"object":"{}","created":{created},"model":{},"system_fingerprint":"simulated","choices":["#,
             Value::from(id.as_str()),
+            if is_legacy { "text_completion" } else { "chat.completion.chunk" },
             Value::from(request.model.as_str()),
         );
         Wire {
+            is_legacy,
             head,
             tail: if request.include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" },
             id,
@@ -73,17 +78,25 @@ impl Wire {
         }
     }
 
+    /// What a stream begins with. A completion has no role: a comment stands for it.
     pub(super) fn role(&self) -> Bytes {
+        if self.is_legacy {
+            return Bytes::from_static(b": simulated\n\n");
+        }
         self.event(r#"{"role":"assistant","content":"","refusal":null}"#, "null")
     }
 
     pub(super) fn token(&self, text: &str) -> Bytes {
-        self.event(&format!(r#"{{"content":{}}}"#, Value::from(text)), "null")
+        let text = Value::from(text);
+        match self.is_legacy {
+            true => self.event(&text.to_string(), "null"),
+            false => self.event(&format!(r#"{{"content":{text}}}"#), "null"),
+        }
     }
 
     /// `reason` is `stop` or `length`.
     pub(super) fn finish(&self, reason: &str) -> Bytes {
-        self.event("{}", &format!("\"{reason}\""))
+        self.event(if self.is_legacy { "\"\"" } else { "{}" }, &format!("\"{reason}\""))
     }
 
     /// `tokens` of each choice.
@@ -103,17 +116,18 @@ impl Wire {
     /// An answer in one piece.
     pub(super) fn whole(&self, words: &Words, tokens: u32, reason: &str) -> Value {
         let text = words.text(tokens);
-        let choice = |index| {
-            json!({
+        let choice = |index| match self.is_legacy {
+            true => json!({ "text": text, "index": index, "logprobs": null, "finish_reason": reason }),
+            false => json!({
                 "index": index,
                 "message": { "role": "assistant", "content": text, "refusal": null },
                 "logprobs": null,
                 "finish_reason": reason,
-            })
+            }),
         };
         json!({
             "id": self.id,
-            "object": "chat.completion",
+            "object": if self.is_legacy { "text_completion" } else { "chat.completion" },
             "created": self.created,
             "model": self.model,
             "system_fingerprint": "simulated",
@@ -122,12 +136,13 @@ impl Wire {
         })
     }
 
-    /// One event for each choice.
+    /// One event for each choice, with its delta or text.
     fn event(&self, delta: &str, finish_reason: &str) -> Bytes {
         let choice = |index| {
             let Wire { head, tail, .. } = self;
+            let member = if self.is_legacy { "text" } else { "delta" };
             format!(
-                r#"{head}{{"index":{index},"delta":{delta},"logprobs":null,"finish_reason":{finish_reason}}}{tail}"#
+                r#"{head}{{"index":{index},"{member}":{delta},"logprobs":null,"finish_reason":{finish_reason}}}{tail}"#
             )
         };
         Bytes::from((0..self.choices).map(choice).collect::<String>())

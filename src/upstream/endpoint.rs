@@ -57,6 +57,12 @@ impl Endpoint {
         self.host_header.clone()
     }
 
+    /// The whole URL of a request, as a signature takes it.
+    pub fn url(&self, path: &str) -> String {
+        let scheme = if self.origin.https { "https" } else { "http" };
+        format!("{scheme}://{}{}{path}", self.authority, self.prefix)
+    }
+
     /// The target of a request: absolute for HTTP/2, a path for HTTP/1.1.
     pub(super) fn uri(&self, path: &str, version: Version) -> Uri {
         let path = PathAndQuery::try_from(format!("{}{path}", self.prefix)).unwrap_or(PathAndQuery::from_static("/"));
@@ -80,6 +86,7 @@ mod tests {
         assert_eq!(endpoint.origin, Origin { https: true, host: "api.example.com".to_owned(), port: 443 });
         assert_eq!(endpoint.uri("/chat/completions", Version::HTTP_11), "/openai/v1/chat/completions");
         assert_eq!(endpoint.uri("/x", Version::HTTP_2), "https://api.example.com/openai/v1/x");
+        assert_eq!(endpoint.url("/x?y=z"), "https://api.example.com/openai/v1/x?y=z");
         let local = Endpoint::parse("http://[::1]:8000/v1").unwrap();
         assert_eq!((local.origin.host.as_str(), local.origin.port), ("::1", 8000));
         assert_eq!(local.host_header(), "[::1]:8000");

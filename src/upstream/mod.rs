@@ -9,9 +9,11 @@ mod endpoint;
 mod line;
 mod pool;
 mod response;
+mod sigv4;
 
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use response::{Body, Response};
+pub use sigv4::{Credentials, SignError, sign};
 
 use std::borrow::Cow;
 use std::collections::HashMap;

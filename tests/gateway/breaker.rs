@@ -46,7 +46,7 @@ async fn said(gateway: &TestGateway) -> String {
 
 /// Asks for upstreams by name.
 async fn of(gateway: &TestGateway, upstreams: &str) -> Heard {
-    hear(&mut gateway.ask(&json!({"model": upstreams, "stream": true, "messages": []})).await).await
+    hear(&mut gateway.ask(&json!({"model": upstreams, "stream": true, "messages": [{}]})).await).await
 }
 
 /// Lets the milliseconds of [`SHORT`] pass.
@@ -219,12 +219,12 @@ async fn what_is_not_its_fault_is_never_charged() {
     assert_eq!(said(&gateway).await, "hello");
     // The loser was charged by now, if it is.
     a.closed(0).await;
-    let client = gateway.ask(&json!({"model": "a/m", "stream": true, "messages": []})).await;
+    let client = gateway.ask(&json!({"model": "a/m", "stream": true, "messages": [{}]})).await;
     a.request(1).await;
     client.close();
     a.closed(1).await;
     assert!(!is_open(&gateway, "a/m").await, "before a first token would close it");
-    let mut client = gateway.ask(&json!({"model": "a/m", "stream": true, "messages": []})).await;
+    let mut client = gateway.ask(&json!({"model": "a/m", "stream": true, "messages": [{}]})).await;
     client.head().await;
     first_text(&mut client).await;
     client.close();
@@ -248,7 +248,7 @@ async fn answers_that_break_off_and_late_ones_count_too() {
         let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(timeouts).race(&breaker(2, LONG));
         let gateway = setup.start().await;
         for asked in 1..=3 {
-            hear(&mut gateway.ask(&json!({"model": "m", "stream": stream, "messages": []})).await).await;
+            hear(&mut gateway.ask(&json!({"model": "m", "stream": stream, "messages": [{}]})).await).await;
             assert_eq!(a.requests().len(), asked.min(2), "streaming: {stream}");
         }
         assert!(is_open(&gateway, "a/m").await);
@@ -326,7 +326,7 @@ async fn it_is_logged_once_when_it_opens_and_when_it_closes() {
     let (program, address) = Program::serve(&config, None).await;
     for asked in 0..6 {
         let mut client = RawClient::connect(address).await;
-        client.post(CHAT, &json!({"model": "m", "messages": []})).await;
+        client.post(CHAT, &json!({"model": "m", "messages": [{}]})).await;
         assert_eq!(hear(&mut client).await.status, if asked < 4 { 502 } else { 200 });
     }
     let log = program.end().await;

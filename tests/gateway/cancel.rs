@@ -22,7 +22,7 @@ async fn a_client_that_leaves_before_the_first_token_stops_everything() {
         let b = FakeProvider::start(vec![Script::sse().until_closed()]).await;
         let c = FakeProvider::start(vec![Script::sse().role().until_closed()]).await;
         let gateway = Setup::over(&[&a, &b, &c]).start().await;
-        let client = gateway.ask(&json!({"model": "m", "stream": stream, "messages": []})).await;
+        let client = gateway.ask(&json!({"model": "m", "stream": stream, "messages": [{}]})).await;
         for fake in [&a, &b, &c] {
             fake.request(0).await;
         }
@@ -98,7 +98,7 @@ async fn a_slow_client_is_not_an_idle_provider() {
     let mut slow = gateway.streaming().await;
     began.passed().await;
     let head = slow.head().await;
-    hear(&mut gateway.ask(&json!({"model": "clock/m", "messages": []})).await).await;
+    hear(&mut gateway.ask(&json!({"model": "clock/m", "messages": [{}]})).await).await;
     assert!(fake.exchanges()[0].answered.is_none(), "it is held up by the client that does not read");
     let body = slow.body(&head).await.unwrap();
     assert!(body.len() > TOKENS << 19 && body.ends_with(b"data: [DONE]\n\n"));

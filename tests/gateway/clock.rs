@@ -26,7 +26,7 @@ struct Seen {
 async fn listen(gateway: &TestGateway, number: usize) -> Seen {
     let model = format!("a/{number}");
     let sent = Instant::now();
-    let mut client = gateway.ask(&json!({"model": model, "stream": true, "messages": []})).await;
+    let mut client = gateway.ask(&json!({"model": model, "stream": true, "messages": [{}]})).await;
     let race_id = client.head().await.header("x-photofinish-race").unwrap().to_owned();
     first_text(&mut client).await;
     let first = Instant::now();

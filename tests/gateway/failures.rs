@@ -89,7 +89,7 @@ async fn a_refused_key_is_told_to_the_operator() {
     std::fs::write(&config, setup.text(&directory.path().join("test.db"))).unwrap();
     let (program, address) = Program::serve(&config, None).await;
     let mut client = RawClient::connect(address).await;
-    client.post(CHAT, &json!({"model": "m", "messages": []})).await;
+    client.post(CHAT, &json!({"model": "m", "messages": [{}]})).await;
     assert_eq!(hear(&mut client).await.status, 502);
     let log = program.end().await;
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN") && line.contains("a/m")).collect();
@@ -105,7 +105,7 @@ async fn a_missing_model_sets_its_upstream_aside_and_no_other() {
     })
     .await;
     let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
-    let ask = |model: &str| json!({"model": model, "stream": true, "messages": []});
+    let ask = |model: &str| json!({"model": model, "stream": true, "messages": [{}]});
     assert_eq!(hear(&mut gateway.ask(&ask("a/gone")).await).await.status, 502);
     let heard = hear(&mut gateway.ask(&ask("a/gone")).await).await;
     assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_cooling_down"));

@@ -156,17 +156,29 @@ impl TestGateway {
 
     /// A connection on which the model `m` was asked to stream.
     pub async fn streaming(&self) -> RawClient {
-        self.ask(&json!({"model": "m", "stream": true, "messages": []})).await
+        self.ask(&json!({"model": "m", "stream": true, "messages": [{}]})).await
     }
 
     /// A connection on which the model `m` was asked for a whole answer.
     pub async fn whole(&self) -> RawClient {
-        self.ask(&json!({"model": "m", "messages": []})).await
+        self.ask(&json!({"model": "m", "messages": [{}]})).await
     }
 
     pub async fn ask(&self, body: &Value) -> RawClient {
+        self.post(CHAT, body).await
+    }
+
+    /// A connection on which this was sent.
+    pub async fn post(&self, path: &str, body: &Value) -> RawClient {
         let mut client = RawClient::connect(self.addr()).await;
-        client.post(CHAT, body).await;
+        client.post(path, body).await;
+        client
+    }
+
+    /// The same with headers of its own.
+    pub async fn request(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> RawClient {
+        let mut client = RawClient::connect(self.addr()).await;
+        client.request("POST", path, headers, body.to_string()).await;
         client
     }
 

@@ -14,7 +14,9 @@ use photofinish::clock::Instant;
 use photofinish::config;
 use photofinish::failure::{FailureKind, Phase};
 use photofinish::history::StartReason;
-use photofinish::protocol::request::ChatRequest;
+use photofinish::protocol::Surface;
+use photofinish::protocol::request::ApiRequest;
+use photofinish::protocol::upward::Upward;
 use photofinish::race::Starting;
 use photofinish::recorder::{Recorder, Writer};
 use photofinish::shutdown::Shutdown;
@@ -42,7 +44,7 @@ impl Alone {
         let directory = tempfile::tempdir().unwrap();
         let (recorder, writer) = Recorder::start(Store::open(&directory.path().join("test.db")).await.unwrap());
         let shutdown = Shutdown::new();
-        let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[]}"#);
+        let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
         let spec = Spec {
             client: Client::new(shutdown.clone()).unwrap(),
             recorder,
@@ -53,7 +55,9 @@ impl Alone {
             upstream: config.model("m").unwrap().upstreams[0].clone(),
             endpoint: Endpoint::parse(&fake.base_url()).unwrap(),
             key: None,
-            request: Arc::new(ChatRequest::parse(body).unwrap()),
+            upward: Arc::new(Upward::untouched(Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap()))),
+            choices: None,
+            include_usage: false,
             stream_options: false,
             headers: HeaderMap::new(),
             p_audit: 0.0,

@@ -30,7 +30,7 @@ async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
     let (program, address) = Program::serve(&config, Some(&authorities)).await;
     for race in 0..RACES {
         let mut client = RawClient::connect(address).await;
-        client.post(CHAT, &json!({"model": "m", "stream": true, "messages": []})).await;
+        client.post(CHAT, &json!({"model": "m", "stream": true, "messages": [{}]})).await;
         let heard = hear(&mut client).await;
         assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
         loser.closed(race).await;
@@ -62,7 +62,7 @@ async fn a_client_may_speak_http2_by_prior_knowledge() {
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
     let request = || {
-        let body = json!({"model": "m", "stream": true, "messages": []}).to_string();
+        let body = json!({"model": "m", "stream": true, "messages": [{}]}).to_string();
         let uri = format!("http://{}{CHAT}", gateway.addr());
         hyper::Request::post(uri).body(Full::new(Bytes::from(body))).unwrap()
     };

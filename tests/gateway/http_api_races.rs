@@ -57,7 +57,7 @@ async fn races_are_filtered() {
     let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     let gateway = Setup::over(&[&a, &b]).start().await;
     for model in ["m", "a/x y+z", "b/50%", "nobody/ü&m=1", "a/x y+z"] {
-        hear(&mut gateway.ask(&json!({"model": model, "stream": true, "messages": []})).await).await;
+        hear(&mut gateway.ask(&json!({"model": model, "stream": true, "messages": [{}]})).await).await;
     }
     gateway.recorded(10).await;
     for (query, races) in [

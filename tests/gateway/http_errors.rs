@@ -1,8 +1,6 @@
 //! What is answered to a request that the gateway cannot serve: status, shape, code, words, and the row that is left.
 //! Failures of providers are the race's tests.
 
-use serde_json::json;
-
 use crate::process::{Answer, CHAT, Served, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
@@ -129,6 +127,7 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         ("DELETE", CHAT, "POST"),
         ("POST", "/v1/models", "GET"),
         ("PUT", "/v1/models/llama-fast", "GET"),
+        ("POST", "/", "GET"),
         ("POST", "/healthz", "GET"),
         ("POST", "/readyz", "GET"),
         ("POST", "/metrics", "GET"),
@@ -139,7 +138,7 @@ async fn a_wrong_method_and_a_wrong_path_are_told() {
         let allowed: Vec<&str> = answer.header("allow").unwrap().split(',').map(str::trim).collect();
         assert!(allowed.contains(&allow) && message.contains(allow), "{method} {path}: {allowed:?} {message}");
     }
-    for path in ["/", "/v1", "/v1/chat/completion", "/v1/embeddings", "/chat/completions", "/api/stat", "//v1/models"] {
+    for path in ["/v1", "/v1/chat/completion", "/v1/audio/speech", "/chat/completions", "/api/stat", "//v1/models"] {
         let (status, code, message) = served.send("POST", path, &[], "{}").await.error();
         assert_eq!((status, code.as_str()), (404, "photofinish_not_found"), "{path}");
         assert!(message.contains("/v1/chat/completions"), "{message}");
@@ -234,7 +233,7 @@ async fn an_error_never_repeats_much_of_the_request() {
     let (_fake, served) = one_provider("", "").await;
     let long = "x".repeat(100_000);
     for model in [long.clone(), format!("one/{long},one/{long}"), format!("{long}/m"), format!("one/m,{long}")] {
-        let answer = served.chat(&[], &json!({"model": model})).await;
+        let answer = served.chat(&[], &asking(&model)).await;
         assert!(answer.error().0 == 404 && answer.body.len() < 2_000, "{} bytes", answer.body.len());
     }
     // A header is as short as headers are.

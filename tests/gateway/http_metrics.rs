@@ -168,7 +168,7 @@ async fn the_metrics_say_what_the_rows_say() {
     let gone = FakeProvider::answering(|_| Script::sse().role().token("x").until_closed()).await;
     let setup = Setup::over(&[&a, &b]).provider("gone", &gone, "");
     let gateway = setup.model("[models.m]\nupstreams = [\"a/m\", \"b/m\", \"gone/m\"]").start().await;
-    let ask = |model: &str, stream: bool| json!({"model": model, "stream": stream, "messages": []});
+    let ask = |model: &str, stream: bool| json!({"model": model, "stream": stream, "messages": [{}]});
 
     // A winner and a loser, streamed and whole; a failure; a client that leaves; a request that is refused.
     for (model, stream) in [("a/m,b/m", true), ("a/m,b/m", false), ("a/made-up", true), ("nobody/m", true)] {

@@ -51,7 +51,7 @@ async fn what_was_learnt_and_who_is_left_out() {
     for _ in 0..12 {
         hear(&mut gateway.streaming().await).await;
     }
-    hear(&mut gateway.ask(&json!({"model": "a/other", "stream": true, "messages": []})).await).await;
+    hear(&mut gateway.ask(&json!({"model": "a/other", "stream": true, "messages": [{}]})).await).await;
     let after = told(&gateway, "").await;
     let rows = gateway.stop().await;
 

@@ -120,7 +120,7 @@ async fn when_the_best_hangs_another_is_asked_within_the_budget() {
     assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
     let mut client = RawClient::connect(gateway.addr()).await;
     let headers = [("x-photofinish-budget", "0"), ("x-photofinish-upstreams", "a/m,b/m")];
-    client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": []}).to_string()).await;
+    client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
     assert_eq!(hear(&mut client).await.upstream(), "b/m");
     let rows = gateway.stop().await;
     let new = rows.races.len() as i64 - REQUESTS;
@@ -206,7 +206,7 @@ async fn others_go_before_one_that_has_used_up_its_rate_limit() {
     assert_eq!((heard.status, &heard.json()["error"]["attempts"][1]["failure"]), (502, &json!("cooling_down")));
     let mut client = RawClient::connect(gateway.addr()).await;
     let alone = [("x-photofinish-upstreams", "a/m")];
-    client.request("POST", CHAT, &alone, json!({"model": "m", "stream": true, "messages": []}).to_string()).await;
+    client.request("POST", CHAT, &alone, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
     assert_eq!(hear(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
     gateway.stop().await;
 }

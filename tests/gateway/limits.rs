@@ -77,7 +77,7 @@ async fn no_more_attempts_than_allowed() {
     let heard = hear(&mut gateway.streaming().await).await;
     assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"));
     let mut client = RawClient::connect(gateway.addr()).await;
-    let body = json!({"model": "m", "messages": []}).to_string();
+    let body = json!({"model": "m", "messages": [{}]}).to_string();
     client.request("POST", CHAT, &[("x-photofinish-max-attempts", "1")], body).await;
     assert_eq!(hear(&mut client).await.status, 502);
     let rows = gateway.stop().await;

@@ -9,7 +9,7 @@ use crate::talk::{END, Heard, hear};
 const HEADERS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
 
 fn ask(stream: bool, more: Value) -> Value {
-    let mut body = json!({"model": "m", "stream": stream, "messages": []});
+    let mut body = json!({"model": "m", "stream": stream, "messages": [{}]});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }

@@ -51,7 +51,7 @@ async fn a_request_may_choose_its_own_plan() {
     let gateway = Setup::over(&[&a, &b, &c]).start().await;
     let mut client = RawClient::connect(gateway.addr()).await;
     let headers = [("x-photofinish-policy", "fallback"), ("x-photofinish-upstreams", "b/m, c/m")];
-    client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": []}).to_string()).await;
+    client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
     let heard = hear(&mut client).await;
     assert_eq!((heard.upstream(), heard.said().as_str()), ("c/m", "hello"));
     let rows = gateway.stop().await;
@@ -69,7 +69,9 @@ async fn a_row_tells_the_plan_and_why() {
     hear(&mut gateway.streaming().await).await;
     let mut client = RawClient::connect(gateway.addr()).await;
     let mut ask = async |headers: &[(&str, &str)]| {
-        client.request("POST", CHAT, headers, json!({"model": "m", "stream": true, "messages": []}).to_string()).await;
+        client
+            .request("POST", CHAT, headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string())
+            .await;
         assert_eq!(hear(&mut client).await.upstream(), "a/m");
     };
     let hedge = ("x-photofinish-policy", "hedge");

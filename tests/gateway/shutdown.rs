@@ -35,7 +35,7 @@ async fn when_the_drain_runs_out_every_race_is_told_and_recorded() {
     let hanging = FakeProvider::start(vec![silent()]).await;
     let setup = Setup::new().server("drain = \"300ms\"").provider("a", &talking, "").provider("b", &hanging, "");
     let gateway = setup.start().await;
-    let ask = |upstream: &str| json!({"model": upstream, "stream": true, "messages": []});
+    let ask = |upstream: &str| json!({"model": upstream, "stream": true, "messages": [{}]});
     let mut streaming = gateway.ask(&ask("a/m")).await;
     streaming.head().await;
     assert_eq!(first_text(&mut streaming).await, "x");

@@ -10,7 +10,7 @@ const COMPLAINT: &str = r#"{"detail":[{"loc":["body","stream_options"],"msg":"Ex
 
 async fn with_headers(gateway: &TestGateway, headers: &[(&str, &str)], model: &str) -> Heard {
     let mut client = RawClient::connect(gateway.addr()).await;
-    client.request("POST", CHAT, headers, json!({"model": model, "stream": true, "messages": []}).to_string()).await;
+    client.request("POST", CHAT, headers, json!({"model": model, "stream": true, "messages": [{}]}).to_string()).await;
     hear(&mut client).await
 }
 
@@ -78,7 +78,7 @@ async fn a_complaint_about_what_the_gateway_added_is_no_answer_for_the_client() 
     let heard = hear(&mut gateway.streaming().await).await;
     assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"));
     assert_eq!(heard.json()["error"]["attempts"][0]["failure"], "bad_request");
-    let asked = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": []});
+    let asked = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
     let heard = hear(&mut gateway.ask(&asked).await).await;
     assert_eq!((heard.status, heard.body.as_str()), (400, COMPLAINT), "it asked for that itself");
     gateway.stop().await;

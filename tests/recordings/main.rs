@@ -10,7 +10,10 @@
 #![expect(clippy::print_stdout, reason = "says what was checked, or that it was skipped")]
 
 mod content;
+mod dialects;
+mod plain;
 mod recording;
+mod sdk;
 #[expect(dead_code, unused_imports, reason = "these tests need a part of what is shared")]
 #[path = "../support/mod.rs"]
 mod support;
@@ -75,8 +78,15 @@ async fn every_recorded_chat_stream_passes_as_it_was() {
     println!("{} recordings, {} requests checked against their rows", recordings.len(), expected.len());
 }
 
-/// None when there are none here.
+/// The chat recordings; none when there are none here.
 fn recordings() -> Option<Arc<Vec<Recording>>> {
+    let (folder, index) = transcripts()?;
+    let chats = index.into_iter().filter(|entry| entry["protocol"] == "openai-chat");
+    Some(Arc::new(chats.map(|entry| Recording::read(&folder, entry)).collect()))
+}
+
+/// Where the recordings are, and their index; none when there are none here.
+fn transcripts() -> Option<(PathBuf, Vec<Value>)> {
     let shared = match std::env::var_os("PHOTOFINISH_SHARED") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
@@ -86,9 +96,7 @@ fn recordings() -> Option<Arc<Vec<Recording>>> {
         println!("skipped: no recordings in {}", folder.display());
         return None;
     };
-    let index: Vec<Value> = serde_json::from_slice(&index).unwrap();
-    let chats = index.into_iter().filter(|entry| entry["protocol"] == "openai-chat");
-    Some(Arc::new(chats.map(|entry| Recording::read(&folder, entry)).collect()))
+    Some((folder, serde_json::from_slice(&index).unwrap()))
 }
 
 /// Answers with the recording whose number is the model's name, cut as `replay` in the request says.

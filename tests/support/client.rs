@@ -93,6 +93,9 @@ impl RawClient {
     /// # Errors
     /// When the connection breaks before the end of the body.
     pub async fn body(&mut self, head: &Head) -> io::Result<Bytes> {
+        if head.status == 204 {
+            return Ok(Bytes::new());
+        }
         soon("a body", wire::read_body(&mut self.stream, &mut self.buffer, &head.headers)).await
     }
 

@@ -3,6 +3,8 @@
 //! The crate root above it lets helpers panic.
 
 mod client;
+mod dialect;
+mod eventstream;
 mod log;
 mod provider;
 mod script;
@@ -13,6 +15,8 @@ mod wire;
 use std::time::Duration;
 
 pub use client::RawClient;
+pub use dialect::{Dialect, frame};
+pub use eventstream::message;
 pub use log::{Exchange, Request};
 pub use provider::FakeProvider;
 pub use script::{Gate, Script, Step};

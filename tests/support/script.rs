@@ -6,6 +6,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::dialect::{self, Dialect, Voice, chunk_json};
+
 /// A door that a test opens, or that a script opens for a test. Once open it stays so. All clones are one.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(CancellationToken);
@@ -55,6 +57,7 @@ pub enum Step {
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     pub steps: Vec<Step>,
+    voice: Voice,
 }
 
 impl Script {
@@ -62,9 +65,19 @@ impl Script {
         Script::default()
     }
 
+    /// One whose words are of this dialect, and not of OpenAI's.
+    pub fn of(dialect: Dialect) -> Script {
+        Script { steps: Vec::new(), voice: Voice::new(dialect) }
+    }
+
     /// A whole, good stream: role, tokens, finish, `[DONE]`.
     pub fn stream(tokens: &[&str]) -> Script {
-        Script::sse().role().tokens(tokens).finish("stop").done().end()
+        Script::new().whole_stream(tokens)
+    }
+
+    /// The same in the script's own dialect, behind what it does before.
+    pub fn whole_stream(self, tokens: &[&str]) -> Script {
+        self.open().role().tokens(tokens).finish("stop").done().end()
     }
 
     /// An answer of known length.
@@ -77,7 +90,13 @@ impl Script {
 
     /// The head of an event stream.
     pub fn sse() -> Script {
-        Script::new().head(200, &[("content-type", "text/event-stream")])
+        Script::new().open()
+    }
+
+    /// The head of a stream.
+    pub fn open(self) -> Script {
+        let content_type = self.voice.dialect.content_type();
+        self.head(200, &[("content-type", content_type)])
     }
 
     pub fn step(mut self, step: Step) -> Script {
@@ -108,27 +127,42 @@ impl Script {
     }
 
     pub fn role(self) -> Script {
-        self.delta(json!({"role": "assistant", "content": ""}))
+        self.says(Voice::role)
     }
 
     pub fn token(self, text: &str) -> Script {
-        self.delta(json!({ "content": text }))
+        self.says(|voice| voice.token(text))
     }
 
     pub fn tokens(self, tokens: &[&str]) -> Script {
         tokens.iter().fold(self, |script, token| script.token(token))
     }
 
-    /// A chunk with one choice that has this delta.
+    /// What a server may send that has generated nothing.
+    pub fn nothing(self) -> Script {
+        self.says(Voice::nothing)
+    }
+
+    /// An error inside a 200: the server is overloaded.
+    pub fn error(self) -> Script {
+        self.error_saying("The server is overloaded")
+    }
+
+    /// The same in these words.
+    pub fn error_saying(self, said: &str) -> Script {
+        self.says(|voice| voice.error(said))
+    }
+
+    /// A chunk of chat with one choice that has this delta.
     pub fn delta(self, delta: Value) -> Script {
-        self.event(chunk_json(json!([{"index": 0, "delta": delta, "finish_reason": null}])))
+        self.chunk(dialect::delta(delta))
     }
 
     pub fn finish(self, reason: &str) -> Script {
-        self.event(chunk_json(json!([{"index": 0, "delta": {}, "finish_reason": reason}])))
+        self.says(|voice| voice.finish(reason))
     }
 
-    /// The last chunk of a stream whose usage was asked for.
+    /// The last chunk of a chat whose usage was asked for; other dialects tell theirs unasked.
     pub fn usage(self, prompt_tokens: u64, completion_tokens: u64) -> Script {
         let mut chunk = chunk_json(json!([]));
         chunk["usage"] = json!({
@@ -140,7 +174,7 @@ impl Script {
     }
 
     pub fn done(self) -> Script {
-        self.event("[DONE]")
+        self.says(Voice::done)
     }
 
     pub fn end(self) -> Script {
@@ -170,14 +204,44 @@ impl Script {
     pub fn reset(self) -> Script {
         self.step(Step::Reset)
     }
-}
 
-fn chunk_json(choices: Value) -> Value {
-    json!({
-        "id": "chatcmpl-fake",
-        "object": "chat.completion.chunk",
-        "created": 1_700_000_000,
-        "model": "fake-model",
-        "choices": choices,
-    })
+    /// Each byte of the body in a chunk of its own.
+    pub fn byte_by_byte(self) -> Script {
+        let single = |step| match step {
+            Step::Chunk(bytes) => (0..bytes.len()).map(|at| Step::Chunk(bytes.slice(at..=at))).collect(),
+            step => vec![step],
+        };
+        Script { steps: self.steps.into_iter().flat_map(single).collect(), voice: self.voice }
+    }
+
+    /// Its line feeds as these line ends.
+    pub fn with_line_ends(self, end: &str) -> Script {
+        let rewritten = |step| match step {
+            Step::Chunk(bytes) => Step::Chunk(Bytes::from(String::from_utf8_lossy(&bytes).replace('\n', end))),
+            step => step,
+        };
+        Script { steps: self.steps.into_iter().map(rewritten).collect(), voice: self.voice }
+    }
+
+    /// The chunks of the body so far.
+    pub fn chunks(&self) -> Vec<Bytes> {
+        let chunk = |step: &Step| if let Step::Chunk(bytes) = step { Some(bytes.clone()) } else { None };
+        self.steps.iter().filter_map(chunk).collect()
+    }
+
+    /// The bytes of the body so far.
+    pub fn body(&self) -> Vec<u8> {
+        self.chunks().concat()
+    }
+
+    /// Without its body.
+    pub fn head_only(mut self) -> Script {
+        self.steps.retain(|step| matches!(step, Step::Head { .. }));
+        self
+    }
+
+    fn says(mut self, words: impl FnOnce(&mut Voice) -> Vec<Bytes>) -> Script {
+        let words = words(&mut self.voice);
+        words.into_iter().fold(self, Script::chunk)
+    }
 }

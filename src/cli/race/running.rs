@@ -21,6 +21,7 @@ use crate::cli::stats::table::millis;
 use crate::clock::{Instant, micros_between};
 use crate::config::Config;
 use crate::config::units::format_duration;
+use crate::protocol::Surface;
 use crate::proxy;
 
 /// From one picture to the next.
@@ -148,7 +149,7 @@ impl<'a, O: io::Write, E: io::Write> Running<'a, O, E> {
     async fn response(&mut self, course: &mut Course) -> io::Result<Option<Response<Body>>> {
         let (gateway, user) = (self.alone.gateway().clone(), self.asked.user.clone());
         // Dropped with this function, it drops everything upstream.
-        let mut answering = Box::pin(proxy::chat_as(gateway, user, self.asked.request()));
+        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, user, self.asked.request()));
         let mut frames = tokio::time::interval(FRAME);
         loop {
             tokio::select! {

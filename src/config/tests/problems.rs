@@ -99,9 +99,9 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.a.base_url = \"http://h/?key=planted\"", "1:24: \"base_url\" in [providers.a] has a query", ""),
     ("providers.a.base_url = \"http://h/#f\"", "1:24: \"base_url\" in [providers.a] has a query or a fragment", ""),
     (
-        "providers.openai.dialect = \"anthropic\"",
-        "1:28: bad value \"anthropic\" for \"dialect\"",
-        "expected \"openai\"",
+        "providers.openai.dialect = \"antropic\"",
+        "1:28: bad value \"antropic\" for \"dialect\"",
+        "did you mean \"anthropic\"?",
     ),
     ("providers.openai.forward_headers = [\"Cookie\"]", "1:37: \"Cookie\" in \"forward_headers\"", "no credential"),
     ("providers.openai.forward_headers = [\"X-Photofinish-Policy\"]", "1:37: ", "never forwarded"),

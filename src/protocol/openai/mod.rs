@@ -3,8 +3,19 @@
 //! [`read`] looks at an event without building anything: strings stay where they are, only their emptiness and length
 //! are taken. It is the one place that knows what counts as payload (the rules: `docs/measurement.md`).
 
+mod assemble;
+mod calls;
+mod conversation;
+mod foreign;
+pub(super) mod members;
+mod messages;
+mod parts;
 mod payload;
-mod template;
+mod reader;
+mod request;
+mod tools;
+mod turns;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -15,61 +26,19 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-pub use template::Template;
+pub use crate::protocol::frame::{Chunk, Frame, Payload};
+pub use assemble::Assembly;
+pub(super) use assemble::lenient;
+pub(super) use conversation::check_type;
+pub use conversation::{check, conversation};
+pub use foreign::without_foreign;
+pub use reader::Reader;
+pub use request::request;
+pub use writer::Writer;
 
-use super::PayloadKind;
+use super::dialect::ErrorShape;
 use super::json::{Broken, Json, unescape};
 use super::sse::Event;
-
-/// What one event is.
-#[derive(Debug, PartialEq)]
-pub enum Frame<'a> {
-    /// A comment, a ping, an event without data.
-    KeepAlive,
-    /// `[DONE]`
-    Done,
-    /// An error in a 200: its data, and the usage that a vendor may put beside it.
-    Error {
-        data: Cow<'a, [u8]>,
-        usage: Option<Cow<'a, str>>,
-    },
-    /// Not valid JSON.
-    Malformed,
-    Chunk(Chunk<'a>),
-}
-
-/// The facts of one chunk. One chunk may carry payload, finish and usage at once.
-#[derive(Debug, Default, PartialEq)]
-pub struct Chunk<'a> {
-    /// None for a role, an empty string, a prompt filter, progress, usage.
-    pub payload: Option<Payload>,
-    pub finish_reason: Option<Cow<'a, str>>,
-    /// The `model` field.
-    pub model: Option<Cow<'a, str>>,
-    /// JSON objects that hold usage or timings, see [`super::usage`].
-    pub usage: Option<Cow<'a, str>>,
-    pub timings: Option<Cow<'a, str>>,
-    pub time_info: Option<Cow<'a, str>>,
-    /// `choices` is empty, and there is usage: the chunk that `include_usage` asks for.
-    pub usage_only: bool,
-    /// The choices in this chunk, a bit for each index; those from 63 on share one.
-    pub choices: u64,
-    /// Those of them that have a finish reason.
-    pub finished: u64,
-    /// The one plain string that is all the payload there is, between its quotes, where it stands in the event.
-    pub text: Option<&'a str>,
-    /// OpenAI's `obfuscation`, likewise: it varies from chunk to chunk and means nothing.
-    pub padding: Option<&'a str>,
-}
-
-/// Generated output in a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Payload {
-    /// Of several, the answer's before reasoning.
-    pub kind: PayloadKind,
-    /// Unicode characters.
-    pub chars: u32,
-}
 
 /// Reads one event.
 pub fn read(event: &Event) -> Frame<'_> {
@@ -80,7 +49,7 @@ pub fn read(event: &Event) -> Frame<'_> {
         None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
         None => Frame::KeepAlive,
         Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
-        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done,
+        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done(Chunk::default()),
         Some(data) if error_event => Frame::Error { data, usage: None },
         Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
         Some(Cow::Borrowed(data)) => read_data(data),
@@ -89,22 +58,29 @@ pub fn read(event: &Event) -> Frame<'_> {
     }
 }
 
-/// The events that a server would have sent which answered as a whole: one chunk with everything, and `[DONE]`. None if
-/// the body is no completion.
+/// The events that a server would have sent which answered as a whole, in chat or as a legacy completion: one chunk with
+/// everything, and `[DONE]`. None if the body is no completion.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let mut answer: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
     if answer.get("error").is_some_and(|error| !error.is_null()) {
         return None;
     }
+    let mut is_legacy = false;
     for choice in answer.get_mut("choices")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
-        let mut message = choice.shift_remove("message")?;
+        let Some(mut message) = choice.shift_remove("message") else {
+            is_legacy = true;
+            choice.get("text")?;
+            continue;
+        };
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
         for (index, call) in calls.into_iter().flatten().filter_map(Value::as_object_mut).enumerate() {
             call.entry("index").or_insert(Value::from(index));
         }
         choice.insert("delta".to_owned(), message);
     }
-    answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
+    if !is_legacy {
+        answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
+    }
     Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
 }
 
@@ -136,31 +112,6 @@ pub fn is_error_event(event: &Event) -> bool {
         Ok(())
     });
     walked.is_ok() && found
-}
-
-impl Frame<'_> {
-    fn into_owned(self) -> Frame<'static> {
-        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
-        match self {
-            Frame::KeepAlive => Frame::KeepAlive,
-            Frame::Done => Frame::Done,
-            Frame::Malformed => Frame::Malformed,
-            Frame::Error { data, usage } => Frame::Error { data: Cow::Owned(data.into_owned()), usage: owned(usage) },
-            Frame::Chunk(chunk) => Frame::Chunk(Chunk {
-                payload: chunk.payload,
-                usage_only: chunk.usage_only,
-                choices: chunk.choices,
-                finished: chunk.finished,
-                finish_reason: owned(chunk.finish_reason),
-                model: owned(chunk.model),
-                usage: owned(chunk.usage),
-                timings: owned(chunk.timings),
-                time_info: owned(chunk.time_info),
-                text: None,
-                padding: None,
-            }),
-        }
-    }
 }
 
 /// A chunk as it is written, as far as it matters.
@@ -205,17 +156,21 @@ impl<'a> Wire<'a> {
     fn choice(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
         self.choices += 1;
         let (mut index, mut finished) = (0_u32, false);
+        let (mut has_delta, mut legacy) = (false, None);
         json.object(|name, json| {
             match name {
                 "index" => index = json.skip()?.parse().unwrap_or(0),
                 "delta" => {
-                    let delta = payload::of_delta(json)?;
-                    self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
-                    self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
+                    has_delta = true;
+                    self.payload(payload::of_delta(json)?);
                 }
+                // A legacy completion; some vendors repeat the delta's text here.
+                "text" => legacy = Some(payload::of_text(json)?),
                 "finish_reason" => {
                     let reason = text_of(json)?;
                     finished |= reason.is_some();
+                    // OpenRouter's word for a vendor that failed in the midst of its answer.
+                    self.is_error |= reason.as_deref() == Some("error");
                     self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
                 }
                 // Some vendors put usage into the choice.
@@ -224,10 +179,18 @@ impl<'a> Wire<'a> {
             }
             Ok(())
         })?;
+        if let Some(legacy) = legacy.filter(|_| !has_delta) {
+            self.payload(legacy);
+        }
         let bit = 1 << u32::min(index, 63);
         self.chunk.choices |= bit;
         self.chunk.finished |= if finished { bit } else { 0 };
         Ok(())
+    }
+
+    fn payload(&mut self, delta: payload::Delta<'a>) {
+        self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
+        self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
     }
 
     /// Groq's own object.
@@ -260,4 +223,15 @@ fn says_error(value: &str) -> bool {
 /// A string that is not empty, where one is expected; anything else is none, so that an odd vendor loses no event.
 fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
     Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
+}
+
+/// An error in the vendor's shape.
+pub fn error(error: &ErrorShape<'_>) -> Value {
+    let mut shape = serde_json::json!({
+        "message": error.message, "type": error.kind, "param": error.param, "code": error.code,
+    });
+    if let Some(attempts) = error.attempts {
+        shape["attempts"] = attempts.clone();
+    }
+    serde_json::json!({ "error": shape })
 }

@@ -12,6 +12,13 @@ pub(super) struct Delta<'a> {
     pub text: Option<&'a str>,
 }
 
+/// Takes the text of a legacy completion.
+pub(super) fn of_text<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
+    let mut text = None;
+    let payload = text_or_parts(json, PayloadKind::Text, &mut text)?;
+    Ok(Delta { payload, text })
+}
+
 /// Takes a delta.
 pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
     let (mut answer, mut reasoning) = (None, None);
@@ -34,6 +41,7 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
             "tool_calls" => tool_calls(json)?,
             "function_call" => tool(function(json)?),
             "audio" => audio(json)?,
+            "images" => images(json)?,
             _ => return json.skip().map(drop),
         };
         others += usize::from(payload.is_some() && name != "content");
@@ -129,15 +137,31 @@ fn tool(chars: u32) -> Option<Payload> {
 }
 
 fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
-    let (mut sound, mut chars) = (false, 0);
+    let mut chars: u32 = 0;
     json.object(|name, json| {
-        let value = json.string_or_skip()?.filter(|value| !value.is_empty());
-        match name {
-            "data" => sound |= value.is_some(),
-            "transcript" => chars = value.map_or(0, characters),
-            _ => {}
+        let value = json.string_or_skip()?;
+        if matches!(name, "data" | "transcript") {
+            chars = chars.saturating_add(value.map_or(0, characters));
         }
         Ok(())
     })?;
-    Ok((sound || chars > 0).then_some(Payload { kind: PayloadKind::Audio, chars }))
+    Ok((chars > 0).then_some(Payload { kind: PayloadKind::Audio, chars }))
+}
+
+/// OpenRouter: a list of `image_url` parts.
+fn images(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+    let mut all = None;
+    json.list(|json| {
+        json.object(|name, json| match name {
+            "image_url" => json.object(|name, json| {
+                let url = json.string_or_skip()?.filter(|url| name == "url" && !url.is_empty());
+                let bytes = url.map(|url| url.split_once(";base64,").map_or(url, |(_, data)| data));
+                let payload = bytes.map(|bytes| Payload { kind: PayloadKind::Image, chars: characters(bytes) });
+                all = merge(all, payload);
+                Ok(())
+            }),
+            _ => json.skip().map(drop),
+        })
+    })?;
+    Ok(all)
 }

@@ -2,12 +2,17 @@
 
 use super::*;
 
-fn parse(body: &str) -> Result<ChatRequest, InvalidRequest> {
-    ChatRequest::parse(Bytes::copy_from_slice(body.as_bytes()))
+fn parse(body: &str) -> Result<ApiRequest, InvalidRequest> {
+    ApiRequest::parse(Surface::Chat, Bytes::copy_from_slice(body.as_bytes()))
+}
+
+/// Whatever its surface asks for.
+fn unchecked(body: &str) -> ApiRequest {
+    ApiRequest::written(Surface::Chat, Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
 fn body_for(body: &str, stream_options: bool) -> String {
-    String::from_utf8(parse(body).unwrap().body_for("up/1", stream_options).to_vec()).unwrap()
+    String::from_utf8(unchecked(body).body_for("up/1", stream_options).to_vec()).unwrap()
 }
 
 #[test]
@@ -54,10 +59,12 @@ fn stream_options_can_be_left_off_wherever_they_stand() {
 
 #[test]
 fn the_facts_are_read() {
-    let request = parse(r#"{"model":"m","stream":true,"n":2,"max_completion_tokens":9,"tools":[{}],"stream_options":{"include_usage":true}}"#).unwrap();
+    let request = unchecked(
+        r#"{"model":"m","stream":true,"n":2,"max_completion_tokens":9,"tools":[{}],"stream_options":{"include_usage":true}}"#,
+    );
     assert_eq!((request.model.as_str(), request.stream, request.include_usage), ("m", true, true));
     assert_eq!((request.n_choices, request.max_tokens, request.has_tools), (Some(2), Some(9), true));
-    assert!(!parse(r#"{"model":"m","tools":[]}"#).unwrap().has_tools);
+    assert!(!unchecked(r#"{"model":"m","tools":[]}"#).has_tools);
 }
 
 #[test]
@@ -71,18 +78,19 @@ fn what_is_wrong_is_named_and_not_quoted() {
         ("{\"model\":\"\"}", "`model` is missing: name one of GET /v1/models, or an upstream as provider/model"),
         ("{\"model\":7}", "`model` must be a string"),
         ("{\"model\":\"a\",\"model\":\"b\"}", "`model` stands in the body twice"),
+        ("{\"model\":\"m\"}", "Missing required parameter: 'messages'."),
         ("{\"model\":\"m\",\"stream\":\"yes\"}", "`stream` must be true or false"),
         ("{\"model\":\"m\",\"stream_options\":7}", "`stream_options` must be an object like {\"include_usage\": true}"),
     ];
     for (body, message) in table {
         assert_eq!(parse(body).unwrap_err().to_string(), message, "{body}");
     }
-    assert!(ChatRequest::parse(Bytes::from_static(b"{\"model\":\"\xff\"}")).is_err());
+    assert!(ApiRequest::parse(Surface::Chat, Bytes::from_static(b"{\"model\":\"\xff\"}")).is_err());
 }
 
 #[test]
 fn nesting_and_size_do_not_matter() {
-    let deep = format!(r#"{{"model":"m","x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let deep = format!(r#"{{"model":"m","messages":[{{}}],"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(parse(&deep).is_ok());
 }
 

@@ -1,5 +1,6 @@
 //! Everything that is known at one moment, and what it says of an upstream or of a model. Not for which of them are told.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,14 +160,15 @@ impl<'a> View<'a> {
 
     /// As a caller without keys of their own meets it.
     fn obstacles(&self, upstream: &Upstream, name: &str, settings: &RaceSettings) -> Obstacles {
-        let ring = self.live.line(&upstream.provider.name).map_or(&Ring::Off, |line| line.shared());
-        let cooling = match ring {
+        let line = self.live.line(&upstream.provider.name);
+        let ring = line.map_or(Cow::Owned(Ring::Off), |line| line.shared());
+        let cooling = match &*ring {
             Ring::Off => None,
             Ring::NoneNeeded => wait_for_all(upstream, &[], |target| self.gateway.cooling(target)),
             Ring::Keys(keys) => wait_for_all(upstream, keys, |target| self.gateway.cooling(target)),
         };
         let breaker = lock(&self.gateway.breakers).standing(name, &settings.breaker, self.now);
-        Obstacles { off: matches!(ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }
+        Obstacles { off: matches!(*ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }
     }
 }
 

@@ -5,23 +5,23 @@ use serde_json::{Value, json};
 
 use super::routing as standing;
 use super::schema::{object, parameters};
+use crate::protocol::Surface;
 use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
 use crate::report::fields::{EVENT, FIGURES, KEYS, POINT, REGRESSION};
 use crate::report::{asked as stats, races, series, timeline};
 
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "photofinish",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A racing LLM gateway: /v1 speaks OpenAI's chat completions, /api tells the history and how routing stands. A number \
+            "description": "A racing LLM gateway: /v1 speaks OpenAI's surfaces and Anthropic's, /api tells the history and how routing stands. A number \
                             is only as good as its definition: see docs/measurement.md.",
         },
         "security": [{ "bearer": [] }, { "key": [] }, {}],
         "paths": {
-            "/v1/chat/completions": { "post": named("chat", chat()) },
             "/v1/models": { "get": named("listModels", models()) },
             "/v1/models/{id}": { "get": named("getModel", model()) },
             "/api/stats": { "get": named("stats", stats()) },
@@ -47,7 +47,11 @@ pub fn openapi() -> Value {
             },
             "schemas": schemas(),
         },
-    })
+    });
+    for surface in Surface::ALL {
+        document["paths"][surface.path()] = json!({ "post": named(surface.as_str(), called(surface)) });
+    }
+    document
 }
 
 /// With the name that generated clients give it.
@@ -201,26 +205,46 @@ fn health(about: &str, may_fail: bool) -> Value {
     path
 }
 
-fn chat() -> Value {
+/// One of the surfaces: what its request needs, and how it is answered.
+fn called(surface: Surface) -> Value {
+    let (summary, required): (&str, &[&str]) = match surface {
+        Surface::Chat => ("OpenAI chat completions, raced", &["model", "messages"]),
+        Surface::Completions => ("OpenAI completions, raced", &["model", "prompt"]),
+        Surface::Embeddings => ("OpenAI embeddings, raced to the first whole answer", &["model", "input"]),
+        Surface::Responses => ("OpenAI responses, raced", &["model", "input"]),
+        Surface::Messages => ("Anthropic messages, raced", &["model", "max_tokens", "messages"]),
+        Surface::CountTokens => {
+            ("Anthropic token counts; not raced, an estimate where nobody can count", &["model", "messages"])
+        }
+    };
+    let mut properties = json!({
+        "model": { "type": "string", "description": "a configured model, an alias, or PROVIDER/MODEL" },
+    });
+    for name in &required[1..] {
+        properties[*name] = match *name {
+            "messages" => json!({ "type": "array", "items": { "type": "object" } }),
+            "max_tokens" => json!({ "type": "integer" }),
+            _ => json!({ "description": "a string, or a list" }),
+        };
+    }
+    let mut content = json!({ "application/json": { "schema": { "type": "object" } } });
+    if surface.streams() {
+        properties["stream"] = json!({ "type": "boolean", "default": false });
+        content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+    }
     json!({
-        "summary": "OpenAI chat completions, raced",
-        "description": "Members that are not listed go up as they are. The response headers x-photofinish-race and \
-                        x-photofinish-upstream name the race and its winner.",
+        "summary": summary,
+        "description": "Members that are not listed go up as they are to upstreams of this dialect, and are translated for others. \
+                        The response headers x-photofinish-race and x-photofinish-upstream name the race and its winner, \
+                        x-photofinish-dropped what a translation left out.",
         "tags": ["models"],
         "requestBody": { "required": true, "content": { "application/json": { "schema": {
             "type": "object",
-            "properties": {
-                "model": { "type": "string", "description": "a configured model, an alias, or PROVIDER/MODEL" },
-                "messages": { "type": "array", "items": { "type": "object" } },
-                "stream": { "type": "boolean", "default": false },
-            },
-            "required": ["model", "messages"],
+            "properties": properties,
+            "required": required,
         } } } },
         "responses": {
-            "200": { "description": "the winner's answer", "content": {
-                "application/json": { "schema": { "type": "object" } },
-                "text/event-stream": { "schema": { "type": "string" } },
-            } },
+            "200": { "description": "the winner's answer", "content": content },
             "default": error("nobody answered, or the request was refused"),
         },
     })

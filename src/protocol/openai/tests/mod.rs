@@ -1,6 +1,12 @@
 //! Tables of what is payload, and what is no chunk at all.
 
+mod invalid;
+mod requests;
+mod streams;
+mod written;
+
 use super::*;
+use crate::protocol::PayloadKind;
 use PayloadKind::*;
 
 fn chunk(data: &str) -> Chunk<'static> {
@@ -52,8 +58,13 @@ fn payload_is_generated_output_and_nothing_else() {
         (r#"{"tool_calls":[{"index":0,"custom":{"name":"x","input":"yz"}}]}"#, Some((Tool, 3))),
         (r#"{"function_call":{"name":"f"}}"#, Some((Tool, 1))),
         (r#"{"audio":{"id":"a"}}"#, None),
-        (r#"{"audio":{"data":"AAAA"}}"#, Some((Audio, 0))),
+        (r#"{"audio":{"data":"AAAA"}}"#, Some((Audio, 4))),
         (r#"{"audio":{"transcript":"hi"}}"#, Some((Audio, 2))),
+        (r#"{"audio":{"data":"AAAA","transcript":"hi"}}"#, Some((Audio, 6))),
+        (r#"{"audio":{"data":"","transcript":"","expires_at":7}}"#, None),
+        (r#"{"images":[]}"#, None),
+        (r#"{"images":[{"type":"image_url","image_url":{"url":""}}]}"#, None),
+        (r#"{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}"#, Some((Image, 4))),
         (r#"{}"#, None),
         (r#"null"#, None),
         (r#"{"content":7}"#, None),
@@ -72,8 +83,8 @@ fn what_is_no_chunk_is_told_apart() {
     assert_eq!(frame(": OPENROUTER PROCESSING\n\n"), Frame::KeepAlive);
     assert_eq!(frame("event: ping\ndata: {}\n\n"), Frame::KeepAlive);
     assert_eq!(frame("data:\n\n"), Frame::KeepAlive);
-    assert_eq!(frame("data: [DONE]\n\n"), Frame::Done);
-    assert_eq!(frame("data:[DONE] \r\n\r\n"), Frame::Done);
+    assert_eq!(frame("data: [DONE]\n\n"), Frame::Done(Chunk::default()));
+    assert_eq!(frame("data:[DONE] \r\n\r\n"), Frame::Done(Chunk::default()));
     assert_eq!(frame("data: {\"a\":\n\n"), Frame::Malformed);
     assert_eq!(
         read(&Event { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\n") }),
@@ -107,6 +118,35 @@ fn the_usage_chunk_is_recognised() {
             .is_some()
     );
     assert!(chunk(r#"{"choices":[{"delta":{},"usage":{"prompt_tokens":1}}]}"#).usage.is_some());
+}
+
+#[test]
+fn an_answer_that_ends_with_an_error_is_one() {
+    use crate::failure::FailureKind::*;
+    use serde_json::json;
+    for (choice, kind, message) in [
+        (
+            json!({ "delta": { "content": "" }, "finish_reason": "error" }),
+            InStreamError,
+            "the answer ended with `error`",
+        ),
+        (
+            json!({ "finish_reason": "error", "error": { "code": 502, "message": "provider is down" } }),
+            ServerError,
+            "provider is down",
+        ),
+        (
+            json!({ "finish_reason": "error", "error": { "code": 429, "message": "slow down" } }),
+            RateLimited,
+            "slow down",
+        ),
+    ] {
+        let data = json!({ "choices": [choice], "usage": { "prompt_tokens": 1 } }).to_string();
+        let event = Event { raw: Bytes::from(format!("data: {data}\n\n")) };
+        let Frame::Error { data, usage } = read(&event) else { panic!("{data}") };
+        let facts = crate::protocol::error::of_frame(&data);
+        assert_eq!((facts.kind, facts.message.as_str(), usage.is_some()), (kind, message, true));
+    }
 }
 
 #[test]
@@ -175,4 +215,46 @@ fn an_error_that_an_sdk_would_not_see_is_told_apart() {
     ] {
         assert!(!is_error_event(&event(unseen)), "{unseen}");
     }
+}
+
+/// JSON of every kind, with the words in it that a chat request has.
+fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let word = proptest::sample::select(vec![
+        "type",
+        "text",
+        "function",
+        "name",
+        "id",
+        "content",
+        "role",
+        "user",
+        "assistant",
+        "tool",
+        "url",
+        "image_url",
+        "data:;base64,",
+        "arguments",
+        "index",
+        "thinking",
+        "reasoning.text",
+        "signature",
+        "mode",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((word.clone(), inner), 0..5).prop_map(|members| {
+                members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>()
+            }),
+        ]
+    })
 }

@@ -1,0 +1,304 @@
+//! `photofinish providers`: the built-in catalogue, what of it is on in this configuration, and where each fact comes from.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::check;
+use crate::config::catalogue::{self, Entry, KeyIn, Served};
+use crate::config::{Auth, CancelBilling, Config, Keys, Provider, Spoken};
+use crate::protocol::Surface;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  photofinish providers               the catalogue, and what is on
+  photofinish providers deepseek      everything that is known of one, with sources
+  photofinish providers --json        all of it, for programs";
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// One provider, of the catalogue or of the configuration.
+    name: Option<String>,
+    /// JSON, one object with a list of providers.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints. `config` is none where there is no configuration file.
+///
+/// # Errors
+/// Those of `out`; and [`UnknownProvider`].
+pub fn run(config: Option<&Config>, options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+    let all = listed(config);
+    let shown: Vec<&Known<'_>> = match &options.name {
+        None => all.iter().collect(),
+        Some(name) => {
+            let one: Vec<_> = all.iter().filter(|known| known.name == name).collect();
+            anyhow::ensure!(!one.is_empty(), UnknownProvider::new(name));
+            one
+        }
+    };
+    if options.json {
+        let providers: Vec<Value> = shown.into_iter().map(Known::json).collect();
+        writeln!(out, "{:#}", json!({ "providers": providers }))?;
+    } else if options.name.is_some() {
+        for known in shown {
+            known.details(out)?;
+        }
+    } else {
+        let head = ["PROVIDER", "DIALECTS", "KEY VARIABLE", "HERE", "HANG-UP", "ADDRESS"].map(str::to_owned);
+        let rows: Vec<_> = [head.to_vec()].into_iter().chain(shown.into_iter().map(Known::row)).collect();
+        check::columns(out, "", &rows)?;
+    }
+    Ok(())
+}
+
+/// The name that was asked for is neither in the catalogue nor in the configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no provider {name:?}{proposal}")]
+pub struct UnknownProvider {
+    name: String,
+    proposal: String,
+}
+
+impl UnknownProvider {
+    fn new(name: &str) -> UnknownProvider {
+        let near = catalogue::nearest(name);
+        let proposal = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        UnknownProvider { name: name.to_owned(), proposal }
+    }
+}
+
+/// A provider of the catalogue, of the configuration, or of both.
+struct Known<'a> {
+    name: &'a str,
+    entry: Option<&'static Entry>,
+    config: Option<&'a Config>,
+    provider: Option<&'a Arc<Provider>>,
+}
+
+/// The catalogue in its order, then those that only the configuration knows.
+fn listed(config: Option<&Config>) -> Vec<Known<'_>> {
+    let provider = |name: &str| config.and_then(|config| config.providers.get(name));
+    let known = catalogue::entries().map(|entry| Known {
+        name: entry.name,
+        entry: Some(entry),
+        config,
+        provider: provider(entry.name),
+    });
+    let own = config.into_iter().flat_map(|config| config.providers.values());
+    let own = own.filter(|provider| catalogue::find(&provider.name).is_none());
+    let own = own.map(|provider| Known { name: &provider.name, entry: None, config, provider: Some(provider) });
+    known.chain(own).collect()
+}
+
+impl Known<'_> {
+    /// Dialect, address and how a key is sent: as the configuration has it, else as the catalogue does.
+    fn dialects(&self) -> Vec<[String; 3]> {
+        let own = |spoken: &Spoken| [spoken.dialect.as_str().to_owned(), spoken.base_url.clone(), auth(&spoken.auth)];
+        let known =
+            |served: &Served| [served.dialect.as_str().to_owned(), served.base_url.to_owned(), key_in(served.auth)];
+        match (self.provider, self.entry) {
+            (Some(provider), _) => provider.dialects.iter().map(own).collect(),
+            (None, Some(entry)) => entry.serves.iter().filter(|served| !served.only_if_named).map(known).collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Whether this configuration has it, and why it is off.
+    fn here(&self) -> (&'static str, Option<String>) {
+        let (Some(config), Some(provider)) = (self.config, self.provider) else { return ("-", None) };
+        match &provider.keys {
+            _ if provider.simulate.is_some() => ("simulated", None),
+            Keys::Token(token) => ("token", Some(format!("from {}", token.source.name()))),
+            Keys::Off(_) if config.provider_is_on(provider) => ("own keys", provider.why_off()),
+            Keys::Off(_) => ("off", provider.why_off()),
+            Keys::NotConfigured | Keys::Keys(_) => ("on", None),
+        }
+    }
+
+    fn cancel_billing(&self) -> CancelBilling {
+        let known = self.entry.map(|entry| entry.cancel_billing.value);
+        self.provider.map(|provider| provider.cancel_billing).or(known).unwrap_or(CancelBilling::Unknown)
+    }
+
+    fn row(&self) -> Vec<String> {
+        let dialects = self.dialects();
+        let names: Vec<&str> = dialects.iter().map(|[dialect, ..]| dialect.as_str()).collect();
+        let address = match dialects.first().map(|[_, address, _]| address.as_str()) {
+            None | Some("") => "its own",
+            Some(address) => address,
+        };
+        let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("-");
+        let hang_up = self.cancel_billing().as_str();
+        [self.name, &names.join(", "), variable, self.here().0, hang_up, address].map(str::to_owned).to_vec()
+    }
+
+    fn details(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", self.name)?;
+        let (state, why) = self.here();
+        let state = if state == "-" { "not in this configuration" } else { state };
+        let mut rows = vec![vec!["here".to_owned(), why.map_or(state.to_owned(), |why| format!("{state}: {why}"))]];
+        let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("none");
+        rows.push(vec!["key variable".to_owned(), variable.to_owned()]);
+        for [dialect, address, key] in self.dialects() {
+            let address = if address.is_empty() { "an address of its own".to_owned() } else { address };
+            rows.push(vec!["speaks".to_owned(), dialect, address, key]);
+        }
+        for (surface, how) in self.surfaces() {
+            rows.push(vec!["serves".to_owned(), surface.path().to_owned(), how]);
+        }
+        check::columns(out, "  ", &rows)?;
+        let Some(entry) = self.entry else { return Ok(()) };
+        for (fact, value, source) in facts(entry) {
+            writeln!(out, "  {fact}: {value}\n    source: {source}")?;
+        }
+        Ok(())
+    }
+
+    /// Each surface that it can serve, and how.
+    fn surfaces(&self) -> Vec<(Surface, String)> {
+        let dialects = self.dialects();
+        let Some([first, ..]) = dialects.first() else { return Vec::new() };
+        let how = |surface: Surface| {
+            let native = surface.dialect().as_str();
+            if dialects.iter().any(|[dialect, ..]| dialect == native) {
+                return Some((surface, "as it is".to_owned()));
+            }
+            surface.is_translated().then(|| (surface, format!("translated to {first}")))
+        };
+        Surface::ALL.into_iter().filter_map(how).collect()
+    }
+
+    fn json(&self) -> Value {
+        let (state, why) = self.here();
+        let dialects: Vec<Value> = self
+            .dialects()
+            .into_iter()
+            .map(|[dialect, base_url, key]| json!({ "dialect": dialect, "base_url": base_url, "key": key }))
+            .collect();
+        let facts: serde_json::Map<String, Value> = self
+            .entry
+            .map(facts)
+            .into_iter()
+            .flatten()
+            .map(|(fact, value, source)| (fact, json!({ "value": value, "source": source })))
+            .collect();
+        json!({
+            "name": self.name,
+            "in_catalogue": self.entry.is_some(),
+            "here": state,
+            "why": why,
+            "key_variable": self.entry.and_then(|entry| entry.key_variable),
+            "cancel_billing": self.cancel_billing().as_str(),
+            "dialects": dialects,
+            "facts": facts,
+        })
+    }
+}
+
+/// Every fact of the catalogue: what, its value, and who says so.
+fn facts(entry: &'static Entry) -> Vec<(String, String, &'static str)> {
+    let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    let mut facts: Vec<_> = entry
+        .serves
+        .iter()
+        .map(|served| {
+            let unless = if served.only_if_named { ", only if `dialect` names it" } else { "" };
+            (format!("dialect {}", served.dialect.as_str()), format!("{}{unless}", shown(served)), served.source)
+        })
+        .collect();
+    let others = [
+        ("hang-up", entry.cancel_billing.value.as_str().to_owned(), entry.cancel_billing.source),
+        ("continues an answer that was begun", entry.continues.value.text(), entry.continues.source),
+        ("takes stream_options", yes(entry.stream_options.value), entry.stream_options.source),
+        ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), entry.max_completion_tokens.source),
+        ("takes thoughts back", yes(entry.takes_thoughts.value), entry.takes_thoughts.source),
+        ("a warm connection is worth it", yes(entry.warming.value), entry.warming.source),
+    ];
+    facts.extend(others.map(|(fact, value, source)| (fact.to_owned(), value, source)));
+    if !entry.note.value.is_empty() {
+        facts.push(("note".to_owned(), entry.note.value.to_owned(), entry.note.source));
+    }
+    facts
+}
+
+fn shown(served: &Served) -> &'static str {
+    if served.base_url.is_empty() { "an address of its own" } else { served.base_url }
+}
+
+fn auth(auth: &Auth) -> String {
+    match auth {
+        Auth::Bearer => key_in(KeyIn::Bearer),
+        Auth::Header(name) => format!("key in {name}"),
+        Auth::SigV4 { .. } => key_in(KeyIn::SigV4),
+    }
+}
+
+fn key_in(auth: KeyIn) -> String {
+    match auth {
+        KeyIn::Bearer => "key as a bearer".to_owned(),
+        KeyIn::Header(name) => format!("key in {name}"),
+        KeyIn::SigV4 => "signed, or key as a bearer".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
+        let config = crate::config::parse(config, Path::new("x"), &|_| None).unwrap();
+        let mut out = Vec::new();
+        run(Some(&config), &Options { name: name.map(str::to_owned), json }, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn the_table_says_what_is_on_here() {
+        let config = "[providers]\ngroq.api_key = \"planted\"\nopenai.api_key = \"${UNSET}\"\n\
+                      mine = { base_url = \"http://10.0.0.7/v1\", dialect = \"anthropic\" }\n\
+                      minted = { base_url = \"http://h\", token = { file = \"/run/token\" } }\nsim.simulate = {}";
+        let text = printed(config, None, false).unwrap();
+        let line = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("groq"), "groq openai, responses GROQ_API_KEY on bills_full https://api.groq.com/openai/v1");
+        assert_eq!(line("openai"), "openai openai, responses OPENAI_API_KEY off stops https://api.openai.com/v1");
+        assert_eq!(line("azure"), "azure openai, responses AZURE_OPENAI_API_KEY - stops its own");
+        assert_eq!(line("mine"), "mine anthropic - on unknown http://10.0.0.7/v1");
+        assert_eq!(line("minted"), "minted openai - token unknown http://h");
+        assert_eq!(line("sim"), "sim openai - simulated stops its own");
+        assert_eq!(text.lines().count(), catalogue::entries().count() + 4);
+        assert!(!text.contains("planted"), "{text}");
+    }
+
+    #[test]
+    fn one_is_told_with_every_source() {
+        for entry in catalogue::entries() {
+            let text = printed("", Some(entry.name), false).unwrap();
+            for (fact, value, source) in facts(entry) {
+                assert!(text.contains(&format!("  {fact}: {value}\n    source: {source}\n")), "{text}");
+            }
+            let json: Value = serde_json::from_str(&printed("", Some(entry.name), true).unwrap()).unwrap();
+            let one = &json["providers"][0];
+            assert_eq!((&one["name"], &one["here"]), (&json!(entry.name), &json!("-")));
+            assert_eq!(one["facts"]["hang-up"]["source"], entry.cancel_billing.source);
+        }
+        let gemini = printed("[providers.gemini]\napi_key = \"${UNSET}\"", Some("gemini"), false).unwrap();
+        for expected in ["off: UNSET is not set", "/v1/messages", "translated to gemini", "as it is"] {
+            assert!(gemini.contains(expected), "{gemini}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_with_a_proposal() {
+        let error = printed("", Some("grok"), false).unwrap_err();
+        assert!(error.is::<UnknownProvider>() && error.to_string().contains("groq"), "{error}");
+    }
+}

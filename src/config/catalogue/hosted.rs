@@ -1,0 +1,213 @@
+//! Hosts of open models, and vendors that speak somebody else's dialect.
+
+use super::{Continues, Entry, KeyIn, RECORDED, ROUTER, Served};
+
+/// What the vendors' pages told in 2026 of their streams.
+const PAGES: &str = "the vendor's documentation, 2026";
+const GROQ: &str = "https://api.groq.com/openai/v1";
+const OPENROUTER: &str = "https://openrouter.ai/api/v1";
+const FIREWORKS: &str = "https://api.fireworks.ai/inference/v1";
+const COMPATIBLE: &str = "https://dashscope-intl.aliyuncs.com/compatible-mode/v1";
+
+pub(super) static ENTRIES: [Entry; 20] = [
+    Entry::hosted(
+        "mistral",
+        &[Served::openai("https://api.mistral.ai/v1", "https://docs.mistral.ai/api")],
+        "MISTRAL_API_KEY",
+    )
+    .bills_full(ROUTER)
+    .continues(Continues::With("prefix"), "https://docs.mistral.ai/guides/prefix, 2026: `prefix: true` in the message")
+    .without_stream_options(RECORDED)
+    .note(
+        "usage comes unasked in the last chunk; content may be an array of parts; errors have their own shape",
+        RECORDED,
+    ),
+    Entry::hosted(
+        "deepseek",
+        &[
+            Served::openai("https://api.deepseek.com", "https://api-docs.deepseek.com"),
+            Served::anthropic(
+                "https://api.deepseek.com/anthropic/v1",
+                "https://api-docs.deepseek.com/guides/anthropic_api",
+            ),
+        ],
+        "DEEPSEEK_API_KEY",
+    )
+    .stops(ROUTER)
+    .continues(Continues::No, "only under /beta, 2026: https://api-docs.deepseek.com/guides/chat_prefix_completion")
+    .takes_thoughts("https://api-docs.deepseek.com/guides/thinking_mode, 2026: wanted back within a run of tools")
+    .note("keep-alive comments while queued, for up to ten minutes; reasoning in `reasoning_content`", RECORDED),
+    Entry::hosted(
+        "xai",
+        &[
+            Served::openai("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
+            Served::responses("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
+        ],
+        "XAI_API_KEY",
+    )
+    .stops(ROUTER)
+    .note("usage carries the cost in ticks; its form of Anthropic's messages is deprecated", RECORDED),
+    Entry::hosted(
+        "groq",
+        &[
+            Served::openai(GROQ, "https://console.groq.com/docs/openai"),
+            Served::responses(GROQ, "https://console.groq.com/docs/responses-api"),
+        ],
+        "GROQ_API_KEY",
+    )
+    .bills_full(ROUTER)
+    .continues(Continues::Yes, "https://console.groq.com/docs/prefilling, 2026")
+    .note("usage and the server's own times in `x_groq`; 498 when it is out of capacity", RECORDED),
+    Entry::hosted(
+        "cerebras",
+        &[Served::openai("https://api.cerebras.ai/v1", "https://inference-docs.cerebras.ai/resources/openai")],
+        "CEREBRAS_API_KEY",
+    )
+    .warming(
+        "its own SDK opens a connection when it is made, 2026: https://github.com/Cerebras/cerebras-cloud-sdk-node",
+    )
+    .note("the server's own times in `time_info`; reasoning in `reasoning`", PAGES),
+    Entry::hosted(
+        "sambanova",
+        &[Served::openai("https://api.sambanova.ai/v1", "https://docs.sambanova.ai/cloud/api-reference")],
+        "SAMBANOVA_API_KEY",
+    )
+    .bills_full(ROUTER)
+    .note("several tokens a chunk; the server's own times in the last one", PAGES),
+    Entry::hosted(
+        "together",
+        &[Served::openai("https://api.together.xyz/v1", "https://docs.together.ai/docs/openai-api-compatibility")],
+        "TOGETHER_API_KEY",
+    )
+    .stops(ROUTER)
+    .note("usage varies by model; error codes of its own: go by the status", RECORDED),
+    Entry::hosted(
+        "fireworks",
+        &[
+            Served::openai(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-chatcompletions"),
+            Served::responses(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-responses"),
+            Served::anthropic(FIREWORKS, "https://docs.fireworks.ai/tools-sdks/anthropic-compatibility"),
+        ],
+        "FIREWORKS_API_KEY",
+    )
+    .stops(ROUTER)
+    .note("usage unasked in the chunk that finishes; 422 with `detail`", PAGES),
+    Entry::hosted(
+        "deepinfra",
+        &[Served::openai("https://api.deepinfra.com/v1/openai", "https://deepinfra.com/docs/openai_api")],
+        "DEEPINFRA_API_KEY",
+    )
+    .stops(ROUTER)
+    .note("usage unasked in the last chunk", PAGES),
+    Entry::hosted(
+        "openrouter",
+        &[
+            Served::openai(OPENROUTER, "https://openrouter.ai/docs/api-reference/overview"),
+            Served::responses(OPENROUTER, "https://openrouter.ai/docs/api-reference/responses-api/overview"),
+            Served::anthropic(
+                OPENROUTER,
+                "https://openrouter.ai/docs/api/api-reference/anthropic-messages/create-messages",
+            )
+            .key_in(KeyIn::Bearer),
+        ],
+        "OPENROUTER_API_KEY",
+    )
+    .note(
+        "answers 200 and comments before its own upstream commits; usage with cost; errors inside the stream",
+        RECORDED,
+    ),
+    Entry::hosted(
+        "novita",
+        &[Served::openai("https://api.novita.ai/openai", "https://novita.ai/docs/guides/llm-api")],
+        "NOVITA_API_KEY",
+    )
+    .bills_full("its own documentation, against a router's, 2026"),
+    Entry::hosted(
+        "hyperbolic",
+        &[Served::openai("https://api.hyperbolic.xyz/v1", "https://docs.hyperbolic.xyz/docs/rest-api")],
+        "HYPERBOLIC_API_KEY",
+    )
+    .stops(ROUTER),
+    Entry::hosted(
+        "nebius",
+        &[Served::openai("https://api.studio.nebius.com/v1", "https://docs.nebius.com/studio/inference/api")],
+        "NEBIUS_API_KEY",
+    ),
+    Entry::hosted(
+        "perplexity",
+        &[
+            Served::openai("https://api.perplexity.ai", "https://docs.perplexity.ai/api-reference"),
+            Served::responses(
+                "https://api.perplexity.ai/v1",
+                "https://docs.perplexity.ai/docs/agent-api/openai-compatibility",
+            ),
+        ],
+        "PERPLEXITY_API_KEY",
+    )
+    .bills_full(ROUTER)
+    .note(
+        "charges for each search: a lost race is never free; chat completions are said to have ended in September 2026",
+        PAGES,
+    ),
+    Entry::hosted(
+        "cohere",
+        &[Served::openai("https://api.cohere.ai/compatibility/v1", "https://docs.cohere.com/docs/compatibility-api")],
+        "COHERE_API_KEY",
+    )
+    .stops(ROUTER),
+    Entry::hosted(
+        "minimax",
+        &[
+            Served::openai(
+                "https://api.minimax.io/v1",
+                "https://platform.minimax.io/docs/api-reference/text-openai-api",
+            ),
+            Served::anthropic(
+                "https://api.minimax.io/anthropic/v1",
+                "https://platform.minimax.io/docs/api-reference/text-anthropic-api",
+            ),
+        ],
+        "MINIMAX_API_KEY",
+    )
+    .note("errors come as 200 with `base_resp.status_code`; the first chunk has an empty role and reasoning", PAGES),
+    Entry::hosted(
+        "zai",
+        &[Served::openai("https://api.z.ai/api/paas/v4", "https://docs.z.ai/api-reference/introduction")],
+        "ZAI_API_KEY",
+    )
+    .takes_thoughts("https://docs.z.ai/guides/capabilities/thinking-mode, 2026")
+    .note("reasoning in `reasoning_content`", RECORDED),
+    Entry::hosted(
+        "alibaba",
+        &[
+            Served::openai(
+                COMPATIBLE,
+                "https://www.alibabacloud.com/help/en/model-studio/compatibility-of-openai-with-dashscope",
+            ),
+            Served::anthropic(
+                "https://dashscope-intl.aliyuncs.com/apps/anthropic/v1",
+                "https://www.alibabacloud.com/help/doc-detail/2980295.html",
+            ),
+        ],
+        "DASHSCOPE_API_KEY",
+    )
+    .note("the address is that of Singapore; reasoning in `reasoning_content`", RECORDED),
+    Entry::hosted(
+        "huggingface",
+        &[Served::openai("https://router.huggingface.co/v1", "https://huggingface.co/docs/inference-providers")],
+        "HF_TOKEN",
+    )
+    .note("a router: two upstreams behind it may be the same machine as one named directly", RECORDED),
+    Entry::hosted(
+        "moonshot",
+        &[Served::openai("https://api.moonshot.ai/v1", "https://platform.moonshot.ai/docs/api/chat")],
+        "MOONSHOT_API_KEY",
+    )
+    .takes_thoughts(
+        "https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model, 2026: wanted back within a run of tools",
+    )
+    .continues(
+        Continues::With("partial"),
+        "https://platform.moonshot.ai/docs/api/partial, 2026: `partial: true` in the message",
+    ),
+];

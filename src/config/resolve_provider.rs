@@ -1,0 +1,306 @@
+//! Makes a [`Provider`] of what was typed and of what the catalogue knows: its dialects, each with its address and the way
+//! in which it takes a key.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::catalogue::{self, Entry, KeyIn, Served};
+use super::problem::{Found, shown};
+use super::raw_provider::{RawProvider, base_url_problem};
+use super::reader::{At, Scope};
+use super::text::{self, Secret};
+use super::{Auth, CancelBilling, Keys, Provider, Spoken};
+use crate::protocol::Dialect;
+
+/// Where Google's clouds are asked if nothing is said.
+const LOCATION: &str = "global";
+/// Where AWS is asked if neither the file nor `AWS_REGION` says.
+const REGION: &str = "us-east-1";
+/// The version of Anthropic's API whose events are read.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// One that the file has a table for. None if it is wrong, which is reported.
+pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
+    if raw.has_simulate {
+        return simulated(raw);
+    }
+    let entry = catalogue::find(&raw.name.value);
+    let dialects = dialects(scope, &raw, entry);
+    check_parts(scope, &raw, entry, &dialects);
+    let dialects = dialects?;
+    let name = raw.name.value;
+    if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
+        scope.warn(format!(
+            "provider {name} has no api_key: only callers with a key of their own can use it; \
+             api_key = \"${{{variable}}}\" is the usual one"
+        ));
+    }
+    for header in &raw.forward_headers {
+        let carries_key = |spoken: &Spoken| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
+        if dialects.iter().any(carries_key) {
+            let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
+            scope.report(Found::at(header.offset, message));
+        }
+    }
+    let known = entry.map(|entry| entry.cancel_billing.value);
+    Some(Provider {
+        base_url: dialects.first()?.base_url.clone(),
+        dialects,
+        api_version: raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value),
+        cancel_billing: raw.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
+        domain: raw.domain,
+        stream_options: entry.is_none_or(|entry| entry.stream_options.value),
+        max_completion_tokens: entry.is_some_and(|entry| entry.max_completion_tokens.value),
+        takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
+        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+        keys: raw.keys,
+        simulate: None,
+        name,
+    })
+}
+
+/// One of the catalogue that a model uses without a table of its own: its key is in the usual variable.
+pub(super) fn known(scope: &Scope<'_>, entry: &'static Entry, offset: usize) -> Option<Provider> {
+    let name = entry.name.to_owned();
+    let served = entry.serves.iter().filter(|served| !served.only_if_named);
+    let spoken = |served: &Served| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
+    let dialects: Vec<Spoken> = served.filter_map(spoken).collect();
+    let Some(first) = dialects.first() else {
+        let message = format!("provider {name} has no address of its own");
+        let expected = format!("a table [providers.{name}] with {} and a key", what_it_needs(entry));
+        scope.report(Found::at(offset, message).expected(expected));
+        return None;
+    };
+    Some(Provider {
+        name,
+        base_url: first.base_url.clone(),
+        dialects,
+        api_version: None,
+        cancel_billing: entry.cancel_billing.value,
+        domain: None,
+        stream_options: entry.stream_options.value,
+        max_completion_tokens: entry.max_completion_tokens.value,
+        takes_thoughts: entry.takes_thoughts.value,
+        forward_headers: Vec::new(),
+        keys: usual_key(scope, entry, offset),
+        simulate: None,
+    })
+}
+
+/// It speaks what the simulator speaks.
+fn simulated(raw: RawProvider) -> Option<Provider> {
+    let simulation = raw.simulate?;
+    let spoken =
+        Spoken { dialect: Dialect::OpenAi, base_url: String::new(), auth: Auth::Bearer, headers: HeaderMap::new() };
+    Some(Provider {
+        name: raw.name.value,
+        base_url: String::new(),
+        dialects: vec![spoken],
+        api_version: None,
+        cancel_billing: raw.cancel_billing.unwrap_or(CancelBilling::Stops),
+        domain: raw.domain,
+        stream_options: true,
+        max_completion_tokens: false,
+        takes_thoughts: false,
+        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+        keys: Keys::NotConfigured,
+        simulate: Some(simulation),
+    })
+}
+
+/// What it speaks, at least one. None where that cannot be said, which is reported.
+fn dialects(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entry>) -> Option<Vec<Spoken>> {
+    let own_url = match (&raw.base_url, raw.has_base_url) {
+        // It is wrong, and reported.
+        (None, true) => return None,
+        (url, _) => url.as_deref(),
+    };
+    let wanted: Vec<At<Dialect>> = match (raw.dialects.is_empty(), entry) {
+        (false, _) => raw.dialects.iter().map(|named| At { offset: named.offset, value: named.value }).collect(),
+        (true, None) => vec![At { offset: raw.name.offset, value: Dialect::OpenAi }],
+        (true, Some(entry)) => {
+            let unsaid =
+                |served: &&Served| !served.only_if_named && (own_url.is_none() || shares_address(entry, served));
+            let at = |served: &Served| At { offset: raw.name.offset, value: served.dialect };
+            entry.serves.iter().filter(unsaid).map(at).collect()
+        }
+    };
+    let mut dialects = Vec::new();
+    for At { offset, value: dialect } in wanted {
+        let served = entry.and_then(|entry| entry.served(dialect));
+        let url = match (own_url, served) {
+            (Some(url), _) => Some(url.to_owned()),
+            (None, Some(served)) => fill(scope, served.base_url, &raw.parts),
+            (None, None) => None,
+        };
+        let Some(url) = url else {
+            report_no_address(scope, raw, entry, offset, dialect);
+            return None;
+        };
+        dialects.extend(spoken(scope, dialect, url, served, &raw.parts));
+    }
+    Some(dialects).filter(|dialects| !dialects.is_empty())
+}
+
+/// Whether an address that somebody gives for the provider is this dialect's too: what is at one path in the catalogue is at
+/// one path elsewhere. The address is meant for the OpenAI form, where there is one.
+fn shares_address(entry: &Entry, served: &Served) -> bool {
+    let meant = entry.served(Dialect::OpenAi).filter(|served| !served.only_if_named).unwrap_or(&entry.serves[0]);
+    meant.base_url == served.base_url
+}
+
+fn report_no_address(
+    scope: &Scope<'_>,
+    raw: &RawProvider,
+    entry: Option<&'static Entry>,
+    offset: usize,
+    dialect: Dialect,
+) {
+    let name = &raw.name.value;
+    let title = shown(name);
+    match entry {
+        Some(entry) if entry.served(dialect).is_none() => {
+            let known: Vec<&str> = entry.serves.iter().map(|served| served.dialect.as_str()).collect();
+            let message = format!("[providers.{title}] is not known to speak {}", dialect.as_str());
+            let expected = format!("base_url, or one of {}", known.join(", "));
+            scope.report(Found::at(offset, message).expected(expected));
+        }
+        Some(entry) => {
+            let message = format!("[providers.{title}] has no address");
+            scope.report(Found::at(offset, message).expected(what_it_needs(entry)));
+        }
+        None => {
+            let message = format!("[providers.{title}] has no address");
+            let problem = Found::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
+            scope.report(problem.nearest(name, catalogue::entries().map(|entry| entry.name)));
+        }
+    }
+}
+
+fn what_it_needs(entry: &Entry) -> &'static str {
+    if entry.serves[0].base_url.contains("{project}") {
+        "project = \"…\", or base_url = \"https://…\""
+    } else {
+        "base_url = \"https://…\""
+    }
+}
+
+fn spoken(
+    scope: &Scope<'_>,
+    dialect: Dialect,
+    base_url: String,
+    served: Option<&Served>,
+    parts: &[(&'static str, At<String>)],
+) -> Option<Spoken> {
+    if base_url_problem(&base_url).is_some() {
+        return None;
+    }
+    let usual = match dialect {
+        Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => KeyIn::Bearer,
+        Dialect::Anthropic => KeyIn::Header("x-api-key"),
+        Dialect::Gemini => KeyIn::Header("x-goog-api-key"),
+        Dialect::Bedrock => KeyIn::SigV4,
+    };
+    let auth = match served.map_or(usual, |served| served.auth) {
+        KeyIn::Bearer => Auth::Bearer,
+        KeyIn::Header(name) => Auth::Header(name.to_owned()),
+        KeyIn::SigV4 => {
+            Auth::SigV4 { region: part(parts, "region").map_or_else(|| usual_region(scope), str::to_owned) }
+        }
+    };
+    let mut headers = HeaderMap::new();
+    if dialect == Dialect::Anthropic {
+        headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    Some(Spoken { dialect, base_url, auth, headers })
+}
+
+fn part<'a>(parts: &'a [(&'static str, At<String>)], key: &str) -> Option<&'a str> {
+    parts.iter().find(|(other, _)| *other == key).map(|(_, text)| text.value.as_str())
+}
+
+fn usual_region(scope: &Scope<'_>) -> String {
+    let is_region = |text: &String| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    (scope.env)("AWS_REGION").filter(is_region).unwrap_or_else(|| REGION.to_owned())
+}
+
+/// An address of the catalogue with what stands in braces filled in. None where there is none, or a part is not known.
+fn fill(scope: &Scope<'_>, address: &str, parts: &[(&'static str, At<String>)]) -> Option<String> {
+    if address.is_empty() {
+        return None;
+    }
+    let location = part(parts, "location").unwrap_or(LOCATION);
+    let host = match location {
+        LOCATION => "aiplatform.googleapis.com".to_owned(),
+        location => format!("{location}-aiplatform.googleapis.com"),
+    };
+    let mut url = address.replace("{host}", &host).replace("{location}", location);
+    if url.contains("{region}") {
+        url = url.replace("{region}", &part(parts, "region").map_or_else(|| usual_region(scope), str::to_owned));
+    }
+    if url.contains("{project}") {
+        url = url.replace("{project}", part(parts, "project")?);
+    }
+    Some(url)
+}
+
+/// A key that would change nothing is a mistake.
+fn check_parts(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entry>, dialects: &Option<Vec<Spoken>>) {
+    let Some(dialects) = dialects else { return };
+    let signed = dialects.iter().any(|spoken| matches!(spoken.auth, Auth::SigV4 { .. }));
+    let has_part = |key: &str| {
+        let braces = format!("{{{key}}}");
+        raw.base_url.is_none() && entry.is_some_and(|entry| entry.serves[0].base_url.contains(&braces))
+    };
+    for (key, text) in &raw.parts {
+        let used = match *key {
+            "region" => signed,
+            "api_version" => {
+                dialects.iter().any(|spoken| matches!(spoken.dialect, Dialect::OpenAi | Dialect::Responses))
+            }
+            key => has_part(key),
+        };
+        if !used {
+            let message = format!("\"{key}\" in [providers.{}] has no use there", shown(&raw.name.value));
+            scope.report(Found::at(text.offset, message).expected(match *key {
+                "region" => "the dialect bedrock",
+                "api_version" => "the dialect openai or responses, at Azure",
+                _ => "the provider vertex, without base_url",
+            }));
+        }
+    }
+    check_api_version(scope, raw);
+    if raw.has_aws && !signed {
+        let message = format!("\"aws\" in [providers.{}] has no use there", shown(&raw.name.value));
+        scope.report(Found::at(raw.name.offset, message).expected("the dialect bedrock"));
+    }
+}
+
+/// Azure's dated API stands beside its newer one, under another path.
+fn check_api_version(scope: &Scope<'_>, raw: &RawProvider) {
+    let Some((_, version)) = raw.parts.iter().find(|(key, _)| *key == "api_version") else { return };
+    let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = version.value.splitn(4, '-');
+    let mut part = |count| parts.next().is_some_and(|text| digits(text, count));
+    let is_date = part(4) && part(2) && part(2) && matches!(parts.next(), None | Some("preview"));
+    let name = shown(&raw.name.value);
+    if !is_date && !matches!(version.value.as_str(), "preview" | "latest") {
+        let message = format!("bad value for \"api_version\" in [providers.{name}]");
+        scope.report(
+            Found::at(version.offset, message).expected("a date such as \"2024-10-21\" or \"2025-04-01-preview\""),
+        );
+    }
+    if raw.base_url.as_ref().is_some_and(|url| !url.trim_end_matches('/').ends_with("/openai")) {
+        let message = format!("\"api_version\" in [providers.{name}] goes with another base_url");
+        scope.report(Found::at(version.offset, message).expected("a base_url that ends in /openai, or no api_version"));
+    }
+}
+
+fn usual_key(scope: &Scope<'_>, entry: &Entry, offset: usize) -> Keys {
+    let Some(variable) = entry.key_variable else { return Keys::NotConfigured };
+    let typed = At { offset, value: format!("${{{variable}}}") };
+    match text::secret(scope, variable, &typed) {
+        Secret::Set(key) => Keys::Keys(vec![key]),
+        Secret::Unset(names) => Keys::Off(names),
+        Secret::Bad => Keys::Off(Vec::new()),
+    }
+}

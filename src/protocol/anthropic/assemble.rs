@@ -1,0 +1,167 @@
+//! A whole Messages answer out of its stream, as the official clients put it together. What is not known is kept.
+//!
+//! Off the hot path, so it builds JSON values.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::protocol::assemble::Assemble;
+use crate::protocol::sse::Event;
+
+/// Takes in the events of one stream.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    /// What `message_start` told, and what `message_delta` changed of it.
+    message: Map<String, Value>,
+    /// By `index`.
+    blocks: BTreeMap<u64, Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    content: Map<String, Value>,
+    /// The JSON text of a tool's input, as far as it came.
+    input: String,
+}
+
+impl Assemble for Assembly {
+    fn add(&mut self, event: &Event) -> bool {
+        let Some(data) = event.fields().data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
+        match serde_json::from_slice(&data) {
+            Ok(Value::Object(event)) => self.add_event(event),
+            Ok(_) => {}
+            Err(_) => return data.trim_ascii() == b"[DONE]",
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Bytes {
+        let Assembly { mut message, blocks } = std::mem::take(self);
+        let blocks = blocks.into_values().map(Block::finish).collect();
+        for (name, value) in [("type", json!("message")), ("role", json!("assistant"))] {
+            message.entry(name).or_insert(value);
+        }
+        for name in ["content", "stop_reason", "stop_sequence"] {
+            message.entry(name).or_insert(Value::Null);
+        }
+        message.insert("content".to_owned(), Value::Array(blocks));
+        Bytes::from(Value::Object(message).to_string())
+    }
+}
+
+impl Assembly {
+    fn add_event(&mut self, mut event: Map<String, Value>) {
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
+        match kind.as_str() {
+            "message_start" => self.start(object(&mut event, "message")),
+            "content_block_start" => {
+                let content = object(&mut event, "content_block");
+                // The vendor goes over to another model.
+                if let Some(model) = content.get("to").and_then(|to| to.get("model")) {
+                    self.message.insert("model".to_owned(), model.clone());
+                }
+                self.blocks.insert(index, Block { content, input: String::new() });
+            }
+            "content_block_delta" => {
+                let delta = object(&mut event, "delta");
+                if let Some(block) = self.blocks.get_mut(&index) {
+                    block.add(delta);
+                }
+            }
+            "message_delta" => self.end(event),
+            _ => {}
+        }
+    }
+
+    /// A second start of the same message is none. Of another, it is what a server sends that began anew: what came before
+    /// is void.
+    fn start(&mut self, message: Map<String, Value>) {
+        if self.message.is_empty() || self.message.get("id") != message.get("id") {
+            self.message = message;
+            self.blocks.clear();
+        }
+    }
+
+    fn end(&mut self, mut event: Map<String, Value>) {
+        self.message.extend(object(&mut event, "delta"));
+        // Counts are totals: each replaces the one before it.
+        let usage = object(&mut event, "usage").into_iter().filter(|(_, value)| !value.is_null());
+        match self.message.get_mut("usage") {
+            Some(Value::Object(before)) => before.extend(usage),
+            _ => drop(self.message.insert("usage".to_owned(), Value::Object(usage.collect()))),
+        }
+        let rest = event.into_iter().filter(|(name, _)| !matches!(name.as_str(), "type" | "delta" | "usage"));
+        self.message.extend(rest);
+    }
+}
+
+impl Block {
+    fn add(&mut self, delta: Map<String, Value>) {
+        let kind = delta.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        for (name, value) in delta {
+            match (kind.as_str(), name.as_str(), value) {
+                (_, "type", _) | (_, _, Value::Null) => {}
+                ("input_json_delta", "partial_json", Value::String(text)) => self.input.push_str(&text),
+                ("signature_delta", _, value) => drop(self.content.insert(name, value)),
+                ("citations_delta", "citation", citation) => match self.content.get_mut("citations") {
+                    Some(Value::Array(citations)) => citations.push(citation),
+                    _ => drop(self.content.insert("citations".to_owned(), json!([citation]))),
+                },
+                (_, _, Value::String(text)) => match self.content.get_mut(&name) {
+                    Some(Value::String(before)) => before.push_str(&text),
+                    _ => drop(self.content.insert(name, Value::String(text))),
+                },
+                (_, _, value) => drop(self.content.insert(name, value)),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Value {
+        if !self.input.trim().is_empty() {
+            self.content.insert("input".to_owned(), input(&self.input));
+        }
+        Value::Object(self.content)
+    }
+}
+
+/// A tool's input. An answer that was cut in the middle of one keeps the members that are whole.
+fn input(text: &str) -> Value {
+    if let Ok(input) = serde_json::from_str(text) {
+        return input;
+    }
+    let mut closers = Vec::new();
+    let mut safe = (0, Vec::new());
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if std::mem::take(&mut escaped) => {}
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            _ if in_string => {}
+            // Nothing reads what is nested deeper.
+            '{' | '[' if closers.len() == 128 => return json!({}),
+            '{' | '[' => {
+                closers.push(if c == '{' { '}' } else { ']' });
+                safe = (at + 1, closers.clone());
+            }
+            '}' | ']' => drop(closers.pop()),
+            ',' => safe = (at, closers.clone()),
+            _ => {}
+        }
+    }
+    let closed = |end: usize, closers: &[char]| {
+        let text: String = text[..end].chars().chain(closers.iter().rev().copied()).collect();
+        serde_json::from_str(&text).ok()
+    };
+    closed(text.len(), &closers).or_else(|| closed(safe.0, &safe.1)).unwrap_or_else(|| json!({}))
+}
+
+fn object(from: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
+    match from.get_mut(name).map(Value::take) {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,282 @@
+//! The turns of a conversation as Messages has them: user and assistant by turns, each a list of blocks.
+//!
+//! Neighbours of one role are joined, results of tools go to the front of their turn, and text of nothing but white space,
+//! which the vendor refuses, is left out. A system turn keeps its place: as such where the model takes it, else as text of
+//! the user's in `<system-reminder>`. A conversation that begins with the assistant gets a first turn of one full stop.
+
+use serde_json::{Value, json};
+
+use super::model::Model;
+use crate::protocol::call_ids::CallIds;
+use crate::protocol::claude::thinking::signed;
+use crate::protocol::neutral::{
+    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+};
+
+/// Writes the blocks of one request.
+pub(super) struct Writer<'a> {
+    model: Model,
+    losses: &'a mut Losses,
+    ids: CallIds,
+}
+
+/// A turn in the making.
+struct Draft {
+    role: Role,
+    blocks: Vec<Value>,
+}
+
+pub(super) fn cache_control(hint: &CacheHint) -> Value {
+    let mut value = json!({ "type": "ephemeral" });
+    if let Some(ttl) = &hint.ttl {
+        value["ttl"] = Value::from(ttl.as_str());
+    }
+    value
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(model: Model, losses: &'a mut Losses) -> Writer<'a> {
+        Writer { model, losses, ids: CallIds::new(id, usize::MAX) }
+    }
+
+    /// The system prompt: a string where that is all; null if there is none.
+    pub fn system(&mut self, parts: &[Part]) -> Value {
+        let blocks = self.blocks(parts);
+        if blocks.is_empty() { Value::Null } else { plain(blocks) }
+    }
+
+    pub fn messages(&mut self, turns: &[Turn]) -> Vec<Value> {
+        let mut drafts: Vec<Draft> = Vec::new();
+        let behind = roles_behind(turns);
+        for (at, turn) in turns.iter().enumerate() {
+            let (mut role, mut blocks) = (turn.role, self.blocks(&turn.parts));
+            if role == Role::System {
+                let behind_user = drafts.last().is_some_and(|draft| draft.role != Role::Assistant);
+                if !(self.model.takes_system_turns && behind_user && behind[at] != Some(Role::User)) {
+                    role = Role::User;
+                    blocks.iter_mut().for_each(remind);
+                    if !blocks.is_empty() {
+                        self.losses.hint(format!("messages[{at}].role"));
+                    }
+                }
+            }
+            match drafts.last_mut() {
+                _ if blocks.is_empty() => {}
+                Some(draft) if draft.role == role => draft.blocks.append(&mut blocks),
+                _ => drafts.push(Draft { role, blocks }),
+            }
+        }
+        if drafts.first().is_none_or(|draft| draft.role != Role::User) {
+            drafts.insert(0, Draft { role: Role::User, blocks: vec![json!({ "type": "text", "text": "." })] });
+        }
+        end_without_space(&mut drafts);
+        drafts.into_iter().map(Draft::finish).collect()
+    }
+
+    fn blocks(&mut self, parts: &[Part]) -> Vec<Value> {
+        parts.iter().filter_map(|part| self.block(part)).collect()
+    }
+
+    /// A part as a block; none where it says nothing, or cannot be said.
+    fn block(&mut self, part: &Part) -> Option<Value> {
+        match part {
+            Part::Text { text, cache } => text_block(text, cache.as_ref()),
+            Part::Refusal(text) => text_block(text, None),
+            Part::Image(image) => self.image(image),
+            Part::Document(document) => self.document(document),
+            Part::Audio(_) => {
+                self.losses.meaning("input_audio");
+                None
+            }
+            Part::Thinking(thinking) => self.thinking(thinking),
+            Part::Call(call) => Some(self.call(call)),
+            Part::Result(result) => Some(self.result(result)),
+        }
+    }
+
+    fn image(&mut self, image: &Image) -> Option<Value> {
+        if image.detail.as_deref().is_some_and(|detail| detail != "auto") {
+            self.losses.hint("image_url.detail");
+        }
+        let source = match &image.source {
+            Source::Url(url) if is_https(url) => json!({ "type": "url", "url": url }),
+            Source::Url(_) => {
+                self.losses.meaning("image_url");
+                return None;
+            }
+            Source::Base64 { media_type, data } => {
+                let media_type = if media_type == "image/jpg" { "image/jpeg" } else { media_type };
+                if !["image/jpeg", "image/png", "image/gif", "image/webp"].contains(&media_type) {
+                    self.losses.meaning(format!("image_url:{media_type}"));
+                    return None;
+                }
+                json!({ "type": "base64", "media_type": media_type, "data": data })
+            }
+            Source::Text(_) | Source::File(_) => {
+                self.losses.meaning("file_id");
+                return None;
+            }
+        };
+        Some(cached(json!({ "type": "image", "source": source }), image.cache.as_ref()))
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        let source = match &document.source {
+            Source::Url(url) if is_https(url) => json!({ "type": "url", "url": url }),
+            Source::Url(_) => {
+                self.losses.meaning("file_url");
+                return None;
+            }
+            Source::Text(text) => json!({ "type": "text", "media_type": "text/plain", "data": text }),
+            Source::Base64 { media_type, data } if media_type == "application/pdf" => {
+                json!({ "type": "base64", "media_type": media_type, "data": data })
+            }
+            Source::Base64 { media_type, data } => {
+                let is_text = media_type.starts_with("text/") || media_type == "application/json";
+                match is_text.then(|| text_of_base64(data)).flatten() {
+                    Some(text) => json!({ "type": "text", "media_type": "text/plain", "data": text }),
+                    None => {
+                        self.losses.meaning(format!("file:{media_type}"));
+                        return None;
+                    }
+                }
+            }
+            Source::File(_) => {
+                self.losses.meaning("file_id");
+                return None;
+            }
+        };
+        let mut block = json!({ "type": "document", "source": source });
+        if let Some(name) = document.name.as_ref().filter(|name| !name.is_empty()) {
+            block["title"] = Value::from(name.as_str());
+        }
+        Some(cached(block, document.cache.as_ref()))
+    }
+
+    fn thinking(&mut self, thinking: &Thinking) -> Option<Value> {
+        let Some(signature) = signed(thinking) else {
+            self.losses.hint("reasoning_content");
+            return None;
+        };
+        Some(match thinking.redacted {
+            true => json!({ "type": "redacted_thinking", "data": signature }),
+            false => json!({ "type": "thinking", "thinking": thinking.text, "signature": signature }),
+        })
+    }
+
+    fn call(&mut self, call: &Call) -> Value {
+        let input = match serde_json::from_str(&call.arguments) {
+            Ok(input @ Value::Object(_)) if !call.custom => input,
+            _ if call.arguments.trim().is_empty() => json!({}),
+            // An input has to be an object, whatever the model wrote.
+            _ => json!({ "input": call.arguments }),
+        };
+        let block = json!({ "type": "tool_use", "id": self.ids.call(&call.id), "name": call.name, "input": input });
+        cached(block, call.cache.as_ref())
+    }
+
+    fn result(&mut self, result: &ToolResult) -> Value {
+        let mut block = json!({ "type": "tool_result", "tool_use_id": self.ids.result(&result.call_id) });
+        let content = self.blocks(&result.parts);
+        if !content.is_empty() {
+            block["content"] = plain(content);
+        }
+        if result.is_error {
+            block["is_error"] = Value::from(true);
+        }
+        cached(block, result.cache.as_ref())
+    }
+}
+
+impl Draft {
+    fn finish(mut self) -> Value {
+        // Stable: the results keep their order, and so does the rest.
+        self.blocks.sort_by_key(|block| block["type"] != "tool_result");
+        let role = match self.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        json!({ "role": role, "content": plain(self.blocks) })
+    }
+}
+
+/// Of each turn, who speaks next behind it, the system left out.
+fn roles_behind(turns: &[Turn]) -> Vec<Option<Role>> {
+    let mut next = None;
+    let mut behind = vec![None; turns.len()];
+    for (behind, turn) in behind.iter_mut().zip(turns).rev() {
+        *behind = next;
+        next = Some(turn.role).filter(|role| *role != Role::System).or(next);
+    }
+    behind
+}
+
+fn text_block(text: &str, cache: Option<&CacheHint>) -> Option<Value> {
+    let block = json!({ "type": "text", "text": text });
+    (!text.trim().is_empty()).then(|| cached(block, cache))
+}
+
+fn cached(mut block: Value, cache: Option<&CacheHint>) -> Value {
+    if let Some(hint) = cache {
+        block["cache_control"] = cache_control(hint);
+    }
+    block
+}
+
+/// The vendor fetches from nowhere else.
+fn is_https(url: &str) -> bool {
+    url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+}
+
+/// One block of text and nothing else is a string.
+fn plain(mut blocks: Vec<Value>) -> Value {
+    match blocks.as_mut_slice() {
+        [Value::Object(block)] if block.len() == 2 && block.get("type").is_some_and(|kind| kind == "text") => {
+            block.remove("text").unwrap_or_default()
+        }
+        _ => Value::Array(blocks),
+    }
+}
+
+fn remind(block: &mut Value) {
+    if let Some(Value::String(text)) = block.get_mut("text") {
+        *text = format!("<system-reminder>\n{text}\n</system-reminder>");
+    }
+}
+
+/// The vendor refuses a last turn of the assistant's that ends in white space.
+fn end_without_space(drafts: &mut [Draft]) {
+    let Some(Draft { role: Role::Assistant, blocks }) = drafts.last_mut() else { return };
+    if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
+        text.truncate(text.trim_end().len());
+    }
+}
+
+/// An id as the vendor takes it: letters, digits, `_` and `-`.
+fn id(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
+}
+
+/// The text that base64 stands for, if it is text.
+fn text_of_base64(data: &str) -> Option<String> {
+    let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
+    for byte in data.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,80 @@
+//! The top level of a Messages request, as far as the vendor checks it: what is required is there, and of the right type.
+//!
+//! Ranges are left to the upstream: servers that speak this dialect differ in them. Each complaint has the vendor's form: the place, a colon, what is wrong. None quotes a value.
+
+use crate::protocol::dialect::Invalid;
+use crate::protocol::json::Json;
+
+/// Checks the top level of a request. `answers`: it asks for an answer and not for a count.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>, answers: bool) -> Result<(), Invalid> {
+    let found = |name: &str| member(name).map(str::trim);
+    let given = |name: &str| found(name).filter(|value| *value != "null");
+    let required = |name: &str| found(name).ok_or_else(|| invalid(name, "Field required"));
+    let model = required("model")?;
+    if !model.starts_with('"') {
+        return Err(invalid("model", "Input should be a valid string"));
+    }
+    if model == "\"\"" {
+        return Err(invalid("model", "String should have at least 1 character"));
+    }
+    messages(required("messages")?)?;
+    if answers {
+        whole(required("max_tokens")?, "max_tokens", 1)?;
+    }
+    if let Some(system) = given("system").filter(|system| !system.starts_with(['"', '['])) {
+        let complaint =
+            if system.starts_with('{') { "Input should be a valid list" } else { "Input should be a valid string" };
+        return Err(invalid("system", complaint));
+    }
+    let lists = ["tools", "stop_sequences", "mcp_servers"];
+    let objects = ["tool_choice", "thinking", "metadata", "output_config", "output_format"];
+    let words = ["service_tier", "inference_geo"];
+    let typed = [
+        (lists.as_slice(), '[', "Input should be a valid list"),
+        (objects.as_slice(), '{', "Input should be an object"),
+        (words.as_slice(), '"', "Input should be a valid string"),
+    ];
+    for (names, first, complaint) in typed {
+        if let Some(name) = names.iter().find(|name| given(name).is_some_and(|value| !value.starts_with(first))) {
+            return Err(invalid(name, complaint));
+        }
+    }
+    if given("stream").is_some_and(|value| !matches!(value, "true" | "false")) {
+        return Err(invalid("stream", "Input should be a valid boolean"));
+    }
+    for name in ["temperature", "top_p"] {
+        given(name).map_or(Ok(()), |value| number(value, name))?;
+    }
+    given("top_k").map_or(Ok(()), |value| whole(value, "top_k", 0))
+}
+
+/// A complaint about the member at a place (`messages.0.content`).
+pub(super) fn invalid(place: &str, complaint: &str) -> Invalid {
+    Invalid { message: format!("{place}: {complaint}"), param: Some(place.to_owned()) }
+}
+
+fn messages(value: &str) -> Result<(), Invalid> {
+    if !value.starts_with('[') {
+        return Err(invalid("messages", "Input should be a valid list"));
+    }
+    if Json::new(&value[1..]).peek() == Some(b']') {
+        return Err(invalid("messages", "at least one message is required"));
+    }
+    Ok(())
+}
+
+fn whole(value: &str, name: &str, least: i32) -> Result<(), Invalid> {
+    let number = value.parse::<f64>().ok().filter(|number| number.fract() == 0.0);
+    match number {
+        Some(number) if number >= f64::from(least) => Ok(()),
+        Some(_) => Err(invalid(name, &format!("Input should be greater than or equal to {least}"))),
+        None => Err(invalid(name, "Input should be a valid integer")),
+    }
+}
+
+fn number(value: &str, name: &str) -> Result<(), Invalid> {
+    if value.parse::<f64>().is_ok() { Ok(()) } else { Err(invalid(name, "Input should be a valid number")) }
+}

@@ -1,0 +1,235 @@
+//! The blocks of a Messages request as parts of a conversation.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::check::invalid;
+use super::conversation::{some, string};
+use crate::protocol::dialect::Invalid;
+use crate::protocol::neutral::signature::{Held, Owner, held};
+use crate::protocol::neutral::{
+    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+};
+
+/// Where a block stands: in the vendor's way of pointing, and in ours.
+struct Place {
+    dotted: String,
+    bracketed: String,
+}
+
+impl Place {
+    fn at(&self, index: usize) -> Place {
+        Place { dotted: format!("{}.{index}", self.dotted), bracketed: format!("{}[{index}]", self.bracketed) }
+    }
+
+    fn in_member(&self, kind: &str, name: &str) -> Place {
+        Place { dotted: format!("{}.{kind}.{name}", self.dotted), bracketed: format!("{}.{name}", self.bracketed) }
+    }
+
+    fn invalid<T>(&self, complaint: &str) -> Result<T, Invalid> {
+        Err(invalid(&self.dotted, complaint))
+    }
+}
+
+/// The system prompt: a string or a list of text blocks.
+pub(super) fn system(value: &Value, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
+    let place = Place { dotted: "system".to_owned(), bracketed: "system".to_owned() };
+    list(value, &place, losses, &mut |kind, block, place, losses| match kind {
+        "text" => text(block, place, losses).map(Some),
+        _ => invalid_type(place),
+    })
+}
+
+/// The content of a message: a string or a list of blocks.
+pub(super) fn parts(value: &Value, role: Role, at: usize, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
+    let place = Place { dotted: format!("messages.{at}.content"), bracketed: format!("messages[{at}].content") };
+    let mut signature = None;
+    list(value, &place, losses, &mut |kind, block, place, losses| {
+        let part = match kind {
+            "tool_use" if role != Role::Assistant => return misplaced(at, "tool_use", "assistant"),
+            "tool_result" if role != Role::User => return misplaced(at, "tool_result", "user"),
+            "tool_use" => Part::Call(Call { signature: signature.take(), ..call(block, place)? }),
+            "tool_result" => Part::Result(result(block, place, losses)?),
+            "thinking" | "redacted_thinking" => match thinking(kind, block, place)? {
+                Thought::Own(thinking) => Part::Thinking(thinking),
+                Thought::OfCall(of_call) => {
+                    signature = Some(of_call);
+                    return Ok(None);
+                }
+            },
+            _ => return common(kind, block, place, losses),
+        };
+        Ok(Some(part))
+    })
+}
+
+/// Gives each result the name of the function that was called.
+pub(super) fn name_results(turns: &mut [Turn]) {
+    let mut names: HashMap<String, String> = HashMap::new();
+    for part in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
+        match part {
+            Part::Call(call) => drop(names.insert(call.id.clone(), call.name.clone())),
+            Part::Result(result) => result.name = names.get(&result.call_id).cloned(),
+            _ => {}
+        }
+    }
+}
+
+/// `cache_control`, which every block may have.
+pub(super) fn cache(block: &Map<String, Value>) -> Option<CacheHint> {
+    let hint = some(block, "cache_control")?.as_object()?;
+    Some(CacheHint { ttl: hint.get("ttl").and_then(Value::as_str).map(str::to_owned) })
+}
+
+type ReadBlock<'a> = &'a mut dyn FnMut(&str, &Map<String, Value>, &Place, &mut Losses) -> Result<Option<Part>, Invalid>;
+
+/// A string is one block of text.
+fn list(value: &Value, place: &Place, losses: &mut Losses, read: ReadBlock<'_>) -> Result<Vec<Part>, Invalid> {
+    let blocks = match value {
+        Value::String(text) => return Ok(vec![Part::Text { text: text.clone(), cache: None }]),
+        Value::Array(blocks) => blocks,
+        _ => return place.invalid("Input should be a valid string or a valid list"),
+    };
+    let mut parts = Vec::with_capacity(blocks.len());
+    for (index, block) in blocks.iter().enumerate() {
+        let place = place.at(index);
+        let Value::Object(block) = block else { return place.invalid("Input should be an object") };
+        let kind = string(block, "type", &place.dotted)?;
+        parts.extend(read(kind, block, &place, losses)?);
+    }
+    Ok(parts)
+}
+
+/// Blocks that a message and a tool's result may have. What only this vendor knows is lost.
+fn common(kind: &str, block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+    match kind {
+        "text" => text(block, place, losses).map(Some),
+        "image" => image(block, place).map(Some),
+        "document" => document(block, place, losses),
+        _ => {
+            losses.meaning(&place.bracketed);
+            Ok(None)
+        }
+    }
+}
+
+fn text(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Part, Invalid> {
+    let text = string(block, "text", &format!("{}.text", place.dotted))?;
+    if some(block, "citations").is_some_and(|citations| citations.as_array().is_none_or(|list| !list.is_empty())) {
+        losses.hint(format!("{}.citations", place.bracketed));
+    }
+    Ok(Part::Text { text: text.to_owned(), cache: cache(block) })
+}
+
+fn image(block: &Map<String, Value>, place: &Place) -> Result<Part, Invalid> {
+    let place = place.in_member("image", "source");
+    let source = match source(block, &place)? {
+        ("base64" | "url" | "file", source) => source,
+        _ => return invalid_type(&place),
+    };
+    Ok(Part::Image(Image { source, detail: None, cache: cache(block) }))
+}
+
+fn document(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+    let at = place.in_member("document", "source");
+    let (kind, source) = source(block, &at)?;
+    if kind == "content" && matches!(&source, Source::Text(text) if text.is_empty()) {
+        losses.meaning(format!("{}.source.content", place.bracketed));
+        return Ok(None);
+    }
+    if block.get("citations").is_some_and(|citations| citations["enabled"] == true) {
+        losses.meaning(format!("{}.citations", place.bracketed));
+    }
+    if some(block, "context").is_some_and(|context| context != "") {
+        losses.meaning(format!("{}.context", place.bracketed));
+    }
+    let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
+    Ok(Some(Part::Document(Document { source, name, cache: cache(block) })))
+}
+
+/// Where an image or a document is, and the vendor's name for such a place.
+fn source<'a>(block: &'a Map<String, Value>, place: &Place) -> Result<(&'a str, Source), Invalid> {
+    let source = match block.get("source") {
+        None => return place.invalid("Field required"),
+        Some(Value::Object(source)) => source,
+        Some(_) => return place.invalid("Input should be an object"),
+    };
+    let kind = string(source, "type", &place.dotted)?;
+    let inner = format!("{}.{kind}", place.dotted);
+    let member = |name: &str| string(source, name, &inner).map(str::to_owned);
+    let read = match kind {
+        "base64" => Source::Base64 { media_type: member("media_type")?, data: member("data")? },
+        "url" => Source::Url(member("url")?),
+        "text" => Source::Text(member("data")?),
+        "file" => Source::File(member("file_id")?),
+        "content" => Source::Text(plain(source.get("content")).unwrap_or_default()),
+        _ => return invalid_type(place),
+    };
+    Ok((kind, read))
+}
+
+/// The text of a content that is nothing but text.
+fn plain(content: Option<&Value>) -> Option<String> {
+    match content? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => {
+            let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
+            texts.map(|texts| texts.join("\n\n"))
+        }
+        _ => None,
+    }
+}
+
+fn call(block: &Map<String, Value>, place: &Place) -> Result<Call, Invalid> {
+    let inner = format!("{}.tool_use", place.dotted);
+    let arguments = match block.get("input") {
+        None => return Err(invalid(&format!("{inner}.input"), "Field required")),
+        Some(input @ Value::Object(_)) => input.to_string(),
+        Some(_) => return Err(invalid(&format!("{inner}.input"), "Input should be an object")),
+    };
+    Ok(Call {
+        id: string(block, "id", &inner)?.to_owned(),
+        name: string(block, "name", &inner)?.to_owned(),
+        arguments,
+        cache: cache(block),
+        ..Call::default()
+    })
+}
+
+fn result(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<ToolResult, Invalid> {
+    let call_id = string(block, "tool_use_id", &format!("{}.tool_result", place.dotted))?.to_owned();
+    let parts = match some(block, "content") {
+        None => Vec::new(),
+        Some(content) => list(content, &place.in_member("tool_result", "content"), losses, &mut common)?,
+    };
+    let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+    Ok(ToolResult { call_id, parts, is_error, cache: cache(block), ..ToolResult::default() })
+}
+
+enum Thought {
+    Own(Thinking),
+    /// The signature of the call that follows.
+    OfCall(String),
+}
+
+fn thinking(kind: &str, block: &Map<String, Value>, place: &Place) -> Result<Thought, Invalid> {
+    let inner = format!("{}.{kind}", place.dotted);
+    let redacted = kind == "redacted_thinking";
+    let signed = string(block, if redacted { "data" } else { "signature" }, &inner)?;
+    let text = if redacted { "" } else { string(block, "thinking", &inner)? };
+    let signature = match held(Owner::Anthropic, signed) {
+        Held::Call(of_call) => return Ok(Thought::OfCall(of_call)),
+        Held::Thought(signature) | Held::Redacted(signature) => Some(signature),
+        Held::Unsigned => None,
+    };
+    Ok(Thought::Own(Thinking { text: text.to_owned(), signature, redacted, id: None }))
+}
+
+fn invalid_type<T>(place: &Place) -> Result<T, Invalid> {
+    Err(invalid(&format!("{}.type", place.dotted), "Input tag does not match any of the expected tags"))
+}
+
+fn misplaced(at: usize, kind: &str, role: &str) -> Result<Option<Part>, Invalid> {
+    Err(invalid(&format!("messages.{at}"), &format!("`{kind}` blocks can only be in `{role}` messages")))
+}

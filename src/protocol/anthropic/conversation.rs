@@ -1,0 +1,298 @@
+//! A Messages request as a conversation: its top level. The blocks are read in `content`.
+//!
+//! What only this vendor can do (its own tools, its servers, its files, its editing of the context) is lost by its name.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::check::{check, invalid};
+use super::content;
+use crate::protocol::dialect::Invalid;
+use crate::protocol::neutral::{
+    Conversation, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice, Turn,
+};
+
+/// Members that are read here or set for each upstream.
+pub(super) const READ: [&str; 17] = [
+    "model",
+    "messages",
+    "max_tokens",
+    "system",
+    "stream",
+    "temperature",
+    "top_p",
+    "top_k",
+    "stop_sequences",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "metadata",
+    "service_tier",
+    "output_config",
+    "output_format",
+    "cache_control",
+];
+
+/// Reads a request for translation.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
+    // What `serde` says may quote the request, so only the place is told.
+    let unreadable = |error: serde_json::Error| {
+        let message =
+            format!("The request body is not a valid JSON object: line {} column {}", error.line(), error.column());
+        Invalid { message, param: None }
+    };
+    let raw: HashMap<String, &RawValue> = serde_json::from_slice(body).map_err(unreadable)?;
+    check(&|name| raw.get(name).map(|value| value.get()), true)?;
+    let body: Map<String, Value> = serde_json::from_slice(body).map_err(unreadable)?;
+    let mut read = Conversation { sampling: sampling(&body)?, ..Conversation::default() };
+    let mut losses = Losses::default();
+    if let Some(system) = some(&body, "system") {
+        read.system = content::system(system, &mut losses)?;
+    }
+    if let Some(Value::Array(messages)) = body.get("messages") {
+        read.turns = messages
+            .iter()
+            .enumerate()
+            .map(|(at, message)| turn(message, at, at + 1 == messages.len(), &mut losses))
+            .collect::<Result<_, _>>()?;
+    }
+    content::name_results(&mut read.turns);
+    if let Some(Value::Array(tools)) = body.get("tools") {
+        for (at, value) in tools.iter().enumerate() {
+            read.tools.extend(tool(value, at, &mut losses)?);
+        }
+    }
+    tool_choice(&body, &mut read)?;
+    read.reasoning = reasoning(&body, read.sampling.max_tokens)?;
+    read.format = format(&body, &mut losses)?;
+    accounting(&body, &mut read, &mut losses);
+    for (name, value) in &body {
+        match name.as_str() {
+            name if READ.contains(&name) || value.is_null() => {}
+            "inference_geo" | "user_profile_id" => losses.hint(name),
+            "mcp_servers" if value.as_array().is_some_and(Vec::is_empty) => {}
+            "context_management" if clears_thoughts_only(value) => losses.hint(name),
+            _ => losses.meaning(name),
+        }
+    }
+    read.losses = losses;
+    Ok(read)
+}
+
+/// A member that is there and not null.
+pub(super) fn some<'a>(from: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    from.get(name).filter(|value| !value.is_null())
+}
+
+/// A member that has to be a string.
+pub(super) fn string<'a>(from: &'a Map<String, Value>, name: &str, place: &str) -> Result<&'a str, Invalid> {
+    match from.get(name) {
+        None => Err(invalid(&format!("{place}.{name}"), "Field required")),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(invalid(&format!("{place}.{name}"), "Input should be a valid string")),
+    }
+}
+
+fn sampling(body: &Map<String, Value>) -> Result<Sampling, Invalid> {
+    let mut stop = Vec::new();
+    if let Some(Value::Array(sequences)) = body.get("stop_sequences") {
+        for (at, sequence) in sequences.iter().enumerate() {
+            let place = || format!("stop_sequences.{at}");
+            let text = sequence.as_str().ok_or_else(|| invalid(&place(), "Input should be a valid string"))?;
+            if text.trim().is_empty() {
+                return Err(invalid(&place(), "each stop sequence must contain non-whitespace"));
+            }
+            stop.push(text.to_owned());
+        }
+    }
+    Ok(Sampling {
+        max_tokens: body.get("max_tokens").and_then(Value::as_f64).map(|tokens| tokens as u64),
+        temperature: body.get("temperature").and_then(Value::as_f64),
+        top_p: body.get("top_p").and_then(Value::as_f64),
+        top_k: body.get("top_k").and_then(Value::as_i64),
+        stop,
+        ..Sampling::default()
+    })
+}
+
+fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Result<Turn, Invalid> {
+    let place = format!("messages.{at}");
+    let Value::Object(message) = message else { return Err(invalid(&place, "Input should be an object")) };
+    let role = match string(message, "role", &place)? {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "system" => Role::System,
+        _ => return Err(invalid(&format!("{place}.role"), "Input should be 'user', 'assistant' or 'system'")),
+    };
+    if let Some(name) = message.keys().find(|name| !["role", "content"].contains(&name.as_str())) {
+        losses.meaning(format!("messages[{at}].{name}"));
+    }
+    let content = message.get("content").ok_or_else(|| invalid(&format!("{place}.content"), "Field required"))?;
+    let is_empty = content == "" || content.as_array().is_some_and(Vec::is_empty);
+    if is_empty && !(is_last && role == Role::Assistant) {
+        let name = if role == Role::Assistant { "assistant" } else { "user" };
+        return Err(invalid(&place, &format!("{name} messages must have non-empty content")));
+    }
+    Ok(Turn { role, parts: content::parts(content, role, at, losses)? })
+}
+
+/// A tool of the caller's; none for one that the vendor defines.
+fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
+    let place = format!("tools.{at}");
+    let Value::Object(tool) = value else { return Err(invalid(&place, "Input should be an object")) };
+    match some(tool, "type") {
+        None => {}
+        Some(Value::String(kind)) if kind == "custom" => {}
+        Some(Value::String(_)) => {
+            losses.meaning(format!("tools[{at}].type"));
+            return Ok(None);
+        }
+        Some(_) => return Err(invalid(&format!("{place}.type"), "Input should be a valid string")),
+    }
+    let place = format!("{place}.custom");
+    let name = string(tool, "name", &place)?;
+    if name.is_empty() {
+        return Err(invalid(&format!("{place}.name"), "String should have at least 1 character"));
+    }
+    let schema = match tool.get("input_schema") {
+        None => return Err(invalid(&format!("{place}.input_schema"), "Field required")),
+        Some(schema @ Value::Object(_)) => schema.clone(),
+        Some(_) => return Err(invalid(&format!("{place}.input_schema"), "Input should be an object")),
+    };
+    for (name, value) in tool.iter().filter(|(_, value)| !value.is_null()) {
+        match name.as_str() {
+            "type" | "name" | "description" | "input_schema" | "strict" | "cache_control" => {}
+            "eager_input_streaming" | "input_examples" | "defer_loading" => losses.hint(format!("tools[{at}].{name}")),
+            "allowed_callers" if *value == serde_json::json!(["direct"]) => {}
+            _ => losses.meaning(format!("tools[{at}].{name}")),
+        }
+    }
+    Ok(Some(Tool {
+        name: name.to_owned(),
+        description: some(tool, "description")
+            .map(|_| string(tool, "description", &place))
+            .transpose()?
+            .map(str::to_owned),
+        parameters: Some(schema),
+        strict: tool.get("strict").and_then(Value::as_bool),
+        cache: content::cache(tool),
+        ..Tool::default()
+    }))
+}
+
+fn tool_choice(body: &Map<String, Value>, read: &mut Conversation) -> Result<(), Invalid> {
+    let Some(Value::Object(choice)) = some(body, "tool_choice") else { return Ok(()) };
+    read.tool_choice = Some(match string(choice, "type", "tool_choice")? {
+        "auto" => ToolChoice::Auto,
+        "any" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        "tool" => ToolChoice::Named(string(choice, "name", "tool_choice.tool")?.to_owned()),
+        _ => return Err(invalid("tool_choice.type", "Input should be 'auto', 'any', 'tool' or 'none'")),
+    });
+    read.parallel_tool_calls = choice.get("disable_parallel_tool_use").and_then(Value::as_bool).map(|off| !off);
+    Ok(())
+}
+
+fn reasoning(body: &Map<String, Value>, max_tokens: Option<u64>) -> Result<Option<Reasoning>, Invalid> {
+    let mut reasoning = Reasoning::default();
+    if let Some(Value::Object(config)) = some(body, "output_config")
+        && some(config, "effort").is_some()
+    {
+        let effort =
+            Effort::from_name(string(config, "effort", "output_config")?).filter(|effort| *effort >= Effort::Low);
+        let complaint = "Input should be 'low', 'medium', 'high', 'xhigh' or 'max'";
+        reasoning.effort = Some(effort.ok_or_else(|| invalid("output_config.effort", complaint))?);
+    }
+    if let Some(Value::Object(thinking)) = some(body, "thinking") {
+        let kind = string(thinking, "type", "thinking")?;
+        let on = match kind {
+            "disabled" => false,
+            "enabled" | "adaptive" => true,
+            _ => return Err(invalid("thinking.type", "Input should be 'enabled', 'disabled' or 'adaptive'")),
+        };
+        reasoning.enabled = Some(on);
+        // Whoever sees thoughts sends them back, and the vendor that made them may want its signature with them.
+        reasoning.encrypted = on;
+        reasoning.show = on.then(|| thinking.get("display").is_none_or(|display| display != "omitted"));
+        if kind == "enabled" {
+            reasoning.budget = Some(budget(thinking, max_tokens)?);
+        }
+    }
+    Ok((reasoning != Reasoning::default()).then_some(reasoning))
+}
+
+fn budget(thinking: &Map<String, Value>, max_tokens: Option<u64>) -> Result<u64, Invalid> {
+    let place = "thinking.enabled.budget_tokens";
+    let budget = thinking.get("budget_tokens").ok_or_else(|| invalid(place, "Field required"))?;
+    let budget = budget.as_i64().ok_or_else(|| invalid(place, "Input should be a valid integer"))?;
+    match u64::try_from(budget) {
+        Ok(budget) if budget >= 1_024 => {
+            if max_tokens.is_some_and(|limit| limit <= budget) {
+                let message = "`max_tokens` must be greater than `thinking.budget_tokens`.".to_owned();
+                return Err(Invalid { message, param: Some("max_tokens".to_owned()) });
+            }
+            Ok(budget)
+        }
+        _ => Err(invalid(place, "Input should be greater than or equal to 1024")),
+    }
+}
+
+/// `output_config.format`, or `output_format` as it was called before.
+fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
+    let config = match some(body, "output_config") {
+        Some(Value::Object(config)) => Some(config),
+        _ => None,
+    };
+    for name in config.into_iter().flat_map(Map::keys).filter(|name| !["effort", "format"].contains(&name.as_str())) {
+        losses.meaning(format!("output_config.{name}"));
+    }
+    let nested = config.and_then(|config| some(config, "format")).map(|format| (format, "output_config.format"));
+    let Some((format, place)) = nested.or_else(|| some(body, "output_format").map(|format| (format, "output_format")))
+    else {
+        return Ok(None);
+    };
+    let Value::Object(format) = format else { return Err(invalid(place, "Input should be an object")) };
+    if string(format, "type", place)? != "json_schema" {
+        return Err(invalid(&format!("{place}.type"), "Input should be 'json_schema'"));
+    }
+    let name = format.get("name").and_then(Value::as_str).map(str::to_owned);
+    match format.get("schema") {
+        None => Err(invalid(&format!("{place}.schema"), "Field required")),
+        Some(schema @ Value::Object(_)) => {
+            let (description, strict) = (None, Some(true));
+            Ok(Some(Format::Schema { name, description, schema: schema.clone(), strict }))
+        }
+        Some(_) => Err(invalid(&format!("{place}.schema"), "Input should be an object")),
+    }
+}
+
+/// Which thoughts of earlier turns are kept: the vendor's own that nobody else reads.
+fn clears_thoughts_only(value: &Value) -> bool {
+    let edits = value.get("edits").and_then(Value::as_array);
+    let clears = |edit: &Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking_"));
+    edits.is_some_and(|edits| edits.iter().all(clears))
+}
+
+/// Who asks, and on what terms.
+fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut Losses) {
+    if let Some(Value::Object(metadata)) = some(body, "metadata") {
+        read.user = metadata.get("user_id").and_then(Value::as_str).map(str::to_owned);
+        if metadata.keys().any(|name| name != "user_id") {
+            losses.hint("metadata");
+        }
+    }
+    match body.get("service_tier").and_then(Value::as_str) {
+        None => {}
+        Some("standard_only") => read.service_tier = Some("default".to_owned()),
+        Some(tier) => read.service_tier = Some(tier.to_owned()),
+    }
+    // Cache what can be cached: other vendors do so unasked.
+    if some(body, "cache_control").is_some() {
+        losses.hint("cache_control");
+    }
+}

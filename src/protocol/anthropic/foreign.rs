@@ -1,0 +1,56 @@
+//! A Messages request that goes to Anthropic untouched, but for the reasoning that it did not sign and so would refuse.
+
+use serde_json::Value;
+
+use crate::protocol::neutral::signature::{cleaned, marks};
+
+/// The request without reasoning that others signed. None if there is none.
+pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
+    cleaned(body, |request| {
+        let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
+        let mut found = false;
+        messages.retain_mut(|message| {
+            let Some(Value::Array(blocks)) = message.get_mut("content") else { return true };
+            let before = blocks.len();
+            blocks.retain(|block| !is_foreign(block));
+            found |= blocks.len() < before;
+            blocks.len() == before || !blocks.is_empty()
+        });
+        if found && calls_without_thoughts(messages) && has_budget(request) {
+            stop_thinking(request);
+        }
+        found
+    })
+}
+
+fn is_foreign(block: &Value) -> bool {
+    match block.get("type").and_then(Value::as_str) {
+        Some("thinking") => marks(block, &["signature"]),
+        Some("redacted_thinking") => marks(block, &["data"]),
+        _ => false,
+    }
+}
+
+/// Whether the assistant's last turn calls a tool and does not begin with a thought: with a budget, the vendor refuses to go
+/// on thinking then.
+fn calls_without_thoughts(messages: &[Value]) -> bool {
+    let last = messages.iter().rfind(|message| message["role"] == "assistant");
+    let Some(blocks) = last.and_then(|message| message["content"].as_array()) else { return false };
+    let kind = |block: &Value| block["type"].as_str().unwrap_or_default().to_owned();
+    blocks.iter().any(|block| kind(block) == "tool_use")
+        && blocks.first().is_some_and(|block| !kind(block).ends_with("thinking"))
+}
+
+fn stop_thinking(request: &mut Value) {
+    // A rule about thoughts is refused where there are none.
+    if let Some(Value::Array(edits)) = request.pointer_mut("/context_management/edits") {
+        edits.retain(|edit| !edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking")));
+    }
+    if let Some(members) = request.as_object_mut() {
+        members.shift_remove("thinking");
+    }
+}
+
+fn has_budget(request: &Value) -> bool {
+    request["thinking"]["type"] == "enabled"
+}

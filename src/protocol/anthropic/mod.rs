@@ -1,0 +1,67 @@
+//! The `anthropic` dialect, and the Messages surface that speaks it: what its events carry, its requests written from a
+//! conversation and read into one, its answers written from pieces, its errors.
+//!
+//! Nothing here decides what an upstream gets: a Messages request goes to an Anthropic upstream as it came.
+
+mod assemble;
+mod blocks;
+mod check;
+mod content;
+mod conversation;
+mod foreign;
+mod model;
+mod payload;
+mod reader;
+mod request;
+mod whole;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+
+pub use assemble::Assembly;
+pub use check::check;
+pub use conversation::conversation;
+pub use foreign::without_foreign;
+pub use payload::read;
+pub use reader::Reader;
+pub use request::request;
+pub use whole::events_of_whole;
+pub use writer::Writer;
+
+use super::dialect::ErrorShape;
+use super::sse::Event;
+
+/// Whether the official client takes this event for an error: it goes by the event's name.
+pub fn is_error_event(event: &Event) -> bool {
+    event.fields().name == Some(b"error")
+}
+
+/// An error in the vendor's shape. Its `type` goes by the status; the gateway's own `code` stands beside it.
+pub fn error(error: &ErrorShape<'_>) -> Value {
+    let mut shape = json!({ "type": error_type(error.status), "message": error.message, "code": error.code });
+    if let Some(param) = error.param {
+        shape["param"] = Value::from(param);
+    }
+    if let Some(attempts) = error.attempts {
+        shape["attempts"] = attempts.clone();
+    }
+    json!({ "type": "error", "error": shape })
+}
+
+fn error_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        408 | 504 => "timeout_error",
+        529 => "overloaded_error",
+        400..=499 => "invalid_request_error",
+        _ => "api_error",
+    }
+}

@@ -1,0 +1,176 @@
+//! What one event of a Messages stream carries. Strings stay where they are, only their emptiness and length are taken.
+//!
+//! Members may come in any order, `type` last among them, so an event is walked once and understood at its end.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+
+use crate::protocol::PayloadKind;
+use crate::protocol::frame::{Chunk, Frame, Payload};
+use crate::protocol::json::{Broken, Json, characters, unescape};
+use crate::protocol::sse::Event;
+
+/// Reads one event.
+pub fn read(event: &Event) -> Frame<'_> {
+    let fields = event.fields();
+    match fields.data {
+        // Some servers write a bare JSON line into a 200 when something is wrong.
+        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
+        None => Frame::KeepAlive,
+        Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
+        Some(data) if fields.name == Some(b"error") => Frame::Error { data, usage: None },
+        Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
+        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done(Chunk::default()),
+        Some(Cow::Borrowed(data)) => read_data(data),
+        // Data in several lines is rare: a JSON text that is spread over lines.
+        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
+    }
+}
+
+fn read_data(data: &[u8]) -> Frame<'_> {
+    let wire = std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read);
+    match wire {
+        Ok(wire) => wire.frame(data),
+        // What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
+        Err(Broken) => match serde_json::from_slice::<IgnoredAny>(data) {
+            Ok(_) => Frame::Chunk(Chunk::default()),
+            Err(_) => Frame::Malformed,
+        },
+    }
+}
+
+/// An event as it is written, as far as it matters.
+#[derive(Default)]
+struct Wire<'a> {
+    /// The event's `type`.
+    name: Option<&'a str>,
+    is_error: bool,
+    delta: Words<'a>,
+    block: Words<'a>,
+    model: Option<Cow<'a, str>>,
+    usage: Option<&'a str>,
+}
+
+/// The members of a delta or a block that matter.
+#[derive(Default)]
+struct Words<'a> {
+    kind: Option<&'a str>,
+    text: Option<&'a str>,
+    thinking: Option<&'a str>,
+    partial_json: Option<&'a str>,
+    /// The name of a tool.
+    name: Option<&'a str>,
+    /// The input of a tool that comes whole, as JSON text; none if it is empty.
+    input: Option<&'a str>,
+    stop_reason: Option<&'a str>,
+}
+
+impl<'a> Wire<'a> {
+    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
+        let mut wire = Wire::default();
+        let mut json = Json::new(text);
+        json.object(|name, json| {
+            match name {
+                "type" => wire.name = json.string_or_skip()?,
+                "delta" => wire.delta = Words::read(json)?,
+                "content_block" => wire.block = Words::read(json)?,
+                "message" => wire.message(json)?,
+                "usage" => wire.usage = json.some()?.or(wire.usage),
+                "error" => wire.is_error |= json.some()?.is_some(),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if json.peek().is_some() { Err(Broken) } else { Ok(wire) }
+    }
+
+    fn message(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            match name {
+                "model" => self.model = json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape),
+                "usage" => self.usage = json.some()?.or(self.usage),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    fn frame(self, data: &'a [u8]) -> Frame<'a> {
+        let usage = self.usage.map(Cow::Borrowed);
+        if self.is_error || self.name == Some("error") {
+            return Frame::Error { data: Cow::Borrowed(data), usage };
+        }
+        let mut chunk = Chunk { usage, ..Chunk::default() };
+        match self.name {
+            Some("ping") => return Frame::KeepAlive,
+            Some("message_stop") => return Frame::Done(chunk),
+            Some("message_start") => chunk.model = self.model,
+            Some("content_block_start") => chunk.payload = self.block.of_block(),
+            Some("content_block_delta") => {
+                let found = self.delta.of_delta();
+                chunk.text = found.map(|(_, text)| text);
+                chunk.payload = found.map(|(kind, text)| Payload { kind, chars: characters(text) });
+            }
+            Some("message_delta") => {
+                chunk.finish_reason = self.delta.stop_reason.filter(|reason| !reason.is_empty()).and_then(unescape);
+                chunk.finished = u64::from(chunk.finish_reason.is_some());
+            }
+            Some("content_block_stop") => {}
+            _ => return Frame::Chunk(chunk),
+        }
+        chunk.choices = 1;
+        Frame::Chunk(chunk)
+    }
+}
+
+impl<'a> Words<'a> {
+    fn read(json: &mut Json<'a>) -> Result<Words<'a>, Broken> {
+        let mut words = Words::default();
+        json.object(|name, json| {
+            let place = match name {
+                "type" => &mut words.kind,
+                "text" => &mut words.text,
+                "thinking" => &mut words.thinking,
+                "partial_json" => &mut words.partial_json,
+                "name" => &mut words.name,
+                "stop_reason" => &mut words.stop_reason,
+                "input" => {
+                    let input = json.some()?;
+                    words.input = input.filter(|text| text.starts_with('{') && text.contains('"'));
+                    return Ok(());
+                }
+                _ => return json.skip().map(drop),
+            };
+            *place = json.string_or_skip()?;
+            Ok(())
+        })?;
+        Ok(words)
+    }
+
+    /// The string that a delta adds, if it is generated output: signatures, citations and compaction are none.
+    fn of_delta(&self) -> Option<(PayloadKind, &'a str)> {
+        let (kind, text) = match self.kind? {
+            "text_delta" => (PayloadKind::Text, self.text),
+            "thinking_delta" => (PayloadKind::Reasoning, self.thinking),
+            "input_json_delta" => (PayloadKind::Tool, self.partial_json),
+            _ => return None,
+        };
+        text.filter(|text| !text.is_empty()).map(|text| (kind, text))
+    }
+
+    /// What a block begins with: the name of a tool, whoever runs it; text where a server puts some there. Not the data of
+    /// redacted thinking, and not what a tool of the vendor gave back.
+    fn of_block(&self) -> Option<Payload> {
+        let count = |text: Option<&str>| text.map_or(0, characters);
+        let (kind, chars) = match self.kind? {
+            "text" => (PayloadKind::Text, count(self.text)),
+            "thinking" => (PayloadKind::Reasoning, count(self.thinking)),
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+                (PayloadKind::Tool, count(self.name).saturating_add(count(self.input)))
+            }
+            _ => return None,
+        };
+        (chars > 0).then_some(Payload { kind, chars })
+    }
+}

@@ -1,0 +1,201 @@
+//! A Messages stream as pieces, for a client of another surface. Off the hot path of the race, so it builds JSON values.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::protocol::neutral::signature::{Held, Owner, held};
+use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::sse::Event;
+use crate::protocol::usage::Usage;
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The blocks that are under way, by the vendor's index.
+    open: BTreeMap<u64, Block>,
+    /// Blocks of thinking begun so far.
+    thoughts: u32,
+    /// Calls begun so far.
+    calls: u32,
+    /// Of the call that follows: the upstream has it of another vendor.
+    signature: Option<String>,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text,
+    Thinking(u32),
+    /// `whole` is an input that came with the start; deltas replace it.
+    Call {
+        call: u32,
+        whole: Option<String>,
+    },
+    /// A block that no other dialect has a word for.
+    Other,
+}
+
+impl ReadPieces for Reader {
+    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+        let Some(data) = event.fields().data else { return };
+        let Ok(mut event) = serde_json::from_slice::<Value>(&data) else { return };
+        let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
+        match event.get("type").and_then(Value::as_str) {
+            Some("message_start") => self.message_start(&event["message"], pieces),
+            Some("content_block_start") => self.block_start(index, event["content_block"].take(), pieces),
+            Some("content_block_delta") => self.block_delta(index, event["delta"].take(), pieces),
+            Some("content_block_stop") => self.block_stop(index, pieces),
+            Some("message_delta") => {
+                add_usage(&event["usage"], pieces);
+                let delta = &event["delta"];
+                if let Some(reason) = delta.get("stop_reason").and_then(Value::as_str) {
+                    pieces.push(Piece::Finish { index: 0, finish: finish(reason, text(delta, "stop_sequence")) });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Reader {
+    /// A second start in one stream (a server that began anew) finds no block under way.
+    fn message_start(&mut self, message: &Value, pieces: &mut Vec<Piece>) {
+        self.open.clear();
+        pieces.push(Piece::Start { id: text(message, "id"), model: text(message, "model") });
+        add_usage(&message["usage"], pieces);
+    }
+
+    fn block_start(&mut self, index: u64, mut content: Value, pieces: &mut Vec<Piece>) {
+        let kind = text(&content, "type").unwrap_or_default();
+        let block = match kind.as_str() {
+            "text" => {
+                push_text(&mut content, pieces);
+                Block::Text
+            }
+            "thinking" => {
+                let block = self.next_thought();
+                push_thinking(block, &mut content, "thinking", pieces);
+                self.signature(block, &content, pieces);
+                Block::Thinking(block)
+            }
+            "redacted_thinking" => {
+                let block = self.next_thought();
+                let data = text(&content, "data").unwrap_or_default();
+                if let Held::Thought(data) | Held::Redacted(data) = held(Owner::Anthropic, &data) {
+                    pieces.push(Piece::Redacted { index: 0, block, data });
+                }
+                Block::Other
+            }
+            "tool_use" => self.call_start(&content, pieces),
+            "fallback" => {
+                pieces.push(Piece::Start { id: None, model: text(&content["to"], "model") });
+                Block::Other
+            }
+            _ => {
+                pieces.push(Piece::Other(kind));
+                Block::Other
+            }
+        };
+        self.open.insert(index, block);
+    }
+
+    fn call_start(&mut self, content: &Value, pieces: &mut Vec<Piece>) -> Block {
+        let call = self.calls;
+        self.calls = self.calls.saturating_add(1);
+        let (id, name) = (text(content, "id").unwrap_or_default(), text(content, "name").unwrap_or_default());
+        pieces.push(Piece::Call { index: 0, call, id, name, custom: false, signature: self.signature.take() });
+        let whole = content.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
+        Block::Call { call, whole: whole.map(Value::to_string) }
+    }
+
+    fn block_delta(&mut self, index: u64, mut delta: Value, pieces: &mut Vec<Piece>) {
+        let block = self.open.get_mut(&index);
+        let kind = text(&delta, "type").unwrap_or_default();
+        match (kind.as_str(), block) {
+            // Some servers forget the start of a block of text.
+            ("text_delta", Some(Block::Text) | None) => push_text(&mut delta, pieces),
+            ("thinking_delta", Some(Block::Thinking(block))) => push_thinking(*block, &mut delta, "thinking", pieces),
+            ("signature_delta", Some(Block::Thinking(block))) => {
+                let block = *block;
+                self.signature(block, &delta, pieces);
+            }
+            ("input_json_delta", Some(Block::Call { call, whole })) => {
+                if let Some(text) = take(&mut delta, "partial_json") {
+                    *whole = None;
+                    pieces.push(Piece::Arguments { index: 0, call: *call, text });
+                }
+            }
+            // What belongs to a block that was told as a whole.
+            (_, Some(Block::Other)) => {}
+            _ => pieces.push(Piece::Other(kind)),
+        }
+    }
+
+    fn block_stop(&mut self, index: u64, pieces: &mut Vec<Piece>) {
+        if let Some(Block::Call { call, whole: Some(text) }) = self.open.remove(&index) {
+            pieces.push(Piece::Arguments { index: 0, call, text });
+        }
+    }
+
+    fn signature(&mut self, block: u32, from: &Value, pieces: &mut Vec<Piece>) {
+        let signature = text(from, "signature").unwrap_or_default();
+        match held(Owner::Anthropic, &signature) {
+            Held::Thought(signature) | Held::Redacted(signature) => {
+                pieces.push(Piece::Signature { index: 0, block, signature });
+            }
+            Held::Call(signature) => self.signature = Some(signature),
+            Held::Unsigned => {}
+        }
+    }
+
+    fn next_thought(&mut self) -> u32 {
+        let block = self.thoughts;
+        self.thoughts = self.thoughts.saturating_add(1);
+        block
+    }
+}
+
+/// What a stop reason means.
+fn finish(reason: &str, sequence: Option<String>) -> Finish {
+    match reason {
+        "end_turn" => Finish::Stop,
+        "stop_sequence" => Finish::StopSequence(sequence),
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "tool_use" => Finish::ToolCalls,
+        "refusal" => Finish::Refusal,
+        "pause_turn" => Finish::Pause,
+        other => Finish::Other(other.to_owned()),
+    }
+}
+
+fn add_usage(usage: &Value, pieces: &mut Vec<Piece>) {
+    if usage.is_object() {
+        let mut counts = Usage::default();
+        counts.add(&usage.to_string());
+        pieces.push(Piece::Usage(counts));
+    }
+}
+
+fn push_text(from: &mut Value, pieces: &mut Vec<Piece>) {
+    if let Some(text) = take(from, "text") {
+        pieces.push(Piece::Text { index: 0, text });
+    }
+}
+
+fn push_thinking(block: u32, from: &mut Value, member: &str, pieces: &mut Vec<Piece>) {
+    if let Some(text) = take(from, member) {
+        pieces.push(Piece::Thinking { index: 0, block, text });
+    }
+}
+
+/// A string member that is not empty, taken out.
+fn take(from: &mut Value, member: &str) -> Option<String> {
+    match from.get_mut(member) {
+        Some(Value::String(text)) if !text.is_empty() => Some(std::mem::take(text)),
+        _ => None,
+    }
+}
+
+fn text(from: &Value, member: &str) -> Option<String> {
+    from.get(member).and_then(Value::as_str).map(str::to_owned)
+}

@@ -1,0 +1,299 @@
+//! A conversation as a Messages request: everything but the turns, which are in `blocks`.
+//!
+//! What other vendors leave to a default is written out here: `max_tokens` is required. Anthropic's temperature ends at 1,
+//! where it means what it means elsewhere, so a higher one is lost. How hard to think is an effort for newer models and a
+//! budget for older ones; where thinking and a forced tool exclude each other, the tool stays.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::blocks;
+use super::model::{Model, Style};
+use crate::protocol::claude::{schema, thinking};
+use crate::protocol::dialect::Options;
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Sampling, Tool, ToolChoice};
+
+/// Tokens of an answer for which neither the caller nor what is known of the model sets a limit, thinking not counted.
+const MAX_TOKENS: u64 = 8_192;
+
+/// Writes a conversation as a Messages request.
+pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+    let model = Model::of(&options.model);
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    let mut blocks = blocks::Writer::new(model, losses);
+    let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
+    let thinking = Thinking::of(conversation, thinking::is_begun(&messages), model, losses);
+    set("max_tokens", Value::from(thinking.max_tokens(&conversation.sampling, model)));
+    if !system.is_null() {
+        set("system", system);
+    }
+    set("messages", Value::Array(messages));
+    let tools = tools(conversation, model, losses);
+    if !tools.is_empty() {
+        if let Some(choice) = choice(conversation) {
+            set("tool_choice", choice);
+        }
+        set("tools", Value::Array(tools));
+    }
+    if let Some(value) = thinking.value() {
+        set("thinking", value);
+    }
+    let config = output_config(conversation, &thinking, model, losses);
+    if !config.is_empty() {
+        set("output_config", Value::Object(config));
+    }
+    sampling(&conversation.sampling, &thinking, model, losses, &mut set);
+    accounting(conversation, losses, &mut set);
+    Value::Object(body)
+}
+
+/// How the model is told to think.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Thinking {
+    mode: Mode,
+    effort: Option<Effort>,
+    /// The thoughts are not to be shown.
+    hidden: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Mode {
+    /// Nothing is said.
+    #[default]
+    Unset,
+    Disabled,
+    Budget(u64),
+    Adaptive,
+}
+
+impl Thinking {
+    /// `begun` is true if the caller wrote the first words of the answer.
+    fn of(conversation: &Conversation, begun: bool, model: Model, losses: &mut Losses) -> Thinking {
+        let Some(asked) = &conversation.reasoning else { return Thinking::default() };
+        if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
+            if !model.may_not_think {
+                losses.hint("reasoning_effort");
+            }
+            return Thinking {
+                mode: if model.may_not_think && model.thinks { Mode::Disabled } else { Mode::Unset },
+                ..Thinking::default()
+            };
+        }
+        let hidden = asked.show == Some(false);
+        let wanted = asked.enabled == Some(true) || asked.effort.is_some() || asked.budget.is_some();
+        if !wanted {
+            return Thinking::default();
+        }
+        let adaptive = model.style == Style::Adaptive || (model.style == Style::Both && asked.budget.is_none());
+        let thinking = match (adaptive, thinking::budget(asked, conversation.sampling.max_tokens, model.most_tokens)) {
+            (true, _) => {
+                let effort = asked.effort.or(asked.budget.map(Effort::of_budget));
+                Thinking { mode: Mode::Adaptive, effort, hidden }
+            }
+            (false, Some(budget)) => Thinking { mode: Mode::Budget(budget), effort: None, hidden },
+            (false, None) => Thinking::default(),
+        };
+        let forced = matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
+        let bare = matches!(thinking.mode, Mode::Budget(_)) && thinking::continues_without_thoughts(conversation);
+        if thinking.mode == Mode::Unset || !model.thinks || forced || bare || begun {
+            losses.hint("reasoning_effort");
+            return Thinking::default();
+        }
+        thinking
+    }
+
+    /// The caller's limit, or the model's: one that nobody asked for should not end an answer.
+    fn max_tokens(&self, sampling: &Sampling, model: Model) -> u64 {
+        let budget = match self.mode {
+            Mode::Budget(budget) => budget,
+            Mode::Unset | Mode::Disabled | Mode::Adaptive => 0,
+        };
+        sampling.max_tokens.or(model.most_tokens).unwrap_or_else(|| budget.saturating_add(MAX_TOKENS))
+    }
+
+    fn value(&self) -> Option<Value> {
+        let mut value = match self.mode {
+            Mode::Unset => return None,
+            Mode::Disabled => return Some(json!({ "type": "disabled" })),
+            Mode::Budget(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
+            Mode::Adaptive => json!({ "type": "adaptive" }),
+        };
+        // Newer models leave thoughts out unless they are asked for.
+        if self.hidden || self.mode == Mode::Adaptive {
+            value["display"] = Value::from(if self.hidden { "omitted" } else { "summarized" });
+        }
+        Some(value)
+    }
+
+    fn is_on(&self) -> bool {
+        matches!(self.mode, Mode::Budget(_) | Mode::Adaptive)
+    }
+}
+
+fn tools(conversation: &Conversation, model: Model, losses: &mut Losses) -> Vec<Value> {
+    let mut tools = Vec::new();
+    for (index, tool) in conversation.tools.iter().enumerate() {
+        if tool.custom {
+            losses.meaning(format!("tools[{index}].type"));
+            continue;
+        }
+        if tool.strict == Some(true) && !model.takes_schemas {
+            losses.hint(format!("tools[{index}].function.strict"));
+        }
+        tools.push(one_tool(tool, index, model, losses));
+    }
+    // Without any tool, calls in the history are refused: they are declared by their names, and may not be called.
+    if conversation.tools.is_empty() {
+        let mut names = HashSet::new();
+        for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
+            if let Part::Call(call) = part
+                && names.insert(call.name.as_str())
+            {
+                tools.push(json!({ "name": call.name, "input_schema": { "type": "object" } }));
+            }
+        }
+    }
+    tools
+}
+
+fn one_tool(tool: &Tool, index: usize, model: Model, losses: &mut Losses) -> Value {
+    let mut value = json!({ "name": tool.name });
+    if let Some(description) = tool.description.as_ref().filter(|text| !text.is_empty()) {
+        value["description"] = Value::from(description.as_str());
+    }
+    let mut schema = match &tool.parameters {
+        Some(Value::Object(schema)) => schema.clone(),
+        _ => Map::new(),
+    };
+    schema.entry("type").or_insert(Value::from("object"));
+    let mut schema = Value::Object(schema);
+    if tool.strict == Some(true) && model.takes_schemas {
+        schema = schema::closed(schema, &format!("tools[{index}].function.parameters"), losses);
+        value["strict"] = Value::from(true);
+    }
+    value["input_schema"] = schema;
+    if let Some(cache) = &tool.cache {
+        value["cache_control"] = blocks::cache_control(cache);
+    }
+    value
+}
+
+fn choice(conversation: &Conversation) -> Option<Value> {
+    if conversation.tools.is_empty() {
+        return Some(json!({ "type": "none" }));
+    }
+    let one_at_a_time = conversation.parallel_tool_calls == Some(false);
+    let mut choice = match &conversation.tool_choice {
+        None if one_at_a_time => json!({ "type": "auto" }),
+        None => return None,
+        Some(ToolChoice::Auto) => json!({ "type": "auto" }),
+        Some(ToolChoice::None) => return Some(json!({ "type": "none" })),
+        Some(ToolChoice::Required) => json!({ "type": "any" }),
+        Some(ToolChoice::Named(name)) => json!({ "type": "tool", "name": name }),
+    };
+    if one_at_a_time {
+        choice["disable_parallel_tool_use"] = Value::from(true);
+    }
+    Some(choice)
+}
+
+fn output_config(
+    conversation: &Conversation,
+    thinking: &Thinking,
+    model: Model,
+    losses: &mut Losses,
+) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(effort) = thinking.effort {
+        let name = match effort {
+            Effort::None | Effort::Minimal | Effort::Low => "low",
+            // Models that take budgets too know no name between high and max.
+            Effort::XHigh if model.style != Style::Adaptive => "high",
+            other => other.as_str(),
+        };
+        config.insert("effort".to_owned(), Value::from(name));
+    }
+    match &conversation.format {
+        None | Some(Format::Text) => {}
+        Some(Format::Schema { schema, .. }) if model.takes_schemas => {
+            let schema = schema::closed(schema.clone(), "response_format.schema", losses);
+            config.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
+        }
+        // There is no free JSON mode, and older models know no schemas.
+        Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
+    }
+    config
+}
+
+fn sampling(
+    sampling: &Sampling,
+    thinking: &Thinking,
+    model: Model,
+    losses: &mut Losses,
+    set: &mut impl FnMut(&str, Value),
+) {
+    let free = !thinking.is_on() && model.style != Style::Adaptive;
+    let heated = free && sampling.temperature.is_some_and(|temperature| temperature != 1.0);
+    if let Some(temperature) = sampling.temperature.filter(|temperature| *temperature != 1.0) {
+        if !free || !(0.0..=1.0).contains(&temperature) {
+            losses.meaning("temperature");
+        }
+        if free {
+            set("temperature", Value::from(temperature.clamp(0.0, 1.0)));
+        }
+    }
+    if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
+        // With thinking the vendor takes the upper end of it. Newer models take one of both.
+        let alone = !(heated && model.wants_one_of_both);
+        if alone && (free || (model.style != Style::Adaptive && top_p >= 0.95)) {
+            set("top_p", Value::from(top_p));
+        } else {
+            losses.meaning("top_p");
+        }
+    }
+    if let Some(top_k) = sampling.top_k {
+        if free { set("top_k", Value::from(top_k)) } else { losses.meaning("top_k") }
+    }
+    let stop: Vec<&str> = sampling.stop.iter().map(String::as_str).filter(|stop| !stop.trim().is_empty()).collect();
+    if stop.len() < sampling.stop.len() {
+        losses.meaning("stop");
+    }
+    if !stop.is_empty() {
+        set("stop_sequences", json!(stop));
+    }
+    let lost = [
+        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("seed", sampling.seed.is_some()),
+        ("n", sampling.n.is_some_and(|n| n > 1)),
+        ("logprobs", sampling.logprobs == Some(true)),
+        ("top_logprobs", sampling.top_logprobs.is_some_and(|n| n > 0)),
+        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(|bias| !is_nothing(bias))),
+    ];
+    lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.meaning(name));
+}
+
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(Map::is_empty)
+}
+
+/// Who asks, and on what terms.
+fn accounting(conversation: &Conversation, losses: &mut Losses, set: &mut impl FnMut(&str, Value)) {
+    if let Some(user) = conversation.user.as_ref().filter(|user| !user.is_empty()) {
+        set("metadata", json!({ "user_id": user }));
+    }
+    if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
+        losses.hint("metadata");
+    }
+    match conversation.service_tier.as_deref() {
+        None => {}
+        Some("auto") => set("service_tier", Value::from("auto")),
+        Some("default" | "standard_only") => set("service_tier", Value::from("standard_only")),
+        Some(_) => losses.hint("service_tier"),
+    }
+    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
+        losses.hint("verbosity");
+    }
+}

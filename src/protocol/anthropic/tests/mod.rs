@@ -1,0 +1,93 @@
+//! Tables and round trips of the dialect: events, answers, requests out, requests in.
+
+mod answers;
+mod events;
+mod incoming;
+mod options;
+mod refused;
+mod requests;
+mod shared;
+mod wholes;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use super::*;
+use crate::protocol::assemble::Assemble;
+use crate::protocol::dialect::{Invalid, Options};
+use crate::protocol::neutral::{Conversation, Losses, Piece, ReadPieces, WritePieces};
+use crate::protocol::sse::Scanner;
+
+/// An event that has its name, as the vendor's have.
+fn event(data: &str) -> Event {
+    let name = serde_json::from_str::<Value>(data).ok();
+    let name = name.as_ref().and_then(|data| data["type"].as_str()).unwrap_or("message");
+    Event { raw: Bytes::from(format!("event: {name}\ndata: {data}\n\n")) }
+}
+
+fn events(stream: &[u8]) -> Vec<Event> {
+    let mut scanner = Scanner::new(1 << 20);
+    scanner.push(Bytes::copy_from_slice(stream));
+    let mut events = Vec::new();
+    while let Some(event) = scanner.next_event().unwrap() {
+        events.push(event);
+    }
+    assert_eq!(scanner.finish(), None, "the last event is closed");
+    events
+}
+
+/// What stands in the events' data.
+fn data(stream: &[u8]) -> Vec<Value> {
+    let value = |event: &Event| {
+        let fields = event.fields();
+        let value: Value = serde_json::from_slice(&fields.data.unwrap()).unwrap();
+        assert_eq!(fields.name, value["type"].as_str().map(str::as_bytes), "an event is named by its type");
+        value
+    };
+    events(stream).iter().map(value).collect()
+}
+
+fn pieces(events: &[Event]) -> Vec<Piece> {
+    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+    events.iter().for_each(|event| reader.read(event, &mut pieces));
+    pieces
+}
+
+fn written(pieces: &[Piece]) -> BytesMut {
+    let (mut writer, mut out) = (Writer::new("asked"), BytesMut::new());
+    pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
+    writer.end(&mut out);
+    out
+}
+
+fn assembled(events: &[Event]) -> Value {
+    let mut assembly = Assembly::default();
+    assert!(events.iter().all(|event| assembly.add(event)));
+    serde_json::from_slice(&assembly.finish()).unwrap()
+}
+
+fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {
+    conversation(body.to_string().as_bytes())
+}
+
+/// The request for a model, and what it lost, what decides first.
+fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>, bool) {
+    let mut losses = Losses::default();
+    let options = Options { model: model.to_owned(), ..Options::default() };
+    let body = request(conversation, &options, &mut losses);
+    (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
+}
+
+/// A request with these members, beside the least that is required.
+fn body(members: Value) -> Value {
+    let mut body = json!({ "model": "m", "max_tokens": 100, "messages": [{ "role": "user", "content": "x" }] });
+    for (name, value) in members.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+/// A request of one message.
+fn content(role: &str, blocks: Value) -> Value {
+    body(json!({ "messages": [{ "role": role, "content": blocks }] }))
+}

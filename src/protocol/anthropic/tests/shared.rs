@@ -1,0 +1,42 @@
+//! Parts and turns for the tests of requests.
+
+use super::*;
+use crate::protocol::neutral::{Call, Part, Role, Tool, ToolResult, Turn};
+
+pub(super) const OLD: &str = "claude-sonnet-4-5";
+pub(super) const NEW: &str = "claude-opus-4-8";
+
+pub(super) fn text(text: &str) -> Part {
+    Part::Text { text: text.to_owned(), cache: None }
+}
+
+pub(super) fn turn(role: Role, parts: Vec<Part>) -> Turn {
+    Turn { role, parts }
+}
+
+pub(super) fn user(words: &str) -> Turn {
+    turn(Role::User, vec![text(words)])
+}
+
+pub(super) fn call(id: &str, arguments: &str) -> Part {
+    Part::Call(Call { id: id.to_owned(), name: "get".to_owned(), arguments: arguments.to_owned(), ..Call::default() })
+}
+
+pub(super) fn result(id: &str, parts: Vec<Part>) -> Part {
+    Part::Result(ToolResult { call_id: id.to_owned(), parts, ..ToolResult::default() })
+}
+
+pub(super) fn tool(name: &str) -> Tool {
+    Tool { name: name.to_owned(), ..Tool::default() }
+}
+
+/// One question, and what `change` makes of it.
+pub(super) fn asked(change: impl FnOnce(&mut Conversation)) -> Conversation {
+    let mut conversation = Conversation { turns: vec![user("Hi")], ..Conversation::default() };
+    change(&mut conversation);
+    conversation
+}
+
+pub(super) fn messages(turns: Vec<Turn>) -> Value {
+    request_for(OLD, &Conversation { turns, ..Conversation::default() }).0["messages"].take()
+}

@@ -1,0 +1,338 @@
+//! An answer of another dialect as a Messages stream.
+//!
+//! Blocks stand one behind another, so a call that begins while the arguments of the one before are not whole waits for
+//! them. `message_start` goes out with the first block and so may know usage; `message_delta` is held back until the end,
+//! for usage often comes behind the finish. A refusal is text with the stop reason `refusal`; a generated image is Markdown
+//! with a data URL, and of audio only the transcript is written, for Messages has no blocks for them.
+
+use std::collections::{HashSet, VecDeque};
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Value, json};
+
+use crate::protocol::neutral::signature::{Owner, UNSIGNED, of_call, shown};
+use crate::protocol::neutral::{Finish, Piece, WritePieces};
+use crate::protocol::usage::Usage;
+
+/// Bytes of an id that is no name of one call, at most, and digits of one that was counted up.
+const SHORT_MAX: usize = 5;
+const COUNTED_MAX: usize = 6;
+
+/// Writes one stream.
+pub struct Writer {
+    model: String,
+    started: bool,
+    /// The index that the next block gets.
+    next: u64,
+    open: Option<Open>,
+    /// Calls that have begun in the answer and wait for the one before them.
+    waiting: VecDeque<Waiting>,
+    calls: u64,
+    /// Of calls, as the upstream gave them.
+    ids: HashSet<String>,
+    refused: bool,
+    usage: Usage,
+    finish: Option<Finish>,
+}
+
+/// The block that is under way.
+enum Open {
+    Text,
+    Thinking { block: u32, signed: bool },
+    Call { call: u32, arguments: Arguments },
+}
+
+/// A call that waits.
+struct Waiting {
+    call: u32,
+    id: String,
+    name: String,
+    signature: Option<String>,
+    arguments: String,
+}
+
+/// Appends an event, named by its `type`.
+pub(super) fn emit(out: &mut BytesMut, event: &Value) {
+    let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    out.put_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+}
+
+impl Writer {
+    /// `model` stands in the answer until the upstream names its own.
+    pub fn new(model: &str) -> Writer {
+        Writer {
+            model: model.to_owned(),
+            started: false,
+            next: 0,
+            open: None,
+            waiting: VecDeque::new(),
+            calls: 0,
+            ids: HashSet::new(),
+            refused: false,
+            usage: Usage::default(),
+            finish: None,
+        }
+    }
+
+    /// `message_start`, once.
+    fn start(&mut self, out: &mut BytesMut) {
+        if std::mem::replace(&mut self.started, true) {
+            return;
+        }
+        let id = format!("msg_{}", uuid::Uuid::now_v7().simple());
+        let mut usage = self.usage_so_far();
+        usage["output_tokens"] = Value::from(0);
+        let message = json!({
+            "id": id, "type": "message", "role": "assistant", "model": self.model, "content": [],
+            "stop_reason": null, "stop_sequence": null, "usage": usage,
+        });
+        emit(out, &json!({ "type": "message_start", "message": message }));
+    }
+
+    fn open_block(&mut self, open: Open, content: Value, out: &mut BytesMut) {
+        self.close(out);
+        self.start(out);
+        emit(out, &json!({ "type": "content_block_start", "index": self.next, "content_block": content }));
+        self.open = Some(open);
+        self.next += 1;
+    }
+
+    /// Ends the block that is under way, if one is.
+    fn close(&mut self, out: &mut BytesMut) {
+        let Some(open) = self.open.take() else { return };
+        if let Open::Thinking { signed: false, .. } = open {
+            // A block without a signature is known by its mark when it comes back.
+            self.delta("signature_delta", "signature", UNSIGNED, out);
+        }
+        emit(out, &json!({ "type": "content_block_stop", "index": self.next.saturating_sub(1) }));
+    }
+
+    /// A delta of the block that is under way: the one event that is written for every token, so without a tree.
+    fn delta(&self, kind: &str, member: &str, text: &str, out: &mut BytesMut) {
+        let (index, text) = (self.next.saturating_sub(1), Value::from(text));
+        let data = format!(
+            r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{member}":{text}}}}}"#
+        );
+        out.reserve(data.len() + 36);
+        out.put_slice(b"event: content_block_delta\ndata: ");
+        out.put_slice(data.as_bytes());
+        out.put_slice(b"\n\n");
+    }
+
+    fn text(&mut self, text: &str, out: &mut BytesMut) {
+        if text.is_empty() {
+            return;
+        }
+        if !matches!(self.open, Some(Open::Text)) {
+            self.flush(out);
+            self.open_block(Open::Text, json!({ "type": "text", "text": "" }), out);
+        }
+        self.delta("text_delta", "text", text, out);
+    }
+
+    /// Makes the block of thinking of this number the one that is under way.
+    fn think(&mut self, block: u32, out: &mut BytesMut) {
+        if !matches!(self.open, Some(Open::Thinking { block: at, .. }) if at == block) {
+            self.flush(out);
+            let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
+            self.open_block(Open::Thinking { block, signed: false }, content, out);
+        }
+    }
+
+    fn sign(&mut self, block: u32, text: &str, out: &mut BytesMut) {
+        if text.is_empty() {
+            return;
+        }
+        self.think(block, out);
+        if let Some(Open::Thinking { signed, .. }) = &mut self.open {
+            *signed = true;
+        }
+        self.delta("signature_delta", "signature", shown(Owner::Anthropic, text), out);
+    }
+
+    fn redacted(&mut self, data: &str, out: &mut BytesMut) {
+        self.flush(out);
+        self.open_block(Open::Text, json!({ "type": "redacted_thinking", "data": shown(Owner::Anthropic, data) }), out);
+        self.close(out);
+    }
+
+    fn call(&mut self, waiting: Waiting, out: &mut BytesMut) {
+        self.calls += 1;
+        self.waiting.push_back(waiting);
+        self.open_next(out);
+    }
+
+    /// Opens the call that waits longest, and goes on while each is whole.
+    fn open_next(&mut self, out: &mut BytesMut) {
+        while !self.waiting.is_empty()
+            && !matches!(&self.open, Some(Open::Call { arguments, .. }) if !arguments.whole())
+        {
+            self.open_first(out);
+        }
+    }
+
+    fn open_first(&mut self, out: &mut BytesMut) {
+        let Some(Waiting { call, id, name, signature, arguments }) = self.waiting.pop_front() else { return };
+        if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
+            let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
+            self.open_block(Open::Thinking { block: u32::MAX, signed: true }, content, out);
+            self.delta("signature_delta", "signature", &of_call(&signature), out);
+        }
+        let id = self.own_id(id);
+        let content = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
+        self.open_block(Open::Call { call, arguments: Arguments::default() }, content, out);
+        self.more(&arguments, out);
+    }
+
+    /// The upstream's id, if it is none that comes again in another answer, and one that Anthropic takes back. Any other does
+    /// as well: call and result come back with the same.
+    fn own_id(&mut self, id: String) -> String {
+        let taken_back = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        let counted = id.strip_prefix("call_").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let counted = counted.is_some_and(|number| number.len() <= COUNTED_MAX);
+        if id.len() > SHORT_MAX && taken_back && !counted && self.ids.insert(id.clone()) {
+            return id;
+        }
+        format!("toolu_{}", uuid::Uuid::now_v7().simple())
+    }
+
+    fn arguments(&mut self, call: u32, text: &str, out: &mut BytesMut) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.call == call) {
+            waiting.arguments.push_str(text);
+        } else if matches!(self.open, Some(Open::Call { call: at, .. }) if at == call) {
+            self.more(text, out);
+            self.open_next(out);
+        }
+    }
+
+    /// More arguments of the call that is under way.
+    fn more(&mut self, text: &str, out: &mut BytesMut) {
+        if text.is_empty() {
+            return;
+        }
+        if let Some(Open::Call { arguments, .. }) = &mut self.open {
+            arguments.add(text);
+        }
+        self.delta("input_json_delta", "partial_json", text, out);
+    }
+
+    /// Writes the calls that wait: nothing more comes of the one before them.
+    fn flush(&mut self, out: &mut BytesMut) {
+        while !self.waiting.is_empty() {
+            self.open_first(out);
+        }
+    }
+
+    /// Counts so far. Messages counts what came out of a cache, or went into it, apart.
+    fn usage_so_far(&self) -> Value {
+        let cached = self.usage.cached_input_tokens.unwrap_or(0);
+        let created = self.usage.cache_creation_tokens.unwrap_or(0);
+        let input = self.usage.input_tokens.unwrap_or(0).saturating_sub(cached).saturating_sub(created);
+        let mut usage = json!({
+            "input_tokens": input.max(0),
+            "cache_creation_input_tokens": created,
+            "cache_read_input_tokens": cached,
+            "output_tokens": self.usage.output_tokens.unwrap_or(0),
+        });
+        if let Some(thinking) = self.usage.reasoning_tokens {
+            usage["output_tokens_details"] = json!({ "thinking_tokens": thinking });
+        }
+        usage
+    }
+
+    fn stop_reason(&mut self) -> (String, Option<String>) {
+        let reason = match self.finish.take() {
+            Some(Finish::StopSequence(sequence)) => return ("stop_sequence".to_owned(), sequence),
+            Some(Finish::Length) => "max_tokens",
+            Some(Finish::ToolCalls) => "tool_use",
+            Some(Finish::Filtered | Finish::Refusal) => "refusal",
+            Some(Finish::Pause) => "pause_turn",
+            _ if self.refused => "refusal",
+            // Some vendors say `stop` to a call.
+            _ if self.calls > 0 => "tool_use",
+            Some(Finish::Stop | Finish::Other(_)) | None => "end_turn",
+        };
+        (reason.to_owned(), None)
+    }
+
+    fn add_usage(&mut self, usage: Usage) {
+        let raise = |field: &mut Option<i64>, value: Option<i64>| *field = (*field).max(value);
+        raise(&mut self.usage.input_tokens, usage.input_tokens);
+        raise(&mut self.usage.cached_input_tokens, usage.cached_input_tokens);
+        raise(&mut self.usage.cache_creation_tokens, usage.cache_creation_tokens);
+        raise(&mut self.usage.output_tokens, usage.output_tokens);
+        raise(&mut self.usage.reasoning_tokens, usage.reasoning_tokens);
+    }
+}
+
+impl WritePieces for Writer {
+    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+        // Messages has one answer.
+        match piece {
+            Piece::Start { model: Some(model), .. } if !model.is_empty() => self.model = model,
+            Piece::Text { index: 0, text } => self.text(&text, out),
+            Piece::Refusal { index: 0, text } => {
+                self.refused = true;
+                self.text(&text, out);
+            }
+            Piece::Thinking { index: 0, block, text } if !text.is_empty() => {
+                self.think(block, out);
+                self.delta("thinking_delta", "thinking", &text, out);
+            }
+            Piece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
+            Piece::Redacted { index: 0, data, .. } => self.redacted(&data, out),
+            Piece::Call { index: 0, call, id, name, custom: _, signature } => {
+                self.call(Waiting { call, id, name, signature, arguments: String::new() }, out);
+            }
+            Piece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
+            Piece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
+            Piece::Image { index: 0, media_type, data } => {
+                self.text(&format!("![image](data:{media_type};base64,{data})"), out);
+            }
+            Piece::Finish { index: 0, finish } => self.finish = Some(finish),
+            Piece::Usage(usage) => self.add_usage(usage),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.start(out);
+        self.flush(out);
+        self.close(out);
+        let (reason, sequence) = self.stop_reason();
+        let delta = json!({ "stop_reason": reason, "stop_sequence": sequence });
+        emit(out, &json!({ "type": "message_delta", "delta": delta, "usage": self.usage_so_far() }));
+        emit(out, &json!({ "type": "message_stop" }));
+    }
+}
+
+/// Tells when the JSON text of a call's arguments is whole.
+#[derive(Default)]
+struct Arguments {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    begun: bool,
+}
+
+impl Arguments {
+    fn add(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match byte {
+                _ if std::mem::take(&mut self.escaped) => {}
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' | b'[' if !self.in_string => {
+                    self.begun = true;
+                    self.depth = self.depth.saturating_add(1);
+                }
+                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn whole(&self) -> bool {
+        self.begun && self.depth == 0 && !self.in_string
+    }
+}

@@ -1,0 +1,362 @@
+//! Turns of a conversation as Converse's messages: what a part of a turn becomes, and what of it cannot be said.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::model::{Family, Model};
+use crate::protocol::call_ids::CallIds;
+use crate::protocol::claude::thinking::signed;
+use crate::protocol::neutral::{
+    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+};
+
+/// Characters of a tool use's id and of a document's name, at most.
+const ID_MAX: usize = 64;
+const NAME_MAX: usize = 200;
+
+/// Writes what a conversation says.
+pub(super) struct Content<'a> {
+    pub model: Model,
+    pub losses: &'a mut Losses,
+    /// Names of documents, with the number that the next of that name gets: no two may be the same.
+    names: HashMap<String, u32>,
+    ids: CallIds,
+    /// There are calls or results of tools.
+    pub has_tools: bool,
+}
+
+impl<'a> Content<'a> {
+    pub fn new(model: Model, losses: &'a mut Losses) -> Content<'a> {
+        Content { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
+    }
+
+    /// Roles alternate: turns of one role become one message, and the user's is the first. A system turn goes into `system`, which has no other place.
+    pub fn messages(&mut self, turns: &[Turn], system: &mut Vec<Value>) -> Vec<Value> {
+        let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
+        for (number, turn) in turns.iter().enumerate() {
+            let role = match turn.role {
+                Role::System => {
+                    self.losses.hint(format!("messages[{number}].role"));
+                    self.system(&turn.parts, system);
+                    continue;
+                }
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            };
+            if messages.last().is_none_or(|(last, _)| *last != role) {
+                messages.push((role, Vec::new()));
+            }
+            let Some((_, blocks)) = messages.last_mut() else { continue };
+            for (place, part) in turn.parts.iter().enumerate() {
+                self.part(part, &format!("messages[{number}].content[{place}]"), blocks);
+            }
+            if blocks.is_empty() {
+                messages.pop();
+            }
+        }
+        if messages.first().is_none_or(|(role, _)| *role != "user") {
+            messages.insert(0, ("user", vec![json!({ "text": "." })]));
+        }
+        messages.into_iter().map(|(role, content)| json!({ "role": role, "content": ordered(content) })).collect()
+    }
+
+    /// System prompts are texts.
+    pub fn system(&mut self, parts: &[Part], out: &mut Vec<Value>) {
+        for part in parts {
+            match part {
+                Part::Text { text, cache } => {
+                    out.extend(text_block(text));
+                    self.cache(cache.as_ref(), out);
+                }
+                _ => self.losses.meaning("system"),
+            }
+        }
+    }
+
+    fn part(&mut self, part: &Part, name: &str, out: &mut Vec<Value>) {
+        let cache = match part {
+            Part::Text { text, cache } => {
+                out.extend(text_block(text));
+                cache
+            }
+            Part::Refusal(text) => {
+                out.extend(text_block(text));
+                &None
+            }
+            Part::Image(image) => {
+                out.extend(self.or_lost(image_block(image), name));
+                &image.cache
+            }
+            Part::Document(document) => {
+                let block = self.document(document);
+                out.extend(self.or_lost(block, name));
+                // A cache point may not stand behind a document.
+                if document.cache.is_some() {
+                    self.losses.hint("cache_control");
+                }
+                &None
+            }
+            Part::Audio(_) => {
+                self.losses.meaning(name);
+                &None
+            }
+            Part::Thinking(thinking) => {
+                out.extend(self.thinking(thinking, name));
+                &None
+            }
+            Part::Call(call) => {
+                out.push(self.call(call, name));
+                &call.cache
+            }
+            Part::Result(result) => {
+                out.push(self.result(result, name));
+                &result.cache
+            }
+        };
+        self.cache(cache.as_ref(), out);
+    }
+
+    fn or_lost(&mut self, block: Option<Value>, name: &str) -> Option<Value> {
+        if block.is_none() {
+            self.losses.meaning(name);
+        }
+        block
+    }
+
+    /// Only Claude's own reasoning goes back, and only with what proves that it is. Others do without what they thought.
+    fn thinking(&mut self, thinking: &Thinking, name: &str) -> Option<Value> {
+        match (self.model.family, signed(thinking)) {
+            (Family::Claude(_) | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
+                json!({ "reasoningContent": { "redactedContent": signature } })
+            } else {
+                let text = json!({ "text": thinking.text, "signature": signature });
+                json!({ "reasoningContent": { "reasoningText": text } })
+            }),
+            _ => {
+                self.losses.hint(name);
+                None
+            }
+        }
+    }
+
+    fn call(&mut self, call: &Call, name: &str) -> Value {
+        self.has_tools = true;
+        let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        let arguments = match serde_json::from_str::<Map<String, Value>>(written) {
+            Ok(arguments) if !call.custom => Value::Object(arguments),
+            // Only an object is taken. The model's own broken text is shown to it as such.
+            _ => {
+                if call.custom {
+                    self.losses.meaning(name);
+                }
+                json!({ "input": call.arguments })
+            }
+        };
+        json!({ "toolUse": { "toolUseId": self.ids.call(&call.id), "name": call.name, "input": arguments } })
+    }
+
+    fn result(&mut self, result: &ToolResult, name: &str) -> Value {
+        self.has_tools = true;
+        let mut content = Vec::new();
+        for part in &result.parts {
+            match part {
+                Part::Text { text, cache } => {
+                    content.extend(text_block(text));
+                    if cache.is_some() {
+                        self.losses.hint("cache_control");
+                    }
+                }
+                Part::Image(image) => content.extend(self.or_lost(image_block(image), name)),
+                Part::Document(document) => {
+                    let block = self.document(document);
+                    content.extend(self.or_lost(block, name));
+                }
+                _ => self.losses.meaning(name),
+            }
+        }
+        let mut block = json!({ "toolUseId": self.ids.result(&result.call_id), "content": content });
+        if result.is_error && self.model.takes_status() {
+            block["status"] = Value::from("error");
+        } else if result.is_error {
+            self.losses.hint(format!("{name}.is_error"));
+        }
+        json!({ "toolResult": block })
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        let (format, source) = match &document.source {
+            Source::Base64 { media_type, data } => {
+                (document_format(media_type, document.name.as_deref())?, json!({ "bytes": data }))
+            }
+            Source::Text(text) => ("txt", json!({ "bytes": STANDARD.encode(text) })),
+            Source::Url(url) if url.starts_with("s3://") => {
+                (document_format("", Some(url))?, json!({ "s3Location": { "uri": url } }))
+            }
+            Source::Url(_) | Source::File(_) => return None,
+        };
+        let name = self.document_name(document.name.as_deref());
+        Some(json!({ "document": { "format": format, "name": name, "source": source } }))
+    }
+
+    /// A name of the characters that are allowed, and that no other document has.
+    fn document_name(&mut self, wanted: Option<&str>) -> String {
+        let wanted = wanted.map_or("", |name| name.rsplit_once('.').map_or(name, |(stem, _)| stem));
+        let allowed = |c: char| if c.is_ascii_alphanumeric() || "-()[]".contains(c) { c } else { ' ' };
+        let plain: String = wanted.chars().map(allowed).collect();
+        let words: Vec<&str> = plain.split_ascii_whitespace().collect();
+        let mut base = words.join(" ");
+        // Room for a number.
+        base.truncate(NAME_MAX - 20);
+        let base = if base.trim().is_empty() { "document" } else { base.trim_end() };
+        let mut name = base.to_owned();
+        // Each round uses a number up, and no number is tried twice.
+        while self.names.contains_key(&name) {
+            let number = self.names.entry(base.to_owned()).or_insert(2);
+            name = format!("{base} ({number})");
+            *number += 1;
+        }
+        self.names.insert(name.clone(), 2);
+        name
+    }
+
+    /// A cache point behind the last block, if the model takes one there.
+    pub fn cache(&mut self, hint: Option<&CacheHint>, out: &mut Vec<Value>) {
+        let Some(hint) = hint else { return };
+        if !self.model.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
+            self.losses.hint("cache_control");
+            return;
+        }
+        out.push(self.cache_point(hint));
+    }
+
+    pub fn cache_point(&mut self, hint: &CacheHint) -> Value {
+        let mut point = json!({ "type": "default" });
+        match hint.ttl.as_deref() {
+            None | Some("5m") => {}
+            Some("1h") if self.model.caches_long() => point["ttl"] = Value::from("1h"),
+            Some(_) => self.losses.hint("cache_control.ttl"),
+        }
+        json!({ "cachePoint": point })
+    }
+}
+
+/// The blocks of a turn as they are taken: results of tools first, each with the cache point behind it, and never a document
+/// without a text.
+fn ordered(blocks: Vec<Value>) -> Vec<Value> {
+    let is = |block: &Value, kind: &str| block.get(kind).is_some();
+    let (mut results, mut rest, mut behind_result) = (Vec::new(), Vec::new(), false);
+    let wants_text = blocks.iter().any(|block| is(block, "document")) && !blocks.iter().any(|block| is(block, "text"));
+    for block in blocks {
+        if !is(&block, "cachePoint") {
+            behind_result = is(&block, "toolResult");
+        }
+        if behind_result { results.push(block) } else { rest.push(block) }
+    }
+    results.append(&mut rest);
+    results.extend(wants_text.then(|| json!({ "text": "." })));
+    results
+}
+
+/// A blank text is refused, and says nothing.
+fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({ "text": text }))
+}
+
+fn image_block(image: &Image) -> Option<Value> {
+    let (format, source) = match &image.source {
+        Source::Base64 { media_type, data } => (image_format(media_type)?, json!({ "bytes": data })),
+        Source::Url(url) if url.starts_with("s3://") => {
+            (image_format(url.rsplit_once('.')?.1)?, json!({ "s3Location": { "uri": url } }))
+        }
+        _ => return None,
+    };
+    Some(json!({ "image": { "format": format, "source": source } }))
+}
+
+/// By a media type, or by what a file's name ends in.
+fn image_format(name: &str) -> Option<&'static str> {
+    let name = name.split(';').next().unwrap_or(name).trim().to_ascii_lowercase();
+    Some(match name.strip_prefix("image/").unwrap_or(&name) {
+        "png" => "png",
+        "jpeg" | "jpg" => "jpeg",
+        "gif" => "gif",
+        "webp" => "webp",
+        _ => return None,
+    })
+}
+
+/// By the media type, else by what the file's name ends in.
+fn document_format(media_type: &str, name: Option<&str>) -> Option<&'static str> {
+    let media_type = media_type.split(';').next().unwrap_or(media_type).trim().to_ascii_lowercase();
+    let ending = || name.and_then(|name| Some(name.rsplit_once('.')?.1.to_ascii_lowercase()));
+    Some(match media_type.as_str() {
+        "application/pdf" => "pdf",
+        "text/plain" => "txt",
+        "text/markdown" => "md",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        "application/msword" => "doc",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "application/vnd.ms-excel" => "xls",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        "" | "application/octet-stream" => {
+            let ending = ending()?;
+            ["pdf", "txt", "md", "html", "csv", "doc", "docx", "xls", "xlsx"]
+                .into_iter()
+                .find(|known| *known == ending)?
+        }
+        _ => return None,
+    })
+}
+
+/// An id as Bedrock takes it, the same for the same id: other vendors' may be longer, or have other characters in them.
+fn id(id: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    if !id.is_empty() && id.len() <= ID_MAX && id.chars().all(allowed) {
+        return id.to_owned();
+    }
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
+    let kept: String = id.chars().filter(|c| allowed(*c)).take(ID_MAX - 17).collect();
+    format!("{kept}_{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_made_to_fit_and_stay_apart() {
+        assert_eq!(id("call_1-a.b:c"), "call_1-a.b:c");
+        let (long, other) = (id(&"x".repeat(100)), id(&"x".repeat(101)));
+        assert_eq!((long.len(), other.len()), (ID_MAX, ID_MAX));
+        assert_ne!(long, other);
+        for odd in ["", "a b", "é"] {
+            assert_eq!(id(odd), id(odd));
+            assert!((1..=ID_MAX).contains(&id(odd).len()), "{odd}");
+        }
+        assert_ne!(id("a b"), id("a-b"));
+    }
+
+    #[test]
+    fn documents_have_names_of_their_own() {
+        let mut losses = Losses::default();
+        let mut content = Content::new(Model::of(""), &mut losses);
+        let names = [Some("my_report.v2.pdf"), Some("my report v2.pdf"), None, Some("???"), Some("my report v2")]
+            .map(|name| content.document_name(name));
+        assert_eq!(names, ["my report v2", "my report v2 (2)", "document", "document (2)", "my report v2 (3)"]);
+        assert!(content.document_name(Some(&"x".repeat(1_000))).len() <= NAME_MAX);
+    }
+
+    #[test]
+    fn formats_go_by_media_type_and_then_by_name() {
+        assert_eq!(document_format("text/plain; charset=utf-8", None), Some("txt"));
+        assert_eq!(document_format("application/octet-stream", Some("a.b.DOCX")), Some("docx"));
+        assert_eq!(document_format("application/zip", Some("a.pdf")), None);
+        assert_eq!(document_format("", None), None);
+        assert_eq!((image_format("IMAGE/JPG"), image_format("image/tiff")), (Some("jpeg"), None));
+    }
+}

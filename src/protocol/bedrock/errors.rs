@@ -1,0 +1,48 @@
+//! AWS's names for what went wrong: in an exception frame, in `__type` of an error body, in the header `x-amzn-errortype`.
+
+use serde_json::{Value, json};
+
+use crate::failure::FailureKind;
+use crate::protocol::binary::Message;
+
+/// What an exception's name means. `name` is in lower case, and may have a namespace in front (`com.amazon#`) and an address
+/// behind (`:http://`).
+pub fn kind_of(name: &str) -> Option<FailureKind> {
+    let name = name.rsplit('#').next().unwrap_or(name);
+    let name = name.split(':').next().unwrap_or(name);
+    Some(match name.trim() {
+        "throttlingexception"
+        | "toomanyrequestsexception"
+        | "limitexceededexception"
+        | "servicequotaexceededexception" => FailureKind::RateLimited,
+        "serviceunavailableexception" | "modelnotreadyexception" => FailureKind::Overloaded,
+        "internalserverexception"
+        | "internalfailureexception"
+        | "modelstreamerrorexception"
+        | "modelerrorexception"
+        | "modeltimeoutexception" => FailureKind::ServerError,
+        "accessdeniedexception" => FailureKind::Forbidden,
+        "unrecognizedclientexception"
+        | "expiredtokenexception"
+        | "invalidsignatureexception"
+        | "incompletesignatureexception"
+        | "missingauthenticationtokenexception" => FailureKind::Unauthorized,
+        "resourcenotfoundexception" => FailureKind::NotFound,
+        "validationexception" | "serializationexception" => FailureKind::BadRequest,
+        _ => return None,
+    })
+}
+
+/// An error frame as a JSON text that `protocol::error` reads.
+pub(super) fn data(message: &Message<'_>) -> Vec<u8> {
+    let payload: Value = serde_json::from_slice(message.payload).unwrap_or_default();
+    let said = ["message", "Message", "originalMessage"].iter().find_map(|name| payload.get(name)?.as_str());
+    let mut error = json!({
+        "type": message.name,
+        "message": said.or(message.error).unwrap_or("The provider names no reason."),
+    });
+    if let Some(status) = payload.get("originalStatusCode").filter(|status| status.is_u64()) {
+        error["status_code"] = status.clone();
+    }
+    json!({ "error": error }).to_string().into_bytes()
+}

@@ -1,0 +1,110 @@
+//! What a model behind Bedrock takes, by its id. Converse is one format for all of them, but many refuse what they do not know.
+
+use crate::protocol::claude::Claude;
+
+/// Who made the model, as far as requests differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Claude(Claude),
+    /// With its generation.
+    Nova(u32),
+    /// The open-weight models of OpenAI.
+    GptOss,
+    Qwen,
+    /// No model's name is in the id, as in the ARN of an application's own profile.
+    Unknown,
+    Other,
+}
+
+/// A model, as far as it matters to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Model {
+    pub family: Family,
+    /// It takes a JSON schema for its text, and strict tools.
+    pub takes_schemas: bool,
+    /// It can be made to call a tool.
+    pub can_be_forced: bool,
+}
+
+impl Model {
+    pub fn of(id: &str) -> Model {
+        let id = id.to_ascii_lowercase();
+        let family = if let Some(claude) = Claude::of(&id) {
+            Family::Claude(claude)
+        } else if let Some((_, name)) = id.rsplit_once("amazon.nova-") {
+            Family::Nova(name.split('-').next().and_then(|word| word.parse().ok()).unwrap_or(1))
+        } else if id.contains("openai.gpt-oss") {
+            Family::GptOss
+        } else if id.contains("qwen.") {
+            Family::Qwen
+        } else if id.contains("application-inference-profile/") || id.contains("-model/") {
+            Family::Unknown
+        } else {
+            Family::Other
+        };
+        let dated = ["amazon.titan", "meta.", "cohere.", "ai21.", "writer."].iter().any(|maker| id.contains(maker));
+        let takes_schemas = match family {
+            Family::Claude(claude) => claude.version >= (4, 5),
+            Family::Nova(_) | Family::Unknown => false,
+            Family::GptOss | Family::Qwen => true,
+            Family::Other => !dated,
+        };
+        Model { family, takes_schemas, can_be_forced: !dated }
+    }
+
+    /// It takes cache points in system prompts and messages.
+    pub fn caches(&self) -> bool {
+        matches!(self.family, Family::Claude(_) | Family::Nova(_))
+    }
+
+    /// It takes cache points behind tools.
+    pub fn caches_tools(&self) -> bool {
+        matches!(self.family, Family::Claude(_))
+    }
+
+    /// It takes cache points that last an hour.
+    pub fn caches_long(&self) -> bool {
+        matches!(self.family, Family::Claude(claude) if claude.version >= (4, 5))
+    }
+
+    /// It takes `status` in the result of a tool.
+    pub fn takes_status(&self) -> bool {
+        self.caches()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_the_model() {
+        let claude = |name: &str| Family::Claude(Claude::of(name).unwrap());
+        let table: &[(&str, Family, bool)] = &[
+            ("anthropic.claude-3-haiku-20240307-v1:0", claude("claude-3-haiku"), false),
+            ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", claude("claude-3-7"), false),
+            ("anthropic.claude-sonnet-4-20250514-v1:0", claude("claude-4-0"), false),
+            ("global.anthropic.claude-opus-4-6-v1", claude("claude-opus-4-6"), true),
+            (
+                "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                claude("claude-4-5"),
+                true,
+            ),
+            ("us.anthropic.claude-fable-5", claude("claude-fable-5"), true),
+            ("us.amazon.nova-pro-v1:0", Family::Nova(1), false),
+            ("global.amazon.nova-2-lite-v1:0", Family::Nova(2), false),
+            ("openai.gpt-oss-120b-1:0", Family::GptOss, true),
+            ("qwen.qwen3-32b-v1:0", Family::Qwen, true),
+            ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", Family::Unknown, false),
+            ("arn:aws:bedrock:us-east-1:1:provisioned-model/abc", Family::Unknown, false),
+            ("meta.llama3-8b-instruct-v1:0", Family::Other, false),
+            ("deepseek.v3.2", Family::Other, true),
+            ("", Family::Other, true),
+        ];
+        for (id, family, takes_schemas) in table {
+            let model = Model::of(id);
+            assert_eq!((model.family, model.takes_schemas), (*family, *takes_schemas), "{id}");
+            assert_eq!(model.can_be_forced, !id.starts_with("meta."), "{id}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! A conversation as a request of Converse. What Bedrock, or the model behind it, cannot be told goes to the losses.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::content::Content;
+use super::model::{Family, Model};
+use crate::protocol::claude::{Claude, schema, thinking};
+use crate::protocol::dialect::Options;
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Reasoning, Sampling, Tool, ToolChoice};
+
+/// What `requestMetadata` may hold.
+const METADATA_MAX: usize = 16;
+const METADATA_LENGTH_MAX: usize = 256;
+
+/// Writes a conversation as a request.
+pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+    let mut content = Content::new(Model::of(&options.model), losses);
+    let model = content.model;
+    let mut system = Vec::new();
+    content.system(&conversation.system, &mut system);
+    let messages = content.messages(&conversation.turns, &mut system);
+    let mut writer = Writer { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
+    let tools = tools(conversation, &mut content);
+    let begun = thinking::is_begun(&messages);
+    writer.body.insert("messages".to_owned(), Value::from(messages));
+    if !system.is_empty() {
+        writer.body.insert("system".to_owned(), Value::from(system));
+    }
+    if let Some(reasoning) = &conversation.reasoning {
+        writer.reasoning(reasoning, conversation, begun, losses);
+    }
+    writer.tool_config(conversation, tools, losses);
+    writer.sampling(&conversation.sampling, losses);
+    writer.format(conversation.format.as_ref(), losses);
+    writer.metadata(conversation.metadata.as_ref(), losses);
+    rest(conversation, losses);
+    if !writer.fields.is_empty() {
+        writer.body.insert("additionalModelRequestFields".to_owned(), Value::Object(writer.fields));
+    }
+    Value::Object(writer.body)
+}
+
+/// What Bedrock has no member for.
+fn rest(conversation: &Conversation, losses: &mut Losses) {
+    let sampling = &conversation.sampling;
+    let meaning = [
+        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("seed", sampling.seed.is_some()),
+        ("n", sampling.n.is_some_and(|n| n != 1)),
+        ("logprobs", sampling.logprobs == Some(true)),
+        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
+        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(|bias| !bias.as_object().is_some_and(Map::is_empty))),
+        ("parallel_tool_calls", conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty()),
+    ];
+    meaning.iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
+        losses.hint("verbosity");
+    }
+    if conversation.user.is_some() {
+        losses.hint("user");
+    }
+    if conversation.service_tier.as_deref().is_some_and(|tier| !matches!(tier, "auto" | "default")) {
+        losses.hint("service_tier");
+    }
+}
+
+/// The tools that are offered. A request whose history has calls in it must name tools, so where none is offered those of the
+/// history are named.
+fn tools(conversation: &Conversation, content: &mut Content<'_>) -> Vec<Value> {
+    let offered = conversation.tool_choice != Some(ToolChoice::None);
+    if conversation.tools.is_empty() && content.has_tools {
+        content.losses.hint("tools");
+        return named_in_history(conversation);
+    }
+    if !offered && !content.has_tools {
+        return Vec::new();
+    }
+    if !offered {
+        content.losses.meaning("tool_choice");
+    }
+    let mut specs = Vec::new();
+    for (number, tool) in conversation.tools.iter().enumerate() {
+        if tool.custom {
+            content.losses.meaning(format!("tools[{number}]"));
+            continue;
+        }
+        if tool.strict == Some(true) && !content.model.takes_schemas {
+            content.losses.hint(format!("tools[{number}].strict"));
+        }
+        let strict = tool.strict == Some(true) && content.model.takes_schemas;
+        let mut schema = parameters(tool);
+        if strict && matches!(content.model.family, Family::Claude(_)) {
+            schema = schema::closed(schema, &format!("tools[{number}].function.parameters"), content.losses);
+        }
+        specs.push(spec(tool, schema, strict));
+        match &tool.cache {
+            Some(hint) if content.model.caches_tools() => specs.push(content.cache_point(hint)),
+            Some(_) => content.losses.hint("cache_control"),
+            None => {}
+        }
+    }
+    specs
+}
+
+/// The schema of a tool's arguments: of an object, whatever else it says.
+fn parameters(tool: &Tool) -> Value {
+    let mut schema = tool.parameters.clone().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    if let Some(members) = schema.as_object_mut() {
+        members.entry("type").or_insert_with(|| Value::from("object"));
+    }
+    schema
+}
+
+fn spec(tool: &Tool, schema: Value, strict: bool) -> Value {
+    let mut spec = json!({ "name": tool.name, "inputSchema": { "json": schema } });
+    if let Some(description) = tool.description.as_deref().filter(|description| !description.is_empty()) {
+        spec["description"] = Value::from(description);
+    }
+    if strict {
+        spec["strict"] = Value::Bool(true);
+    }
+    json!({ "toolSpec": spec })
+}
+
+fn named_in_history(conversation: &Conversation) -> Vec<Value> {
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
+    for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
+        let name = match part {
+            Part::Call(call) => call.name.as_str(),
+            Part::Result(result) => result.name.as_deref().unwrap_or_default(),
+            _ => continue,
+        };
+        if !name.is_empty() && known.insert(name) {
+            names.push(name);
+        }
+    }
+    let described = |name: &str| Tool {
+        name: name.to_owned(),
+        description: Some("Not available any more.".to_owned()),
+        ..Tool::default()
+    };
+    let spec = |tool: Tool| spec(&tool, parameters(&tool), false);
+    names.into_iter().map(|name| spec(described(name))).collect()
+}
+
+/// Writes what stands beside the messages.
+struct Writer {
+    model: Model,
+    body: Map<String, Value>,
+    /// `additionalModelRequestFields`: what only this maker's models know.
+    fields: Map<String, Value>,
+    /// It is a Claude that was told to think.
+    thinks: bool,
+    /// It was told to think so hard that it takes no other option.
+    unsampled: bool,
+}
+
+impl Writer {
+    fn claude(&self) -> Option<Claude> {
+        match self.model.family {
+            Family::Claude(claude) => Some(claude),
+            _ => None,
+        }
+    }
+
+    fn tool_config(&mut self, conversation: &Conversation, tools: Vec<Value>, losses: &mut Losses) {
+        if tools.is_empty() {
+            return;
+        }
+        let mut config = json!({ "tools": tools });
+        let choice = match &conversation.tool_choice {
+            _ if conversation.tools.is_empty() => None,
+            None | Some(ToolChoice::Auto | ToolChoice::None) => None,
+            // Nor can a Claude that thinks.
+            Some(_) if !self.model.can_be_forced || self.thinks => {
+                losses.meaning("tool_choice");
+                None
+            }
+            Some(ToolChoice::Required) => Some(json!({ "any": {} })),
+            Some(ToolChoice::Named(name)) => Some(json!({ "tool": { "name": name } })),
+        };
+        if let Some(choice) = choice {
+            config["toolChoice"] = choice;
+        }
+        self.body.insert("toolConfig".to_owned(), config);
+    }
+
+    /// `begun` is true if the caller wrote the first words of the answer.
+    fn reasoning(&mut self, reasoning: &Reasoning, conversation: &Conversation, begun: bool, losses: &mut Losses) {
+        let off =
+            reasoning.enabled == Some(false) || reasoning.effort == Some(Effort::None) || reasoning.budget == Some(0);
+        let on = reasoning.enabled == Some(true) || reasoning.effort.is_some() || reasoning.budget.is_some();
+        match self.model.family {
+            _ if !off && !on => {}
+            Family::Claude(claude) if off => {
+                if !claude.may_not_think {
+                    losses.meaning("reasoning");
+                } else if claude.is_adaptive() {
+                    self.fields.insert("thinking".to_owned(), json!({ "type": "disabled" }));
+                }
+            }
+            Family::Claude(claude) if begun || !claude.thinks() => losses.hint("reasoning_effort"),
+            Family::Claude(claude) => self.claude_thinks(claude, reasoning, conversation, losses),
+            // Nothing says that they think unasked.
+            Family::Nova(_) | Family::Other | Family::Unknown if off => {}
+            Family::Nova(generation) if generation >= 2 => {
+                let level = three_levels(effort(reasoning));
+                let config = json!({ "type": "enabled", "maxReasoningEffort": level });
+                self.fields.insert("reasoningConfig".to_owned(), config);
+                self.unsampled = level == "high";
+            }
+            Family::GptOss if !off => {
+                self.fields.insert("reasoning_effort".to_owned(), Value::from(three_levels(effort(reasoning))));
+            }
+            Family::Qwen if !off => {
+                let level = if effort(reasoning) <= Effort::Low { "low" } else { "high" };
+                self.fields.insert("reasoning_config".to_owned(), Value::from(level));
+            }
+            _ => losses.meaning("reasoning"),
+        }
+    }
+
+    fn claude_thinks(
+        &mut self,
+        claude: Claude,
+        reasoning: &Reasoning,
+        conversation: &Conversation,
+        losses: &mut Losses,
+    ) {
+        let thinking = if claude.wants_budget() || (reasoning.budget.is_some() && !claude.is_adaptive()) {
+            let budget = thinking::budget(reasoning, conversation.sampling.max_tokens, Some(claude.most_tokens));
+            let Some(budget) = budget.filter(|_| !thinking::continues_without_thoughts(conversation)) else {
+                losses.hint("reasoning_effort");
+                return;
+            };
+            json!({ "type": "enabled", "budget_tokens": budget })
+        } else {
+            if reasoning.effort.is_some() || reasoning.budget.is_some() {
+                let effort = match effort(reasoning) {
+                    Effort::Max => "max",
+                    other => three_levels(other),
+                };
+                self.fields.insert("output_config".to_owned(), json!({ "effort": effort }));
+            }
+            let mut thinking = json!({ "type": "adaptive" });
+            if let Some(show) = reasoning.show.filter(|_| claude.is_adaptive()) {
+                thinking["display"] = Value::from(if show { "summarized" } else { "omitted" });
+            }
+            thinking
+        };
+        self.thinks = true;
+        self.fields.insert("thinking".to_owned(), thinking);
+    }
+
+    fn sampling(&mut self, sampling: &Sampling, losses: &mut Losses) {
+        let (mut temperature, mut top_p, mut top_k) = (sampling.temperature, sampling.top_p, sampling.top_k);
+        let mut max_tokens = sampling.max_tokens;
+        if self.unsampled {
+            refuse(&mut temperature, "temperature", |_| false, losses);
+            refuse(&mut top_p, "top_p", |_| false, losses);
+            refuse(&mut max_tokens, "max_tokens", |_| false, losses);
+        }
+        if let Some(claude) = self.claude() {
+            if claude.is_adaptive() || self.thinks {
+                // It samples in its own way, which is a temperature of 1. A `top_p` near 1 goes with thinking.
+                refuse(&mut temperature, "temperature", |temperature| temperature == 1.0, losses);
+                let least = if claude.is_adaptive() { 1.0 } else { 0.95 };
+                let kept = top_p.filter(|top_p| *top_p >= least && *top_p < 1.0);
+                refuse(&mut top_p, "top_p", |top_p| top_p >= least, losses);
+                top_p = kept;
+                refuse(&mut top_k, "top_k", |_| false, losses);
+            }
+            if temperature.is_some_and(|temperature| temperature > 1.0) {
+                refuse(&mut temperature, "temperature", |_| false, losses);
+            }
+            if claude.wants_one_of_both() && temperature.is_some() {
+                refuse(&mut top_p, "top_p", |top_p| top_p == 1.0, losses);
+            }
+        }
+        let mut config = Map::new();
+        let mut add = |name: &str, value: Option<Value>| {
+            value.into_iter().for_each(|value| drop(config.insert(name.to_owned(), value)));
+        };
+        add("maxTokens", max_tokens.map(Value::from));
+        add("temperature", temperature.map(Value::from));
+        add("topP", top_p.map(Value::from));
+        let stop: Vec<&String> = sampling.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
+        if stop.len() < sampling.stop.len() {
+            losses.hint("stop");
+        }
+        add("stopSequences", (!stop.is_empty()).then(|| json!(stop)));
+        if !config.is_empty() {
+            self.body.insert("inferenceConfig".to_owned(), Value::Object(config));
+        }
+        if !stop.is_empty() {
+            // Which of them it was; a model that does not say is not asked in vain.
+            self.body.insert("additionalModelResponseFieldPaths".to_owned(), json!(["/stop_sequence"]));
+        }
+        match (top_k, self.model.family) {
+            (None, _) => {}
+            (Some(top_k), Family::Claude(_)) => drop(self.fields.insert("top_k".to_owned(), Value::from(top_k))),
+            (Some(top_k), Family::Nova(_)) => {
+                self.fields.insert("inferenceConfig".to_owned(), json!({ "topK": top_k }));
+            }
+            (Some(_), _) => losses.meaning("top_k"),
+        }
+    }
+
+    fn format(&mut self, format: Option<&Format>, losses: &mut Losses) {
+        match format {
+            None | Some(Format::Text) => {}
+            Some(Format::Schema { name, description, schema, .. }) if self.model.takes_schemas => {
+                let schema = match self.claude() {
+                    Some(_) => schema::closed(schema.clone(), "response_format.schema", losses).to_string(),
+                    None => schema.to_string(),
+                };
+                let mut definition = json!({ "schema": schema });
+                for (member, value) in [("name", name), ("description", description)] {
+                    if let Some(value) = value.as_deref().filter(|value| !value.is_empty()) {
+                        definition[member] = Value::from(value);
+                    }
+                }
+                let format = json!({ "type": "json_schema", "structure": { "jsonSchema": definition } });
+                self.body.insert("outputConfig".to_owned(), json!({ "textFormat": format }));
+            }
+            Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
+        }
+    }
+
+    /// Short plain texts are taken, and few.
+    fn metadata(&mut self, metadata: Option<&Map<String, Value>>, losses: &mut Losses) {
+        let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return };
+        let plain = |text: &str| {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || c == ' ' || ":_@$#=/+,-.".contains(c);
+            text.len() <= METADATA_LENGTH_MAX && text.chars().all(allowed)
+        };
+        let fits =
+            |(name, value): (&String, &Value)| !name.is_empty() && plain(name) && value.as_str().is_some_and(plain);
+        if metadata.len() <= METADATA_MAX && metadata.iter().all(fits) {
+            self.body.insert("requestMetadata".to_owned(), Value::Object(metadata.clone()));
+        } else {
+            losses.hint("metadata");
+        }
+    }
+}
+
+/// Takes an option out that the model refuses; it is lost unless it says what holds anyway.
+fn refuse<T: Copy>(option: &mut Option<T>, name: &str, says_nothing: impl Fn(T) -> bool, losses: &mut Losses) {
+    if option.take().is_some_and(|value| !says_nothing(value)) {
+        losses.meaning(name);
+    }
+}
+
+/// How much it is to think, however that was said.
+fn effort(reasoning: &Reasoning) -> Effort {
+    reasoning.effort.or(reasoning.budget.map(Effort::of_budget)).unwrap_or(Effort::Medium)
+}
+
+fn three_levels(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None | Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High | Effort::XHigh | Effort::Max => "high",
+    }
+}

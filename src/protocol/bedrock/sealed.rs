@@ -1,0 +1,59 @@
+//! A signature or encrypted reasoning, which may come in several deltas and is told when it is whole.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::protocol::neutral::Piece;
+use crate::protocol::neutral::signature::{Owner, tag};
+
+/// As much of one as has come.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    block: u32,
+    redacted: bool,
+    data: String,
+}
+
+impl Sealed {
+    /// What a delta brings of one. None if it is another's.
+    pub fn of(block: u32, kind: &str, delta: &Value) -> Option<Sealed> {
+        if kind != "reasoningContent" {
+            return None;
+        }
+        let (kind, data) = delta.as_object()?.iter().next()?;
+        let redacted = match kind.as_str() {
+            "signature" => false,
+            "redactedContent" => true,
+            _ => return None,
+        };
+        let data = data.as_str().filter(|data| !data.is_empty())?.to_owned();
+        Some(Sealed { block, redacted, data })
+    }
+
+    /// Whether `more` is of the same.
+    pub fn takes(&self, more: &Sealed) -> bool {
+        (self.block, self.redacted) == (more.block, more.redacted)
+    }
+
+    /// Encrypted reasoning is base64, and each part of it ends by itself.
+    pub fn add(&mut self, more: &Sealed) {
+        let whole = self.data.len().saturating_sub(4);
+        let last = self.data.get(whole..).filter(|last| self.redacted && last.ends_with('='));
+        match (last.map(|last| STANDARD.decode(last)), STANDARD.decode(&more.data)) {
+            (Some(Ok(last)), Ok(more)) => {
+                self.data.truncate(whole);
+                self.data.push_str(&STANDARD.encode([last, more].concat()));
+            }
+            _ => self.data.push_str(&more.data),
+        }
+    }
+
+    pub fn piece(self) -> Piece {
+        let (block, data) = (self.block, tag(Owner::Anthropic, &self.data));
+        match self.redacted {
+            true => Piece::Redacted { index: 0, block, data },
+            false => Piece::Signature { index: 0, block, signature: data },
+        }
+    }
+}

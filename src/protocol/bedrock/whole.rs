@@ -1,0 +1,67 @@
+//! An answer that came whole (Converse, without streaming), as the frames that a stream would have had.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+use crate::protocol::binary::write_event;
+
+/// The frames of a whole answer. None if the body is none.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let message = answer.get("output")?.get("message")?;
+    let blocks = message.get("content")?.as_array()?;
+    let mut out = BytesMut::new();
+    let mut write = |name: &str, payload: &Value| write_event(name, payload.to_string().as_bytes(), &mut out);
+    write("messageStart", &json!({ "role": message.get("role") }));
+    for (index, block) in blocks.iter().enumerate() {
+        let (start, deltas) = events_of_block(block);
+        if let Some(start) = start {
+            write("contentBlockStart", &json!({ "contentBlockIndex": index, "start": start }));
+        }
+        for delta in deltas {
+            write("contentBlockDelta", &json!({ "contentBlockIndex": index, "delta": delta }));
+        }
+        write("contentBlockStop", &json!({ "contentBlockIndex": index }));
+    }
+    write("messageStop", &members(&answer, &["stopReason", "additionalModelResponseFields"]));
+    write("metadata", &members(&answer, &["usage", "metrics", "trace"]));
+    Some(out.freeze())
+}
+
+/// What begins a block in a stream, and what follows in it.
+fn events_of_block(block: &Value) -> (Option<Value>, Vec<Value>) {
+    let Some((kind, content)) = block.as_object().and_then(|members| members.iter().next()) else {
+        return (None, Vec::new());
+    };
+    match kind.as_str() {
+        "text" => (None, vec![block.clone()]),
+        "toolUse" => {
+            let arguments = content.get("input").map_or_else(String::new, Value::to_string);
+            let start = members(content, &["toolUseId", "name", "type"]);
+            (Some(json!({ "toolUse": start })), vec![json!({ "toolUse": { "input": arguments } })])
+        }
+        "reasoningContent" => {
+            let shown = content.get("reasoningText").unwrap_or(&Value::Null);
+            let parts = ["text", "signature"].iter().filter_map(|name| Some((name, shown.get(name)?)));
+            let redacted = content.get("redactedContent").map(|data| (&"redactedContent", data));
+            let deltas = parts.chain(redacted).map(|(name, part)| json!({ "reasoningContent": { *name: part } }));
+            (None, deltas.collect())
+        }
+        "citationsContent" => {
+            let list = |name: &str| content.get(name).and_then(Value::as_array).into_iter().flatten();
+            let citations = list("citations").map(|citation| json!({ "citation": citation }));
+            (None, list("content").cloned().chain(citations).collect())
+        }
+        "image" => {
+            let start = json!({ "image": members(content, &["format"]) });
+            (Some(start), vec![json!({ "image": members(content, &["source"]) })])
+        }
+        _ => (Some(json!({ kind: members(content, &["toolUseId", "type", "status"]) })), Vec::new()),
+    }
+}
+
+/// Those members of an object that it has.
+fn members(object: &Value, names: &[&str]) -> Value {
+    let found = names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(name)?.clone())));
+    Value::Object(found.collect::<Map<_, _>>())
+}

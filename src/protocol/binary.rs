@@ -1,0 +1,215 @@
+//! A bounded scanner for `application/vnd.amazon.eventstream`, the binary event stream of AWS: bytes in, whole frames out, and
+//! a frame taken apart. What stands in a payload is for the dialect to read.
+//!
+//! A frame is a prelude (its length, the length of its headers, a checksum of both), headers, a payload and a checksum of all
+//! that; numbers are big-endian.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::framing::Uncut;
+use super::sse::{Event, TooLong};
+
+/// Two lengths and their checksum.
+const PRELUDE: usize = 12;
+const CHECKSUM: usize = 4;
+/// A header's type: a text with its length in front.
+const TEXT: u8 = 7;
+
+#[cfg(test)]
+pub(super) mod tests;
+
+/// Cuts a byte stream into frames. Holds back at most `max` bytes.
+#[derive(Debug)]
+pub struct Scanner {
+    /// What was read and not looked at yet.
+    chunk: Bytes,
+    /// The beginning of a frame whose end has not come yet.
+    carry: BytesMut,
+    max: usize,
+}
+
+/// What a frame says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Event,
+    /// One that the service declares: the payload tells more.
+    Exception,
+    /// Any other; there is no payload.
+    Error,
+}
+
+/// A frame taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    pub kind: Kind,
+    /// `:event-type`, `:exception-type` or `:error-code`.
+    pub name: &'a str,
+    /// `:error-message`
+    pub error: Option<&'a str>,
+    pub payload: &'a [u8],
+}
+
+impl Scanner {
+    /// A scanner that fails on a frame of more than `max` bytes.
+    pub fn new(max: usize) -> Scanner {
+        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+    }
+
+    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    pub fn push(&mut self, chunk: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            let mut joined = BytesMut::from(std::mem::take(&mut self.chunk));
+            joined.extend_from_slice(&chunk);
+            self.chunk = joined.freeze();
+        }
+    }
+
+    /// The next whole frame, or none until more is pushed. A frame that lies whole in one read is not copied.
+    ///
+    /// # Errors
+    /// Once a frame exceeds the bound, or a checksum or a length is wrong; the scanner is of no use after it.
+    pub fn next_event(&mut self) -> Result<Option<Event>, Uncut> {
+        if self.carry.is_empty()
+            && let Some(length) = frame_length(&self.chunk, self.max)?
+            && length <= self.chunk.len()
+        {
+            return whole(self.chunk.split_to(length)).map(Some);
+        }
+        if !self.carry_to(PRELUDE) {
+            return Ok(None);
+        }
+        match frame_length(&self.carry, self.max)? {
+            Some(length) if self.carry_to(length) => whole(self.carry.split().freeze()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Fills up what is carried to `length` bytes. False if there are not that many yet.
+    fn carry_to(&mut self, length: usize) -> bool {
+        let missing = length.saturating_sub(self.carry.len()).min(self.chunk.len());
+        self.carry.extend_from_slice(&self.chunk[..missing]);
+        self.chunk.advance(missing);
+        self.carry.len() >= length
+    }
+}
+
+/// How long the frame is that begins here. None if its prelude is not whole yet.
+fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, Uncut> {
+    let Some(prelude) = bytes.first_chunk::<PRELUDE>() else { return Ok(None) };
+    let [total, headers, checksum] = [0, 4, 8].map(|at| number(prelude, at));
+    if crc32fast::hash(&prelude[..8]) != checksum {
+        return Err(Uncut::Damaged("the checksum of its prelude is wrong"));
+    }
+    let total = usize::try_from(total).unwrap_or(usize::MAX);
+    if total > max {
+        return Err(TooLong { max }.into());
+    }
+    let around = PRELUDE + CHECKSUM;
+    match total.checked_sub(around) {
+        Some(rest) if usize::try_from(headers).is_ok_and(|headers| headers <= rest) => Ok(Some(total)),
+        _ => Err(Uncut::Damaged("its lengths do not fit together")),
+    }
+}
+
+/// A frame that is whole, once its checksum is found right.
+fn whole(raw: Bytes) -> Result<Event, Uncut> {
+    match raw.split_last_chunk::<CHECKSUM>() {
+        Some((rest, checksum)) if crc32fast::hash(rest) == u32::from_be_bytes(*checksum) => Ok(Event { raw }),
+        _ => Err(Uncut::Damaged("its checksum is wrong")),
+    }
+}
+
+/// The number at `at`; 0 if there is none.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_be_bytes(*four))
+}
+
+/// Takes apart a frame that a [`Scanner`] found. None if its headers are damaged, or say nothing of what it is.
+pub fn message(raw: &[u8]) -> Option<Message<'_>> {
+    let (prelude, rest) = raw.split_at_checked(PRELUDE)?;
+    let (rest, _) = rest.split_at_checked(rest.len().checked_sub(CHECKSUM)?)?;
+    let (mut headers, payload) = rest.split_at_checked(usize::try_from(number(prelude, 4)).ok()?)?;
+    let (mut kind, mut event, mut exception, mut code, mut error) = (None, None, None, None, None);
+    while !headers.is_empty() {
+        let (name, value) = header(&mut headers)?;
+        match name {
+            b":message-type" => kind = value,
+            b":event-type" => event = value,
+            b":exception-type" => exception = value,
+            b":error-code" => code = value,
+            b":error-message" => error = value,
+            _ => {}
+        }
+    }
+    let (kind, name) = match kind? {
+        "event" => (Kind::Event, event?),
+        "exception" => (Kind::Exception, exception?),
+        "error" => (Kind::Error, code.unwrap_or_default()),
+        _ => return None,
+    };
+    Some(Message { kind, name, error, payload })
+}
+
+/// Takes the next header: its name, and its value if that is a text.
+fn header<'a>(headers: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a str>)> {
+    let length = usize::from(headers.try_get_u8().ok()?);
+    let name = take(headers, length)?;
+    let kind = headers.try_get_u8().ok()?;
+    let length = match kind {
+        // True and false.
+        0 | 1 => 0,
+        // Numbers of one, two, four and eight bytes.
+        2 => 1,
+        3 => 2,
+        4 => 4,
+        // Also a time.
+        5 | 8 => 8,
+        // Bytes and text.
+        6 | TEXT => usize::from(headers.try_get_u16().ok()?),
+        // A UUID.
+        9 => 16,
+        _ => return None,
+    };
+    let value = take(headers, length)?;
+    match kind {
+        TEXT => Some((name, Some(std::str::from_utf8(value).ok()?))),
+        _ => Some((name, None)),
+    }
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Appends an event as AWS sends it. Its name must be shorter than 64 KiB and its payload than 4 GiB, or nothing is appended.
+pub fn write_event(name: &str, payload: &[u8], out: &mut BytesMut) {
+    let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
+    write(&headers, payload, out);
+}
+
+fn write(headers: &[(&str, &str)], payload: &[u8], out: &mut BytesMut) {
+    let mut written = BytesMut::new();
+    for (name, value) in headers {
+        let (Ok(name_length), Ok(value_length)) = (u8::try_from(name.len()), u16::try_from(value.len())) else {
+            return;
+        };
+        written.put_u8(name_length);
+        written.put_slice(name.as_bytes());
+        written.put_u8(TEXT);
+        written.put_u16(value_length);
+        written.put_slice(value.as_bytes());
+    }
+    let total = PRELUDE + written.len() + payload.len() + CHECKSUM;
+    let (Ok(total), Ok(length)) = (u32::try_from(total), u32::try_from(written.len())) else { return };
+    let start = out.len();
+    out.put_u32(total);
+    out.put_u32(length);
+    out.put_u32(crc32fast::hash(&out[start..]));
+    out.put_slice(&written);
+    out.put_slice(payload);
+    out.put_u32(crc32fast::hash(&out[start..]));
+}

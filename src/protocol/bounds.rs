@@ -1,0 +1,148 @@
+//! Bounds on a request that is translated, and so has to be built in memory: how many things may stand in it, and why one that is
+//! valid JSON cannot be read all the same. Not for requests that go up untouched: nothing is built of them.
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::dialect::{Dialect, Invalid, Surface};
+use super::json::Json;
+
+/// Tools of a request.
+pub const TOOLS_MAX: usize = 20_000;
+/// Messages, or input items, of a request.
+pub const MESSAGES_MAX: usize = 20_000;
+/// Parts of all messages of a request and of its system prompt: texts, images, calls and the like.
+pub const PARTS_MAX: usize = 20_000;
+/// What `serde_json` nests at most.
+const DEPTH_MAX: u32 = 128;
+
+/// Counts what stands in a body without building any of it. A body that is no JSON has nothing in it; reading it tells why.
+///
+/// # Errors
+/// What there is too much of, in the words of the surface's vendor.
+pub(super) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
+    let Ok(text) = std::str::from_utf8(body) else { return Ok(()) };
+    let (mut tools, mut messages, mut parts) = (0_usize, 0_usize, 0_usize);
+    let counted = Json::nested(text, DEPTH_MAX).object(|name, json| match name {
+        "tools" | "functions" => json.list(|json| {
+            tools += 1;
+            json.skip().map(drop)
+        }),
+        "messages" | "input" => json.list(|json| {
+            messages += 1;
+            json.object(|_, json| {
+                json.list(|json| {
+                    parts += 1;
+                    json.skip().map(drop)
+                })
+            })
+        }),
+        "system" => json.list(|json| {
+            parts += 1;
+            json.skip().map(drop)
+        }),
+        _ => json.skip().map(drop),
+    });
+    if counted.is_err() {
+        return Ok(());
+    }
+    let turns = if surface == Surface::Responses { "input" } else { "messages" };
+    for (name, what, count, most) in [
+        ("tools", "tools", tools, TOOLS_MAX),
+        (turns, turns, messages, MESSAGES_MAX),
+        (turns, "content parts", parts, PARTS_MAX),
+    ] {
+        if count > most {
+            return Err(too_many(surface, name, what, count, most));
+        }
+    }
+    Ok(())
+}
+
+fn too_many(surface: Surface, name: &str, what: &str, count: usize, most: usize) -> Invalid {
+    let message = match surface.dialect() {
+        Dialect::Anthropic if name == what => {
+            format!("{name}: List should have at most {most} items after validation, not {count}")
+        }
+        Dialect::Anthropic => format!("{name}: too many {what}: {count} > {most} maximum"),
+        _ if name == what => format!(
+            "Invalid '{name}': array too long. Expected an array with maximum length {most}, but got an array with length {count} instead."
+        ),
+        _ => format!("Invalid '{name}': too many {what}. Expected at most {most}, but got {count} instead."),
+    };
+    Invalid { message, param: Some(name.to_owned()) }
+}
+
+/// Why a body that is JSON by its letters cannot be read. None if it can, or is no JSON at all.
+pub(super) fn unreadable(surface: Surface, body: &[u8]) -> Option<Invalid> {
+    serde_json::from_slice::<IgnoredAny>(body).ok()?;
+    let said = serde_json::from_slice::<Value>(body).err()?.to_string();
+    let why = match () {
+        () if said.contains("recursion limit") => "it is nested too deeply",
+        () if said.contains("hex escape") => "a string in it has a lone surrogate, which stands for no character",
+        () if said.contains("out of range") => "a number in it is too large",
+        () => return None,
+    };
+    let message = match surface.dialect() {
+        Dialect::Anthropic => format!("The request body could not be read: {why}."),
+        _ => format!("We could not parse the JSON body of your request: {why}."),
+    };
+    Some(Invalid { message, param: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SURFACES: [Surface; 3] = [Surface::Chat, Surface::Messages, Surface::Responses];
+
+    fn refused(surface: Surface, body: &str) -> String {
+        surface.conversation(body.as_bytes()).unwrap_err().message
+    }
+
+    fn list(item: &str, count: usize) -> String {
+        format!("[{}]", vec![item; count].join(","))
+    }
+
+    #[test]
+    fn a_request_has_so_many_things_at_most() {
+        for surface in SURFACES {
+            let turns = if surface == Surface::Responses { "input" } else { "messages" };
+            let body = |turns_of: &str, tools: &str| {
+                format!(r#"{{"model":"m","max_tokens":9,"{turns}":{turns_of},"tools":{tools}}}"#)
+            };
+            let message = |parts: usize| {
+                let kind = if surface == Surface::Responses { "input_text" } else { "text" };
+                format!(r#"{{"role":"user","content":{}}}"#, list(&format!(r#"{{"type":"{kind}","text":"a"}}"#), parts))
+            };
+            assert_eq!(check(surface, body(&list(&message(1), 20_000), &list("{}", 20_000)).as_bytes()), Ok(()));
+            for (body, words, count) in [
+                (body("[]", &list("{}", 20_001)), "tools", "20001"),
+                (body(&list("{}", 20_001), "[]"), turns, "20001"),
+                (body(&list(&message(201), 100), "[]"), "too many content parts", "20100"),
+            ] {
+                let said = refused(surface, &body);
+                assert!(said.contains(words) && said.contains("20000") && said.contains(count), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_that_cannot_be_read_says_why() {
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for surface in SURFACES {
+            for (value, why) in [
+                (deep(200), "nested too deeply"),
+                (deep(100_000), "nested too deeply"),
+                (r#""\ud800""#.to_owned(), "lone surrogate"),
+                (r#""\udc00 x""#.to_owned(), "lone surrogate"),
+                ("1e999".to_owned(), "too large"),
+            ] {
+                let said = refused(surface, &format!(r#"{{"model":"m","x":{value}}}"#));
+                assert!(said.contains(why), "{said}");
+            }
+            let said = refused(surface, "{\"model\":");
+            assert!(!said.contains("nested") && !said.contains("surrogate"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Ids of calls in a history, as a vendor takes them.
+//!
+//! Some vendors begin to count anew in each answer (`call_0`), and others take no id twice: a call whose id is taken gets a
+//! new one, and the results behind it are told by that.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// The ids of one request.
+pub(super) struct CallIds {
+    /// Makes of an id one of the length and the characters that the vendor takes: ASCII, and the same for the same.
+    fit: fn(&str) -> String,
+    /// Bytes of an id, at most.
+    most: usize,
+    known: HashMap<String, Known>,
+    given: HashSet<String>,
+    /// Goes behind an id that is taken.
+    next: u64,
+}
+
+/// What an id stands for.
+#[derive(Default)]
+struct Known {
+    last: String,
+    /// Of calls that have no result yet.
+    open: VecDeque<String>,
+}
+
+impl CallIds {
+    pub fn new(fit: fn(&str) -> String, most: usize) -> CallIds {
+        CallIds { fit, most, known: HashMap::new(), given: HashSet::new(), next: 1 }
+    }
+
+    /// The id of a call.
+    pub fn call(&mut self, id: &str) -> String {
+        let given = self.give(id);
+        let known = self.known.entry(id.to_owned()).or_default();
+        known.open.push_back(given.clone());
+        known.last.clone_from(&given);
+        given
+    }
+
+    /// The id of the call that a result answers.
+    pub fn result(&mut self, id: &str) -> String {
+        if let Some(known) = self.known.get_mut(id) {
+            return known.open.pop_front().unwrap_or_else(|| known.last.clone());
+        }
+        let given = self.give(id);
+        self.known.insert(id.to_owned(), Known { last: given.clone(), open: VecDeque::new() });
+        given
+    }
+
+    fn give(&mut self, id: &str) -> String {
+        let base = (self.fit)(id);
+        let mut given = base.clone();
+        while given.is_empty() || !self.given.insert(given.clone()) {
+            let number = self.next.to_string();
+            let kept = base.get(..base.len().min(self.most.saturating_sub(number.len() + 1))).unwrap_or_default();
+            given = format!("{kept}_{number}");
+            self.next += 1;
+        }
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_stay_apart_and_results_find_theirs() {
+        let mut ids = CallIds::new(str::to_owned, 8);
+        assert_eq!([ids.call("call_0"), ids.call("call_1")], ["call_0", "call_1"]);
+        assert_eq!([ids.result("call_1"), ids.result("call_0")], ["call_1", "call_0"]);
+        assert_eq!([ids.call("call_0"), ids.result("call_0"), ids.result("call_0")], ["call_0_1"; 3]);
+        assert_eq!([ids.call("a"), ids.call("a"), ids.result("a"), ids.result("a")], ["a", "a_2", "a", "a_2"]);
+        assert_eq!([ids.result("nobody's"), ids.call("")], ["nobody's", "_3"]);
+        assert_eq!([ids.call("12345678"), ids.call("12345678")], ["12345678", "123456_4"]);
+    }
+}

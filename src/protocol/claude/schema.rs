@@ -1,0 +1,182 @@
+//! A JSON schema as Claude takes it for strict tools and structured answers: a part of what JSON schemas can say. The rest is
+//! told in words, in the description.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::neutral::Losses;
+
+/// Keywords that stay as they are; none of them holds schemas.
+const KEPT: &[&str] = &["$ref", "type", "required", "enum", "const", "default", "title", "description"];
+/// Formats of strings that are held to.
+const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+/// What a pattern may not have in it: looking around, bounds of words, references back, classes by property.
+const NO_PATTERNS: &[&str] = &["(?", r"\b", r"\B", r"\p", r"\P", r"\k"];
+
+/// The schema, and to `losses` under `name` what it does not say any more.
+pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
+    let mut change = Change::default();
+    change.close(&mut schema);
+    if change.meaning {
+        losses.meaning(name);
+    } else if change.hint {
+        losses.hint(name);
+    }
+    schema
+}
+
+/// What a schema lost.
+#[derive(Default)]
+struct Change {
+    /// Something is only told in words.
+    hint: bool,
+    /// Something that was asked for can be no part of the answer.
+    meaning: bool,
+}
+
+impl Change {
+    /// Goes by keywords, for a property may have any name.
+    fn close(&mut self, schema: &mut Value) {
+        let Value::Object(members) = schema else { return };
+        let mut told = Vec::new();
+        let mut is_object = members.contains_key("properties") || of_objects(members.get("type"));
+        let has_any = members.contains_key("anyOf");
+        for (name, mut value) in std::mem::take(members) {
+            match (name.as_str(), &mut value) {
+                ("properties" | "$defs" | "definitions", Value::Object(schemas)) => {
+                    schemas.values_mut().for_each(|schema| self.close(schema));
+                }
+                ("items", schema @ Value::Object(_)) => self.close(schema),
+                ("anyOf" | "allOf", Value::Array(schemas)) => schemas.iter_mut().for_each(|schema| self.close(schema)),
+                ("oneOf", Value::Array(schemas)) if !has_any => {
+                    schemas.iter_mut().for_each(|schema| self.close(schema));
+                    members.insert("anyOf".to_owned(), value);
+                    continue;
+                }
+                ("additionalProperties", value) => {
+                    is_object = true;
+                    self.hint |= *value == true;
+                    self.meaning |= value.is_object();
+                    continue;
+                }
+                // They say nothing of a value.
+                ("$schema" | "$id" | "$comment", _) => continue,
+                (name, value) if KEPT.contains(&name) || is_taken(name, value) => {}
+                (name, value) => {
+                    told.push(format!("{name}: {value}"));
+                    continue;
+                }
+            }
+            members.insert(name, value);
+        }
+        if is_object {
+            members.insert("additionalProperties".to_owned(), Value::from(false));
+        }
+        if !told.is_empty() {
+            self.hint = true;
+            describe(members, &told.join(", "));
+        }
+    }
+}
+
+fn of_objects(kind: Option<&Value>) -> bool {
+    match kind {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        kind => kind.is_some_and(|kind| kind == "object"),
+    }
+}
+
+/// Whether a keyword is taken that is only with some values.
+fn is_taken(name: &str, value: &Value) -> bool {
+    match (name, value) {
+        ("minItems", value) => value.as_u64().is_some_and(|least| least <= 1),
+        ("format", Value::String(format)) => FORMATS.contains(&format.as_str()),
+        ("pattern", Value::String(pattern)) => {
+            let refers = pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && (b'1'..=b'9').contains(&pair[1]));
+            !refers && !NO_PATTERNS.iter().any(|no| pattern.contains(no))
+        }
+        _ => false,
+    }
+}
+
+fn describe(members: &mut Map<String, Value>, told: &str) {
+    let description = match members.get("description").and_then(Value::as_str) {
+        Some(before) if !before.is_empty() => format!("{before}\n({told})"),
+        _ => format!("({told})"),
+    };
+    members.insert("description".to_owned(), Value::from(description));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn close(schema: Value) -> (Value, Vec<String>, bool) {
+        let mut losses = Losses::default();
+        let schema = closed(schema, "schema", &mut losses);
+        (schema, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
+    }
+
+    #[test]
+    fn what_is_refused_is_told_in_words() {
+        let schema = json!({
+            "$schema": "x", "type": "object", "required": ["n"], "minProperties": 1,
+            "properties": {
+                "n": { "type": "integer", "minimum": 1, "exclusiveMaximum": 9, "description": "A number." },
+                "s": { "type": "string", "pattern": "^[a-z]+$", "format": "email", "maxLength": 3 },
+                "l": { "type": "array", "minItems": 1, "maxItems": 2, "items": { "type": "object", "const": { "minimum": 1 } } },
+                "o": { "oneOf": [{ "type": ["object", "null"] }, { "$ref": "#/$defs/maximum" }] },
+            },
+            "$defs": { "maximum": { "properties": { "minItems": { "type": "string" } } } },
+        });
+        let expected = json!({
+            "type": "object", "required": ["n"], "additionalProperties": false, "description": "(minProperties: 1)",
+            "properties": {
+                "n": { "type": "integer", "description": "A number.\n(minimum: 1, exclusiveMaximum: 9)" },
+                "s": { "type": "string", "pattern": "^[a-z]+$", "format": "email", "description": "(maxLength: 3)" },
+                "l": { "type": "array", "minItems": 1, "description": "(maxItems: 2)",
+                    "items": { "type": "object", "additionalProperties": false, "const": { "minimum": 1 } } },
+                "o": { "anyOf": [{ "type": ["object", "null"], "additionalProperties": false }, { "$ref": "#/$defs/maximum" }] },
+            },
+            "$defs": { "maximum": { "properties": { "minItems": { "type": "string" } }, "additionalProperties": false } },
+        });
+        assert_eq!(close(schema), (expected.clone(), vec!["schema".to_owned()], true));
+        assert_eq!(close(expected["properties"]["s"].clone()).1, Vec::<String>::new(), "nothing is told twice");
+    }
+
+    #[test]
+    fn objects_take_no_other_members() {
+        let closed = json!({ "type": "object", "additionalProperties": false });
+        for (schema, lost, keeps) in [
+            (json!({ "type": "object" }), vec![], true),
+            (json!({ "type": "object", "additionalProperties": false }), vec![], true),
+            (json!({ "type": "object", "additionalProperties": true }), vec!["schema".to_owned()], true),
+            (
+                json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+                vec!["schema".to_owned()],
+                false,
+            ),
+        ] {
+            assert_eq!(close(schema.clone()), (closed.clone(), lost, keeps), "{schema}");
+        }
+    }
+
+    #[test]
+    fn some_values_of_a_keyword_are_taken() {
+        let table = [
+            ("minItems", json!(0), true),
+            ("minItems", json!(2), false),
+            ("format", json!("uuid"), true),
+            ("format", json!("binary"), false),
+            ("pattern", json!(r"^\d{3}$"), true),
+            ("pattern", json!("(?=a)"), false),
+            ("pattern", json!(r"(a)\1"), false),
+            ("pattern", json!(r"\bword"), false),
+            ("pattern", json!(1), false),
+        ];
+        for (name, value, taken) in table {
+            let (schema, lost, _) = close(json!({ name: value }));
+            assert_eq!((schema.get(name).is_some(), lost.is_empty()), (taken, taken), "{name} {value}");
+        }
+    }
+}

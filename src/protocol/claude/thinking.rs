@@ -1,0 +1,71 @@
+//! How much a Claude may be told to think, and when it may not be told to: the same for the vendor itself and for Bedrock.
+
+use serde_json::Value;
+
+use crate::protocol::neutral::signature::{Owner, own};
+use crate::protocol::neutral::{Conversation, Effort, Part, Reasoning, Role, Thinking, Turn};
+
+/// The vendor's least budget.
+const BUDGET_MIN: u64 = 1_024;
+/// Tokens that are left for the answer where the caller set a budget and no limit.
+const ANSWER: u64 = 4_096;
+
+/// The signature with which a block of thinking can be sent back: Anthropic's own.
+pub fn signed(thinking: &Thinking) -> Option<&str> {
+    own(Owner::Anthropic, thinking.signature.as_deref()?)
+}
+
+/// The budget that fits below the limit: one that was asked for up to the limit, one that stands for an effort up to half of
+/// it. None if the least one does not fit. `most` is what the model itself is limited to, if that is known.
+pub fn budget(asked: &Reasoning, max_tokens: Option<u64>, most: Option<u64>) -> Option<u64> {
+    let budget = asked.budget.unwrap_or_else(|| asked.effort.unwrap_or(Effort::Medium).budget());
+    let room = match (max_tokens, most, asked.budget) {
+        (Some(limit), _, Some(_)) => limit.saturating_sub(1),
+        (None, Some(most), Some(_)) => most.saturating_sub(ANSWER),
+        (Some(limit), _, None) | (None, Some(limit), None) => (limit / 2).max(BUDGET_MIN.min(limit.saturating_sub(1))),
+        (None, None, _) => u64::MAX,
+    };
+    (room >= BUDGET_MIN).then(|| budget.clamp(BUDGET_MIN, room))
+}
+
+/// Whether the last turn answers calls of a turn without signed thoughts: models with budgets refuse to think then.
+pub fn continues_without_thoughts(conversation: &Conversation) -> bool {
+    let turns = conversation.turns.iter().rev().skip_while(|turn| turn.role != Role::Assistant);
+    // Neighbours become one turn.
+    let last: Vec<&Turn> = turns.take_while(|turn| turn.role == Role::Assistant).collect();
+    let any = |says: fn(&Part) -> bool| last.iter().flat_map(|turn| &turn.parts).any(says);
+    any(|part| matches!(part, Part::Call(_)))
+        && !any(|part| matches!(part, Part::Thinking(thinking) if signed(thinking).is_some()))
+}
+
+/// Whether the answer is to go on with words that the caller put into its mouth, for which there can be no thoughts. Of the
+/// messages as they are sent.
+pub fn is_begun(messages: &[Value]) -> bool {
+    messages.last().is_some_and(|message| message["role"] == "assistant")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_leave_room_for_the_answer() {
+        let effort = Reasoning { effort: Some(Effort::High), ..Reasoning::default() };
+        let asked = |budget| Reasoning { budget: Some(budget), ..Reasoning::default() };
+        let table = [
+            (&effort, None, None, Some(16_384)),
+            (&effort, None, Some(64_000), Some(16_384)),
+            (&effort, None, Some(20_000), Some(10_000)),
+            (&effort, Some(16_385), None, Some(8_192)),
+            (&effort, Some(1_500), None, Some(1_024)),
+            (&effort, Some(1_024), None, None),
+            (&asked(9_000), Some(5_000), Some(64_000), Some(4_999)),
+            (&asked(90_000), None, Some(64_000), Some(59_904)),
+            (&asked(90_000), None, None, Some(90_000)),
+            (&asked(1), None, None, Some(1_024)),
+        ];
+        for (asked, limit, most, expected) in table {
+            assert_eq!(budget(asked, limit, most), expected, "{asked:?} {limit:?} {most:?}");
+        }
+    }
+}

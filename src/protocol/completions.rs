@@ -1,0 +1,302 @@
+//! What OpenAI serves beside chat in the same dialect: legacy completions and embeddings. Their events are read as chat's.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::assemble::Assemble;
+use super::dialect::Invalid;
+use super::openai::{check_type, members};
+use super::sse::Event;
+
+/// Checks the top level of a completion request.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    let prompt = required("prompt", member)?;
+    check_type("prompt", prompt, "one of a string or array", &["a string", "an array"])?;
+    let counts = ["max_tokens", "n", "best_of", "seed", "logprobs"];
+    for (names, expected, good) in [
+        (&["temperature", "top_p", "presence_penalty", "frequency_penalty"][..], "a decimal number", &NUMBERS[..]),
+        (&counts[..], "an integer", &["an integer"]),
+        (&["echo"], "a boolean", &["a boolean"]),
+        (&["suffix", "user"], "a string", &["a string"]),
+    ] {
+        check_types(names, expected, good, member)?;
+    }
+    Ok(())
+}
+
+/// Checks the top level of an embeddings request.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    let input = required("input", member)?;
+    check_type("input", input, "one of a string or array", &["a string", "an array"])?;
+    if is_empty_list(input) {
+        return Err(members::empty_list("input"));
+    }
+    check_types(&["dimensions"], "an integer", &["an integer"], member)?;
+    check_types(&["encoding_format", "user"], "a string", &["a string"], member)
+}
+
+const NUMBERS: [&str; 2] = ["an integer", "a decimal number"];
+
+fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<&'a str, Invalid> {
+    member(name).filter(|text| text.trim() != "null").ok_or_else(|| members::missing(name))
+}
+
+fn check_types<'a>(
+    names: &[&str],
+    expected: &str,
+    good: &[&str],
+    member: &dyn Fn(&str) -> Option<&'a str>,
+) -> Result<(), Invalid> {
+    for name in names {
+        if let Some(text) = member(name).filter(|text| text.trim() != "null") {
+            check_type(name, text, expected, good)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_empty_list(text: &str) -> bool {
+    text.trim().strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with(']'))
+}
+
+/// Puts a whole text completion together.
+#[derive(Default)]
+pub struct Assembly {
+    /// Top-level members in the order of their first coming, `choices` and `usage` left out.
+    members: Map<String, Value>,
+    /// By `index`.
+    choices: Vec<(u64, Choice)>,
+    usage: Option<Value>,
+}
+
+#[derive(Default)]
+struct Choice {
+    text: String,
+    logprobs: Value,
+    finish_reason: Value,
+    /// Whatever else there is.
+    rest: Map<String, Value>,
+}
+
+impl Assemble for Assembly {
+    fn add(&mut self, event: &Event) -> bool {
+        let Some(data) = event.fields().data else { return true };
+        if data.trim_ascii().is_empty() || data.trim_ascii() == b"[DONE]" {
+            return true;
+        }
+        let Some(chunk) = super::openai::lenient(&data) else { return false };
+        let Value::Object(chunk) = chunk else { return true };
+        for (name, value) in chunk {
+            match (name.as_str(), value) {
+                ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
+                ("choices" | "object", _) | (_, Value::Null) => {}
+                ("usage", usage) => self.usage = Some(usage),
+                ("id" | "created" | "model", value) => {
+                    self.members.entry(name).or_insert(value);
+                }
+                (_, value) => {
+                    self.members.insert(name, value);
+                }
+            }
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(self).answer().to_string())
+    }
+}
+
+impl Assembly {
+    fn add_choice(&mut self, choice: Value) {
+        let Value::Object(members) = choice else { return };
+        let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let at = self.choices.iter().position(|(at, _)| *at == index).unwrap_or_else(|| {
+            self.choices.push((index, Choice::default()));
+            self.choices.len() - 1
+        });
+        let choice = &mut self.choices[at].1;
+        for (name, value) in members {
+            match (name.as_str(), value) {
+                ("text", Value::String(text)) => choice.text.push_str(&text),
+                ("index" | "text", _) | (_, Value::Null) => {}
+                ("logprobs", value) => grow(&mut choice.logprobs, value),
+                ("finish_reason", reason) => choice.finish_reason = reason,
+                (_, value) => {
+                    choice.rest.insert(name, value);
+                }
+            }
+        }
+    }
+
+    fn answer(mut self) -> Value {
+        let mut answer = Map::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            answer.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        set("id", self.members.shift_remove("id"));
+        set("object", Some(Value::from("text_completion")));
+        set("created", self.members.shift_remove("created"));
+        set("model", self.members.shift_remove("model"));
+        self.choices.sort_by_key(|(index, _)| *index);
+        set("choices", Some(self.choices.into_iter().map(|(index, choice)| choice.answer(index)).collect()));
+        set("usage", self.usage);
+        answer.extend(self.members);
+        Value::Object(answer)
+    }
+}
+
+impl Choice {
+    fn answer(self, index: u64) -> Value {
+        let mut choice = Map::new();
+        choice.insert("text".to_owned(), Value::from(self.text));
+        choice.insert("index".to_owned(), Value::from(index));
+        choice.insert("logprobs".to_owned(), self.logprobs);
+        choice.insert("finish_reason".to_owned(), self.finish_reason);
+        choice.extend(self.rest);
+        Value::Object(choice)
+    }
+}
+
+/// Lists of probabilities grow, each under its name.
+fn grow(before: &mut Value, value: Value) {
+    match (before, value) {
+        (Value::Array(before), Value::Array(more)) => before.extend(more),
+        (Value::Object(before), Value::Object(members)) => {
+            for (name, value) in members {
+                grow(before.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (before, value) => *before = value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Surface;
+    use super::super::frame::{Chunk, Frame};
+    use super::super::openai;
+    use super::*;
+
+    fn event(data: &str) -> Event {
+        Event { raw: Bytes::from(format!("data: {data}\n\n")) }
+    }
+
+    fn assemble(chunks: &[Value]) -> Value {
+        let mut assembly = Surface::Completions.assembly();
+        assert!(chunks.iter().all(|chunk| assembly.add(&event(&chunk.to_string()))));
+        assert!(assembly.add(&event("[DONE]")) && assembly.add(&Event { raw: Bytes::from(": wait\n\n") }));
+        serde_json::from_slice(&assembly.finish()).unwrap()
+    }
+
+    #[test]
+    fn texts_and_probabilities_grow() {
+        let answer = assemble(&[
+            json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","system_fingerprint":"f","choices":[
+                {"text":"He","index":0,"logprobs":{"tokens":["He"],"text_offset":[0]},"finish_reason":null},
+                {"text":"x","index":1,"logprobs":null,"finish_reason":null}]}),
+            json!({"id":"cmpl-2","choices":[{"text":"y","index":1,"finish_reason":"stop","stop_reason":7}],"usage":null}),
+            json!({"choices":[{"text":"y","index":0,"logprobs":{"tokens":["y"],"text_offset":[2]},"finish_reason":"length"}]}),
+            json!({"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3}}),
+        ]);
+        assert_eq!(
+            answer,
+            json!({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","choices":[
+                {"text":"Hey","index":0,"logprobs":{"tokens":["He","y"],"text_offset":[0,2]},"finish_reason":"length"},
+                {"text":"xy","index":1,"logprobs":null,"finish_reason":"stop","stop_reason":7}],
+                "usage":{"prompt_tokens":2,"completion_tokens":3},"system_fingerprint":"f"})
+        );
+        assert!(!Assembly::default().add(&event("{")));
+    }
+
+    #[test]
+    fn text_is_payload_unless_it_repeats_a_delta() {
+        let chunk = |json: &str| match openai::read(&event(json)) {
+            Frame::Chunk(Chunk { payload, finish_reason, finished, .. }) => {
+                (payload.map_or(0, |payload| payload.chars), finish_reason.is_some(), finished)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            chunk(r#"{"choices":[{"text":"hey","index":0,"logprobs":null,"finish_reason":null}]}"#),
+            (3, false, 0)
+        );
+        assert_eq!(chunk(r#"{"choices":[{"text":"","index":1,"finish_reason":"stop"}]}"#), (0, true, 2));
+        assert_eq!(chunk(r#"{"choices":[{"text":"hey","index":0,"delta":{"content":"hey"}}]}"#), (3, false, 0));
+        assert_eq!(chunk(r#"{"choices":[{"text":"hey","index":0,"delta":{}}]}"#), (0, false, 0));
+    }
+
+    #[test]
+    fn a_whole_completion_is_one_event_and_comes_back() {
+        let whole = json!({"id":"c","object":"text_completion","created":1,"model":"m",
+            "choices":[{"text":"hi","index":0,"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":1}});
+        let events = openai::events_of_whole(whole.to_string().as_bytes()).unwrap();
+        let text = std::str::from_utf8(&events).unwrap();
+        let data = text.strip_prefix("data: ").unwrap().strip_suffix("\n\ndata: [DONE]\n\n").unwrap();
+        assert_eq!(assemble(&[serde_json::from_str(data).unwrap()]), whole);
+        assert_eq!(openai::events_of_whole(br#"{"choices":[{"index":0}]}"#), None);
+    }
+
+    #[test]
+    fn what_is_required_is_asked_for_in_the_vendor_s_words() {
+        type Check = fn(&dyn Fn(&str) -> Option<&'static str>) -> Result<(), Invalid>;
+        let completions: Check = check;
+        let embeddings: Check = check_embeddings;
+        type Members = &'static [(&'static str, &'static str)];
+        let cases: [(Check, Members, Option<&str>); 9] = [
+            (completions, &[], Some("Missing required parameter: 'prompt'.")),
+            (completions, &[("prompt", "null")], Some("Missing required parameter: 'prompt'.")),
+            (
+                completions,
+                &[("prompt", "7")],
+                Some("Invalid type for 'prompt': expected one of a string or array, but got an integer instead."),
+            ),
+            (
+                completions,
+                &[("prompt", "\"x\""), ("max_tokens", "\"7\"")],
+                Some("Invalid type for 'max_tokens': expected an integer, but got a string instead."),
+            ),
+            (completions, &[("prompt", "[1, 2]"), ("temperature", "1"), ("echo", "true")], None),
+            (embeddings, &[], Some("Missing required parameter: 'input'.")),
+            (
+                embeddings,
+                &[("input", "[ ]")],
+                Some(
+                    "Invalid 'input': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+                ),
+            ),
+            (
+                embeddings,
+                &[("input", "{}")],
+                Some("Invalid type for 'input': expected one of a string or array, but got an object instead."),
+            ),
+            (embeddings, &[("input", "\"x\""), ("dimensions", "null")], None),
+        ];
+        for (check, members, expected) in cases {
+            let members: std::collections::HashMap<&str, &'static str> = members.iter().copied().collect();
+            let result = check(&|name| members.get(name).copied());
+            assert_eq!(result.err().map(|invalid| invalid.message).as_deref(), expected, "{members:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn never_panics(bytes in "[\\[\\]{}\":,a-z0-9]{0,60}") {
+            let mut assembly = Assembly::default();
+            assembly.add(&event(&bytes));
+            assembly.add(&event(&format!(r#"{{"choices":[{{"index":0,"text":{bytes},"logprobs":{bytes}}}]}}"#)));
+            assembly.finish();
+            check(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
+            check_embeddings(&|_| Some(Box::leak(bytes.clone().into_boxed_str()))).ok();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The turns of a conversation as Gemini's contents: two roles that alternate, and parts.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::request::Model;
+use crate::protocol::neutral::signature::{Owner, own};
+use crate::protocol::neutral::{
+    Audio, Call, Conversation, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult,
+};
+use crate::protocol::outgoing::{arguments, lose_cache, results_first};
+
+/// Google's word for a call that has no signature because another model made it.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The contents, neighbours of one role joined.
+pub(super) fn contents(conversation: &Conversation, model: Model<'_>, losses: &mut Losses) -> Vec<Value> {
+    let mut writer = Contents { all: Vec::new(), calls: HashMap::new(), count: 0, model, losses };
+    for turn in results_first(&conversation.turns) {
+        // There is no place for a late system message but a turn of the user's.
+        let is_model = turn.role == Role::Assistant;
+        // One of which nothing was left keeps no neighbours apart.
+        writer.all.pop_if(|content| content.is_empty());
+        if writer.all.last().is_none_or(|content| content.is_model != is_model) {
+            writer.all.push(Content { is_model, ..Content::default() });
+        }
+        turn.parts.iter().for_each(|part| writer.part(part));
+    }
+    writer.all.into_iter().filter_map(Content::write).collect()
+}
+
+/// Parts that are all text, as a system prompt is.
+pub(super) fn texts(parts: &[Part], losses: &mut Losses) -> Vec<Value> {
+    let mut texts = Vec::new();
+    for part in parts {
+        match part {
+            Part::Text { text, cache } => {
+                lose_cache(cache.is_some(), losses);
+                texts.extend((!text.is_empty()).then(|| json!({ "text": text })));
+            }
+            _ => losses.meaning("system"),
+        }
+    }
+    texts
+}
+
+struct Contents<'a, 'l> {
+    all: Vec<Content>,
+    /// By the id of a call: its function, and the how many-th call of all it is.
+    calls: HashMap<&'a str, (&'a str, usize)>,
+    /// Calls so far.
+    count: usize,
+    model: Model<'l>,
+    losses: &'l mut Losses,
+}
+
+/// One content in the making.
+#[derive(Default)]
+struct Content {
+    is_model: bool,
+    /// Results of calls go first, in the order of the calls: without ids, that order tells which is whose.
+    results: Vec<(usize, Value)>,
+    parts: Vec<Value>,
+    /// A call stands in it already: only the first of several has a signature.
+    has_call: bool,
+}
+
+impl Content {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.results.is_empty()
+    }
+
+    fn write(mut self) -> Option<Value> {
+        self.results.sort_by_key(|(at, _)| *at);
+        let parts: Vec<Value> = self.results.into_iter().map(|(_, part)| part).chain(self.parts).collect();
+        let role = if self.is_model { "model" } else { "user" };
+        (!parts.is_empty()).then(|| json!({ "role": role, "parts": parts }))
+    }
+}
+
+impl<'a> Contents<'a, '_> {
+    fn part(&mut self, part: &'a Part) {
+        match part {
+            Part::Text { text, cache } => {
+                lose_cache(cache.is_some(), self.losses);
+                self.push(text_part(text));
+            }
+            Part::Refusal(text) => self.push(text_part(text)),
+            Part::Image(image) => {
+                let part = self.image(image);
+                self.push(part);
+            }
+            Part::Document(document) => {
+                let part = self.document(document);
+                self.push(part);
+            }
+            Part::Audio(audio) => self.push(Some(sound(audio))),
+            Part::Thinking(thinking) => {
+                let part = self.thinking(thinking);
+                self.push(part);
+            }
+            Part::Call(call) => self.call(call),
+            Part::Result(result) => self.result(result),
+        }
+    }
+
+    fn push(&mut self, part: Option<Value>) {
+        if let (Some(part), Some(content)) = (part, self.all.last_mut()) {
+            content.parts.push(part);
+        }
+    }
+
+    fn image(&mut self, image: &Image) -> Option<Value> {
+        lose_cache(image.cache.is_some(), self.losses);
+        hint(image.detail.as_deref().is_some_and(|detail| detail != "auto"), "image_url.detail", self.losses);
+        match &image.source {
+            Source::Base64 { media_type, data } => Some(inline(media_type, data)),
+            Source::Url(url) => self.file(url, "image_url"),
+            Source::File(id) => self.file(id, "file_id"),
+            Source::Text(text) => text_part(text),
+        }
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        lose_cache(document.cache.is_some(), self.losses);
+        hint(document.name.is_some(), "document.title", self.losses);
+        match &document.source {
+            Source::Base64 { media_type, data } => Some(inline(media_type, data)),
+            Source::Text(text) => text_part(text),
+            Source::Url(url) => self.file(url, "document.url"),
+            Source::File(id) => self.file(id, "file_id"),
+        }
+    }
+
+    /// Google's own file names go as they are; it fetches public addresses itself, but for older models.
+    fn file(&mut self, uri: &str, name: &str) -> Option<Value> {
+        let own = uri.starts_with("gs://") || uri.starts_with("https://generativelanguage.googleapis.com/");
+        let public = uri.starts_with("https://") || uri.starts_with("http://");
+        let readable = own || (public && self.model.fetches());
+        if !readable {
+            self.losses.meaning(name);
+            return None;
+        }
+        let mut file = Map::new();
+        if let Some(media_type) = media_type_of(uri) {
+            file.insert("mimeType".to_owned(), Value::from(media_type));
+        }
+        file.insert("fileUri".to_owned(), Value::from(uri));
+        Some(json!({ "fileData": file }))
+    }
+
+    /// Thoughts go back only with a signature of Gemini's own, and an empty one is a signature alone.
+    fn thinking(&mut self, thinking: &Thinking) -> Option<Value> {
+        let signature = thinking.signature.as_deref().and_then(|signature| own(Owner::Gemini, signature));
+        let Some(signature) = signature else {
+            self.losses.hint("thinking");
+            return None;
+        };
+        let mut part = json!({ "text": thinking.text, "thoughtSignature": signature });
+        if !thinking.text.is_empty() {
+            part["thought"] = Value::Bool(true);
+        }
+        Some(part)
+    }
+
+    /// Ids are left out: Vertex AI rejects them.
+    fn call(&mut self, call: &'a Call) {
+        lose_cache(call.cache.is_some(), self.losses);
+        self.calls.insert(&call.id, (&call.name, self.count));
+        self.count += 1;
+        let Some(content) = self.all.last_mut() else { return };
+        let mut part = json!({ "functionCall": { "name": call.name, "args": arguments(call) } });
+        let needed = (self.model.is_strict() && !content.has_call).then_some(NO_SIGNATURE);
+        if let Some(signature) =
+            call.signature.as_deref().and_then(|signature| own(Owner::Gemini, signature)).or(needed)
+        {
+            part["thoughtSignature"] = Value::from(signature);
+        }
+        content.has_call = true;
+        content.parts.push(part);
+    }
+
+    fn result(&mut self, result: &'a ToolResult) {
+        lose_cache(result.cache.is_some(), self.losses);
+        let (mut texts, mut media) = (Vec::new(), Vec::new());
+        for part in &result.parts {
+            match part {
+                Part::Text { text, cache } => {
+                    lose_cache(cache.is_some(), self.losses);
+                    texts.push(text.as_str());
+                }
+                Part::Document(Document { source: Source::Text(text), cache, .. }) => {
+                    lose_cache(cache.is_some(), self.losses);
+                    texts.push(text);
+                }
+                Part::Image(image) => media.extend(self.image(image)),
+                Part::Document(document) => media.extend(self.document(document)),
+                Part::Audio(audio) => media.push(sound(audio)),
+                _ => self.losses.meaning("tool_result.content"),
+            }
+        }
+        let known = self.calls.get(result.call_id.as_str()).copied();
+        let name = result.name.as_deref().or(known.map(|(name, _)| name)).filter(|name| !name.is_empty());
+        let key = if result.is_error { "error" } else { "output" };
+        let response = json!({
+            "functionResponse": { "name": name.unwrap_or("unknown"), "response": { key: texts.join("\n") } },
+        });
+        if let Some(content) = self.all.last_mut() {
+            content.results.push((known.map_or(usize::MAX, |(_, number)| number), response));
+            // What is not text stands behind all results.
+            content.parts.extend(media);
+        }
+    }
+}
+
+fn hint(lost: bool, name: &str, losses: &mut Losses) {
+    if lost {
+        losses.hint(name);
+    }
+}
+
+/// Empty texts are an error to Gemini.
+fn text_part(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({ "text": text }))
+}
+
+fn inline(media_type: &str, data: &str) -> Value {
+    json!({ "inlineData": { "mimeType": media_type, "data": data } })
+}
+
+fn sound(audio: &Audio) -> Value {
+    let format = if audio.format == "pcm16" { "pcm" } else { audio.format.as_str() };
+    inline(&format!("audio/{format}"), &audio.data)
+}
+
+/// What the end of an address says of the file. None if it says nothing.
+fn media_type_of(uri: &str) -> Option<&'static str> {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    let (_, ending) = path.rsplit_once('.')?;
+    Some(match ending.to_ascii_lowercase().as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "gif" => "image/gif",
+        "heic" => "image/heic",
+        "heif" => "image/heif",
+        "pdf" => "application/pdf",
+        "txt" | "md" => "text/plain",
+        "html" | "htm" => "text/html",
+        "csv" => "text/csv",
+        "mp3" => "audio/mp3",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        _ => return None,
+    })
+}

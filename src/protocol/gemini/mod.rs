@@ -1,0 +1,57 @@
+//! The `gemini` dialect: Google's `streamGenerateContent`, of the Gemini API and of Vertex AI.
+//!
+//! A dialect out only: no app calls the gateway in it. Every event is a whole response object; there is no `[DONE]`, so a stream
+//! is complete when each candidate has told why it ended.
+
+mod contents;
+mod frame;
+mod reader;
+mod request;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+pub use frame::read;
+pub use reader::Reader;
+pub use request::request;
+
+/// The events of an answer that did not come as a stream: one object, or, from a server that was not asked for server-sent
+/// events, a list of them. None if the body is no answer.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let chunks = match serde_json::from_slice(body).ok()? {
+        Value::Array(chunks) => chunks,
+        chunk => vec![chunk],
+    };
+    chunks.first()?.get("candidates")?.as_array()?;
+    let mut events = String::with_capacity(body.len());
+    for chunk in chunks {
+        write!(events, "data: {chunk}\n\n").ok()?;
+    }
+    Some(Bytes::from(events))
+}
+
+/// Where a request for a model goes. Names that are a path already (`models/…`, `publishers/google/models/…`) stay one.
+pub fn path(model: &str) -> String {
+    let mut segments = model.split('/');
+    let is_path = segments.next().is_some_and(|first| PREFIXES.contains(&first))
+        && segments.clone().next().is_some()
+        && segments.all(|segment| !matches!(segment, "" | "." | ".."));
+    let mut path = String::from(if is_path { "/" } else { "/models/" });
+    for byte in model.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'@' => path.push(byte.into()),
+            b'/' if is_path => path.push('/'),
+            _ => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path.push_str(":streamGenerateContent?alt=sse");
+    path
+}
+
+/// What a model's full name may begin with.
+const PREFIXES: [&str; 5] = ["models", "tunedModels", "publishers", "endpoints", "projects"];

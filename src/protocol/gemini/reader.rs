@@ -1,0 +1,213 @@
+//! Gemini's events as pieces of an answer.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::frame::reason_of_number;
+use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::outgoing::new_call_id;
+use crate::protocol::sse::Event;
+use crate::protocol::usage::Usage;
+
+/// Candidates that are told apart; a request asks for one.
+const CANDIDATES_MAX: usize = 64;
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    started: bool,
+    usage: Usage,
+    /// By `index`.
+    candidates: Vec<(u32, Candidate)>,
+}
+
+/// How far an answer has come.
+#[derive(Debug, Default)]
+struct Candidate {
+    /// The block of reasoning that is under way, or the next one.
+    block: u32,
+    /// The last part was a thought.
+    thinking: bool,
+    calls: u32,
+}
+
+impl ReadPieces for Reader {
+    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+        let fields = event.fields();
+        let data = fields.data.unwrap_or(Cow::Borrowed(&event.raw));
+        let Ok(chunk) = serde_json::from_slice::<Value>(&data) else { return };
+        if !chunk.is_object() || chunk.get("error").is_some_and(|error| !error.is_null()) {
+            return;
+        }
+        self.start(&chunk, pieces);
+        // First, so that a surface that tells the size of the prompt at the start knows it.
+        self.usage(&chunk, pieces);
+        for candidate in list(&chunk, "candidates") {
+            let index = candidate.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok());
+            let index = index.unwrap_or(0);
+            if let Some(state) = self.candidate(index) {
+                state.read(index, candidate, pieces);
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn start(&mut self, chunk: &Value, pieces: &mut Vec<Piece>) {
+        let (id, model) = (text(chunk, "responseId"), text(chunk, "modelVersion"));
+        if !self.started && (id.is_some() || model.is_some()) {
+            self.started = true;
+            pieces.push(Piece::Start { id: id.map(str::to_owned), model: model.map(str::to_owned) });
+        }
+    }
+
+    fn usage(&mut self, chunk: &Value, pieces: &mut Vec<Piece>) {
+        let Some(metadata) = chunk.get("usageMetadata") else { return };
+        let before = self.usage;
+        self.usage.add(&metadata.to_string());
+        if self.usage != before {
+            pieces.push(Piece::Usage(self.usage));
+        }
+    }
+
+    fn candidate(&mut self, index: u32) -> Option<&mut Candidate> {
+        let position = self.candidates.iter().position(|(at, _)| *at == index);
+        let position = match position {
+            Some(position) => position,
+            None if self.candidates.len() >= CANDIDATES_MAX => return None,
+            None => {
+                self.candidates.push((index, Candidate::default()));
+                self.candidates.len() - 1
+            }
+        };
+        self.candidates.get_mut(position).map(|(_, candidate)| candidate)
+    }
+}
+
+impl Candidate {
+    fn read(&mut self, index: u32, candidate: &Value, pieces: &mut Vec<Piece>) {
+        for part in candidate.get("content").into_iter().flat_map(|content| list(content, "parts")) {
+            self.part(index, part, pieces);
+        }
+        for name in ["groundingMetadata", "citationMetadata", "urlContextMetadata"] {
+            let told = candidate.get(name).and_then(Value::as_object).is_some_and(|members| !members.is_empty());
+            if told {
+                pieces.push(Piece::Other(name.to_owned()));
+            }
+        }
+        if let Some(finish) = self.finish(candidate.get("finishReason")) {
+            pieces.push(Piece::Finish { index, finish });
+        }
+    }
+
+    fn part(&mut self, index: u32, part: &Value, pieces: &mut Vec<Piece>) {
+        let thought = part.get("thought") == Some(&Value::Bool(true));
+        let signature = text(part, "thoughtSignature");
+        if let Some(call) = part.get("functionCall") {
+            return self.call(index, call, signature, pieces);
+        }
+        if let Some(data) = part.get("inlineData").filter(|_| !thought) {
+            self.end_block();
+            pieces.push(generated(index, data));
+        } else if let Some(name) = OTHERS.into_iter().find(|name| part.get(*name).is_some()) {
+            // Its signature is of no use without the part itself.
+            self.end_block();
+            pieces.push(Piece::Other(name.to_owned()));
+            return;
+        }
+        if let Some(text) = text(part, "text").map(str::to_owned) {
+            if thought {
+                self.thinking = true;
+                pieces.push(Piece::Thinking { index, block: self.block, text });
+            } else {
+                self.end_block();
+                pieces.push(Piece::Text { index, text });
+            }
+        }
+        if let Some(signature) = signature {
+            // One that does not belong to a thought is a block of its own, without text.
+            if !thought {
+                self.end_block();
+            }
+            let signature = tag(Owner::Gemini, signature);
+            pieces.push(Piece::Signature { index, block: self.block, signature });
+            self.thinking = true;
+            self.end_block();
+        }
+    }
+
+    /// Calls come whole; the id is missing from older models and from Vertex AI.
+    fn call(&mut self, index: u32, call: &Value, signature: Option<&str>, pieces: &mut Vec<Piece>) {
+        let Some(name) = text(call, "name").map(str::to_owned) else { return };
+        self.end_block();
+        let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
+        let arguments = call.get("args").filter(|args| args.is_object()).map_or("{}".to_owned(), Value::to_string);
+        let number = self.calls;
+        self.calls += 1;
+        let signature = signature.map(|signature| tag(Owner::Gemini, signature));
+        pieces.push(Piece::Call { index, call: number, id, name, custom: false, signature });
+        pieces.push(Piece::Arguments { index, call: number, text: arguments });
+    }
+
+    fn finish(&self, reason: Option<&Value>) -> Option<Finish> {
+        let number;
+        let reason = match reason? {
+            Value::String(name) => name.as_str(),
+            Value::Number(value) => {
+                number = value.to_string();
+                reason_of_number(&number)
+            }
+            _ => return None,
+        };
+        Some(match reason {
+            "" | "0" | "FINISH_REASON_UNSPECIFIED" => return None,
+            "STOP" if self.calls > 0 => Finish::ToolCalls,
+            "STOP" => Finish::Stop,
+            "MAX_TOKENS" => Finish::Length,
+            _ if FILTERS.contains(&reason) => Finish::Filtered,
+            other => Finish::Other(other.to_owned()),
+        })
+    }
+
+    fn end_block(&mut self) {
+        self.block += u32::from(std::mem::take(&mut self.thinking));
+    }
+}
+
+/// Why Google's filters cut an answer.
+const FILTERS: [&str; 9] = [
+    "SAFETY",
+    "RECITATION",
+    "PROHIBITED_CONTENT",
+    "BLOCKLIST",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+];
+
+/// Parts of Google's own tools, and what has no place in an answer.
+const OTHERS: [&str; 6] =
+    ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "fileData", "inlineData"];
+
+fn generated(index: u32, data: &Value) -> Piece {
+    let media_type = text(data, "mimeType").unwrap_or_default().to_owned();
+    let data = text(data, "data").unwrap_or_default().to_owned();
+    match media_type.split('/').next() {
+        Some("audio") => Piece::Audio { index, id: None, data, transcript: String::new() },
+        Some("image") => Piece::Image { index, media_type, data },
+        _ => Piece::Other("inlineData".to_owned()),
+    }
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A string that says something.
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,242 @@
+//! A conversation as a `streamGenerateContent` request.
+
+use serde_json::{Map, Value, json};
+
+use super::contents::{contents, texts};
+use crate::protocol::dialect::Options;
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::protocol::outgoing::{lose_cache, lose_choices, lose_extras};
+
+/// Stop sequences that Gemini takes.
+const STOPS_MAX: usize = 5;
+
+/// Writes a conversation as a request.
+pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+    let model = Model::new(&options.model);
+    let mut body = Map::new();
+    let system = texts(&conversation.system, losses);
+    let mut contents = contents(conversation, model, losses);
+    if contents.is_empty() && !system.is_empty() {
+        // A system prompt alone is no request here.
+        contents.push(json!({ "role": "user", "parts": system }));
+    } else if !system.is_empty() {
+        body.insert("systemInstruction".to_owned(), json!({ "parts": system }));
+    }
+    body.insert("contents".to_owned(), Value::Array(contents));
+    let tools = tools(conversation, losses);
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), json!([{ "functionDeclarations": &tools }]));
+        if let Some(choice) = conversation.tool_choice.as_ref().and_then(choice) {
+            body.insert("toolConfig".to_owned(), json!({ "functionCallingConfig": choice }));
+        }
+    }
+    let mut config = sampling(&conversation.sampling, losses);
+    if let Some(format) = &conversation.format {
+        if tools.is_empty() || !model.is_before_3() || *format == Format::Text {
+            output(format, &mut config);
+        } else {
+            // These reject functions and a form of the answer in one request.
+            losses.meaning("response_format");
+        }
+    }
+    if let Some(thinking) = conversation.reasoning.as_ref().and_then(|reasoning| model.thinking(reasoning, losses)) {
+        config.insert("thinkingConfig".to_owned(), thinking);
+    }
+    if !config.is_empty() {
+        body.insert("generationConfig".to_owned(), Value::Object(config));
+    }
+    lose_extras(conversation, losses);
+    Value::Object(body)
+}
+
+/// What a model's name says of what it takes.
+#[derive(Clone, Copy)]
+pub(super) struct Model<'a> {
+    /// Without the path before it.
+    name: &'a str,
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn new(name: &'a str) -> Model<'a> {
+        Model { name: name.rsplit('/').next().unwrap_or(name) }
+    }
+
+    fn is_of(self, generations: &[&str]) -> bool {
+        generations.iter().any(|generation| self.name.starts_with(generation))
+    }
+
+    /// Before thinking: these reject what would configure it.
+    fn is_early(self) -> bool {
+        self.is_of(&["gemini-1", "gemini-2.0", "gemini-pro", "gemma", "learnlm"])
+    }
+
+    /// Thinks by a budget of tokens; later ones by levels.
+    fn has_budget(self) -> bool {
+        self.is_of(&["gemini-2.5"])
+    }
+
+    fn is_before_3(self) -> bool {
+        self.is_early() || self.has_budget()
+    }
+
+    /// Rejects a call without a signature.
+    pub(super) fn is_strict(self) -> bool {
+        self.name.starts_with("gemini-") && !self.is_early() && !self.has_budget()
+    }
+
+    /// Fetches public addresses.
+    pub(super) fn fetches(self) -> bool {
+        !self.is_early()
+    }
+
+    fn thinking(self, reasoning: &Reasoning, losses: &mut Losses) -> Option<Value> {
+        let off = reasoning.enabled == Some(false)
+            || reasoning.effort == Some(Effort::None)
+            || (reasoning.effort.is_none() && reasoning.budget == Some(0));
+        if self.is_early() {
+            if !off {
+                losses.hint("reasoning");
+            }
+            return None;
+        }
+        let mut config = Map::new();
+        let asked = reasoning.enabled.is_some() || reasoning.effort.is_some() || reasoning.budget.is_some();
+        if let Some(show) = reasoning.show.or(asked.then_some(true)).filter(|_| !off) {
+            config.insert("includeThoughts".to_owned(), Value::Bool(show));
+        }
+        if self.has_budget() {
+            if let Some(budget) = self.budget(reasoning, off) {
+                config.insert("thinkingBudget".to_owned(), Value::from(budget));
+            }
+        } else if let Some(level) = self.level(reasoning, off) {
+            config.insert("thinkingLevel".to_owned(), Value::from(level));
+        }
+        (!config.is_empty()).then_some(Value::Object(config))
+    }
+
+    /// Within what the model takes; -1 leaves it to the model.
+    fn budget(self, reasoning: &Reasoning, off: bool) -> Option<i64> {
+        let (least, most) = match () {
+            () if self.name.contains("lite") => (512, 24_576),
+            () if self.name.contains("flash") => (1, 24_576),
+            () => (128, 32_768),
+        };
+        if off {
+            // Pro cannot be kept from thinking.
+            return Some(if self.name.contains("flash") { 0 } else { least });
+        }
+        match reasoning.budget.or(reasoning.effort.map(Effort::budget)) {
+            Some(budget) => Some(i64::try_from(budget).unwrap_or(most).clamp(least, most)),
+            None => (reasoning.enabled == Some(true)).then_some(-1),
+        }
+    }
+
+    fn level(self, reasoning: &Reasoning, off: bool) -> Option<&'static str> {
+        let pro = self.name.contains("pro");
+        let effort =
+            if off { Some(Effort::None) } else { reasoning.effort.or(reasoning.budget.map(Effort::of_budget)) };
+        Some(match effort? {
+            Effort::None | Effort::Minimal if !pro => "MINIMAL",
+            Effort::None | Effort::Minimal | Effort::Low => "LOW",
+            // The first Pro of this generation knew two levels.
+            Effort::Medium if self.is_of(&["gemini-3-pro"]) => "HIGH",
+            Effort::Medium => "MEDIUM",
+            Effort::High | Effort::XHigh | Effort::Max => "HIGH",
+        })
+    }
+}
+
+fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
+    let may_call = !conversation.tools.is_empty() && conversation.tool_choice != Some(ToolChoice::None);
+    if may_call && conversation.parallel_tool_calls == Some(false) {
+        losses.meaning("parallel_tool_calls");
+    }
+    conversation.tools.iter().enumerate().filter_map(|(at, tool)| declaration(at, tool, losses)).collect()
+}
+
+fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
+    if tool.custom {
+        losses.meaning(format!("tools[{at}]"));
+        return None;
+    }
+    if tool.strict == Some(true) {
+        losses.hint("tools.strict");
+    }
+    lose_cache(tool.cache.is_some(), losses);
+    let mut function = Map::new();
+    function.insert("name".to_owned(), Value::from(tool.name.as_str()));
+    if let Some(description) = &tool.description {
+        function.insert("description".to_owned(), Value::from(description.as_str()));
+    }
+    if let Some(schema) = tool.parameters.as_ref().filter(|schema| takes_something(schema)) {
+        function.insert("parametersJsonSchema".to_owned(), schema.clone());
+    }
+    Some(Value::Object(function))
+}
+
+/// False for the schema of an object without members: some models reject it, and none needs it.
+fn takes_something(schema: &Value) -> bool {
+    let is_empty =
+        |value: &Value| value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty);
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| match name.as_str() {
+            "type" => value != "object",
+            "properties" | "required" => !is_empty(value),
+            "additionalProperties" => value != &Value::Bool(false),
+            "$schema" | "title" | "description" => false,
+            _ => true,
+        }),
+        _ => !schema.is_null(),
+    }
+}
+
+fn choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!({ "mode": "NONE" })),
+        ToolChoice::Required => Some(json!({ "mode": "ANY" })),
+        ToolChoice::Named(name) => Some(json!({ "mode": "ANY", "allowedFunctionNames": [name] })),
+    }
+}
+
+fn output(format: &Format, config: &mut Map<String, Value>) {
+    let (Format::Json | Format::Schema { .. }) = format else { return };
+    config.insert("responseMimeType".to_owned(), Value::from("application/json"));
+    if let Format::Schema { name, description, schema, .. } = format {
+        let mut schema = schema.clone();
+        if let Value::Object(members) = &mut schema {
+            for (member, text) in [("title", name), ("description", description)] {
+                if let Some(text) = text {
+                    members.entry(member).or_insert_with(|| Value::from(text.as_str()));
+                }
+            }
+        }
+        config.insert("responseJsonSchema".to_owned(), schema);
+    }
+}
+
+fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
+    let seed = sampling.seed.filter(|seed| i32::try_from(*seed).is_ok());
+    let stops: Vec<&str> = sampling.stop.iter().take(STOPS_MAX).map(String::as_str).collect();
+    // Models that know no penalties reject even those that do nothing.
+    let penalty = |penalty: Option<f64>| penalty.filter(|penalty| *penalty != 0.0).map(Value::from);
+    let members = [
+        ("maxOutputTokens", sampling.max_tokens.map(Value::from)),
+        ("temperature", sampling.temperature.map(Value::from)),
+        ("topP", sampling.top_p.map(Value::from)),
+        ("topK", sampling.top_k.filter(|top_k| *top_k > 0).map(Value::from)),
+        ("presencePenalty", penalty(sampling.presence_penalty)),
+        ("frequencyPenalty", penalty(sampling.frequency_penalty)),
+        ("seed", seed.map(Value::from)),
+        ("stopSequences", (!stops.is_empty()).then(|| Value::from(stops))),
+    ];
+    if sampling.seed != seed {
+        losses.meaning("seed");
+    }
+    if sampling.stop.len() > STOPS_MAX {
+        losses.meaning("stop");
+    }
+    // There are `candidateCount` and `logprobs`, but not for streams, or no answer here could carry them.
+    lose_choices(sampling, losses);
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}

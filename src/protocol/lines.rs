@@ -1,0 +1,144 @@
+//! A bounded scanner for lines of JSON (NDJSON): bytes in, whole lines out, each with the very bytes that came, its end included.
+//!
+//! A line ends in LF; a CR before it is white space to JSON and stays where it is. A line that lies whole in one read is handed
+//! out without a copy. Not a validator: what stands in a line is for the dialect to read.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+use super::sse::{Event, TooLong};
+
+/// Cuts a byte stream into lines. Holds back at most `max` bytes.
+#[derive(Debug)]
+pub struct Scanner {
+    /// What was read and not looked at yet.
+    chunk: Bytes,
+    /// The looked-at beginning of a line whose end has not come yet.
+    carry: BytesMut,
+    max: usize,
+}
+
+impl Scanner {
+    /// A scanner that fails on a line of more than `max` bytes.
+    pub fn new(max: usize) -> Scanner {
+        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+    }
+
+    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    pub fn push(&mut self, bytes: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = bytes;
+        } else {
+            let mut joined = BytesMut::from(std::mem::take(&mut self.chunk));
+            joined.extend_from_slice(&bytes);
+            self.chunk = joined.freeze();
+        }
+    }
+
+    /// The next whole line, or none until more is pushed. A blank line is an event too.
+    ///
+    /// # Errors
+    /// [`TooLong`] once a line exceeds the bound; the scanner is of no use after it.
+    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+        if self.chunk.is_empty() {
+            return Ok(None);
+        }
+        let end = memchr(b'\n', &self.chunk).map(|at| at + 1);
+        let len = end.unwrap_or(self.chunk.len());
+        if self.carry.len() + len > self.max {
+            return Err(TooLong { max: self.max });
+        }
+        if self.carry.is_empty() && end.is_some() {
+            return Ok(Some(Event { raw: self.chunk.split_to(len) }));
+        }
+        self.carry.extend_from_slice(&self.chunk[..len]);
+        self.chunk.advance(len);
+        Ok(end.map(|_| Event { raw: self.carry.split().freeze() }))
+    }
+
+    /// What is left when the stream has ended: a last line without its end.
+    pub fn finish(&mut self) -> Option<Event> {
+        let raw = self.carry.split().freeze();
+        (!raw.is_empty()).then_some(Event { raw })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 1 << 20;
+
+    fn scan(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut scanner = Scanner::new(MAX);
+        let mut lines = Vec::new();
+        for chunk in chunks {
+            scanner.push(Bytes::copy_from_slice(chunk));
+            while let Some(event) = scanner.next_event().unwrap() {
+                lines.push(event.raw.to_vec());
+            }
+        }
+        lines.extend(scanner.finish().map(|event| event.raw.to_vec()));
+        lines
+    }
+
+    #[test]
+    fn finds_the_same_lines_however_the_bytes_are_split() {
+        let stream = "{\"a\":1}\n\r\n{\"b\":\"\u{e9}\u{1F600}\"}\r\n\n{\"c\":3}".as_bytes();
+        let expected: Vec<Vec<u8>> = ["{\"a\":1}\n", "\r\n", "{\"b\":\"\u{e9}\u{1F600}\"}\r\n", "\n", "{\"c\":3}"]
+            .map(|line| line.as_bytes().to_vec())
+            .into();
+        assert_eq!(scan(&[stream]), expected);
+        assert_eq!(scan(&stream.chunks(1).collect::<Vec<_>>()), expected, "byte by byte");
+        for first in 0..=stream.len() {
+            let (a, rest) = stream.split_at(first);
+            for second in 0..=rest.len() {
+                let (b, c) = rest.split_at(second);
+                assert_eq!(scan(&[a, b, c]), expected, "split at {first} and {second} behind it");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_in_one_read_is_not_copied() {
+        let chunk = Bytes::from_static(b"{}\n{}\n");
+        let mut scanner = Scanner::new(MAX);
+        scanner.push(chunk.clone());
+        assert_eq!(scanner.next_event().unwrap().unwrap().raw.as_ptr(), chunk.as_ptr());
+        assert!(scanner.next_event().unwrap().is_some());
+        assert_eq!((scanner.next_event(), scanner.finish()), (Ok(None), None));
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error_at_the_bound() {
+        let mut scanner = Scanner::new(1000);
+        let mut seen = 0;
+        let error = loop {
+            scanner.push(Bytes::from_static(&[b'x'; 64]));
+            seen += 64;
+            match scanner.next_event() {
+                Ok(event) => assert_eq!(event, None),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, TooLong { max: 1000 });
+        assert!(seen <= 1064, "{seen} bytes were held");
+        let mut scanner = Scanner::new(4);
+        scanner.push(Bytes::from_static(b"abc\nabcd\n"));
+        assert_eq!(scanner.next_event().unwrap().unwrap().raw, "abc\n");
+        assert_eq!(scanner.next_event(), Err(TooLong { max: 4 }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_a_plain_split_and_passes_every_byte(
+            chunks in proptest::collection::vec(
+                proptest::collection::vec(proptest::sample::select(b"\r\n{\"a \xF0".to_vec()), 0..20), 0..20),
+        ) {
+            let slices: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+            let whole = chunks.concat();
+            let expected: Vec<Vec<u8>> = whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            proptest::prop_assert_eq!(scan(&slices), expected);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Free-form tools, which take one text and not JSON, for upstreams that know functions only: such a tool goes up as a function
+//! of one string, and what comes down of its calls is made free-form again. And for callers that know functions only: the
+//! free-form call of an upstream comes down as a call of such a function.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::{Conversation, Losses, Part, Piece, Tool};
+
+/// The function's only argument.
+const INPUT: &str = "input";
+/// Bytes of a call's arguments that are collected until they are whole.
+const ARGUMENTS_MAX: usize = 8 << 20;
+
+/// The conversation with functions in the place of free-form tools, and what these are called. None where there are none.
+pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<(Conversation, HashSet<String>)> {
+    let names: HashSet<String> =
+        conversation.tools.iter().filter(|tool| tool.custom).map(|tool| tool.name.clone()).collect();
+    let is_custom = |part: &Part| match part {
+        Part::Call(call) => call.custom,
+        Part::Result(result) => result.custom,
+        _ => false,
+    };
+    if names.is_empty() && !conversation.turns.iter().flat_map(|turn| &turn.parts).any(is_custom) {
+        return None;
+    }
+    let mut plain = conversation.clone();
+    for (at, tool) in plain.tools.iter_mut().enumerate().filter(|(_, tool)| tool.custom) {
+        as_function(at, tool, losses);
+    }
+    for part in plain.turns.iter_mut().flat_map(|turn| &mut turn.parts) {
+        match part {
+            Part::Call(call) if call.custom => {
+                call.custom = false;
+                call.arguments = json!({ INPUT: call.arguments }).to_string();
+            }
+            Part::Result(result) => result.custom = false,
+            _ => {}
+        }
+    }
+    Some((plain, names))
+}
+
+fn as_function(at: usize, tool: &mut Tool, losses: &mut Losses) {
+    tool.custom = false;
+    if let Some(format) = tool.format.take().filter(|format| format["type"] != "text") {
+        // The model reads the grammar and mostly keeps to it, but nothing holds it to that.
+        losses.hint(format!("tools[{at}].format"));
+        let grammar = format.get("definition").or(format.get("grammar").and_then(|inner| inner.get("definition")));
+        let grammar = grammar.and_then(Value::as_str).unwrap_or_default();
+        let description = tool.description.get_or_insert_default();
+        description.push_str(&format!("\nThe input must match this grammar:\n{grammar}"));
+    }
+    tool.parameters = Some(json!({
+        "type": "object",
+        "properties": { INPUT: { "type": "string", "description": "The whole input, as plain text." } },
+        "required": [INPUT],
+        "additionalProperties": false,
+    }));
+}
+
+/// Makes the calls of some functions free-form again, or, for a caller that knows functions only, free-form calls those of
+/// functions. One for each stream.
+#[derive(Debug, Default)]
+pub struct Customs {
+    names: HashSet<String>,
+    /// The caller knows functions only.
+    functions_only: bool,
+    /// The call whose arguments are collected: its choice, its number, and its arguments so far.
+    open: Option<(u32, u32, String)>,
+}
+
+impl Customs {
+    pub fn new(names: HashSet<String>) -> Customs {
+        Customs { names, functions_only: false, open: None }
+    }
+
+    /// For a caller that knows functions only.
+    pub fn for_functions() -> Customs {
+        Customs { functions_only: true, ..Customs::default() }
+    }
+
+    /// Gives `piece` out, or what it has become, or nothing yet.
+    pub fn pass(&mut self, piece: Piece, mut out: impl FnMut(Piece)) {
+        if self.names.is_empty() && !self.functions_only {
+            return out(piece);
+        }
+        match (piece, &mut self.open) {
+            (Piece::Call { index, call, id, name, custom: true, signature }, _) if self.functions_only => {
+                self.close(&mut out);
+                self.open = Some((index, call, String::new()));
+                out(Piece::Call { index, call, id, name, custom: false, signature });
+            }
+            (Piece::Arguments { index, call, text }, Some((of, number, arguments)))
+                if index == *of && call == *number && arguments.len() + text.len() <= ARGUMENTS_MAX =>
+            {
+                arguments.push_str(&text);
+            }
+            (Piece::Call { index, call, id, name, signature, .. }, _) if self.names.contains(&name) => {
+                self.close(&mut out);
+                self.open = Some((index, call, String::new()));
+                out(Piece::Call { index, call, id, name, custom: true, signature });
+            }
+            // Counts come at any time.
+            (piece @ Piece::Usage(_), _) => out(piece),
+            (piece, _) => {
+                self.close(&mut out);
+                out(piece);
+            }
+        }
+    }
+
+    /// Gives out what is still held back.
+    pub fn close(&mut self, mut out: impl FnMut(Piece)) {
+        let Some((index, call, arguments)) = self.open.take() else { return };
+        if self.functions_only {
+            return out(Piece::Arguments { index, call, text: json!({ INPUT: arguments }).to_string() });
+        }
+        let input = serde_json::from_str::<Value>(&arguments).ok();
+        let text = input.as_ref().and_then(|value| value.get(INPUT)).and_then(Value::as_str).map(str::to_owned);
+        // A model that was told of one argument may still write something else.
+        let text = text.unwrap_or(arguments);
+        if !text.is_empty() {
+            out(Piece::Arguments { index, call, text });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::neutral::{Call, Finish, Role, Turn};
+
+    #[test]
+    fn a_free_form_tool_goes_up_as_a_function() {
+        let call = Call {
+            id: "c".into(),
+            name: "patch".into(),
+            arguments: "a\n\"b\"".into(),
+            custom: true,
+            ..Call::default()
+        };
+        let tool = Tool {
+            name: "patch".into(),
+            custom: true,
+            format: Some(json!({ "type": "grammar", "syntax": "lark", "definition": "start: X" })),
+            ..Tool::default()
+        };
+        let turns = vec![Turn { role: Role::Assistant, parts: vec![Part::Call(call)] }];
+        let conversation = Conversation { tools: vec![Tool::default(), tool], turns, ..Conversation::default() };
+        let mut losses = Losses::default();
+        let (plain, names) = as_functions(&conversation, &mut losses).unwrap();
+        assert!(names.contains("patch") && names.len() == 1);
+        assert_eq!((losses.names().collect::<Vec<_>>(), losses.keeps_meaning()), (vec!["tools[1].format"], true));
+        assert!(plain.tools[1].description.as_deref().unwrap().contains("start: X"));
+        assert_eq!(plain.tools[1].parameters.as_ref().unwrap()["required"], json!(["input"]));
+        let Part::Call(call) = &plain.turns[0].parts[0] else { panic!("no call") };
+        assert_eq!((call.arguments.as_str(), call.custom), (r#"{"input":"a\n\"b\""}"#, false));
+        assert_eq!(as_functions(&Conversation::default(), &mut losses), None);
+    }
+
+    #[test]
+    fn its_calls_come_down_free_form() {
+        let arguments = |call, text: &str| Piece::Arguments { index: 0, call, text: text.into() };
+        let called = |call, name: &str, custom| Piece::Call {
+            index: 0,
+            call,
+            id: "i".into(),
+            name: name.into(),
+            custom,
+            signature: None,
+        };
+        let mut customs = Customs::new(HashSet::from(["patch".to_owned()]));
+        let mut got = Vec::new();
+        let finish = Piece::Finish { index: 0, finish: Finish::ToolCalls };
+        for piece in [
+            called(0, "other", false),
+            arguments(0, "{}"),
+            called(1, "patch", false),
+            arguments(1, "{\"input\":\"a"),
+            Piece::Usage(Default::default()),
+            arguments(1, "\\nb\"}"),
+            called(2, "patch", false),
+            arguments(2, "no JSON"),
+            finish.clone(),
+        ] {
+            customs.pass(piece, |piece| got.push(piece));
+        }
+        customs.close(|piece| got.push(piece));
+        let expected = [
+            called(0, "other", false),
+            arguments(0, "{}"),
+            called(1, "patch", true),
+            Piece::Usage(Default::default()),
+            arguments(1, "a\nb"),
+            called(2, "patch", true),
+            arguments(2, "no JSON"),
+            finish,
+        ];
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn a_free_form_call_comes_down_as_a_function_s() {
+        let mut customs = Customs::for_functions();
+        let mut got = Vec::new();
+        let called =
+            |custom| Piece::Call { index: 0, call: 0, id: "i".into(), name: "patch".into(), custom, signature: None };
+        let arguments = |text: &str| Piece::Arguments { index: 0, call: 0, text: text.into() };
+        for piece in [called(true), arguments("a\n"), arguments("\"b\"")] {
+            customs.pass(piece, |piece| got.push(piece));
+        }
+        customs.close(|piece| got.push(piece));
+        assert_eq!(got, [called(false), arguments(r#"{"input":"a\n\"b\""}"#)]);
+    }
+}

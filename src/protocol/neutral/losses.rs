@@ -1,0 +1,93 @@
+//! What of a request could not be carried over, so that it is refused or reported and never lost in silence.
+
+/// Members that would be lost, by the caller's own names for them (`seed`, `tools[2]`, `messages[0].content[1]`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    meaning: Vec<String>,
+    hints: Vec<String>,
+}
+
+/// Names that are kept of each kind; the rest is one more, `…`.
+const NAMES_MAX: usize = 16;
+/// Bytes of a name that are kept.
+const NAME_MAX: usize = 64;
+
+impl Losses {
+    /// Something that decides what the answer is: without it, it would be another request.
+    pub fn meaning(&mut self, name: impl AsRef<str>) {
+        add(&mut self.meaning, name.as_ref());
+    }
+
+    /// Something that helps the vendor (caching, logs, tiers) and does not change what is asked.
+    pub fn hint(&mut self, name: impl AsRef<str>) {
+        add(&mut self.hints, name.as_ref());
+    }
+
+    /// What else was lost.
+    pub fn extend(&mut self, other: &Losses) {
+        other.meaning.iter().for_each(|name| add(&mut self.meaning, name));
+        other.hints.iter().for_each(|name| add(&mut self.hints, name));
+    }
+
+    /// The same by other names.
+    pub fn renamed<'a>(&'a self, rename: impl Fn(&'a str) -> &'a str) -> Losses {
+        let mut renamed = Losses::default();
+        self.meaning.iter().for_each(|name| renamed.meaning(rename(name)));
+        self.hints.iter().for_each(|name| renamed.hint(rename(name)));
+        renamed
+    }
+
+    /// True if nothing is lost that decides what the answer is.
+    pub fn keeps_meaning(&self) -> bool {
+        self.meaning.is_empty()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.meaning.is_empty() && self.hints.is_empty()
+    }
+
+    /// Names of what decides, each once.
+    pub fn of_meaning(&self) -> &[String] {
+        &self.meaning
+    }
+
+    /// All names, those that decide first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.meaning.iter().chain(&self.hints).map(String::as_str)
+    }
+}
+
+/// Names come from callers, so they are cut; white space is left out of them, and a letter that is not ASCII becomes `?`.
+fn add(names: &mut Vec<String>, name: &str) {
+    let visible = name.chars().filter(|c| !c.is_whitespace() && !c.is_control() && *c != ',');
+    let name: String = visible.map(|c| if c.is_ascii() { c } else { '?' }).take(NAME_MAX).collect();
+    let name = if name.is_empty() { "?".to_owned() } else { name };
+    if names.contains(&name) || names.len() > NAMES_MAX {
+        return;
+    }
+    names.push(if names.len() == NAMES_MAX { "...".to_owned() } else { name });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once_and_within_bounds() {
+        let mut losses = Losses::default();
+        assert!(losses.is_empty() && losses.keeps_meaning());
+        losses.hint("cache_control");
+        losses.hint("cache_control");
+        assert!(losses.keeps_meaning());
+        losses.meaning("a\r\nb, c");
+        losses.meaning("x".repeat(1_000));
+        losses.meaning("größe");
+        losses.meaning("");
+        assert_eq!(losses.names().collect::<Vec<_>>(), ["abc", &"x".repeat(NAME_MAX), "gr??e", "?", "cache_control"]);
+        let renamed = losses.renamed(|name| if name == "abc" { "d" } else { name });
+        assert_eq!((renamed.of_meaning()[0].as_str(), renamed.names().count()), ("d", 5));
+        (0..100).for_each(|n| losses.meaning(format!("tools[{n}]")));
+        assert_eq!(losses.of_meaning().len(), NAMES_MAX + 1);
+        assert_eq!(losses.of_meaning()[NAMES_MAX], "...");
+    }
+}

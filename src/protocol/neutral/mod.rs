@@ -1,0 +1,22 @@
+//! What every dialect means, in words of none of them: a [`Conversation`] goes up, [`Piece`]s come down.
+//!
+//! A surface reads its requests into a conversation and writes its answers from pieces; a dialect writes its requests from a
+//! conversation and reads its answers into pieces. So a dialect is translated to every surface by one reader and one writer.
+//! What a dialect cannot say is told to [`Losses`], never left out in silence.
+
+mod conversation;
+mod custom;
+mod losses;
+mod piece;
+pub mod signature;
+
+#[cfg(test)]
+mod tests;
+
+pub use conversation::{
+    Audio, CacheHint, Call, Conversation, Document, Effort, Format, Image, Part, Reasoning, Role, Sampling, Source,
+    Thinking, Tool, ToolChoice, ToolResult, Turn,
+};
+pub use custom::{Customs, as_functions};
+pub use losses::Losses;
+pub use piece::{Finish, Piece, ReadPieces, WritePieces};

@@ -1,0 +1,132 @@
+//! Whose signature it is: a vendor takes back only the reasoning that it signed itself, and most answer 400 to another's.
+//!
+//! In the neutral form each signature (encrypted reasoning too) says who made it: `photofinish.OWNER.DATA`. A dialect's reader
+//! marks what it reads, and its request takes only what is its own. A surface gives its own vendor's signatures bare and others
+//! as they are here, so they are known when the client sends them back, also to an upstream that gets the request untouched:
+//! see [`cleaned`].
+//!
+//! What comes without a mark belongs to the vendor whose form it stands in. Nothing is guessed from how it looks: a client that
+//! brings a signature from elsewhere in another vendor's form gets that vendor's own answer. A mark proves nothing.
+
+use serde_json::Value;
+
+/// Stands before the owner's name.
+const MARK: &str = "photofinish.";
+/// In place of a signature where reasoning has none, so that it is not taken for one that a vendor has to know.
+pub const UNSIGNED: &str = "photofinish.unsigned";
+/// Behind the owner, in a place that does not tell what is signed: it is the call that follows.
+const CALL: &str = "call.";
+/// Likewise: it is reasoning that is shown encrypted only.
+const REDACTED: &str = "redacted.";
+
+/// Who makes signatures and takes them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Wherever it is served: Bedrock's Claude signs alike.
+    Anthropic,
+    /// OpenAI's `encrypted_content`.
+    Responses,
+    Gemini,
+    /// What a server of the chat dialect puts into `reasoning_details`; it may stand for any vendor's.
+    OpenAi,
+}
+
+/// What one signature in a form with a single place for all of them is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Reasoning. Marked with its owner.
+    Thought(String),
+    /// Reasoning that is shown encrypted only.
+    Redacted(String),
+    /// The call that follows.
+    Call(String),
+    /// Reasoning that nobody signed.
+    Unsigned,
+}
+
+impl Owner {
+    fn as_str(self) -> &'static str {
+        match self {
+            Owner::Anthropic => "anthropic",
+            Owner::Responses => "responses",
+            Owner::Gemini => "gemini",
+            Owner::OpenAi => "openai",
+        }
+    }
+}
+
+/// Marks what stands in `owner`'s form. What has a mark keeps it.
+pub fn tag(owner: Owner, data: &str) -> String {
+    if is_tagged(data) { data.to_owned() } else { format!("{MARK}{}.{data}", owner.as_str()) }
+}
+
+/// The bare signature, if this owner made it.
+pub fn own(owner: Owner, signature: &str) -> Option<&str> {
+    let data = signature.strip_prefix(MARK)?.strip_prefix(owner.as_str())?.strip_prefix('.')?;
+    (!data.is_empty()).then_some(data)
+}
+
+/// Whether it has the mark, and so is nothing that a vendor knows.
+pub fn is_tagged(text: &str) -> bool {
+    text.starts_with(MARK)
+}
+
+/// As it stands in `owner`'s form: bare if it is the owner's.
+pub fn shown(owner: Owner, signature: &str) -> &str {
+    own(owner, signature).unwrap_or(signature)
+}
+
+/// Marked as the signature of the call that follows.
+pub fn of_call(signature: &str) -> String {
+    with_use(CALL, signature)
+}
+
+/// Marked as reasoning that is shown encrypted only.
+pub fn of_redacted(signature: &str) -> String {
+    with_use(REDACTED, signature)
+}
+
+/// Reads what stands in the one place that `owner`'s form has.
+pub fn held(owner: Owner, text: &str) -> Held {
+    if text.is_empty() || text == UNSIGNED {
+        return Held::Unsigned;
+    }
+    let Some((maker, data)) = split(text) else { return Held::Thought(tag(owner, text)) };
+    let marked = |data: &str| format!("{MARK}{maker}.{data}");
+    if let Some(data) = data.strip_prefix(CALL) {
+        Held::Call(marked(data))
+    } else if let Some(data) = data.strip_prefix(REDACTED) {
+        Held::Redacted(marked(data))
+    } else {
+        Held::Thought(text.to_owned())
+    }
+}
+
+/// Adds more of the same signature.
+pub fn append(signature: &mut String, more: &str) {
+    let more = if signature.is_empty() { more } else { split(more).map_or(more, |(_, data)| data) };
+    signature.push_str(more);
+}
+
+/// A request without what `clean` takes out of it; it says whether it found anything. None if there is nothing, as nearly
+/// always: then the request can go as it is.
+pub fn cleaned(body: &[u8], clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
+    memchr::memmem::find(body, MARK.as_bytes())?;
+    let mut request: Value = serde_json::from_slice(body).ok()?;
+    clean(&mut request).then(|| request.to_string().into_bytes())
+}
+
+/// Whether one of these members of an object has the mark.
+pub fn marks(object: &Value, members: &[&str]) -> bool {
+    members.iter().any(|member| object.get(member).and_then(Value::as_str).is_some_and(is_tagged))
+}
+
+/// Owner and data.
+fn split(signature: &str) -> Option<(&str, &str)> {
+    signature.strip_prefix(MARK)?.split_once('.')
+}
+
+fn with_use(what: &str, signature: &str) -> String {
+    let (maker, data) = split(signature).unwrap_or(("unknown", signature));
+    format!("{MARK}{maker}.{what}{data}")
+}

@@ -1,0 +1,156 @@
+//! The `ollama` dialect: Ollama's own `/api/chat`, lines of JSON.
+//!
+//! A dialect out only: no app calls the gateway in it. Lines of `/api/generate` are read too, for servers that answer so.
+
+mod messages;
+mod reader;
+mod request;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+pub use reader::Reader;
+pub use request::request;
+
+use super::PayloadKind;
+use super::frame::{Chunk, Frame, Payload};
+use super::json::{Broken, Json, characters, unescape};
+use super::sse::Event;
+
+/// Reads one line.
+pub fn read(event: &Event) -> Frame<'_> {
+    let data = data(event);
+    if data.is_empty() {
+        return Frame::KeepAlive;
+    }
+    match std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read) {
+        Err(Broken) => odd(data),
+        Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: None },
+        Ok(wire) if wire.done => Frame::Done(wire.chunk),
+        Ok(wire) => Frame::Chunk(wire.chunk),
+    }
+}
+
+/// A server that answers as a whole sends the one line that is also the last. None if the body is no answer.
+pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
+    let answer: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
+    let is_error = answer.get("error").is_some_and(|error| !error.is_null());
+    let is_answer = answer.contains_key("message") || answer.contains_key("response");
+    (is_answer && !is_error).then(|| Bytes::from(format!("{}\n", serde_json::Value::Object(answer))))
+}
+
+/// The JSON text of a line.
+fn data(event: &Event) -> &[u8] {
+    event.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&event.raw).trim_ascii()
+}
+
+/// What could not be walked is no JSON, or JSON that is odd beyond reason, which carries nothing.
+fn odd(data: &[u8]) -> Frame<'static> {
+    match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
+        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
+        _ => Frame::Malformed,
+    }
+}
+
+/// A line as it is written, as far as it matters.
+#[derive(Default)]
+struct Wire<'a> {
+    chunk: Chunk<'a>,
+    is_error: bool,
+    done: bool,
+    counts: bool,
+    answer: u32,
+    reasoning: u32,
+    tool: u32,
+}
+
+impl<'a> Wire<'a> {
+    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
+        let mut wire = Wire::default();
+        let mut reason = None;
+        let mut json = Json::new(text);
+        json.object(|name, json| {
+            match name {
+                "message" => wire.message(json)?,
+                "response" => wire.answer = wire.answer.saturating_add(chars(json)?),
+                "thinking" => wire.reasoning = wire.reasoning.saturating_add(chars(json)?),
+                "model" => wire.chunk.model = text_of(json)?,
+                "done" => wire.done = json.skip()? == "true",
+                "done_reason" => reason = text_of(json)?,
+                "error" => wire.is_error |= !matches!(json.skip()?, "null" | "\"\"" | "{}"),
+                "eval_count" | "prompt_eval_count" | "total_duration" => wire.counts |= json.some()?.is_some(),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if json.peek().is_some() {
+            return Err(Broken);
+        }
+        // Where its text stands is of no use: a time stamp before it makes every line differ.
+        wire.chunk.payload = wire.payload();
+        wire.chunk.choices = 1;
+        if wire.done {
+            wire.chunk.finished = 1;
+            // Early versions give no reason.
+            wire.chunk.finish_reason = reason.or(Some(Cow::Borrowed("stop")));
+        }
+        // The counts stand beside everything else, so the whole line is the usage object.
+        wire.chunk.usage = wire.counts.then_some(Cow::Borrowed(text));
+        Ok(wire)
+    }
+
+    fn message(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            match name {
+                "content" => self.answer = self.answer.saturating_add(chars(json)?),
+                "thinking" => self.reasoning = self.reasoning.saturating_add(chars(json)?),
+                "tool_calls" => json.list(|json| self.call(json))?,
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+        json.object(|name, json| match name {
+            "function" => json.object(|name, json| {
+                let more = match name {
+                    "name" => chars(json)?,
+                    "arguments" => length(json.some()?),
+                    _ => json.skip().map(|_| 0)?,
+                };
+                self.tool = self.tool.saturating_add(more);
+                Ok(())
+            }),
+            _ => json.skip().map(drop),
+        })
+    }
+
+    fn payload(&self) -> Option<Payload> {
+        let chars = self.answer.saturating_add(self.tool).saturating_add(self.reasoning);
+        let kind = match (self.answer, self.tool) {
+            (1.., _) => PayloadKind::Text,
+            (_, 1..) => PayloadKind::Tool,
+            _ => PayloadKind::Reasoning,
+        };
+        (chars > 0).then_some(Payload { kind, chars })
+    }
+}
+
+/// Characters of a string; none of anything else.
+fn chars(json: &mut Json<'_>) -> Result<u32, Broken> {
+    Ok(json.string_or_skip()?.map_or(0, characters))
+}
+
+fn length(text: Option<&str>) -> u32 {
+    text.map_or(0, |text| u32::try_from(text.len()).unwrap_or(u32::MAX))
+}
+
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
+}

@@ -1,0 +1,102 @@
+//! Ollama's lines as pieces of an answer.
+
+use serde_json::Value;
+
+use super::data;
+use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::outgoing::new_call_id;
+use crate::protocol::sse::Event;
+use crate::protocol::usage::Usage;
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    started: bool,
+    /// The block of reasoning that is under way, or the next one.
+    block: u32,
+    /// The last text was reasoning.
+    thinking: bool,
+    calls: u32,
+}
+
+impl ReadPieces for Reader {
+    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+        let data = data(event);
+        let Ok(line) = serde_json::from_slice::<Value>(data) else { return };
+        if !line.is_object() || line.get("error").is_some_and(|error| !error.is_null() && error != "") {
+            return;
+        }
+        if let Some(model) = text(&line, "model").filter(|_| !self.started) {
+            self.started = true;
+            pieces.push(Piece::Start { id: None, model: Some(model.to_owned()) });
+        }
+        // A line of `/api/generate` has these beside the rest.
+        let message = line.get("message").unwrap_or(&line);
+        self.thinking(message, pieces);
+        self.text(text(message, "content").or(text(message, "response")), pieces);
+        for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.call(call, pieces);
+        }
+        if line.get("done") == Some(&Value::Bool(true)) {
+            self.done(&line, data, pieces);
+        }
+    }
+}
+
+impl Reader {
+    fn thinking(&mut self, message: &Value, pieces: &mut Vec<Piece>) {
+        if let Some(thinking) = text(message, "thinking") {
+            self.thinking = true;
+            pieces.push(Piece::Thinking { index: 0, block: self.block, text: thinking.to_owned() });
+        }
+    }
+
+    fn text(&mut self, text: Option<&str>, pieces: &mut Vec<Piece>) {
+        if let Some(text) = text {
+            self.end_block();
+            pieces.push(Piece::Text { index: 0, text: text.to_owned() });
+        }
+    }
+
+    /// Calls come whole, and in older versions without an id.
+    fn call(&mut self, call: &Value, pieces: &mut Vec<Piece>) {
+        let Some(function) = call.get("function") else { return };
+        let Some(name) = text(function, "name") else { return };
+        self.end_block();
+        let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
+        let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => "{}".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(arguments) => arguments.to_string(),
+        };
+        let number = self.calls;
+        self.calls += 1;
+        let name = name.to_owned();
+        pieces.push(Piece::Call { index: 0, call: number, id, name, custom: false, signature: None });
+        pieces.push(Piece::Arguments { index: 0, call: number, text: arguments });
+    }
+
+    fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<Piece>) {
+        let finish = match text(line, "done_reason").unwrap_or("stop") {
+            "stop" if self.calls > 0 => Finish::ToolCalls,
+            "stop" => Finish::Stop,
+            "length" => Finish::Length,
+            other => Finish::Other(other.to_owned()),
+        };
+        let mut usage = Usage::default();
+        usage.add(std::str::from_utf8(data).unwrap_or_default());
+        if usage != Usage::default() {
+            pieces.push(Piece::Usage(usage));
+        }
+        pieces.push(Piece::Finish { index: 0, finish });
+    }
+
+    fn end_block(&mut self) {
+        self.block += u32::from(std::mem::take(&mut self.thinking));
+    }
+}
+
+/// A string that says something.
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,4 @@
+//! Tables of Ollama's streams and of requests to it.
+
+mod request;
+mod stream;

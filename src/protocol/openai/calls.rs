@@ -1,0 +1,161 @@
+//! Which call a fragment of a chat stream belongs to. Vendors number calls, or name them by id only, or send each whole.
+
+use std::collections::HashMap;
+
+use super::reader::words;
+use crate::protocol::json::{Broken, Json};
+use crate::protocol::neutral::Piece;
+use crate::protocol::neutral::signature::{Owner, tag};
+
+/// Calls of one choice that are read.
+const CALLS_MAX: usize = 1_024;
+
+/// The calls of one choice.
+#[derive(Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// Which of them grows under a vendor's number.
+    by_number: HashMap<u64, usize>,
+    /// How many were told.
+    told: u32,
+}
+
+#[derive(Default)]
+struct Call {
+    id: String,
+    /// Arguments that came before the name.
+    held: String,
+    custom: bool,
+    signature: Option<String>,
+    /// The place among the calls that were told; none until the name is known.
+    told: Option<u32>,
+}
+
+/// One entry of `tool_calls`.
+#[derive(Default)]
+struct Fragment {
+    number: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    custom: bool,
+    signature: Option<String>,
+}
+
+impl Calls {
+    /// Reads a list of `tool_calls`.
+    ///
+    /// # Errors
+    /// If it is no JSON.
+    pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        Json::new(raw).list(|json| {
+            let mut fragment = Fragment::default();
+            json.object(|name, json| {
+                match name {
+                    "index" => fragment.number = json.skip()?.parse().ok(),
+                    "id" => fragment.id = json.string_or_skip()?.map(words).unwrap_or_default(),
+                    "function" => fragment.function(json)?,
+                    "custom" => {
+                        fragment.custom = true;
+                        fragment.function(json)?;
+                    }
+                    "extra_content" => fragment.signature = signature(json.skip()?, "/google/thought_signature"),
+                    "provider_specific_fields" => {
+                        let found = signature(json.skip()?, "/thought_signature");
+                        fragment.signature = fragment.signature.take().or(found);
+                    }
+                    _ => drop(json.skip()?),
+                }
+                Ok(())
+            })?;
+            self.add(index, fragment, pieces);
+            Ok(())
+        })
+    }
+
+    /// Reads a legacy `function_call`, of which there is one.
+    ///
+    /// # Errors
+    /// If it is no JSON.
+    pub(super) fn read_legacy(&mut self, index: u32, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let mut fragment = Fragment::default();
+        fragment.function(&mut Json::new(raw))?;
+        self.add(index, fragment, pieces);
+        Ok(())
+    }
+
+    fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<Piece>) {
+        let Some(at) = self.place_of(&fragment) else { return };
+        let next = self.told;
+        let call = &mut self.calls[at];
+        if call.told.is_none() {
+            if call.id.is_empty() {
+                call.id = fragment.id;
+            }
+            call.custom |= fragment.custom;
+            call.signature = call.signature.take().or(fragment.signature);
+            call.held.push_str(&fragment.arguments);
+            if fragment.name.is_empty() {
+                return;
+            }
+            call.told = Some(next);
+            self.told += 1;
+            let (id, custom, signature) = (call.id.clone(), call.custom, call.signature.take());
+            pieces.push(Piece::Call { index, call: next, id, name: fragment.name, custom, signature });
+            let text = std::mem::take(&mut call.held);
+            pieces.extend((!text.is_empty()).then_some(Piece::Arguments { index, call: next, text }));
+        } else if let Some(told) = call.told.filter(|_| !fragment.arguments.is_empty()) {
+            pieces.push(Piece::Arguments { index, call: told, text: fragment.arguments });
+        }
+    }
+
+    /// The call that a fragment grows, or a new one.
+    fn place_of(&mut self, fragment: &Fragment) -> Option<usize> {
+        let last = self.calls.len().checked_sub(1);
+        let found = match fragment.number {
+            Some(number) => self.by_number.get(&number).copied(),
+            None if !fragment.id.is_empty() => self.calls.iter().rposition(|call| call.id == fragment.id),
+            None if !fragment.name.is_empty() => None,
+            None => last,
+        };
+        // Some vendors number every call 0: one with a name and another id is another.
+        let another = |at: &usize| {
+            let before = &self.calls[*at].id;
+            !fragment.name.is_empty() && !fragment.id.is_empty() && !before.is_empty() && *before != fragment.id
+        };
+        let found = found.filter(|at| !another(at));
+        if found.is_none() && self.calls.len() >= CALLS_MAX {
+            return None;
+        }
+        let at = found.unwrap_or_else(|| {
+            self.calls.push(Call::default());
+            self.calls.len() - 1
+        });
+        if let Some(number) = fragment.number {
+            self.by_number.insert(number, at);
+        }
+        Some(at)
+    }
+}
+
+impl Fragment {
+    fn function(&mut self, json: &mut Json<'_>) -> Result<(), Broken> {
+        json.object(|name, json| {
+            match (name, json.peek()) {
+                ("name", _) => self.name = json.string_or_skip()?.map(words).unwrap_or_default(),
+                ("arguments" | "input", Some(b'"')) => {
+                    self.arguments = json.string_or_skip()?.map(words).unwrap_or_default();
+                }
+                // Some servers send arguments as an object.
+                ("arguments", Some(b'{')) => self.arguments = json.skip()?.to_owned(),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })
+    }
+}
+
+fn signature(raw: &str, pointer: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(raw).ok()?;
+    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(|text| tag(Owner::Gemini, text))
+}

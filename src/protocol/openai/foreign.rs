@@ -1,0 +1,68 @@
+//! A chat request that goes to a server of this dialect untouched, but for the signatures of other vendors, which it has not
+//! given and may refuse.
+
+use serde_json::Value;
+
+use super::parts::CALL_SIGNATURES;
+use crate::protocol::neutral::signature::{cleaned, is_tagged, marks};
+
+/// The request without the signatures that other dialects made. None if there are none.
+pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
+    cleaned(body, |request| {
+        let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
+        messages.iter_mut().fold(false, |found, message| clean(message) | found)
+    })
+}
+
+fn clean(message: &mut Value) -> bool {
+    let mut found = false;
+    for name in ["reasoning_details", "thinking_blocks", "content"] {
+        let Some(Value::Array(entries)) = message.get_mut(name) else { continue };
+        let before = entries.len();
+        entries.retain(|entry| !is_foreign(name, entry));
+        if entries.len() == before {
+            continue;
+        }
+        found = true;
+        // Content has to be there, and an empty list of it is refused.
+        match message.as_object_mut() {
+            Some(members) if members[name] == Value::Array(Vec::new()) => match name {
+                "content" => drop(members.insert(name.to_owned(), Value::from(""))),
+                _ => drop(members.shift_remove(name)),
+            },
+            _ => {}
+        }
+    }
+    for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        found |= clean_call(call);
+    }
+    found
+}
+
+fn is_foreign(name: &str, entry: &Value) -> bool {
+    let thinks = |entry: &Value| matches!(entry["type"].as_str(), Some("thinking" | "redacted_thinking"));
+    (name != "content" || thinks(entry)) && marks(entry, &["signature", "data"])
+}
+
+/// Nothing is left of a member that held the signature alone.
+fn clean_call(call: &mut Value) -> bool {
+    let mut found = false;
+    for (member, path) in CALL_SIGNATURES {
+        let pointer = format!("/{member}{path}");
+        if call.pointer(&pointer).and_then(Value::as_str).is_some_and(is_tagged) {
+            found = true;
+            remove(call, &pointer);
+        }
+    }
+    found
+}
+
+/// Takes a member out, and each object around it that has no other.
+fn remove(value: &mut Value, pointer: &str) {
+    let Some((parent, name)) = pointer.rsplit_once('/') else { return };
+    let Some(Value::Object(members)) = value.pointer_mut(parent) else { return };
+    members.shift_remove(name);
+    if members.is_empty() && !parent.is_empty() {
+        remove(value, parent);
+    }
+}

@@ -1,0 +1,223 @@
+//! The members of a request's objects, taken one by one, with what the vendor says where one is missing or of a wrong type.
+//! What nobody took is left over, and so can be told. Not for streams: see `reader`.
+
+use serde_json::{Map, Value};
+
+use crate::protocol::dialect::Invalid;
+use crate::protocol::neutral::Losses;
+
+/// An object of a request.
+pub(super) struct Members {
+    /// `messages[0].content[1]`; empty for the request itself.
+    path: String,
+    map: Map<String, Value>,
+}
+
+impl Members {
+    /// # Errors
+    /// If it is no object.
+    pub(super) fn new(value: Value, path: String) -> Result<Members, Invalid> {
+        match value {
+            Value::Object(map) => Ok(Members { path, map }),
+            other => Err(wrong_type(&path, "an object", kind_of(&other))),
+        }
+    }
+
+    /// The path of a member.
+    pub(super) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Whether there is such a member that is not null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a member out; null stands for none.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
+    }
+
+    /// Puts a member back.
+    pub(super) fn put(&mut self, name: &str, value: Value) {
+        self.map.insert(name.to_owned(), value);
+    }
+
+    /// # Errors
+    /// If it is neither a string nor null.
+    pub(super) fn string(&mut self, name: &str) -> Result<Option<String>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong_type(&self.path_of(name), "a string", kind_of(&other))),
+        }
+    }
+
+    /// # Errors
+    /// If it is not there, or no string.
+    pub(super) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {
+        self.string(name)?.ok_or_else(|| missing(&self.path_of(name)))
+    }
+
+    /// # Errors
+    /// If it is none of `supported`.
+    pub(super) fn one_of(&mut self, name: &str, supported: &[&str]) -> Result<Option<String>, Invalid> {
+        match self.string(name)? {
+            Some(value) if !supported.contains(&value.as_str()) => {
+                Err(wrong_value(&self.path_of(name), &value, supported))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// # Errors
+    /// If it is neither a boolean nor null.
+    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Invalid> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(wrong_type(&self.path_of(name), "a boolean", kind_of(&other))),
+        }
+    }
+
+    /// # Errors
+    /// If it is neither a whole number nor null.
+    pub(super) fn integer(&mut self, name: &str) -> Result<Option<i64>, Invalid> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let whole = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
+        match value.as_i64().or(whole.map(|number| number as i64)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(wrong_type(&self.path_of(name), "an integer", kind_of(&value))),
+        }
+    }
+
+    /// A count.
+    ///
+    /// # Errors
+    /// If it is no whole number, or below `min`.
+    pub(super) fn count(&mut self, name: &str, min: u64) -> Result<Option<u64>, Invalid> {
+        let Some(number) = self.integer(name)? else { return Ok(None) };
+        match u64::try_from(number).ok().filter(|number| *number >= min) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let path = self.path_of(name);
+                let message = format!(
+                    "Invalid '{path}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
+                );
+                Err(Invalid { message, param: Some(path) })
+            }
+        }
+    }
+
+    /// # Errors
+    /// If it is no number, or outside of `min` and `max`.
+    pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Invalid> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let path = self.path_of(name);
+        let Some(number) = value.as_f64() else { return Err(wrong_type(&path, "a decimal number", kind_of(&value))) };
+        let (side, sign, limit) = match number {
+            _ if number < min => ("below minimum", ">=", min),
+            _ if number > max => ("above maximum", "<=", max),
+            _ => return Ok(Some(number)),
+        };
+        let message = format!(
+            "Invalid '{path}': decimal {side} value. Expected a value {sign} {limit}, but got {number} instead."
+        );
+        Err(Invalid { message, param: Some(path) })
+    }
+
+    /// # Errors
+    /// If it is neither an object nor null.
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Members>, Invalid> {
+        self.take(name).map(|value| Members::new(value, self.path_of(name))).transpose()
+    }
+
+    /// # Errors
+    /// If it is not there, or no object.
+    pub(super) fn required_object(&mut self, name: &str) -> Result<Members, Invalid> {
+        self.object(name)?.ok_or_else(|| missing(&self.path_of(name)))
+    }
+
+    /// A list of objects.
+    ///
+    /// # Errors
+    /// If it is neither a list nor null, or an item is no object.
+    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Members>, Invalid> {
+        let path = self.path_of(name);
+        match self.take(name) {
+            None => Ok(Vec::new()),
+            Some(value) => objects(value, &path),
+        }
+    }
+
+    /// Names what was not taken. Null says nothing.
+    pub(super) fn tell_rest(self, losses: &mut Losses) {
+        for (name, value) in &self.map {
+            if !value.is_null() {
+                losses.meaning(self.path_of(name));
+            }
+        }
+    }
+
+    /// What was not taken, as an object.
+    pub(super) fn into_rest(self) -> Map<String, Value> {
+        self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+/// The items of a list, each of which must be an object.
+///
+/// # Errors
+/// If it is no list, or an item is no object.
+pub(super) fn objects(value: Value, path: &str) -> Result<Vec<Members>, Invalid> {
+    match value {
+        Value::Array(items) => {
+            let numbered = items.into_iter().enumerate();
+            numbered.map(|(at, item)| Members::new(item, format!("{path}[{at}]"))).collect()
+        }
+        other => Err(wrong_type(path, "an array of objects", kind_of(&other))),
+    }
+}
+
+pub(in crate::protocol) fn missing(path: &str) -> Invalid {
+    Invalid { message: format!("Missing required parameter: '{path}'."), param: Some(path.to_owned()) }
+}
+
+pub(in crate::protocol) fn wrong_type(path: &str, expected: &str, got: &str) -> Invalid {
+    let message = format!("Invalid type for '{path}': expected {expected}, but got {got} instead.");
+    Invalid { message, param: Some(path.to_owned()) }
+}
+
+pub(in crate::protocol) fn empty_list(path: &str) -> Invalid {
+    let message = format!(
+        "Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+    );
+    Invalid { message, param: Some(path.to_owned()) }
+}
+
+/// A value that is no name is not repeated: it might be a part of the prompt.
+pub(super) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Invalid {
+    let is_name = value.len() <= 40 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    let got = if is_name { format!(": '{value}'") } else { String::new() };
+    let names: Vec<String> = supported.iter().map(|name| format!("'{name}'")).collect();
+    let names = match names.as_slice() {
+        [one] => one.clone(),
+        [one, other] => format!("{one} and {other}"),
+        [others @ .., last] => format!("{}, and {last}", others.join(", ")),
+        [] => String::new(),
+    };
+    Invalid { message: format!("Invalid value{got}. Supported values are: {names}."), param: Some(path.to_owned()) }
+}
+
+/// A value's type, as the vendor names it.
+pub(super) fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(number) if number.is_f64() => "a decimal number",
+        Value::Number(_) => "an integer",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,242 @@
+//! The content parts of chat messages, read into the neutral ones, and what gateways write beside the content: reasoning in
+//! its several forms, images, cache hints.
+
+use serde_json::Value;
+
+use super::members::{Members, kind_of, missing, objects, wrong_type, wrong_value};
+use crate::protocol::dialect::Invalid;
+use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, Part, Source, Thinking};
+
+/// Whose content it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl Speaker {
+    /// The parts that the vendor lists when one is none of them.
+    fn supported(self) -> &'static [&'static str] {
+        match self {
+            Speaker::System => &["text"],
+            Speaker::Assistant => &["text", "refusal"],
+            Speaker::User => &["text", "image_url", "input_audio", "refusal", "audio", "file"],
+            Speaker::Tool => &["text", "image_url", "file"],
+        }
+    }
+}
+
+/// Reads content: a string, or a list of parts.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub(super) fn read(content: Value, path: &str, speaker: Speaker, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
+    match content {
+        Value::String(text) => Ok(vec![Part::Text { text, cache: None }]),
+        Value::Array(_) => {
+            let mut parts = Vec::new();
+            for mut part in objects(content, path)? {
+                parts.extend(read_part(&mut part, speaker, losses)?);
+                part.tell_rest(losses);
+            }
+            Ok(parts)
+        }
+        other => Err(wrong_type(path, "one of a string or array of objects", kind_of(&other))),
+    }
+}
+
+/// Puts a message's own cache hint at the end of its parts.
+pub(super) fn mark(parts: &mut [Part], hint: Option<CacheHint>) {
+    let Some(hint) = hint else { return };
+    let cache = parts.iter_mut().rev().find_map(|part| match part {
+        Part::Text { cache, .. } | Part::Image(Image { cache, .. }) | Part::Document(Document { cache, .. }) => {
+            Some(cache)
+        }
+        Part::Call(call) => Some(&mut call.cache),
+        Part::Result(result) => Some(&mut result.cache),
+        _ => None,
+    });
+    if let Some(cache) = cache {
+        cache.get_or_insert(hint);
+    }
+}
+
+/// `{"type":"ephemeral","ttl":"5m"}`
+pub(super) fn cache_hint(value: &Value) -> CacheHint {
+    CacheHint { ttl: value.get("ttl").and_then(Value::as_str).map(str::to_owned) }
+}
+
+/// What the assistant thought, in the most telling of the forms that gateways use: `thinking_blocks` as Anthropic has them,
+/// OpenRouter's `reasoning_details`, plain text.
+pub(super) fn thinking_of(message: &mut Members) -> Vec<Part> {
+    let blocks = message.take("thinking_blocks");
+    let details = message.take("reasoning_details");
+    let plain = ["reasoning_content", "reasoning", "thinking"].map(|name| message.take(name));
+    let items = |value: Option<Value>| match value {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    };
+    let blocks: Vec<Thinking> = items(blocks).iter().filter_map(thinking_block).collect();
+    let mut thoughts = if blocks.is_empty() { of_details(&items(details)) } else { blocks };
+    if thoughts.is_empty() {
+        let text = plain.into_iter().flatten().find_map(|text| match text {
+            Value::String(text) if !text.is_empty() => Some(text),
+            _ => None,
+        });
+        thoughts.extend(text.map(|text| Thinking { text, ..Thinking::default() }));
+    }
+    thoughts.into_iter().map(Part::Thinking).collect()
+}
+
+/// Images that the assistant made (OpenRouter).
+pub(super) fn images_of(message: &mut Members) -> Vec<Part> {
+    let Some(Value::Array(images)) = message.take("images") else { return Vec::new() };
+    let urls = images.into_iter().filter_map(|mut image| match image.pointer_mut("/image_url/url")?.take() {
+        Value::String(url) => Some(url),
+        _ => None,
+    });
+    urls.map(|url| Part::Image(Image { source: source(url), detail: None, cache: None })).collect()
+}
+
+/// Where Gemini's own OpenAI form and a common gateway put the signature of a call: a member, and a pointer into it.
+pub(super) const CALL_SIGNATURES: [(&str, &str); 2] =
+    [("extra_content", "/google/thought_signature"), ("provider_specific_fields", "/thought_signature")];
+
+/// Gemini's signature of a call.
+pub(super) fn call_signature(call: &mut Members) -> Option<String> {
+    let found = CALL_SIGNATURES.map(|(name, pointer)| {
+        let value = call.take(name)?;
+        value.pointer(pointer).and_then(Value::as_str).map(|signature| tag(Owner::Gemini, signature))
+    });
+    found.into_iter().flatten().next()
+}
+
+/// A URL, or the bytes that a data URL holds.
+pub(super) fn source(url: String) -> Source {
+    let split = url.strip_prefix("data:").and_then(|rest| rest.split_once(','));
+    match split.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
+        Some((media_type, data)) => {
+            let media_type = media_type.split(';').next().unwrap_or_default().to_ascii_lowercase();
+            Source::Base64 { media_type, data: data.to_owned() }
+        }
+        None => Source::Url(url),
+    }
+}
+
+fn read_part(part: &mut Members, speaker: Speaker, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+    let kind = part.required_string("type")?;
+    let cache = part.take("cache_control").map(|value| cache_hint(&value));
+    let supported = speaker.supported();
+    Ok(Some(match kind.as_str() {
+        "text" => Part::Text { text: part.required_string("text")?, cache },
+        "thinking" | "redacted_thinking" if speaker == Speaker::Assistant => {
+            let mut block = serde_json::Map::new();
+            for name in ["thinking", "signature", "data"] {
+                block.extend(part.take(name).map(|value| (name.to_owned(), value)));
+            }
+            block.insert("type".to_owned(), Value::from(kind));
+            // Mistral says whether a thought is finished.
+            part.take("closed");
+            return Ok(thinking_block(&Value::Object(block)).map(Part::Thinking));
+        }
+        // Not of the vendor, but harmless: an assistant's image in a history.
+        "image_url" if speaker != Speaker::System => Part::Image(image(part, cache, losses)?),
+        other if !supported.contains(&other) => {
+            return Err(wrong_value(&part.path_of("type"), other, supported));
+        }
+        "refusal" => Part::Refusal(part.required_string("refusal")?),
+        "input_audio" => Part::Audio(audio(part, losses)?),
+        "file" => Part::Document(file(part, cache, losses)?),
+        other => return Err(wrong_value(&part.path_of("type"), other, supported)),
+    }))
+}
+
+fn image(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Image, Invalid> {
+    let path = part.path_of("image_url");
+    let mut image = match part.take("image_url") {
+        None => return Err(missing(&path)),
+        // Some clients write the bare URL.
+        Some(Value::String(url)) => return Ok(Image { source: source(url), detail: None, cache }),
+        Some(object) => Members::new(object, path)?,
+    };
+    let url = image.required_string("url")?;
+    if url.is_empty() {
+        let path = image.path_of("url");
+        return Err(Invalid { message: format!("Invalid '{path}': empty string."), param: Some(path) });
+    }
+    let detail = image.one_of("detail", &["low", "high", "auto", "original"])?.filter(|detail| detail != "auto");
+    image.tell_rest(losses);
+    Ok(Image { source: source(url), detail, cache })
+}
+
+fn audio(part: &mut Members, losses: &mut Losses) -> Result<Audio, Invalid> {
+    let mut audio = part.required_object("input_audio")?;
+    let read = Audio { data: audio.required_string("data")?, format: audio.required_string("format")? };
+    audio.tell_rest(losses);
+    Ok(read)
+}
+
+fn file(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Document, Invalid> {
+    let mut file = part.required_object("file")?;
+    let name = file.string("filename")?;
+    let source = match (file.string("file_data")?, file.string("file_id")?) {
+        (Some(data), _) if data.starts_with("data:") || data.contains("://") => source(data),
+        // Bare base64: the vendor asks for a data URL, servers that copy it do not.
+        (Some(data), _) => Source::Base64 { media_type: "application/pdf".to_owned(), data },
+        (None, Some(id)) => Source::File(id),
+        (None, None) => return Err(missing(&file.path_of("file_id"))),
+    };
+    file.tell_rest(losses);
+    Ok(Document { source, name, cache })
+}
+
+/// Anthropic's form, so a bare signature is Anthropic's; Mistral's `thinking` is a list of text parts.
+fn thinking_block(block: &Value) -> Option<Thinking> {
+    let text = |name| block.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
+    let owner = if block.get("thinking").is_some_and(Value::is_array) { Owner::OpenAi } else { Owner::Anthropic };
+    let signed = |name| text(name).map(|signature| tag(owner, &signature));
+    if block.get("type").and_then(Value::as_str) == Some("redacted_thinking") {
+        return Some(Thinking { signature: Some(signed("data")?), redacted: true, ..Thinking::default() });
+    }
+    let listed = || {
+        let parts = block.get("thinking")?.as_array()?;
+        Some(parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<String>())
+    };
+    let thought = text("thinking").or_else(listed).unwrap_or_default();
+    let signature = signed("signature");
+    (!thought.is_empty() || signature.is_some()).then_some(Thinking { text: thought, signature, ..Thinking::default() })
+}
+
+/// OpenRouter's form: an entry for a text with its signature, a summary, or something encrypted; the last two may share an id.
+/// What is bare may be any vendor's, behind the server that gave it.
+fn of_details(details: &[Value]) -> Vec<Thinking> {
+    let mut thoughts: Vec<Thinking> = Vec::new();
+    for detail in details {
+        let text = |name| detail.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
+        let signed = |name| text(name).map(|signature| tag(Owner::OpenAi, &signature));
+        let id = text("id");
+        let thought = match detail.get("type").and_then(Value::as_str) {
+            Some("reasoning.encrypted") => {
+                let Some(data) = signed("data") else { continue };
+                let summary = thoughts.last_mut().filter(|last| id.is_some() && last.id == id);
+                if let Some(summary) = summary {
+                    summary.signature.get_or_insert(data);
+                    continue;
+                }
+                Thinking { signature: Some(data), redacted: true, id, ..Thinking::default() }
+            }
+            _ => {
+                let (words, signature) = (text("text").or_else(|| text("summary")), signed("signature"));
+                if words.is_none() && signature.is_none() {
+                    continue;
+                }
+                Thinking { text: words.unwrap_or_default(), signature, redacted: false, id }
+            }
+        };
+        thoughts.push(thought);
+    }
+    thoughts
+}

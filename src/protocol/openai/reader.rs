@@ -1,0 +1,386 @@
+//! A chat stream, read into pieces for translation. What an event is to a race and a meter is for `read` to say.
+
+use std::str;
+
+use serde_json::Value;
+
+use super::assemble::without_lone_surrogates;
+use super::calls::Calls;
+use crate::protocol::json::{Broken, Json, unescape};
+use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::sse::Event;
+use crate::protocol::usage::Usage;
+
+/// Choices of one answer that are read: more than any vendor gives.
+const CHOICES_MAX: usize = 128;
+
+/// Reads one stream.
+#[derive(Default)]
+pub struct Reader {
+    id_told: bool,
+    model_told: bool,
+    choices: Vec<Choice>,
+}
+
+#[derive(Default)]
+struct Choice {
+    index: u32,
+    calls: Calls,
+    thoughts: Thoughts,
+    /// Some vendors repeat the reason beside the usage.
+    finished: bool,
+}
+
+/// Which block of reasoning is under way. Plain text names none; a signature ends one.
+#[derive(Default)]
+struct Thoughts {
+    block: u32,
+    /// The block has text.
+    open: bool,
+    /// The block has its signature: more text begins another.
+    closed: bool,
+    /// The vendor's own number of the block.
+    number: Option<u64>,
+    /// The vendor's id of the block.
+    id: Option<String>,
+    /// Reasoning came as plain text, so what `reasoning_details` repeat of it is left out.
+    plain: bool,
+}
+
+impl ReadPieces for Reader {
+    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+        let before = pieces.len();
+        let Some(data) = event.fields().data else { return };
+        let Ok(text) = str::from_utf8(&data) else { return };
+        if text.starts_with("[DONE]") || self.chunk(text, pieces).is_err() {
+            pieces.truncate(before);
+        }
+    }
+}
+
+impl Reader {
+    fn chunk(&mut self, text: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let start = pieces.len();
+        let (mut id, mut model, mut usage) = (None, None, Usage::default());
+        let mut json = Json::new(text);
+        json.object(|name, json| {
+            match name {
+                "id" if !self.id_told => id = json.string_or_skip()?.filter(|id| !id.is_empty()),
+                "model" if !self.model_told => model = json.string_or_skip()?.filter(|model| !model.is_empty()),
+                "choices" => json.list(|json| self.choice(json, &mut usage, pieces))?,
+                "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
+                "timings" => json.some()?.into_iter().for_each(|text| usage.add_timings(text)),
+                "time_info" | "perf_metrics" => json.some()?.into_iter().for_each(|text| usage.add_time_info(text)),
+                "x_groq" => json.object(|name, json| {
+                    let value = json.some()?;
+                    value.filter(|_| name == "usage").into_iter().for_each(|text| usage.add(text));
+                    Ok(())
+                })?,
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        if json.peek().is_some() {
+            return Err(Broken);
+        }
+        if id.is_some() || model.is_some() {
+            self.id_told |= id.is_some();
+            self.model_told |= model.is_some();
+            pieces.insert(start, Piece::Start { id: id.map(words), model: model.map(words) });
+        }
+        if usage != Usage::default() {
+            pieces.push(Piece::Usage(usage));
+        }
+        Ok(())
+    }
+
+    fn choice(&mut self, json: &mut Json<'_>, usage: &mut Usage, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let (mut index, mut delta, mut message, mut text, mut reason, mut sequence) = (0, None, None, None, None, None);
+        json.object(|name, json| {
+            match name {
+                "index" => index = json.skip()?.parse().unwrap_or(0),
+                "delta" => delta = json.some()?,
+                "message" => message = json.some()?,
+                "text" => text = json.some()?,
+                "finish_reason" => reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()),
+                // vLLM and SGLang tell which sequence it was; a number is the id of a token.
+                "stop_reason" | "matched_stop" => sequence = json.string_or_skip()?.or(sequence),
+                "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
+                _ => drop(json.skip()?),
+            }
+            Ok(())
+        })?;
+        let Some(choice) = self.choice_at(index) else { return Ok(()) };
+        match (delta.or(message), text) {
+            (Some(delta), _) => choice.delta(delta, pieces)?,
+            (None, Some(text)) => choice.content(text, pieces)?,
+            (None, None) => {}
+        }
+        if let Some(reason) = reason.filter(|_| !choice.finished) {
+            choice.finished = true;
+            pieces.push(Piece::Finish { index, finish: finish_of(&words(reason), sequence.map(words)) });
+        }
+        Ok(())
+    }
+
+    fn choice_at(&mut self, index: u32) -> Option<&mut Choice> {
+        let position = self.choices.iter().position(|choice| choice.index == index);
+        if position.is_none() {
+            if self.choices.len() >= CHOICES_MAX {
+                return None;
+            }
+            self.choices.push(Choice { index, ..Choice::default() });
+        }
+        let position = position.unwrap_or(self.choices.len() - 1);
+        self.choices.get_mut(position)
+    }
+}
+
+/// The members of a delta, as they are written.
+#[derive(Default)]
+struct Delta<'a> {
+    content: Option<&'a str>,
+    reasoning: Option<&'a str>,
+    details: Option<&'a str>,
+    refusal: Option<&'a str>,
+    calls: Option<&'a str>,
+    function: Option<&'a str>,
+    audio: Option<&'a str>,
+    images: Option<&'a str>,
+    annotations: Option<&'a str>,
+}
+
+impl Choice {
+    fn delta(&mut self, text: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let mut delta = Delta::default();
+        Json::new(text).object(|name, json| {
+            let place = match name {
+                "content" => &mut delta.content,
+                // Some vendors send the same text under two of these names.
+                "reasoning_content" | "reasoning" | "thinking" => &mut delta.reasoning,
+                "reasoning_details" => &mut delta.details,
+                "refusal" => &mut delta.refusal,
+                "tool_calls" => &mut delta.calls,
+                "function_call" => &mut delta.function,
+                "audio" => &mut delta.audio,
+                "images" => &mut delta.images,
+                "annotations" => &mut delta.annotations,
+                _ => return json.skip().map(drop),
+            };
+            let value = json.some()?.filter(|value| !matches!(*value, "\"\"" | "[]" | "{}"));
+            *place = place.take().or(value);
+            Ok(())
+        })?;
+        self.reasoning(&delta, pieces)?;
+        delta.content.map_or(Ok(()), |text| self.content(text, pieces))?;
+        if let Some(refusal) = delta.refusal {
+            let text = words_of_parts(refusal)?;
+            pieces.extend((!text.is_empty()).then_some(Piece::Refusal { index: self.index, text }));
+        }
+        delta.calls.map_or(Ok(()), |text| self.calls.read(self.index, text, pieces))?;
+        delta.function.map_or(Ok(()), |text| self.calls.read_legacy(self.index, text, pieces))?;
+        delta.audio.map_or(Ok(()), |text| self.audio(text, pieces))?;
+        delta.images.map_or(Ok(()), |text| self.images(text, pieces))?;
+        pieces.extend(delta.annotations.map(|_| Piece::Other("annotations".to_owned())));
+        Ok(())
+    }
+
+    /// A string, or Mistral's list of `text` and `thinking` parts.
+    fn content(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let index = self.index;
+        let mut json = Json::new(raw);
+        if json.peek() != Some(b'[') {
+            let text = json.string_or_skip()?.map(words).filter(|text| !text.is_empty());
+            pieces.extend(text.map(|text| Piece::Text { index, text }));
+            return Ok(());
+        }
+        json.list(|json| {
+            let (mut kind, mut text, mut thought, mut image) = (None, None, None, None);
+            json.object(|name, json| {
+                match name {
+                    "type" => kind = json.string_or_skip()?,
+                    "text" => text = json.some()?,
+                    "thinking" => thought = json.some()?,
+                    "image_url" => image = json.some()?,
+                    _ => drop(json.skip()?),
+                }
+                Ok(())
+            })?;
+            if let Some(thought) = thought {
+                self.thought(words_of_parts(thought)?, pieces);
+            } else if let Some(text) = text {
+                let text = words_of_parts(text)?;
+                pieces.extend((!text.is_empty()).then_some(Piece::Text { index, text }));
+            } else if let Some(image) = image {
+                pieces.push(image_of(index, image));
+            } else if let Some(kind) = kind {
+                pieces.push(Piece::Other(words(kind)));
+            }
+            Ok(())
+        })
+    }
+
+    fn reasoning(&mut self, delta: &Delta<'_>, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let plain = delta.reasoning.map(words_of_parts).transpose()?.filter(|text| !text.is_empty());
+        self.thoughts.plain |= plain.is_some();
+        let details = delta.details.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw).ok()).unwrap_or_default();
+        // The text first: the signature beside it is its own.
+        if let Some(text) = plain {
+            details.iter().for_each(|detail| self.thoughts.turn_to(detail));
+            self.thought(text, pieces);
+        }
+        details.iter().for_each(|detail| self.detail(detail, pieces));
+        Ok(())
+    }
+
+    fn thought(&mut self, text: String, pieces: &mut Vec<Piece>) {
+        if text.is_empty() {
+            return;
+        }
+        self.thoughts.reopen();
+        self.thoughts.open = true;
+        pieces.push(Piece::Thinking { index: self.index, block: self.thoughts.block, text });
+    }
+
+    /// One of OpenRouter's `reasoning_details`.
+    fn detail(&mut self, detail: &Value, pieces: &mut Vec<Piece>) {
+        let index = self.index;
+        let text = |name| detail.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let same =
+            text("id").is_some() && text("id") == self.thoughts.id && self.thoughts.open && !self.thoughts.closed;
+        if !same {
+            self.thoughts.turn_to(detail);
+        }
+        if let Some(data) = text("data").map(|data| tag(Owner::OpenAi, &data)) {
+            // What is encrypted belongs to the summary of the same id, if there is one.
+            if same {
+                pieces.push(Piece::Signature { index, block: self.thoughts.block, signature: data });
+            } else {
+                self.thoughts.next();
+                pieces.push(Piece::Redacted { index, block: self.thoughts.block, data });
+            }
+            self.thoughts.closed = true;
+            return;
+        }
+        if let Some(words) = text("text").or_else(|| text("summary")).filter(|_| !self.thoughts.plain) {
+            self.thought(words, pieces);
+        }
+        if let Some(signature) = text("signature").map(|signature| tag(Owner::OpenAi, &signature)) {
+            self.thoughts.reopen();
+            pieces.push(Piece::Signature { index, block: self.thoughts.block, signature });
+            self.thoughts.closed = true;
+        }
+        self.thoughts.id = text("id").or(self.thoughts.id.take());
+    }
+
+    fn audio(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        let (mut id, mut data, mut transcript) = (None, String::new(), String::new());
+        Json::new(raw).object(|name, json| {
+            let value = json.string_or_skip()?.map(words);
+            match name {
+                "id" => id = value,
+                "data" => data = value.unwrap_or_default(),
+                "transcript" => transcript = value.unwrap_or_default(),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if id.is_some() || !data.is_empty() || !transcript.is_empty() {
+            pieces.push(Piece::Audio { index: self.index, id, data, transcript });
+        }
+        Ok(())
+    }
+
+    fn images(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+        Json::new(raw).list(|json| {
+            json.object(|name, json| {
+                let value = json.skip()?;
+                pieces.extend((name == "image_url").then(|| image_of(self.index, value)));
+                Ok(())
+            })
+        })
+    }
+}
+
+impl Thoughts {
+    /// Goes over to the block that a detail names, if it is another.
+    fn turn_to(&mut self, detail: &Value) {
+        let number = detail.get("index").and_then(Value::as_u64);
+        if number.is_some() && number != self.number {
+            // The first number stands for what has come so far.
+            if self.number.is_some() {
+                self.next();
+            }
+            self.number = number;
+        }
+    }
+
+    /// A signed block takes no more text; what number the next one has is not known yet.
+    fn reopen(&mut self) {
+        if self.closed {
+            self.next();
+            self.number = None;
+        }
+    }
+
+    fn next(&mut self) {
+        if self.open || self.closed {
+            self.block = self.block.saturating_add(1);
+            self.open = false;
+            self.closed = false;
+        }
+    }
+}
+
+/// What a string stands for. Where an escape is half a character, that half is U+FFFD.
+pub(super) fn words(inner: &str) -> String {
+    match unescape(inner) {
+        Some(text) => text.into_owned(),
+        None => {
+            let mended = without_lone_surrogates(format!("\"{inner}\"").as_bytes());
+            serde_json::from_slice(&mended).unwrap_or_default()
+        }
+    }
+}
+
+/// A string, or the texts of a list of parts.
+fn words_of_parts(raw: &str) -> Result<String, Broken> {
+    let mut json = Json::new(raw);
+    if json.peek() != Some(b'[') {
+        return Ok(json.string_or_skip()?.map(words).unwrap_or_default());
+    }
+    let mut all = String::new();
+    json.list(|json| {
+        json.object(|name, json| {
+            let text = json.string_or_skip()?.filter(|_| name == "text");
+            all.extend(text.map(words));
+            Ok(())
+        })
+    })?;
+    Ok(all)
+}
+
+/// `image_url`: an object with a URL, or the URL itself.
+fn image_of(index: u32, raw: &str) -> Piece {
+    let value: Value = serde_json::from_str(raw).unwrap_or_default();
+    let url = value.get("url").unwrap_or(&value).as_str().unwrap_or_default();
+    match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
+        Some((media_type, data)) => Piece::Image { index, media_type: media_type.to_owned(), data: data.to_owned() },
+        None => Piece::Other("images".to_owned()),
+    }
+}
+
+fn finish_of(reason: &str, sequence: Option<String>) -> Finish {
+    match reason {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => match sequence {
+            Some(sequence) => Finish::StopSequence(Some(sequence)),
+            None => Finish::Stop,
+        },
+        "length" | "max_tokens" | "model_length" => Finish::Length,
+        "tool_calls" | "function_call" | "tool_use" => Finish::ToolCalls,
+        "content_filter" => Finish::Filtered,
+        "refusal" => Finish::Refusal,
+        other => Finish::Other(other.to_owned()),
+    }
+}

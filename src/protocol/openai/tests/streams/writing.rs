@@ -1,0 +1,214 @@
+//! Pieces, written as chat streams, and read back.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::protocol::frame::Frame;
+use crate::protocol::usage::Usage;
+
+#[test]
+fn a_stream_is_written_as_the_vendor_writes_it() {
+    let usage = Usage { input_tokens: Some(5), output_tokens: Some(7), reasoning_tokens: Some(2), ..Usage::default() };
+    let out = written(
+        &[
+            Piece::Start { id: Some("msg_1".into()), model: None },
+            Piece::Usage(Usage { input_tokens: Some(5), cached_input_tokens: Some(4), ..Usage::default() }),
+            Piece::Start { id: Some("msg_2".into()), model: Some("answers".into()) },
+            thinking(0, "hm"),
+            signature(0, "photofinish.openai.s"),
+            text("say \"hi\""),
+            call(0, "", "f"),
+            call(1, "b", "g"),
+            arguments(1, "{\"a\""),
+            arguments(7, "of no call"),
+            finish(Finish::Stop),
+            finish(Finish::Length),
+            Piece::Usage(usage),
+        ],
+        true,
+    );
+    let text = std::str::from_utf8(&out).unwrap();
+    assert!(text.ends_with("\n\ndata: [DONE]\n\n"), "{text}");
+    let chunks: Vec<Value> =
+        text.split("\n\n").filter_map(|event| serde_json::from_str(event.strip_prefix("data: ")?).ok()).collect();
+    for chunk in &chunks {
+        assert_eq!((&chunk["id"], &chunk["model"]), (&json!("chatcmpl-msg_1"), &json!("answers")), "{chunk}");
+        assert_eq!(chunk["object"], "chat.completion.chunk");
+        assert!(chunk["created"].is_u64() && chunk.get("usage").is_some(), "{chunk}");
+    }
+    let deltas: Vec<&Value> = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]).collect();
+    let made = deltas[4]["tool_calls"][0]["id"].as_str().unwrap();
+    assert!(made.starts_with("call_") && made.len() > 20, "{made}");
+    let expected = json!([
+        { "role": "assistant", "content": "", "refusal": null },
+        { "reasoning_content": "hm" },
+        { "reasoning_details": [{ "type": "reasoning.text", "text": "hm", "signature": "s", "index": 0 }] },
+        { "content": "say \"hi\"" },
+        { "tool_calls": [{ "index": 0, "id": made, "type": "function", "function": { "name": "f", "arguments": "" } }] },
+        { "tool_calls": [{ "index": 1, "id": "b", "type": "function", "function": { "name": "g", "arguments": "" } }] },
+        { "tool_calls": [{ "index": 1, "function": { "arguments": "{\"a\"" } }] },
+        { "tool_calls": [{ "index": 0, "function": { "arguments": "{}" } }] },
+        {},
+        null,
+    ]);
+    assert_eq!(json!(deltas), expected);
+    assert_eq!(chunks[8]["choices"][0]["finish_reason"], "tool_calls");
+    let counts = json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12,
+        "prompt_tokens_details": { "cached_tokens": 4 }, "completion_tokens_details": { "reasoning_tokens": 2 } });
+    assert_eq!((&chunks[9]["usage"], &chunks[9]["choices"]), (&counts, &json!([])));
+    let without = written(&[super::text("x"), Piece::Usage(usage)], false);
+    assert!(!std::str::from_utf8(&without).unwrap().contains("usage"));
+}
+
+#[test]
+fn clients_get_reasons_that_they_know() {
+    for (end, refused, reason, native) in [
+        (Finish::StopSequence(Some("x".into())), false, "stop", None),
+        (Finish::Length, false, "length", None),
+        (Finish::ToolCalls, false, "tool_calls", None),
+        (Finish::Filtered, false, "content_filter", None),
+        (Finish::Refusal, false, "content_filter", None),
+        (Finish::Refusal, true, "stop", None),
+        (Finish::Pause, false, "stop", None),
+        (Finish::Other("MALFORMED".into()), false, "stop", Some("MALFORMED")),
+    ] {
+        let refusal = refused.then(|| Piece::Refusal { index: 0, text: "no".into() });
+        let stream: Vec<Piece> = refusal.into_iter().chain([finish(end.clone())]).collect();
+        let choice = &whole(&written(&stream, false))["choices"][0];
+        assert_eq!(
+            (choice["finish_reason"].as_str(), choice["native_finish_reason"].as_str()),
+            (Some(reason), native),
+            "{end:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_client_sends_back_holds_what_the_vendor_needs() {
+    let signed_call = Piece::Call {
+        index: 0,
+        call: 0,
+        id: "a".into(),
+        name: "f".into(),
+        custom: false,
+        signature: Some("photofinish.gemini.cs".into()),
+    };
+    let redacted = Piece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.d".into() };
+    let image = Piece::Image { index: 0, media_type: "image/png".into(), data: "QQ==".into() };
+    let stream = [
+        thinking(0, "h"),
+        thinking(0, "m"),
+        signature(0, "photofinish.openai.s"),
+        redacted,
+        text("x"),
+        image,
+        signed_call,
+        finish(Finish::ToolCalls),
+    ];
+    let answer = whole(&written(&stream, false));
+    let body = json!({ "messages": [
+        { "role": "user", "content": "hi" }, answer["choices"][0]["message"], { "role": "tool", "tool_call_id": "a", "content": "1" },
+    ] });
+    let read = Surface::Chat.conversation(body.to_string().as_bytes()).unwrap();
+    assert!(read.losses.is_empty(), "{:?}", read.losses);
+    let expected = [
+        Part::Thinking(Thinking {
+            text: "hm".into(),
+            signature: Some("photofinish.openai.s".into()),
+            ..Thinking::default()
+        }),
+        Part::Thinking(Thinking {
+            signature: Some("photofinish.anthropic.d".into()),
+            redacted: true,
+            ..Thinking::default()
+        }),
+        Part::Text { text: "x".into(), cache: None },
+        Part::Image(Image {
+            source: Source::Base64 { media_type: "image/png".into(), data: "QQ==".into() },
+            detail: None,
+            cache: None,
+        }),
+        Part::Call(Call {
+            id: "a".into(),
+            name: "f".into(),
+            arguments: "{}".into(),
+            signature: Some("photofinish.gemini.cs".into()),
+            ..Call::default()
+        }),
+    ];
+    assert_eq!(read.turns[1].parts, expected);
+}
+
+/// Streams that can be told in chat in one way.
+fn any_stream() -> impl Strategy<Value = Vec<Piece>> {
+    let words = "\\PC{1,8}";
+    let step = prop_oneof![
+        3 => (0_u32..2, words).prop_map(|(index, text)| vec![Piece::Text { index, text }]),
+        1 => (0_u32..2, words).prop_map(|(index, text)| vec![Piece::Refusal { index, text }]),
+        1 => words.prop_map(|data| vec![Piece::Audio { index: 0, id: None, data, transcript: String::new() }]),
+        1 => words.prop_map(|text| vec![Piece::Other(text)]),
+        2 => (words, "photofinish\\.(openai|gemini)\\.[a-z]{1,4}")
+            .prop_map(|(text, signature)| vec![thinking(0, &text), super::signature(0, &signature)]),
+        2 => (words, any::<bool>(), words).prop_map(|(name, custom, text)| vec![
+            Piece::Call { index: 0, call: 0, id: name.clone(), name, custom, signature: None }, arguments(0, &text)]),
+    ];
+    proptest::collection::vec(step, 1..12).prop_map(|steps| {
+        let (mut blocks, mut calls) = (0, 0);
+        let mut stream = vec![Piece::Start { id: Some("chatcmpl-1".into()), model: Some("m".into()) }];
+        for mut step in steps {
+            for piece in &mut step {
+                match piece {
+                    Piece::Thinking { block, .. } | Piece::Signature { block, .. } => *block = blocks,
+                    Piece::Call { call, id, .. } => {
+                        *call = calls;
+                        *id = format!("call_{calls}");
+                    }
+                    Piece::Arguments { call, .. } => *call = calls,
+                    _ => {}
+                }
+            }
+            blocks += u32::from(matches!(step[0], Piece::Thinking { .. }));
+            calls += u32::from(matches!(step[0], Piece::Call { .. }));
+            stream.extend(step);
+        }
+        let end = if calls > 0 { Finish::ToolCalls } else { Finish::Length };
+        stream.push(finish(end));
+        stream
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(stream in any_stream(), include_usage: bool) {
+        let out = written(&stream, include_usage);
+        let (mut reader, mut read) = (Reader::default(), Vec::new());
+        for event in events(&out) {
+            prop_assert!(matches!(crate::protocol::openai::read(&event), Frame::Chunk(_) | Frame::Done(_)));
+            reader.read(&event, &mut read);
+        }
+        let told: Vec<Piece> = stream.iter().filter(|piece| !matches!(piece, Piece::Other(_))).cloned().collect();
+        prop_assert_eq!(&read, &told);
+        // And the whole answer is the one that the pieces make.
+        let message = &whole(&out)["choices"][0]["message"];
+        let all = |of: fn(&Piece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();
+        let said = all(|piece| match piece { Piece::Text { index: 0, text } => Some(text), _ => None });
+        let thought = all(|piece| match piece { Piece::Thinking { text, .. } => Some(text), _ => None });
+        prop_assert_eq!(message["content"].as_str().unwrap_or_default(), said);
+        prop_assert_eq!(message["reasoning_content"].as_str().unwrap_or_default(), thought);
+    }
+
+    #[test]
+    fn reading_never_panics(value in super::super::any_json(), other in super::super::any_json(), bytes in "[\\[\\]{}\":,a-z0-9]{0,40}") {
+        let mut read = of_deltas(&[value.clone(), json!({ "tool_calls": value, "content": other }), json!({ "reasoning_details": value })]);
+        let (mut reader, mut more) = (Reader::default(), Vec::new());
+        for data in [value.to_string(), json!({ "choices": value, "usage": other }).to_string(), bytes] {
+            reader.read(&event(&data), &mut more);
+        }
+        read.extend(more);
+        for event in events(&written(&read, true)) {
+            let data = event.fields().data.unwrap();
+            prop_assert!(data.as_ref() == b"[DONE]" || serde_json::from_slice::<Value>(&data).is_ok());
+        }
+    }
+}

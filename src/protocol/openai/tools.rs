@@ -1,0 +1,144 @@
+//! The tools of a chat request, read for translation: functions, free-form tools, legacy functions, and the choice among them.
+
+use serde_json::{Value, json};
+
+use super::members::{Members, kind_of, wrong_type, wrong_value};
+use super::parts::cache_hint;
+use crate::protocol::dialect::Invalid;
+use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
+
+/// Takes all that is about tools.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub(super) fn read(request: &mut Members, conversation: &mut Conversation) -> Result<(), Invalid> {
+    let listed = request.has("tools") || request.has("functions");
+    for mut tool in request.objects("tools")? {
+        conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
+        tool.tell_rest(&mut conversation.losses);
+    }
+    for function in request.objects("functions")? {
+        conversation.tools.push(function_of(function, &mut conversation.losses)?);
+    }
+    let choice = match request.take("tool_choice") {
+        Some(value) => Some(choice(value, &mut conversation.losses)?),
+        None => legacy_choice(request)?,
+    };
+    if !listed && matches!(choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
+        return Err(Invalid {
+            message: "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."
+                .to_owned(),
+            param: Some("tool_choice".to_owned()),
+        });
+    }
+    conversation.tool_choice = choice.filter(|_| listed);
+    // Several calls at once are what every vendor allows unless told otherwise.
+    conversation.parallel_tool_calls = request.boolean("parallel_tool_calls")?.filter(|parallel| listed && !*parallel);
+    Ok(())
+}
+
+/// None for a tool that the vendor runs itself.
+fn read_tool(tool: &mut Members, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
+    let kind = tool.required_string("type")?;
+    let cache = tool.take("cache_control").map(|value| cache_hint(&value));
+    let mut read = match kind.as_str() {
+        "function" => function_of(tool.required_object("function")?, losses)?,
+        "custom" => custom_of(tool.required_object("custom")?, losses)?,
+        _ => {
+            losses.meaning(tool.path_of("type"));
+            return Ok(None);
+        }
+    };
+    read.cache = read.cache.or(cache);
+    Ok(Some(read))
+}
+
+fn function_of(mut function: Members, losses: &mut Losses) -> Result<Tool, Invalid> {
+    let path = function.path_of("parameters");
+    let parameters = match function.take("parameters") {
+        Some(Value::Object(schema)) if schema.is_empty() => None,
+        Some(schema @ Value::Object(_)) => Some(schema),
+        None => None,
+        Some(other) => return Err(wrong_type(&path, "an object", kind_of(&other))),
+    };
+    let read = Tool {
+        name: function.required_string("name")?,
+        description: function.string("description")?,
+        parameters,
+        strict: function.boolean("strict")?,
+        cache: function.take("cache_control").map(|value| cache_hint(&value)),
+        ..Tool::default()
+    };
+    function.tell_rest(losses);
+    Ok(read)
+}
+
+fn custom_of(mut custom: Members, losses: &mut Losses) -> Result<Tool, Invalid> {
+    let name = custom.required_string("name")?;
+    let description = custom.string("description")?;
+    // Chat wraps the grammar in an object of its own; the neutral form is the flat one of Responses.
+    let format = match custom.object("format")? {
+        None => None,
+        Some(format) => grammar_of(format, losses)?,
+    };
+    custom.tell_rest(losses);
+    Ok(Tool { name, description, format, custom: true, ..Tool::default() })
+}
+
+/// None for free text.
+fn grammar_of(mut format: Members, losses: &mut Losses) -> Result<Option<Value>, Invalid> {
+    let grammar = match format.required_string("type")?.as_str() {
+        "text" => None,
+        "grammar" => {
+            let mut grammar = format.required_object("grammar")?;
+            let syntax = grammar.required_string("syntax")?;
+            let definition = grammar.required_string("definition")?;
+            grammar.tell_rest(losses);
+            Some(json!({ "type": "grammar", "syntax": syntax, "definition": definition }))
+        }
+        other => return Err(wrong_value(&format.path_of("type"), other, &["text", "grammar"])),
+    };
+    format.tell_rest(losses);
+    Ok(grammar)
+}
+
+fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
+    let mut object = match value {
+        Value::String(word) => return named_choice(&word, "tool_choice"),
+        Value::Object(_) => Members::new(value, "tool_choice".to_owned())?,
+        other => return Err(wrong_type("tool_choice", "one of a string or object", kind_of(&other))),
+    };
+    let kind = object.required_string("type")?;
+    match kind.as_str() {
+        "function" | "custom" => Ok(ToolChoice::Named(object.required_object(&kind)?.required_string("name")?)),
+        "allowed_tools" => {
+            // To choose among some of the tools only is said by no other dialect; the tools themselves stay listed, which
+            // keeps the vendor's cache of them.
+            losses.meaning("tool_choice.allowed_tools");
+            let mode = object.required_object("allowed_tools")?.string("mode")?.unwrap_or_else(|| "auto".to_owned());
+            named_choice(&mode, "tool_choice.allowed_tools.mode")
+        }
+        other => Err(wrong_value("tool_choice.type", other, &["function", "allowed_tools", "custom"])),
+    }
+}
+
+fn named_choice(word: &str, path: &str) -> Result<ToolChoice, Invalid> {
+    match word {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        // Mistral's word is `any`.
+        "required" | "any" => Ok(ToolChoice::Required),
+        other => Err(wrong_value(path, other, &["none", "auto", "required"])),
+    }
+}
+
+fn legacy_choice(request: &mut Members) -> Result<Option<ToolChoice>, Invalid> {
+    match request.take("function_call") {
+        None => Ok(None),
+        Some(Value::String(word)) => named_choice(&word, "function_call").map(Some),
+        Some(object) => {
+            let mut object = Members::new(object, "function_call".to_owned())?;
+            Ok(Some(ToolChoice::Named(object.required_string("name")?)))
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The turns of a conversation, written as chat messages.
+//!
+//! What chat has no place for is put where it is understood: tool results follow their calls at once, images and files in
+//! them come in a user message behind them, texts of one message are one string (many servers take nothing else). Thoughts
+//! are sent back only within the tool calls that they led to, which is where vendors of this dialect want them.
+
+use serde_json::{Map, Value, json};
+
+use crate::protocol::neutral::{
+    Audio, Call, Conversation, Document, Image, Losses, Part, Role, Source, ToolResult, Turn,
+};
+use crate::protocol::outgoing::results_first;
+
+/// Between texts that become one.
+const GAP: &str = "\n\n";
+
+/// All messages. `takes_thoughts`: thoughts go back beside the calls that they led to.
+pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses: &mut Losses) -> Vec<Value> {
+    let mut writing = Writing { messages: Vec::new(), losses };
+    if !conversation.system.is_empty() {
+        writing.system(&conversation.system);
+    }
+    let turns = results_first(&conversation.turns);
+    // Behind the last words of the user only tool calls follow: the loop that is under way. Words beside results do not end it.
+    let loop_start = turns.iter().rposition(|turn| turn.role == Role::User && !has_results(turn)).unwrap_or(0);
+    let mut at = 0;
+    while let Some(turn) = turns.get(at) {
+        let run = turns[at..].iter().take_while(|next| next.role == turn.role).count();
+        let same = &turns[at..at + run];
+        match turn.role {
+            Role::System => same.iter().for_each(|turn| writing.system(&turn.parts)),
+            Role::User => writing.user(same),
+            Role::Assistant => writing.assistant(same, takes_thoughts && at > loop_start),
+        }
+        at += run;
+    }
+    writing.messages
+}
+
+fn has_results(turn: &Turn) -> bool {
+    turn.parts.iter().any(|part| matches!(part, Part::Result(_)))
+}
+
+struct Writing<'a> {
+    messages: Vec<Value>,
+    losses: &'a mut Losses,
+}
+
+impl Writing<'_> {
+    fn system(&mut self, parts: &[Part]) {
+        let mut texts = Vec::new();
+        for part in parts {
+            match part {
+                Part::Text { text, .. } => texts.push(text.as_str()),
+                _ => self.losses.meaning("system"),
+            }
+            self.note_cache(part);
+        }
+        self.messages.push(json!({ "role": "system", "content": texts.join(GAP) }));
+    }
+
+    /// User turns that follow each other: their results first, for these must stand right behind the calls.
+    fn user(&mut self, turns: &[&Turn]) {
+        let mut attachments = Vec::new();
+        for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
+            let content = self.result(result, &mut attachments);
+            self.messages.push(json!({ "role": "tool", "tool_call_id": result.call_id, "content": content }));
+        }
+        if !attachments.is_empty() {
+            self.messages.push(json!({ "role": "user", "content": attachments }));
+        }
+        for turn in turns {
+            let parts: Vec<Value> = turn.parts.iter().filter_map(|part| self.user_part(part)).collect();
+            if !parts.is_empty() || turn.parts.is_empty() {
+                self.messages.push(json!({ "role": "user", "content": content_of(parts) }));
+            }
+        }
+    }
+
+    /// The text of a result; what is no text goes to the attachments.
+    fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
+        if result.cache.is_some() {
+            self.losses.hint("cache_control");
+        }
+        if result.is_error {
+            self.losses.hint("is_error");
+        }
+        let mut texts = Vec::new();
+        let before = attachments.len();
+        for part in &result.parts {
+            match (part, self.user_part(part)) {
+                (Part::Text { text, .. }, _) => texts.push(text.clone()),
+                (_, Some(value)) => {
+                    if attachments.len() == before {
+                        let label = format!("Attachments of the result of tool call {}:", result.call_id);
+                        attachments.push(json!({ "type": "text", "text": label }));
+                    }
+                    attachments.push(value);
+                }
+                (_, None) => {}
+            }
+        }
+        if texts.is_empty() && attachments.len() > before {
+            texts.push("The result is attached in the next message of the user.".to_owned());
+        }
+        texts.join("\n")
+    }
+
+    /// None for a result, which is a message of its own, and for what is lost.
+    fn user_part(&mut self, part: &Part) -> Option<Value> {
+        self.note_cache(part);
+        match part {
+            Part::Text { text, .. } | Part::Refusal(text) => Some(json!({ "type": "text", "text": text })),
+            Part::Image(image) => self.image(image),
+            Part::Document(document) => self.document(document),
+            Part::Audio(Audio { format, data }) => {
+                Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
+            }
+            Part::Result(_) => None,
+            Part::Thinking(_) => self.lost("thinking"),
+            Part::Call(_) => self.lost("tool_calls"),
+        }
+    }
+
+    fn image(&mut self, image: &Image) -> Option<Value> {
+        let url = match &image.source {
+            Source::Url(url) => url.clone(),
+            Source::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
+            Source::File(_) => return self.lost("file_id"),
+            Source::Text(_) => return self.lost("image"),
+        };
+        let mut inner = Map::from_iter([("url".to_owned(), Value::from(url))]);
+        inner.extend(image.detail.as_deref().map(|detail| ("detail".to_owned(), Value::from(detail))));
+        Some(json!({ "type": "image_url", "image_url": inner }))
+    }
+
+    fn document(&mut self, document: &Document) -> Option<Value> {
+        match &document.source {
+            Source::Base64 { media_type, data } => Some(json!({ "type": "file", "file": {
+                "filename": document.name.as_deref().unwrap_or("document.pdf"),
+                "file_data": format!("data:{media_type};base64,{data}"),
+            } })),
+            Source::Text(text) => {
+                let title = document.name.as_deref().map(|name| format!("{name}{GAP}")).unwrap_or_default();
+                Some(json!({ "type": "text", "text": format!("{title}{text}") }))
+            }
+            Source::File(_) => self.lost("file_id"),
+            Source::Url(_) => self.lost("document_url"),
+        }
+    }
+
+    /// Assistant turns that follow each other are one message: parallel calls must stand in one.
+    fn assistant(&mut self, turns: &[&Turn], in_loop: bool) {
+        let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        for part in turns.iter().flat_map(|turn| &turn.parts) {
+            self.note_cache(part);
+            match part {
+                // A refusal has a member of its own at OpenAI only.
+                Part::Text { text, .. } | Part::Refusal(text) => texts.push(text.as_str()),
+                Part::Thinking(thinking) => {
+                    if thinking.signature.is_some() {
+                        self.losses.hint("signature");
+                    }
+                    if !thinking.text.is_empty() {
+                        thoughts.push(thinking.text.as_str());
+                    }
+                }
+                Part::Call(call) => calls.push(self.call(call)),
+                Part::Image(_) => self.losses.meaning("image"),
+                Part::Document(_) => self.losses.meaning("document"),
+                Part::Audio(_) => self.losses.meaning("audio"),
+                Part::Result(_) => self.losses.meaning("tool_result"),
+            }
+        }
+        let mut message = Map::from_iter([("role".to_owned(), Value::from("assistant"))]);
+        let silent = texts.is_empty() && !calls.is_empty();
+        message.insert("content".to_owned(), if silent { Value::Null } else { Value::from(texts.join(GAP)) });
+        if in_loop && !thoughts.is_empty() && !calls.is_empty() {
+            message.insert("reasoning_content".to_owned(), Value::from(thoughts.join(GAP)));
+        } else if !thoughts.is_empty() {
+            self.losses.hint("thinking");
+        }
+        if !calls.is_empty() {
+            message.insert("tool_calls".to_owned(), Value::Array(calls));
+        }
+        self.messages.push(Value::Object(message));
+    }
+
+    fn call(&mut self, call: &Call) -> Value {
+        if call.signature.is_some() {
+            self.losses.hint("thought_signature");
+        }
+        if call.custom {
+            let custom = json!({ "name": call.name, "input": call.arguments });
+            return json!({ "id": call.id, "type": "custom", "custom": custom });
+        }
+        let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+        json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
+    }
+
+    fn lost(&mut self, name: &str) -> Option<Value> {
+        self.losses.meaning(name);
+        None
+    }
+
+    fn note_cache(&mut self, part: &Part) {
+        let cache = match part {
+            Part::Text { cache, .. } => cache,
+            Part::Image(image) => &image.cache,
+            Part::Document(document) => &document.cache,
+            Part::Call(call) => &call.cache,
+            _ => return,
+        };
+        if cache.is_some() {
+            self.losses.hint("cache_control");
+        }
+    }
+}
+
+fn as_result(part: &Part) -> Option<&ToolResult> {
+    match part {
+        Part::Result(result) => Some(result),
+        _ => None,
+    }
+}
+
+/// One string where there is nothing but text.
+fn content_of(parts: Vec<Value>) -> Value {
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+    match texts {
+        Some(texts) => Value::from(texts.join(GAP)),
+        None => Value::Array(parts),
+    }
+}

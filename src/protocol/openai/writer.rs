@@ -1,0 +1,337 @@
+//! Pieces, written as a chat stream.
+//!
+//! Reasoning is `reasoning_content`. What its vendor needs back (a signature, encrypted thoughts) is an entry of
+//! `reasoning_details`, whole and once, so that a client which sends its messages back as it got them sends that too. A
+//! signature of a call stands where Gemini's own OpenAI form has it, an image where OpenRouter has it.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{BufMut, BytesMut};
+use serde_json::{Value, json};
+
+use crate::protocol::neutral::signature::{Owner, shown};
+use crate::protocol::neutral::{Finish, Piece, WritePieces};
+use crate::protocol::usage::Usage;
+
+/// Writes one stream.
+pub struct Writer {
+    id: Option<String>,
+    model: String,
+    created: u64,
+    include_usage: bool,
+    /// An event up to its choices; empty until the first is written.
+    head: String,
+    choices: Vec<Choice>,
+    usage: Option<Usage>,
+}
+
+#[derive(Default)]
+struct Choice {
+    index: u32,
+    /// Calls by their place.
+    calls: HashMap<u32, Call>,
+    /// Text of the blocks of reasoning that may still be signed.
+    thoughts: Vec<(u32, String)>,
+    details: u32,
+    images: u32,
+    refused: bool,
+    finished: bool,
+}
+
+struct Call {
+    custom: bool,
+    has_arguments: bool,
+}
+
+impl Writer {
+    /// `model` is the name that stands until the upstream names its own.
+    pub fn new(model: &str, include_usage: bool) -> Writer {
+        Writer {
+            id: None,
+            model: model.to_owned(),
+            created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            include_usage,
+            head: String::new(),
+            choices: Vec::new(),
+            usage: None,
+        }
+    }
+}
+
+impl WritePieces for Writer {
+    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+        match piece {
+            Piece::Start { id, model } => self.start(id, model),
+            Piece::Text { index, text } => self.text(index, "content", &text, out),
+            Piece::Refusal { index, text } => {
+                self.text(index, "refusal", &text, out);
+                self.choice(index, out).refused = true;
+            }
+            Piece::Thinking { index, block, text } => {
+                self.text(index, "reasoning_content", &text, out);
+                self.choice(index, out).thought(block, &text);
+            }
+            Piece::Signature { index, block, signature } => {
+                let text = self.choice(index, out).signed(block);
+                let signature = shown(Owner::OpenAi, &signature);
+                self.detail(index, json!({ "type": "reasoning.text", "text": text, "signature": signature }), out);
+            }
+            Piece::Redacted { index, data, .. } => {
+                self.detail(index, json!({ "type": "reasoning.encrypted", "data": shown(Owner::OpenAi, &data) }), out);
+            }
+            Piece::Call { index, call, id, name, custom, signature } => {
+                self.choice(index, out).calls.insert(call, Call { custom, has_arguments: false });
+                self.delta(index, &call_delta(call, id, &name, custom, signature), out);
+            }
+            Piece::Arguments { index, call, text } => self.arguments(index, call, &text, out),
+            Piece::Audio { index, id, data, transcript } => self.audio(index, id, data, transcript, out),
+            Piece::Image { index, media_type, data } => {
+                let choice = self.choice(index, out);
+                let number = choice.images;
+                choice.images += 1;
+                let url = format!("data:{media_type};base64,{data}");
+                let image = json!({ "index": number, "type": "image_url", "image_url": { "url": url } });
+                self.delta(index, &json!({ "images": [image] }), out);
+            }
+            Piece::Finish { index, finish } => self.finish(index, &finish, out),
+            Piece::Usage(usage) => self.usage = Some(largest(self.usage.unwrap_or_default(), usage)),
+            // Chat has no place for what a vendor's own tool did.
+            Piece::Other(_) => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        // An upstream may end well and have lost its reason on the way.
+        if self.choices.iter().all(|choice| !choice.finished) {
+            let open: Vec<u32> = self.choices.iter().map(|choice| choice.index).collect();
+            open.into_iter().for_each(|index| self.finish(index, &Finish::Stop, out));
+        }
+        if let Some(usage) = self.usage.filter(|_| self.include_usage) {
+            out.put_slice(self.head().as_bytes());
+            out.put_slice(format!("],\"usage\":{}}}\n\n", usage_json(&usage)).as_bytes());
+        }
+        out.put_slice(b"data: [DONE]\n\n");
+    }
+}
+
+impl Writer {
+    /// The id of a stream never changes once it has been written; a model's name may become known late.
+    fn start(&mut self, id: Option<String>, model: Option<String>) {
+        if let Some(id) = id.filter(|id| !id.is_empty() && self.id.is_none()) {
+            self.id = Some(if id.starts_with("chatcmpl") { id } else { format!("chatcmpl-{id}") });
+        }
+        if let Some(model) = model.filter(|model| !model.is_empty() && *model != self.model) {
+            self.model = model;
+            self.head.clear();
+        }
+    }
+
+    fn head(&mut self) -> &str {
+        if self.head.is_empty() {
+            let id = self.id.get_or_insert_with(|| format!("chatcmpl-{}", uuid::Uuid::now_v7().simple()));
+            self.head = format!(
+                "data: {{\"id\":{},\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":{},\"choices\":[",
+                Value::from(id.as_str()),
+                self.created,
+                Value::from(self.model.as_str()),
+            );
+        }
+        &self.head
+    }
+
+    /// The choice of this number; its role is written when it is new.
+    fn choice(&mut self, index: u32, out: &mut BytesMut) -> &mut Choice {
+        let at = match self.choices.iter().position(|choice| choice.index == index) {
+            Some(at) => at,
+            None => {
+                self.choices.push(Choice { index, ..Choice::default() });
+                self.event(
+                    index,
+                    |out| out.put_slice(br#"{"role":"assistant","content":"","refusal":null}"#),
+                    None,
+                    out,
+                );
+                self.choices.len() - 1
+            }
+        };
+        &mut self.choices[at]
+    }
+
+    fn event(
+        &mut self,
+        index: u32,
+        delta: impl FnOnce(&mut BytesMut),
+        finish: Option<(&str, Option<&str>)>,
+        out: &mut BytesMut,
+    ) {
+        out.put_slice(self.head().as_bytes());
+        out.put_slice(b"{\"index\":");
+        out.put_slice(index.to_string().as_bytes());
+        out.put_slice(b",\"delta\":");
+        delta(out);
+        out.put_slice(b",\"logprobs\":null,\"finish_reason\":");
+        match finish {
+            None => out.put_slice(b"null"),
+            Some((reason, native)) => {
+                put_string(reason, out);
+                if let Some(native) = native {
+                    out.put_slice(b",\"native_finish_reason\":");
+                    put_string(native, out);
+                }
+            }
+        }
+        out.put_slice(if self.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" });
+    }
+
+    fn delta(&mut self, index: u32, delta: &Value, out: &mut BytesMut) {
+        self.choice(index, out);
+        self.event(index, |out| out.put_slice(delta.to_string().as_bytes()), None, out);
+    }
+
+    /// The usual event: a delta of one string.
+    fn text(&mut self, index: u32, name: &'static str, text: &str, out: &mut BytesMut) {
+        if text.is_empty() {
+            return;
+        }
+        self.choice(index, out);
+        let delta = |out: &mut BytesMut| {
+            out.put_slice(b"{\"");
+            out.put_slice(name.as_bytes());
+            out.put_slice(b"\":");
+            put_string(text, out);
+            out.put_u8(b'}');
+        };
+        self.event(index, delta, None, out);
+    }
+
+    fn detail(&mut self, index: u32, mut detail: Value, out: &mut BytesMut) {
+        let choice = self.choice(index, out);
+        detail["index"] = Value::from(choice.details);
+        choice.details += 1;
+        self.delta(index, &json!({ "reasoning_details": [detail] }), out);
+    }
+
+    fn arguments(&mut self, index: u32, call: u32, text: &str, out: &mut BytesMut) {
+        // Arguments of a call that never began belong to none.
+        let Some(begun) = self.choice(index, out).calls.get_mut(&call).filter(|_| !text.is_empty()) else { return };
+        begun.has_arguments = true;
+        let (open, name) = match begun.custom {
+            true => (",\"custom\":{\"", "input"),
+            false => (",\"function\":{\"", "arguments"),
+        };
+        let delta = |out: &mut BytesMut| {
+            out.put_slice(b"{\"tool_calls\":[{\"index\":");
+            out.put_slice(call.to_string().as_bytes());
+            out.put_slice(open.as_bytes());
+            out.put_slice(name.as_bytes());
+            out.put_slice(b"\":");
+            put_string(text, out);
+            out.put_slice(b"}}]}");
+        };
+        self.event(index, delta, None, out);
+    }
+
+    fn audio(&mut self, index: u32, id: Option<String>, data: String, transcript: String, out: &mut BytesMut) {
+        let mut audio = serde_json::Map::new();
+        audio.extend(id.map(|id| ("id".to_owned(), Value::from(id))));
+        for (name, text) in [("data", data), ("transcript", transcript)] {
+            audio.extend((!text.is_empty()).then(|| (name.to_owned(), Value::from(text))));
+        }
+        self.delta(index, &json!({ "audio": audio }), out);
+    }
+
+    fn finish(&mut self, index: u32, finish: &Finish, out: &mut BytesMut) {
+        let choice = self.choice(index, out);
+        if std::mem::replace(&mut choice.finished, true) {
+            return;
+        }
+        let (refused, called) = (choice.refused, !choice.calls.is_empty());
+        // No arguments are an empty object, which clients parse.
+        let mut bare: Vec<u32> = choice
+            .calls
+            .iter()
+            .filter(|(_, call)| !call.has_arguments && !call.custom)
+            .map(|(call, _)| *call)
+            .collect();
+        bare.sort_unstable();
+        for call in bare {
+            self.arguments(index, call, "{}", out);
+        }
+        let (reason, native) = match finish {
+            // Some vendors do not tell a call from an end.
+            Finish::Stop | Finish::ToolCalls if called => ("tool_calls", None),
+            Finish::ToolCalls => ("tool_calls", None),
+            Finish::Stop | Finish::StopSequence(_) | Finish::Pause => ("stop", None),
+            Finish::Length => ("length", None),
+            // A refusal that was worded is an answer; one that was not is a cut.
+            Finish::Refusal if refused => ("stop", None),
+            Finish::Refusal | Finish::Filtered => ("content_filter", None),
+            // Clients know only the vendor's own reasons.
+            Finish::Other(name) => ("stop", Some(name.as_str())),
+        };
+        self.event(index, |out| out.put_slice(b"{}"), Some((reason, native)), out);
+    }
+}
+
+impl Choice {
+    fn thought(&mut self, block: u32, text: &str) {
+        match self.thoughts.iter_mut().find(|(number, _)| *number == block) {
+            Some((_, thought)) => thought.push_str(text),
+            // The blocks before it were signed by now, or never will be.
+            None => self.thoughts = vec![(block, text.to_owned())],
+        }
+    }
+
+    /// The text that a signature is for.
+    fn signed(&mut self, block: u32) -> String {
+        let at = self.thoughts.iter().position(|(number, _)| *number == block);
+        at.map(|at| self.thoughts.swap_remove(at).1).unwrap_or_default()
+    }
+}
+
+fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option<String>) -> Value {
+    let id = if id.is_empty() { format!("call_{}", uuid::Uuid::now_v7().simple()) } else { id };
+    let mut value = match custom {
+        true => json!({ "index": call, "id": id, "type": "custom", "custom": { "name": name, "input": "" } }),
+        false => json!({ "index": call, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }),
+    };
+    if let Some(signature) = signature {
+        value["extra_content"] = json!({ "google": { "thought_signature": signature } });
+    }
+    json!({ "tool_calls": [value] })
+}
+
+fn usage_json(usage: &Usage) -> Value {
+    let (input, output) = (usage.input_tokens.unwrap_or(0), usage.output_tokens.unwrap_or(0));
+    let mut json = json!({
+        "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output),
+    });
+    if let Some(cached) = usage.cached_input_tokens {
+        json["prompt_tokens_details"] = json!({ "cached_tokens": cached });
+    }
+    if let Some(reasoning) = usage.reasoning_tokens {
+        json["completion_tokens_details"] = json!({ "reasoning_tokens": reasoning });
+    }
+    if let Some(cost) = usage.cost_usd {
+        json["cost"] = Value::from(cost);
+    }
+    json
+}
+
+/// Of two counts the larger: some vendors count up.
+fn largest(before: Usage, now: Usage) -> Usage {
+    Usage {
+        input_tokens: before.input_tokens.max(now.input_tokens),
+        cached_input_tokens: before.cached_input_tokens.max(now.cached_input_tokens),
+        output_tokens: before.output_tokens.max(now.output_tokens),
+        reasoning_tokens: before.reasoning_tokens.max(now.reasoning_tokens),
+        cost_usd: now.cost_usd.or(before.cost_usd),
+        ..now
+    }
+}
+
+fn put_string(text: &str, out: &mut BytesMut) {
+    // A string is always JSON, and a buffer takes every byte.
+    serde_json::to_writer(out.writer(), text).ok();
+}

@@ -1,0 +1,302 @@
+//! What several dialects do alike when they write a request: what none of them has a place for, and a call's arguments as an
+//! object. Not for what only one of them lacks.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::neutral::{Call, Conversation, Effort, Losses, Part, Reasoning, Role, Sampling, Turn};
+
+/// Tells what a dialect loses that knows nothing of users, logs, tiers and verbosity.
+pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
+    if conversation.user.is_some() {
+        losses.hint("user");
+    }
+    if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
+        losses.hint("metadata");
+    }
+    if conversation.service_tier.as_deref().is_some_and(|tier| !matches!(tier, "auto" | "default")) {
+        losses.hint("service_tier");
+    }
+    if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
+        losses.hint("verbosity");
+    }
+}
+
+/// Tells what a dialect loses that streams one answer and no probabilities.
+pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
+    let says_something =
+        |value: &Value| !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty());
+    let lost = [
+        ("n", sampling.n.is_some_and(|n| n > 1)),
+        ("logprobs", sampling.logprobs == Some(true)),
+        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
+        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(says_something)),
+    ];
+    lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+}
+
+/// Tells that a hint to cache is lost, if there is one.
+pub(super) fn lose_cache(has_hint: bool, losses: &mut Losses) {
+    if has_hint {
+        losses.hint("cache_control");
+    }
+}
+
+/// The arguments of a call where they have to be an object; a text that is none stands in one.
+pub(super) fn arguments(call: &Call) -> Value {
+    let object = if call.custom { None } else { serde_json::from_str::<Map<String, Value>>(&call.arguments).ok() };
+    match object {
+        Some(object) => Value::Object(object),
+        None if call.arguments.trim().is_empty() => json!({}),
+        None => json!({ "input": call.arguments }),
+    }
+}
+
+/// Turns in an order in which results stand right behind their calls: a system turn between these waits until they are out.
+pub(super) fn results_first(turns: &[Turn]) -> Vec<&Turn> {
+    let parts = turns.iter().flat_map(|turn| &turn.parts);
+    let answered: HashSet<&str> = parts.filter_map(result_of).collect();
+    let (mut ordered, mut held, mut open) = (Vec::with_capacity(turns.len()), Vec::new(), HashSet::new());
+    let mut before = None;
+    for turn in turns {
+        if turn.role == Role::System && !open.is_empty() {
+            held.push(turn);
+            continue;
+        }
+        // Another answer begins: whatever was called before is over.
+        if turn.role == Role::Assistant && before != Some(Role::Assistant) {
+            open.clear();
+            ordered.append(&mut held);
+        }
+        for part in &turn.parts {
+            match part {
+                Part::Call(call) if answered.contains(call.id.as_str()) => drop(open.insert(call.id.as_str())),
+                Part::Result(result) => drop(open.remove(result.call_id.as_str())),
+                _ => {}
+            }
+        }
+        before = Some(turn.role);
+        ordered.push(turn);
+        if open.is_empty() {
+            ordered.append(&mut held);
+        }
+    }
+    ordered.append(&mut held);
+    ordered
+}
+
+fn result_of(part: &Part) -> Option<&str> {
+    match part {
+        Part::Result(result) => Some(&result.call_id),
+        _ => None,
+    }
+}
+
+/// What OpenAI's strict mode does not take in a schema.
+const NOT_STRICT: [&str; 9] =
+    ["allOf", "oneOf", "not", "if", "then", "else", "patternProperties", "dependentRequired", "dependentSchemas"];
+
+/// Whether OpenAI takes a schema in its strict mode: every object in it is closed, and each of its properties required.
+pub(super) fn fits_strict(schema: &Value) -> bool {
+    schema["type"] == "object" && is_closed(schema)
+}
+
+fn is_closed(schema: &Value) -> bool {
+    let Value::Object(members) = schema else { return true };
+    let is_object = match members.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|kind| kind == "object"),
+        kind => kind.is_some_and(|kind| kind == "object") || members.contains_key("properties"),
+    };
+    let named = |name: &str| members.get(name).and_then(Value::as_object).into_iter().flatten();
+    let required = |name: &str| {
+        members.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|listed| listed == name))
+    };
+    if NOT_STRICT.iter().any(|name| members.contains_key(*name)) {
+        return false;
+    }
+    if is_object
+        && (members.get("additionalProperties") != Some(&Value::Bool(false))
+            || !named("properties").all(|(name, _)| required(name)))
+    {
+        return false;
+    }
+    let inner = ["properties", "$defs", "definitions"].into_iter().flat_map(named).map(|(_, schema)| schema);
+    let listed = ["anyOf", "prefixItems"].into_iter().filter_map(|name| members.get(name)?.as_array()).flatten();
+    inner.chain(listed).chain(members.get("items")).all(is_closed)
+}
+
+/// `strict` as OpenAI takes it for this schema; that it is not strict after all is told.
+pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losses) -> Option<bool> {
+    let kept = strict.map(|strict| strict && fits_strict(schema));
+    if kept != strict {
+        losses.hint("strict");
+    }
+    kept
+}
+
+/// The effort where the vendor knows no budgets. A budget stands for one that every model with efforts knows; that the model is
+/// not to think is none where it was not said by that name, as models that do not think take no effort at all.
+pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
+    let by_budget = || reasoning.budget.map(|budget| Effort::of_budget(budget).min(Effort::High));
+    match (reasoning.effort, reasoning.enabled) {
+        (Some(Effort::None), _) => Some(Effort::None),
+        (_, Some(false)) => None,
+        (effort, _) => effort.or_else(|| by_budget().filter(|effort| *effort != Effort::None)),
+    }
+}
+
+/// An id for a call that the vendor gave none.
+pub(super) fn new_call_id() -> String {
+    format!("call_{}", uuid::Uuid::now_v7().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::neutral::ToolResult;
+
+    fn call(arguments: &str, custom: bool) -> Value {
+        super::arguments(&Call { arguments: arguments.to_owned(), custom, ..Call::default() })
+    }
+
+    #[test]
+    fn arguments_are_an_object_whatever_the_model_wrote() {
+        assert_eq!(call("{\"a\":[1,{}]}", false), json!({ "a": [1, {}] }));
+        for empty in ["", " \n"] {
+            assert_eq!(call(empty, false), json!({}));
+        }
+        for odd in ["[1]", "{\"a\":", "null"] {
+            assert_eq!(call(odd, false), json!({ "input": odd }), "{odd}");
+        }
+        assert_eq!(call("{}", true), json!({ "input": "{}" }));
+    }
+
+    #[test]
+    fn system_turns_wait_for_the_results() {
+        let text = |role| Turn { role, parts: vec![Part::Text { text: "x".to_owned(), cache: None }] };
+        let call = |id: &str| Turn {
+            role: Role::Assistant,
+            parts: vec![Part::Call(Call { id: id.to_owned(), ..Call::default() })],
+        };
+        let result = |id: &str| Turn {
+            role: Role::User,
+            parts: vec![Part::Result(ToolResult { call_id: id.to_owned(), ..ToolResult::default() })],
+        };
+        let (system, user, said) = (text(Role::System), text(Role::User), text(Role::Assistant));
+        let (call_a, call_b, result_a, result_b) = (call("a"), call("b"), result("a"), result("b"));
+        let table: [(&[&Turn], &[&Turn]); 6] = [
+            (&[&call_a, &system, &result_a, &user], &[&call_a, &result_a, &system, &user]),
+            (
+                &[&call_a, &system, &call_b, &result_a, &system, &result_b],
+                &[&call_a, &call_b, &result_a, &result_b, &system, &system],
+            ),
+            (&[&call_a, &system, &user, &result_a], &[&call_a, &user, &result_a, &system]),
+            // Nothing answers it.
+            (&[&call_a, &system, &user], &[&call_a, &system, &user]),
+            (&[&user, &system, &said], &[&user, &system, &said]),
+            (
+                &[&call_a, &call_b, &system, &result_a, &said, &result_b],
+                &[&call_a, &call_b, &result_a, &system, &said, &result_b],
+            ),
+        ];
+        for (given, wanted) in table {
+            let turns: Vec<Turn> = given.iter().map(|turn| (*turn).clone()).collect();
+            assert_eq!(results_first(&turns), wanted);
+        }
+    }
+
+    #[test]
+    fn strict_is_for_closed_objects_with_nothing_optional() {
+        let closed = |properties: Value, required: Value| json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+        let good = closed(json!({ "a": { "type": ["string", "null"] } }), json!(["a"]));
+        let open = json!({ "type": "object", "properties": {} });
+        for (schema, fits) in [
+            (good.clone(), true),
+            (closed(json!({}), json!([])), true),
+            (json!({}), false),
+            (json!({ "type": "array", "items": good }), false),
+            (open.clone(), false),
+            (closed(json!({ "a": {} }), json!([])), false),
+            (closed(json!({ "a": {}, "type": good }), json!(["a"])), false),
+            (closed(json!({ "a": { "type": "array", "items": open } }), json!(["a"])), false),
+            (closed(json!({ "a": { "anyOf": [good, { "type": "null" }] } }), json!(["a"])), true),
+            (closed(json!({ "a": { "anyOf": [open, { "type": "null" }] } }), json!(["a"])), false),
+            (closed(json!({ "a": { "oneOf": [good] } }), json!(["a"])), false),
+            // A property may be called like a word of schemas.
+            (closed(json!({ "not": {} }), json!(["not"])), true),
+        ] {
+            let mut losses = Losses::default();
+            assert_eq!(strict_of(Some(true), &schema, &mut losses), Some(fits), "{schema}");
+            assert_eq!((losses.is_empty(), losses.keeps_meaning()), (fits, true), "{schema}");
+        }
+        let mut losses = Losses::default();
+        assert_eq!(strict_of(Some(false), &json!({}), &mut losses), Some(false));
+        assert_eq!(strict_of(None, &json!({}), &mut losses), None);
+        assert!(losses.is_empty());
+    }
+
+    #[test]
+    fn a_budget_is_an_effort_that_all_models_know() {
+        let none = Reasoning::default();
+        for (reasoning, effort) in [
+            (Reasoning { budget: Some(31_999), ..none.clone() }, Some(Effort::High)),
+            (Reasoning { budget: Some(1_024), enabled: Some(true), ..none.clone() }, Some(Effort::Low)),
+            (Reasoning { budget: Some(0), ..none.clone() }, None),
+            (Reasoning { enabled: Some(false), budget: Some(9_000), ..none.clone() }, None),
+            (Reasoning { enabled: Some(false), effort: Some(Effort::High), ..none.clone() }, None),
+            (Reasoning { enabled: Some(false), effort: Some(Effort::None), ..none.clone() }, Some(Effort::None)),
+            (Reasoning { effort: Some(Effort::Max), ..none.clone() }, Some(Effort::Max)),
+            (Reasoning { effort: Some(Effort::XHigh), budget: Some(1), ..none }, Some(Effort::XHigh)),
+        ] {
+            assert_eq!(effort_of(&reasoning), effort, "{reasoning:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_lose_nothing() {
+        let mut losses = Losses::default();
+        let sampling = Sampling {
+            n: Some(1),
+            logprobs: Some(false),
+            top_logprobs: Some(0),
+            logit_bias: Some(json!({})),
+            ..Sampling::default()
+        };
+        lose_choices(&sampling, &mut losses);
+        let conversation = Conversation {
+            metadata: Some(Map::new()),
+            service_tier: Some("auto".to_owned()),
+            verbosity: Some("medium".to_owned()),
+            ..Conversation::default()
+        };
+        lose_extras(&conversation, &mut losses);
+        lose_cache(false, &mut losses);
+        assert!(losses.is_empty(), "{losses:?}");
+    }
+
+    #[test]
+    fn what_decides_is_told_apart_from_what_helps() {
+        let mut losses = Losses::default();
+        let sampling = Sampling {
+            n: Some(2),
+            logprobs: Some(true),
+            top_logprobs: Some(3),
+            logit_bias: Some(json!({ "5": -100 })),
+            ..Sampling::default()
+        };
+        lose_choices(&sampling, &mut losses);
+        let conversation = Conversation {
+            user: Some("u".to_owned()),
+            metadata: Some([("k".to_owned(), json!("v"))].into_iter().collect()),
+            service_tier: Some("flex".to_owned()),
+            verbosity: Some("low".to_owned()),
+            ..Conversation::default()
+        };
+        lose_extras(&conversation, &mut losses);
+        lose_cache(true, &mut losses);
+        assert_eq!(losses.of_meaning(), ["n", "logprobs", "top_logprobs", "logit_bias"]);
+        let hints: Vec<&str> = losses.names().skip(4).collect();
+        assert_eq!(hints, ["user", "metadata", "service_tier", "verbosity", "cache_control"]);
+    }
+}

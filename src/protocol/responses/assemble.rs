@@ -1,0 +1,53 @@
+//! A whole answer out of a stream: what a client that did not ask to stream gets.
+//!
+//! The last event has it all. Where its output is missing, the items that were done before it are its output.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::Event;
+use super::wire::{Data, Wire, data_of};
+use crate::protocol::assemble::Assemble;
+
+/// Takes in the events of one stream.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    /// As the event that came last tells it.
+    response: Value,
+    /// Items that are done, by `output_index`.
+    items: Vec<(u64, Value)>,
+}
+
+impl Assemble for Assembly {
+    fn add(&mut self, event: &Event) -> bool {
+        let Data::Json { data, name } = data_of(event) else { return true };
+        // Deltas are not looked into, so what they hold need not be understood.
+        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| Wire::read(text).ok()) else { return false };
+        let kind = if wire.kind.is_empty() { name } else { wire.kind };
+        let value = |text: Option<&str>| text.map(serde_json::from_str::<Value>).transpose();
+        match kind {
+            "response.output_item.done" => {
+                let Ok(item) = value(wire.item) else { return false };
+                let index = wire.output_index.unwrap_or(self.items.len() as u64);
+                self.items.extend(item.map(|item| (index, item)));
+            }
+            _ => match value(wire.response) {
+                Ok(response) => self.response = response.unwrap_or(std::mem::take(&mut self.response)),
+                Err(_) => return false,
+            },
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Bytes {
+        let Assembly { mut response, mut items } = std::mem::take(self);
+        if !response.is_object() {
+            response = json!({ "object": "response" });
+        }
+        if response["output"].as_array().is_none_or(Vec::is_empty) {
+            items.sort_by_key(|(index, _)| *index);
+            response["output"] = items.into_iter().map(|(_, item)| item).collect();
+        }
+        Bytes::from(response.to_string())
+    }
+}

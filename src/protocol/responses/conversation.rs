@@ -1,0 +1,249 @@
+//! The surface: a Responses request, read for translation. Not for requests that go up untouched, see [`super::check()`].
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::check::{check_members, missing, optional, optional_bool, required, wrong_type, wrong_value};
+use super::{Invalid, items};
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Reasoning, Tool, ToolChoice};
+
+/// Members that help the vendor and do not change what is asked. `max_tool_calls` counts only the tools that the vendor runs.
+const HINTS: [&str; 5] =
+    ["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "max_tool_calls"];
+/// Bytes of a request that an answer repeats: it does so twice before its first token, and once behind its last.
+const ECHO_MAX: usize = 256 << 10;
+/// Members that an answer repeats.
+const ECHOED: [&str; 17] = [
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+];
+const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+const CHOICES: [&str; 3] = ["none", "auto", "required"];
+
+/// Reads a request for translation.
+///
+/// # Errors
+/// What is wrong with it, in the words of the vendor.
+pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
+    let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
+    let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| no_json())?;
+    check_members(&body)?;
+    let mut conversation = Conversation::default();
+    // It stands before every system message of the input.
+    if let Some(Value::String(text)) = body.get("instructions") {
+        conversation.system.push(Part::Text { text: text.clone(), cache: None });
+    }
+    for (name, value) in &body {
+        if !value.is_null() {
+            member(name, value, &mut conversation)?;
+        }
+    }
+    conversation.echo = Arc::new(echo_of(body));
+    Ok(conversation)
+}
+
+/// What an answer repeats, so far as it fits.
+fn echo_of(body: Map<String, Value>) -> Map<String, Value> {
+    let mut left = ECHO_MAX;
+    let echoed = body.into_iter().filter(|(name, value)| ECHOED.contains(&name.as_str()) && !value.is_null());
+    let fitting = echoed.filter(|(_, value)| match left.checked_sub(value.to_string().len()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    fitting.collect()
+}
+
+fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
+    let sampling = &mut conversation.sampling;
+    let text = || value.as_str().map(str::to_owned);
+    match name {
+        "model" | "stream" | "stream_options" | "instructions" => {}
+        "input" => items::read(value, conversation)?,
+        "tools" => conversation.tools = tools(value, &mut conversation.losses)?,
+        "tool_choice" => conversation.tool_choice = tool_choice(value, &mut conversation.losses)?,
+        // Several calls at once are what every vendor allows unless told otherwise.
+        "parallel_tool_calls" => conversation.parallel_tool_calls = value.as_bool().filter(|parallel| !*parallel),
+        "text" => read_text(value, conversation)?,
+        "reasoning" => read_reasoning(value, conversation)?,
+        "include" => read_include(value, conversation),
+        "max_output_tokens" => {
+            let tokens = value.as_u64().filter(|tokens| *tokens > 0);
+            sampling.max_tokens = Some(tokens.ok_or_else(|| Invalid {
+                message: "Invalid 'max_output_tokens': integer below minimum value.".to_owned(),
+                param: Some(name.to_owned()),
+            })?);
+        }
+        "temperature" => sampling.temperature = value.as_f64(),
+        "top_p" => sampling.top_p = value.as_f64(),
+        "presence_penalty" => sampling.presence_penalty = value.as_f64().filter(|penalty| *penalty != 0.0),
+        "frequency_penalty" => sampling.frequency_penalty = value.as_f64().filter(|penalty| *penalty != 0.0),
+        "top_logprobs" => {
+            sampling.top_logprobs = value.as_u64().filter(|count| *count > 0);
+            sampling.logprobs = sampling.top_logprobs.map(|_| true);
+        }
+        "safety_identifier" => conversation.user = text(),
+        // The older name of the same.
+        "user" => conversation.user = conversation.user.take().or(text()),
+        "metadata" => {
+            conversation.metadata = value.as_object().filter(|metadata| !metadata.is_empty()).cloned();
+        }
+        "service_tier" => conversation.service_tier = text().filter(|tier| tier != "auto"),
+        // Nothing is stored behind a translation.
+        "store" if value == true => conversation.losses.hint(name),
+        "store" => {}
+        "background" if value == false => {}
+        "truncation" if value == "disabled" => {}
+        _ if HINTS.contains(&name) => conversation.losses.hint(name),
+        // `previous_response_id`, `conversation`, `prompt` among them, and what is not known here.
+        _ => conversation.losses.meaning(name),
+    }
+    Ok(())
+}
+
+fn tools(value: &Value, losses: &mut Losses) -> Result<Vec<Tool>, Invalid> {
+    let mut tools = Vec::new();
+    for (at, tool) in value.as_array().into_iter().flatten().enumerate() {
+        let path = format!("tools[{at}]");
+        if !tool.is_object() {
+            return Err(wrong_type(&path, "an object", tool));
+        }
+        let kind = required(tool, &path, "type")?;
+        let custom = kind == "custom";
+        if !custom && kind != "function" {
+            losses.meaning(format!("{path}.type"));
+            continue;
+        }
+        let known: &[&str] = if custom {
+            &["type", "name", "description", "format"]
+        } else {
+            &["type", "name", "description", "parameters", "strict"]
+        };
+        for (name, value) in tool.as_object().into_iter().flatten() {
+            if !known.contains(&name.as_str()) && !value.is_null() && value != false {
+                losses.hint(format!("{path}.{name}"));
+            }
+        }
+        let object = |name: &str| match &tool[name] {
+            Value::Null => Ok(None),
+            value @ Value::Object(_) => Ok(Some(value.clone())),
+            other => Err(wrong_type(&format!("{path}.{name}"), "an object", other)),
+        };
+        tools.push(Tool {
+            name: required(tool, &path, "name")?.to_owned(),
+            description: optional(tool, &path, "description")?,
+            parameters: if custom { None } else { object("parameters")? },
+            strict: if custom { None } else { optional_bool(tool, &path, "strict")? },
+            custom,
+            format: if custom { object("format")?.filter(|format| format["type"] != "text") } else { None },
+            cache: None,
+        });
+    }
+    Ok(tools)
+}
+
+fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>, Invalid> {
+    Ok(match value {
+        Value::String(choice) => Some(match choice.as_str() {
+            "auto" => ToolChoice::Auto,
+            "none" => ToolChoice::None,
+            "required" => ToolChoice::Required,
+            other => return Err(wrong_value("tool_choice", other, &CHOICES)),
+        }),
+        Value::Object(_) => match required(value, "tool_choice", "type")? {
+            "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
+            // A tool that the vendor runs, or a choice among some of the tools.
+            _ => {
+                losses.meaning("tool_choice.type");
+                None
+            }
+        },
+        other => return Err(wrong_type("tool_choice", "one of a string or object", other)),
+    })
+}
+
+fn read_text(value: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
+    for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        match name.as_str() {
+            "format" => conversation.format = format(value)?,
+            "verbosity" => conversation.verbosity = value.as_str().filter(|word| *word != "medium").map(str::to_owned),
+            _ => conversation.losses.meaning(format!("text.{name}")),
+        }
+    }
+    Ok(())
+}
+
+fn format(value: &Value) -> Result<Option<Format>, Invalid> {
+    let path = "text.format";
+    if !value.is_object() {
+        return Err(wrong_type(path, "an object", value));
+    }
+    match required(value, path, "type")? {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Format::Json)),
+        "json_schema" => {
+            let schema = match &value["schema"] {
+                Value::Null => return Err(missing("text.format.schema")),
+                schema @ Value::Object(_) => schema.clone(),
+                other => return Err(wrong_type("text.format.schema", "an object", other)),
+            };
+            Ok(Some(Format::Schema {
+                name: Some(required(value, path, "name")?.to_owned()),
+                description: optional(value, path, "description")?,
+                schema,
+                strict: optional_bool(value, path, "strict")?,
+            }))
+        }
+        other => Err(wrong_value("text.format.type", other, &["json_object", "json_schema", "text"])),
+    }
+}
+
+fn read_reasoning(value: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
+    for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        let path = format!("reasoning.{name}");
+        let word = || value.as_str().ok_or_else(|| wrong_type(&path, "a string", value));
+        match name.as_str() {
+            "effort" => {
+                let word = word()?;
+                let effort = Effort::from_name(word).ok_or_else(|| wrong_value(&path, word, &EFFORTS))?;
+                let reasoning = conversation.reasoning.get_or_insert_with(Reasoning::default);
+                reasoning.effort = Some(effort);
+                reasoning.enabled = (effort == Effort::None).then_some(false);
+            }
+            "summary" | "generate_summary" => {
+                let show = word()? != "none";
+                conversation.reasoning.get_or_insert_with(Reasoning::default).show = Some(show);
+            }
+            _ => conversation.losses.meaning(path),
+        }
+    }
+    Ok(())
+}
+
+fn read_include(value: &Value, conversation: &mut Conversation) {
+    for (at, entry) in value.as_array().into_iter().flatten().enumerate() {
+        if entry == "reasoning.encrypted_content" {
+            conversation.reasoning.get_or_insert_with(Reasoning::default).encrypted = true;
+        } else {
+            conversation.losses.hint(format!("include[{at}]"));
+        }
+    }
+}

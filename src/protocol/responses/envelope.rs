@@ -1,0 +1,181 @@
+//! The response object around the output, and the events that end a broken stream.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::numbered::Numbered;
+use super::{ErrorShape, Event};
+use crate::protocol::neutral::Finish;
+use crate::protocol::usage::Usage;
+
+/// What stays the same over one answer.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub id: String,
+    pub model: String,
+    created: u64,
+    /// What the ids of the items have in common.
+    base: String,
+    /// Members of the request that an answer repeats.
+    echo: Arc<Map<String, Value>>,
+}
+
+/// How an answer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    /// With its reason.
+    Incomplete(&'static str),
+}
+
+impl Status {
+    pub fn of(finish: Option<&Finish>) -> Status {
+        match finish {
+            Some(Finish::Length) => Status::Incomplete("max_output_tokens"),
+            // What another vendor calls a refusal is its filter, which cut the answer.
+            Some(Finish::Filtered | Finish::Refusal) => Status::Incomplete("content_filter"),
+            _ => Status::Completed,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::InProgress => "in_progress",
+            Status::Completed => "completed",
+            Status::Incomplete(_) => "incomplete",
+        }
+    }
+}
+
+impl Envelope {
+    pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> Envelope {
+        let base = Uuid::now_v7().simple().to_string();
+        Envelope { id: format!("resp_{base}"), model: model.to_owned(), created: now(), base, echo }
+    }
+
+    /// Takes the upstream's own names for answer and model.
+    pub fn name(&mut self, id: Option<&str>, model: Option<&str>) {
+        let visible = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let id: String = id.unwrap_or_default().chars().filter(visible).take(96).collect();
+        if !id.is_empty() {
+            self.id = if id.starts_with("resp_") { id } else { format!("resp_{id}") };
+        }
+        if let Some(model) = model.filter(|model| !model.is_empty()) {
+            model.clone_into(&mut self.model);
+        }
+    }
+
+    /// An id for the item at this index: `msg_...`
+    pub fn item_id(&self, prefix: &str, index: usize) -> String {
+        format!("{prefix}_{}{index:04x}", self.base)
+    }
+
+    /// The response as it stands. What the request did not say has its default.
+    pub fn response(&self, status: Status, output: Vec<Value>, usage: Option<&Usage>) -> Value {
+        let reason = match status {
+            Status::Incomplete(reason) => json!({ "reason": reason }),
+            _ => Value::Null,
+        };
+        let mut response = json!({
+            "id": self.id, "object": "response", "created_at": self.created, "status": status.as_str(),
+            "background": false, "completed_at": (status == Status::Completed).then(now), "error": null,
+            "incomplete_details": reason, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
+            "model": self.model, "output": output, "parallel_tool_calls": true, "previous_response_id": null,
+            "prompt_cache_key": null, "reasoning": { "effort": null, "summary": null }, "safety_identifier": null,
+            "service_tier": "default", "store": false, "temperature": 1.0, "text": { "format": { "type": "text" } },
+            "tool_choice": "auto", "tools": [], "top_logprobs": 0, "top_p": 1.0, "truncation": "disabled",
+            "usage": usage.map(usage_of), "user": null, "metadata": {},
+        });
+        for (name, value) in self.echo.iter() {
+            match (&mut response[name], value) {
+                // What the caller left out of these has its default too.
+                (Value::Object(whole), Value::Object(given)) if matches!(name.as_str(), "text" | "reasoning") => {
+                    let given = given.iter().filter(|(_, value)| !value.is_null());
+                    whole.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+                }
+                (whole, value) => whole.clone_from(value),
+            }
+        }
+        response
+    }
+}
+
+fn usage_of(usage: &Usage) -> Value {
+    let count = |count: Option<i64>| count.unwrap_or(0);
+    let (input, output) = (count(usage.input_tokens), count(usage.output_tokens));
+    let (cached, written) = (count(usage.cached_input_tokens), count(usage.cache_creation_tokens));
+    json!({
+        "input_tokens": input,
+        // The SDKs want to see both.
+        "input_tokens_details": { "cached_tokens": cached, "cache_write_tokens": written },
+        "output_tokens": output,
+        "output_tokens_details": { "reasoning_tokens": count(usage.reasoning_tokens) },
+        "total_tokens": input.saturating_add(output),
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or(0)
+}
+
+/// The events that end a broken stream of which nothing is known.
+pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
+    let mut out = BytesMut::new();
+    let response = Envelope::new("", Arc::default()).response(Status::InProgress, Vec::new(), None);
+    fail(response, &mut Numbered::default(), error, &mut out);
+    out.freeze()
+}
+
+/// The same for a stream of the vendor's own, of which the first event is known and the last one that had data: the response is
+/// that of the first, and the numbers go on.
+pub fn error_event_behind(first: &Event, last: &Event, error: &ErrorShape<'_>) -> Bytes {
+    let member = |event: &Event, name: &str| {
+        let mut data: Map<String, Value> = serde_json::from_slice(event.fields().data.as_deref()?).ok()?;
+        data.shift_remove(name)
+    };
+    let response = member(first, "response").filter(Value::is_object);
+    let number = member(last, "sequence_number").and_then(|number| number.as_u64());
+    let (Some(response), Some(number)) = (response, number) else { return error_event(error) };
+    let mut out = BytesMut::new();
+    fail(response, &mut Numbered::behind(number), error, &mut out);
+    out.freeze()
+}
+
+/// The events that end a broken stream: `error`, whose member of that name is what the official SDKs raise, and
+/// `response.failed`, by which Codex knows it. The vendor sends both, too. `response` is an object.
+pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorShape<'_>, out: &mut BytesMut) {
+    let mut said = json!({ "type": error.kind, "code": error.code, "message": error.message, "param": error.param });
+    if let Some(attempts) = error.attempts {
+        said["attempts"] = attempts.clone();
+    }
+    let raised = json!({ "code": error.code, "message": error.message, "param": error.param, "error": said });
+    numbered.emit("error", raised, out);
+    response["status"] = Value::from("failed");
+    response["error"] = json!({ "code": code_of(error), "message": error.message });
+    numbered.emit("response.failed", json!({ "response": response }), out);
+}
+
+/// Codes of a failed response that clients go by.
+const CODES: [&str; 6] = [
+    "server_error",
+    "rate_limit_exceeded",
+    "invalid_prompt",
+    "context_length_exceeded",
+    "insufficient_quota",
+    "image_content_policy_violation",
+];
+
+/// The error in the words of the vendor: it has few.
+fn code_of<'a>(error: &ErrorShape<'a>) -> &'a str {
+    match error.status {
+        _ if CODES.contains(&error.code) => error.code,
+        429 => "rate_limit_exceeded",
+        400 | 413 | 422 => "invalid_prompt",
+        _ => "server_error",
+    }
+}

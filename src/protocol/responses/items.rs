@@ -1,0 +1,188 @@
+//! Input items, read into turns. Items stand one after the other; what the assistant did between two of the user's is one turn.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::check::{optional, required, wrong_type, wrong_value};
+use super::{Invalid, content};
+use crate::protocol::neutral::signature::{Held, Owner, held, own};
+use crate::protocol::neutral::{Call, Conversation, Losses, Part, Role, Thinking, ToolResult, Turn};
+
+const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
+
+/// Members of items, beside `type`, `id` and `status`.
+const KNOWN: [(&str, &[&str]); 6] = [
+    ("message", &["role", "content", "phase"]),
+    ("function_call", &["call_id", "name", "arguments", "parsed_arguments"]),
+    ("custom_tool_call", &["call_id", "name", "input"]),
+    ("function_call_output", &["call_id", "output"]),
+    ("custom_tool_call_output", &["call_id", "output"]),
+    ("reasoning", &["summary", "content", "encrypted_content"]),
+];
+/// Members of their parts.
+const KNOWN_OF_PARTS: [(&str, &[&str]); 6] = [
+    ("input_text", &["text"]),
+    ("output_text", &["text", "annotations", "logprobs", "parsed"]),
+    ("refusal", &["refusal"]),
+    ("input_image", &["image_url", "file_id", "detail"]),
+    ("input_file", &["filename", "file_data", "file_url", "file_id"]),
+    ("input_audio", &["input_audio"]),
+];
+
+fn tell(object: &Value, path: &str, known: &[&str], losses: &mut Losses) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        let is_known = matches!(name.as_str(), "type" | "id" | "status") || known.contains(&name.as_str());
+        if !is_known && !value.is_null() && value != false {
+            losses.hint(format!("{path}.{name}"));
+        }
+    }
+}
+
+/// Adds what `input` says.
+pub(super) fn read(input: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
+    let items = match input {
+        Value::String(text) => {
+            let parts = vec![Part::Text { text: text.clone(), cache: None }];
+            conversation.turns.push(Turn { role: Role::User, parts });
+            return Ok(());
+        }
+        Value::Array(items) => items,
+        _ => return Ok(()),
+    };
+    let mut reader = Reader { conversation, names: HashMap::new(), signature: None };
+    items.iter().enumerate().try_for_each(|(at, item)| reader.item(item, &format!("input[{at}]")))
+}
+
+struct Reader<'a> {
+    conversation: &'a mut Conversation,
+    /// Names of the functions, by the id of the call.
+    names: HashMap<String, String>,
+    /// Of the call that follows.
+    signature: Option<String>,
+}
+
+impl Reader<'_> {
+    fn item(&mut self, item: &Value, path: &str) -> Result<(), Invalid> {
+        if !item.is_object() {
+            return Err(wrong_type(path, "an object", item));
+        }
+        let kind = optional(item, path, "type")?;
+        // A bare id is a reference to an item that the vendor stored.
+        let kind = match kind.as_deref() {
+            None if item["role"].is_null() && item["id"].is_string() => "item_reference",
+            None => "message",
+            Some(kind) => kind,
+        };
+        self.tell_unknown(item, kind, path);
+        match kind {
+            "message" => self.message(item, path),
+            "function_call" => self.call(item, path, "arguments"),
+            "custom_tool_call" => self.call(item, path, "input"),
+            "function_call_output" => self.output(item, path, false),
+            "custom_tool_call_output" => self.output(item, path, true),
+            "reasoning" => self.reasoning(item, path),
+            // Items of what the vendor runs or stores itself.
+            _ => {
+                self.conversation.losses.meaning(format!("{path}.type"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells members that are not read here. What an item or a part repeats of the answer that it was is none of them.
+    fn tell_unknown(&mut self, item: &Value, kind: &str, path: &str) {
+        let Some((_, known)) = KNOWN.iter().find(|(name, _)| *name == kind) else { return };
+        tell(item, path, known, &mut self.conversation.losses);
+        for list in ["content", "output"] {
+            for (at, part) in item[list].as_array().into_iter().flatten().enumerate() {
+                let found = KNOWN_OF_PARTS.iter().find(|(name, _)| part["type"] == *name);
+                if let Some((_, known)) = found.filter(|_| kind != "reasoning") {
+                    tell(part, &format!("{path}.{list}[{at}]"), known, &mut self.conversation.losses);
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, item: &Value, path: &str) -> Result<(), Invalid> {
+        let role = match required(item, path, "role")? {
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            "system" | "developer" => Role::System,
+            other => return Err(wrong_value(&format!("{path}.role"), other, &ROLES)),
+        };
+        let parts = content::read(&item["content"], &format!("{path}.content"), role == Role::Assistant)?;
+        match role {
+            Role::User => self.conversation.turns.push(Turn { role, parts }),
+            Role::Assistant => self.add(role, parts),
+            Role::System => {
+                let (texts, others): (Vec<Part>, Vec<Part>) =
+                    parts.into_iter().partition(|part| matches!(part, Part::Text { .. }));
+                if !others.is_empty() {
+                    self.conversation.losses.meaning(format!("{path}.content"));
+                }
+                if self.conversation.turns.is_empty() {
+                    self.conversation.system.extend(texts);
+                } else {
+                    self.conversation.turns.push(Turn { role, parts: texts });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, item: &Value, path: &str, arguments: &str) -> Result<(), Invalid> {
+        let text = |name: &str| required(item, path, name).map(str::to_owned);
+        let (id, name, arguments, custom) = (text("call_id")?, text("name")?, text(arguments)?, arguments == "input");
+        self.names.insert(id.clone(), name.clone());
+        let call = Call { id, name, arguments, custom, signature: self.signature.take(), cache: None };
+        self.add(Role::Assistant, vec![Part::Call(call)]);
+        Ok(())
+    }
+
+    fn output(&mut self, item: &Value, path: &str, custom: bool) -> Result<(), Invalid> {
+        let call_id = required(item, path, "call_id")?.to_owned();
+        let parts = content::read(&item["output"], &format!("{path}.output"), false)?;
+        let name = self.names.get(&call_id).cloned();
+        let result = Part::Result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
+        // Results of calls that were made at once belong together; what the user says is another turn.
+        match self.conversation.turns.last_mut() {
+            Some(turn) if matches!(turn.parts.last(), Some(Part::Result(_))) => turn.parts.push(result),
+            _ => self.conversation.turns.push(Turn { role: Role::User, parts: vec![result] }),
+        }
+        Ok(())
+    }
+
+    fn reasoning(&mut self, item: &Value, path: &str) -> Result<(), Invalid> {
+        let encrypted = optional(item, path, "encrypted_content")?;
+        let id = optional(item, path, "id")?;
+        let mut thinking = Thinking { text: content::thoughts(item), ..Thinking::default() };
+        match held(Owner::Responses, &encrypted.unwrap_or_default()) {
+            Held::Thought(signature) => {
+                if own(Owner::Responses, &signature).is_some() {
+                    thinking.redacted = thinking.text.is_empty();
+                    thinking.id = id;
+                }
+                thinking.signature = Some(signature);
+            }
+            Held::Redacted(data) => {
+                thinking.signature = Some(data);
+                thinking.redacted = true;
+            }
+            Held::Call(signature) => self.signature = Some(signature),
+            Held::Unsigned => {}
+        }
+        if !thinking.text.is_empty() || thinking.signature.is_some() {
+            self.add(Role::Assistant, vec![Part::Thinking(thinking)]);
+        }
+        Ok(())
+    }
+
+    /// Adds to the turn that is under way, if it is this role's.
+    fn add(&mut self, role: Role, parts: Vec<Part>) {
+        match self.conversation.turns.last_mut() {
+            Some(turn) if turn.role == role => turn.parts.extend(parts),
+            _ => self.conversation.turns.push(Turn { role, parts }),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The `responses` dialect: OpenAI's Responses API, as what a provider speaks and as what an app calls.
+//!
+//! [`read()`] is for the race, [`Reader`] and [`request()`] are for translating what a provider speaks, [`conversation()`] and
+//! [`Writer`] for translating what an app calls.
+
+mod assemble;
+mod check;
+mod content;
+mod conversation;
+mod envelope;
+mod foreign;
+mod items;
+mod numbered;
+mod output;
+mod read;
+mod reader;
+mod request;
+mod whole;
+mod wire;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use super::dialect::{ErrorShape, Invalid, Options};
+use super::sse::Event;
+
+pub use assemble::Assembly;
+pub use check::check;
+pub use conversation::conversation;
+pub use envelope::{error_event, error_event_behind};
+pub use foreign::without_foreign;
+pub use read::read;
+pub use reader::Reader;
+pub use request::request;
+pub use whole::events_of_whole;
+pub use writer::Writer;
+
+/// Whether every official client takes this event for an error and stops at it. The SDKs raise at `error`, Codex does not
+/// know it; what all of them know is `response.failed`.
+pub fn is_error_event(event: &Event) -> bool {
+    const FAILED: &[u8] = b"response.failed";
+    let named = event.fields().name == Some(FAILED);
+    named
+        || match wire::data_of(event) {
+            wire::Data::Json { data, .. } => std::str::from_utf8(&data)
+                .ok()
+                .and_then(|text| wire::Wire::read(text).ok())
+                .is_some_and(|wire| wire.kind.as_bytes() == FAILED),
+            _ => false,
+        }
+}

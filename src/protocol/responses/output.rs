@@ -1,0 +1,43 @@
+//! What stands in the output of a response: parts of messages, and calls.
+
+use serde_json::{Value, json};
+
+/// What a part of a message holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Text,
+    Refusal,
+}
+
+/// A call that is under way.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// `output_index`
+    pub index: usize,
+    /// Of the item.
+    pub id: String,
+    pub call_id: String,
+    pub name: String,
+    /// So far; of a custom tool its bare input.
+    pub arguments: String,
+    pub custom: bool,
+}
+
+impl Call {
+    /// The item as it stands.
+    pub fn item(&self, status: &str) -> Value {
+        let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
+        let mut item = json!({
+            "id": self.id, "type": kind, "status": status, "call_id": self.call_id, "name": self.name,
+        });
+        item[name] = Value::from(self.arguments.as_str());
+        item
+    }
+}
+
+pub(super) fn part_of(said: Said, text: &str) -> Value {
+    match said {
+        Said::Text => json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text }),
+        Said::Refusal => json!({ "type": "refusal", "refusal": text }),
+    }
+}

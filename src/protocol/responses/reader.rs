@@ -1,0 +1,296 @@
+//! Reads a Responses stream into pieces, for translation. Off the race's hot path: items are built, deltas are not.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Event;
+use super::wire::{Data, Wire, data_of};
+use crate::protocol::json::unescape;
+use crate::protocol::neutral::signature::{Held, Owner, held, own};
+use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::usage::Usage;
+
+/// Reads one stream.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// With their `output_index`, in the order of their coming.
+    items: Vec<(u64, Item)>,
+    /// Where the item of an index stands: the last of them, as some servers count all alike.
+    places: HashMap<u64, usize>,
+    calls: u32,
+    blocks: u32,
+    started: bool,
+    /// Of the call that follows.
+    signature: Option<String>,
+}
+
+/// What is known of an output item, and what of it was passed on.
+#[derive(Debug, Default)]
+struct Item {
+    /// Number of the call, once it was begun.
+    call: Option<u32>,
+    /// Number of the block of reasoning.
+    block: Option<u32>,
+    /// The part whose text came last: of a summary or not, and its index.
+    part: Option<(bool, u64)>,
+    /// Text or arguments of it were passed on.
+    said: bool,
+    /// Its name was, as [`Piece::Other`].
+    named: bool,
+    done: bool,
+}
+
+impl ReadPieces for Reader {
+    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+        let Data::Json { data, name } = data_of(event) else { return };
+        let Some(mut wire) = std::str::from_utf8(&data).ok().and_then(|text| Wire::read(text).ok()) else { return };
+        if wire.kind.is_empty() {
+            wire.kind = name;
+        }
+        self.read_wire(&wire, pieces);
+    }
+}
+
+impl Reader {
+    fn read_wire(&mut self, wire: &Wire<'_>, pieces: &mut Vec<Piece>) {
+        match wire.kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if let Some(response) = value(wire.response) {
+                    self.start(&response, pieces);
+                }
+            }
+            "response.output_item.added" => {
+                if let Some(item) = value(wire.item) {
+                    let index = self.position(wire.output_index);
+                    self.begin(index, &item, pieces);
+                }
+            }
+            "response.output_item.done" => {
+                if let Some(item) = value(wire.item) {
+                    let index = self.position(wire.output_index);
+                    self.close(index, &item, pieces);
+                }
+            }
+            "response.output_text.annotation.added" => {
+                let kind = value(wire.annotation).and_then(|note| note["type"].as_str().map(str::to_owned));
+                pieces.push(Piece::Other(kind.unwrap_or_else(|| "annotation".to_owned())));
+            }
+            "response.completed" | "response.incomplete" | "response.done" => {
+                if let Some(response) = value(wire.response) {
+                    self.end(wire.kind, &response, pieces);
+                }
+            }
+            _ => self.delta(wire, pieces),
+        }
+    }
+
+    fn start(&mut self, response: &Value, pieces: &mut Vec<Piece>) {
+        let text = |name: &str| response[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let (id, model) = (text("id"), text("model"));
+        if !self.started && (id.is_some() || model.is_some()) {
+            self.started = true;
+            pieces.push(Piece::Start { id, model });
+        }
+    }
+
+    /// Where the item of this index stands. Without an index it is the one that came last.
+    fn position(&mut self, index: Option<u64>) -> usize {
+        let index = index.or(self.items.last().map(|(index, _)| *index)).unwrap_or(0);
+        match self.places.get(&index) {
+            Some(at) => *at,
+            None => self.push(index),
+        }
+    }
+
+    fn push(&mut self, index: u64) -> usize {
+        self.items.push((index, Item::default()));
+        self.places.insert(index, self.items.len() - 1);
+        self.items.len() - 1
+    }
+
+    /// An item was added. Gives where it stands.
+    fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<Piece>) -> usize {
+        // Another item of an index that is done.
+        let at = match self.items.get(at) {
+            Some((index, known)) if known.done => self.push(*index),
+            _ => at,
+        };
+        let (calls, blocks) = (&mut self.calls, &mut self.blocks);
+        let Some((_, known)) = self.items.get_mut(at) else { return at };
+        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+        match item["type"].as_str().unwrap_or_default() {
+            kind @ ("function_call" | "custom_tool_call") if known.call.is_none() => {
+                let id = if item["call_id"].is_string() { text("call_id") } else { text("id") };
+                let (call, custom) = (next(calls), kind == "custom_tool_call");
+                known.call = Some(call);
+                let signature = self.signature.take();
+                pieces.push(Piece::Call { index: 0, call, id, name: text("name"), custom, signature });
+            }
+            "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
+            "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
+            other if !known.named => {
+                known.named = true;
+                pieces.push(Piece::Other(other.to_owned()));
+            }
+            _ => {}
+        }
+        at
+    }
+
+    /// An item is done: what of it has not been told yet is told now.
+    fn close(&mut self, at: usize, item: &Value, pieces: &mut Vec<Piece>) {
+        let at = self.begin(at, item, pieces);
+        let Some((_, known)) = self.items.get_mut(at) else { return };
+        known.done = true;
+        match item["type"].as_str().unwrap_or_default() {
+            "function_call" | "custom_tool_call" if !known.said => {
+                let text = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
+                if let Some(call) = known.call.filter(|_| !text.is_empty()) {
+                    pieces.push(Piece::Arguments { index: 0, call, text });
+                }
+            }
+            "message" if !known.said => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    let text = |name: &str| part[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+                    pieces.extend(text("text").map(|text| Piece::Text { index: 0, text }));
+                    pieces.extend(text("refusal").map(|text| Piece::Refusal { index: 0, text }));
+                }
+            }
+            "reasoning" => {
+                let block = known.block.unwrap_or(0);
+                if !known.said {
+                    let text = super::content::thoughts(item);
+                    known.said = !text.is_empty();
+                    pieces.extend(known.said.then_some(Piece::Thinking { index: 0, block, text }));
+                }
+                let encrypted = item["encrypted_content"].as_str().filter(|encrypted| !encrypted.is_empty());
+                match held(Owner::Responses, encrypted.unwrap_or_default()) {
+                    Held::Thought(data) if !known.said && own(Owner::Responses, &data).is_some() => {
+                        pieces.push(Piece::Redacted { index: 0, block, data });
+                    }
+                    Held::Thought(signature) => pieces.push(Piece::Signature { index: 0, block, signature }),
+                    Held::Redacted(data) => pieces.push(Piece::Redacted { index: 0, block, data }),
+                    Held::Call(signature) => self.signature = Some(signature),
+                    Held::Unsigned => {}
+                }
+            }
+            "image_generation_call" => {
+                let format = item["output_format"].as_str().unwrap_or("png");
+                if let Some(data) = item["result"].as_str().filter(|data| !data.is_empty()) {
+                    let (media_type, data) = (format!("image/{format}"), data.to_owned());
+                    pieces.push(Piece::Image { index: 0, media_type, data });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delta(&mut self, wire: &Wire<'_>, pieces: &mut Vec<Piece>) {
+        let Some(text) = wire.delta.and_then(mended) else { return };
+        let summary = matches!(wire.kind, "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta");
+        match wire.kind {
+            "response.audio.delta" | "response.output_audio.delta" => {
+                return pieces.push(Piece::Audio { index: 0, id: None, data: text, transcript: String::new() });
+            }
+            "response.audio.transcript.delta" | "response.output_audio_transcript.delta" => {
+                return pieces.push(Piece::Audio { index: 0, id: None, data: String::new(), transcript: text });
+            }
+            "response.output_text.delta"
+            | "response.refusal.delta"
+            | "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.reasoning_text.delta"
+            | "response.reasoning.delta" => {}
+            _ if summary => {}
+            // The arguments of what the vendor runs itself: its name was told.
+            _ => return,
+        }
+        let at = self.position(wire.output_index);
+        let blocks = &mut self.blocks;
+        let Some((_, known)) = self.items.get_mut(at) else { return };
+        match wire.kind {
+            "response.output_text.delta" => pieces.push(Piece::Text { index: 0, text }),
+            "response.refusal.delta" => pieces.push(Piece::Refusal { index: 0, text }),
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                // Without its call it is nobody's; it comes once more in the item that is done.
+                let Some(call) = known.call else { return };
+                pieces.push(Piece::Arguments { index: 0, call, text });
+            }
+            _ => {
+                let block = *known.block.get_or_insert_with(|| next(blocks));
+                let part = (summary, wire.part_index.unwrap_or(0));
+                // Parts are paragraphs.
+                let apart = known.part.replace(part).is_some_and(|before| before != part);
+                let text = if apart { format!("\n\n{text}") } else { text };
+                pieces.push(Piece::Thinking { index: 0, block, text });
+            }
+        }
+        known.said = true;
+    }
+
+    fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<Piece>) {
+        self.start(response, pieces);
+        // A server that tells everything at the end.
+        if self.items.is_empty() {
+            for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
+                let at = self.position(u64::try_from(index).ok());
+                self.close(at, item, pieces);
+            }
+        }
+        let reason = response["incomplete_details"]["reason"].as_str();
+        let finish = match reason {
+            Some("max_output_tokens") => Finish::Length,
+            Some("content_filter") => Finish::Filtered,
+            Some(other) => Finish::Other(other.to_owned()),
+            None if kind == "response.incomplete" => Finish::Other("incomplete".to_owned()),
+            None if self.calls > 0 => Finish::ToolCalls,
+            None => Finish::Stop,
+        };
+        pieces.push(Piece::Finish { index: 0, finish });
+        if response["usage"].is_object() {
+            let mut usage = Usage::default();
+            usage.add(&response["usage"].to_string());
+            pieces.push(Piece::Usage(usage));
+        }
+    }
+}
+
+fn next(counter: &mut u32) -> u32 {
+    let now = *counter;
+    *counter = counter.saturating_add(1);
+    now
+}
+
+fn value(text: Option<&str>) -> Option<Value> {
+    serde_json::from_str(text?).ok()
+}
+
+/// What a string stands for. Some servers cut a character in two, each half escaped by itself: such a half is U+FFFD.
+fn mended(inner: &str) -> Option<String> {
+    if let Some(text) = unescape(inner) {
+        return Some(text.into_owned());
+    }
+    let mut mended = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.find('\\') {
+        mended.push_str(&rest[..at]);
+        // An escape is two bytes, `\uXXXX` six, a character outside the basic plane twelve.
+        let lens = [12, 6, 2].into_iter().filter_map(|len| rest.get(at..at + len));
+        let Some((len, text)) = lens.filter_map(|escape| Some((escape.len(), one(escape)?))).next() else {
+            mended.push('\u{fffd}');
+            rest = rest.get(at + 6..).unwrap_or_default();
+            continue;
+        };
+        mended.push_str(&text);
+        rest = &rest[at + len..];
+    }
+    mended.push_str(rest);
+    Some(mended)
+}
+
+/// The one character that an escape stands for, if that is all it is.
+fn one(escape: &str) -> Option<String> {
+    let text = unescape(escape)?;
+    (text.chars().count() == 1).then(|| text.into_owned())
+}

@@ -1,0 +1,338 @@
+//! The dialect: a conversation, written as a Responses request.
+
+use serde_json::{Map, Value, json};
+
+use super::{Options, content};
+use crate::protocol::neutral::signature::{Owner, own};
+use crate::protocol::neutral::{
+    Call, Conversation, Effort, Format, Losses, Part, Reasoning, Role, Thinking, Tool, ToolChoice, ToolResult,
+};
+use crate::protocol::outgoing::{effort_of, strict_of};
+
+/// Fewer tokens the vendor does not take.
+const TOKENS_MIN: u64 = 16;
+/// Longer names of users the vendor does not take.
+const USER_MAX: usize = 64;
+const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
+
+/// Writes a conversation as a request. Nothing of it is to be stored: it is whole each time.
+pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    put("model", Value::from(options.model.as_str()));
+    let instructions = texts(&conversation.system, losses);
+    if !instructions.is_empty() {
+        put("instructions", Value::from(instructions));
+    }
+    put("input", Value::Array(input(conversation, losses)));
+    if !conversation.tools.is_empty() {
+        put("tools", conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect());
+        // Both are refused where there are no tools.
+        if let Some(choice) = &conversation.tool_choice {
+            put("tool_choice", write_choice(choice, &conversation.tools));
+        }
+        if let Some(parallel) = conversation.parallel_tool_calls {
+            put("parallel_tool_calls", Value::from(parallel));
+        }
+    }
+    let mut text = Map::new();
+    text.extend(
+        conversation
+            .format
+            .as_ref()
+            .and_then(|format| write_format(format, losses))
+            .map(|format| ("format".to_owned(), format)),
+    );
+    text.extend(conversation.verbosity.as_ref().map(|word| ("verbosity".to_owned(), Value::from(word.as_str()))));
+    if !text.is_empty() {
+        put("text", Value::Object(text));
+    }
+    if let Some(reasoning) = &conversation.reasoning {
+        let wanted = write_reasoning(reasoning);
+        if !wanted.is_empty() {
+            put("reasoning", Value::Object(wanted));
+        }
+        if thinks(reasoning) {
+            put("include", json!(["reasoning.encrypted_content"]));
+        }
+    }
+    sampling(conversation, &mut body, losses);
+    about(conversation, &mut body, losses);
+    body.insert("store".to_owned(), Value::from(false));
+    body.insert("stream".to_owned(), Value::from(true));
+    Value::Object(body)
+}
+
+fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
+    let sampling = &conversation.sampling;
+    if let Some(tokens) = sampling.max_tokens {
+        if tokens < TOKENS_MIN {
+            losses.hint("max_tokens");
+        }
+        body.insert("max_output_tokens".to_owned(), Value::from(tokens.max(TOKENS_MIN)));
+    }
+    for (name, value) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
+        body.extend(value.map(|value| (name.to_owned(), Value::from(value))));
+    }
+    let bias = sampling.logit_bias.as_ref();
+    let empty = bias.is_none_or(|bias| bias.is_null() || bias.as_object().is_some_and(Map::is_empty));
+    for (name, lost) in [
+        ("top_k", sampling.top_k.is_some()),
+        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
+        ("seed", sampling.seed.is_some()),
+        ("n", sampling.n.is_some_and(|n| n != 1)),
+        ("stop", !sampling.stop.is_empty()),
+        // The vendor has them, but a translated answer does not.
+        ("logprobs", sampling.logprobs == Some(true)),
+        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
+        ("logit_bias", !empty),
+    ] {
+        if lost {
+            losses.meaning(name);
+        }
+    }
+}
+
+/// What tells the vendor whose request it is, and how to serve it.
+fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
+    match &conversation.user {
+        Some(user) if user.chars().count() <= USER_MAX => {
+            body.insert("safety_identifier".to_owned(), Value::from(user.as_str()));
+        }
+        Some(_) => losses.hint("user"),
+        None => {}
+    }
+    match &conversation.metadata {
+        Some(metadata) if metadata.len() <= 16 && metadata.values().all(Value::is_string) => {
+            body.insert("metadata".to_owned(), Value::Object(metadata.clone()));
+        }
+        Some(_) => losses.hint("metadata"),
+        None => {}
+    }
+    match conversation.service_tier.as_deref() {
+        Some(tier) if TIERS.contains(&tier) => drop(body.insert("service_tier".to_owned(), Value::from(tier))),
+        Some(_) => losses.hint("service_tier"),
+        None => {}
+    }
+}
+
+/// The texts of system prompts, as one.
+fn texts(parts: &[Part], losses: &mut Losses) -> String {
+    let mut texts = Vec::new();
+    for part in parts {
+        match part {
+            Part::Text { text, cache } => {
+                if cache.is_some() {
+                    losses.hint("cache_control");
+                }
+                texts.push(text.as_str());
+            }
+            _ => losses.meaning("system"),
+        }
+    }
+    texts.join("\n\n")
+}
+
+fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
+    let mut items = Vec::new();
+    for turn in &conversation.turns {
+        let mut message = Vec::new();
+        for part in &turn.parts {
+            let item = match part {
+                Part::Result(result) => Some(write_result(result, losses)),
+                Part::Call(call) => Some(write_call(call, losses)),
+                Part::Thinking(thinking) => match write_thinking(thinking) {
+                    Some(item) => Some(item),
+                    None => {
+                        losses.hint("reasoning");
+                        continue;
+                    }
+                },
+                _ => None,
+            };
+            if let Some(item) = item {
+                flush(turn.role, &mut message, &mut items);
+                items.push(item);
+                continue;
+            }
+            message.extend(match (turn.role, part) {
+                (Role::Assistant, _) => write_output(part, losses),
+                _ => content::write(part, losses),
+            });
+        }
+        flush(turn.role, &mut message, &mut items);
+    }
+    items
+}
+
+/// Closes a message, if there is anything in it.
+fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
+    if message.is_empty() {
+        return;
+    }
+    let role = match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    items.push(json!({ "type": "message", "role": role, "content": std::mem::take(message) }));
+}
+
+/// A part of what the assistant said.
+fn write_output(part: &Part, losses: &mut Losses) -> Option<Value> {
+    match part {
+        Part::Text { text, cache } => {
+            if cache.is_some() {
+                losses.hint("cache_control");
+            }
+            Some(json!({ "type": "output_text", "text": text, "annotations": [] }))
+        }
+        Part::Refusal(text) => Some(json!({ "type": "refusal", "refusal": text })),
+        Part::Image(_) => {
+            losses.meaning("image");
+            None
+        }
+        Part::Document(_) => {
+            losses.meaning("document");
+            None
+        }
+        Part::Audio(_) => {
+            losses.meaning("audio");
+            None
+        }
+        Part::Thinking(_) | Part::Call(_) | Part::Result(_) => None,
+    }
+}
+
+fn write_call(call: &Call, losses: &mut Losses) -> Value {
+    if call.cache.is_some() {
+        losses.hint("cache_control");
+    }
+    let (id, name) = (&call.id, &call.name);
+    if call.custom {
+        return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments });
+    }
+    let arguments = if call.arguments.is_empty() { "{}" } else { call.arguments.as_str() };
+    json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
+}
+
+fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
+    if result.cache.is_some() {
+        losses.hint("cache_control");
+    }
+    // There is no member for it; what went wrong stands in the text.
+    if result.is_error {
+        losses.hint("is_error");
+    }
+    let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
+    let output = match result.parts.as_slice() {
+        [] => Value::from(""),
+        [Part::Text { text, cache: None }] => Value::from(text.as_str()),
+        parts => parts.iter().filter_map(|part| content::write(part, losses)).collect(),
+    };
+    json!({ "type": kind, "call_id": result.call_id, "output": output })
+}
+
+/// Reasoning that the Responses API made itself. None if it is another's, which it would not take.
+fn write_thinking(thinking: &Thinking) -> Option<Value> {
+    let encrypted = thinking.signature.as_deref().and_then(|signature| own(Owner::Responses, signature))?;
+    let summary: Vec<Value> = Some(&thinking.text)
+        .filter(|text| !text.is_empty())
+        .map(|text| json!({ "type": "summary_text", "text": text }))
+        .into_iter()
+        .collect();
+    let mut item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": encrypted });
+    if let Some(id) = thinking.id.as_deref().filter(|id| !id.is_empty()) {
+        item["id"] = Value::from(id);
+    }
+    Some(item)
+}
+
+fn write_tool(tool: &Tool, losses: &mut Losses) -> Value {
+    if tool.cache.is_some() {
+        losses.hint("cache_control");
+    }
+    let kind = if tool.custom { "custom" } else { "function" };
+    let mut written = json!({ "type": kind, "name": tool.name });
+    if let Some(description) = &tool.description {
+        written["description"] = Value::from(description.as_str());
+    }
+    if tool.custom {
+        if let Some(format) = &tool.format {
+            written["format"] = write_grammar(format);
+        }
+        return written;
+    }
+    let none = || json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let parameters = tool.parameters.clone().unwrap_or_else(none);
+    // Strict is the vendor's default here, and nobody else's.
+    written["strict"] = Value::from(strict_of(tool.strict, &parameters, losses).unwrap_or(false));
+    written["parameters"] = parameters;
+    written
+}
+
+/// Chat has the grammar in an object of its own.
+fn write_grammar(format: &Value) -> Value {
+    let mut flat = format.clone();
+    if let (Some(grammar), Some(members)) = (format["grammar"].as_object(), flat.as_object_mut()) {
+        members.shift_remove("grammar");
+        members.extend(grammar.clone());
+    }
+    flat
+}
+
+fn write_choice(choice: &ToolChoice, tools: &[Tool]) -> Value {
+    match choice {
+        ToolChoice::Auto => Value::from("auto"),
+        ToolChoice::None => Value::from("none"),
+        ToolChoice::Required => Value::from("required"),
+        ToolChoice::Named(name) => {
+            let custom = tools.iter().any(|tool| tool.name == *name && tool.custom);
+            json!({ "type": if custom { "custom" } else { "function" }, "name": name })
+        }
+    }
+}
+
+fn write_format(format: &Format, losses: &mut Losses) -> Option<Value> {
+    match format {
+        Format::Text => None,
+        Format::Json => Some(json!({ "type": "json_object" })),
+        Format::Schema { name, description, schema, strict } => {
+            let name = name.as_deref().unwrap_or("response");
+            let mut written = json!({ "type": "json_schema", "name": name, "schema": schema });
+            if let Some(description) = description {
+                written["description"] = Value::from(description.as_str());
+            }
+            if let Some(strict) = strict_of(*strict, schema, losses) {
+                written["strict"] = Value::from(strict);
+            }
+            Some(written)
+        }
+    }
+}
+
+fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
+    let mut written = Map::new();
+    let effort = effort_of(reasoning);
+    if let Some(effort) = effort {
+        // The vendor's scale ends there.
+        let effort = effort.min(Effort::XHigh);
+        written.insert("effort".to_owned(), Value::from(effort.as_str()));
+    }
+    let show = reasoning.show.unwrap_or(reasoning.enabled == Some(true));
+    if show && effort != Some(Effort::None) && reasoning.enabled != Some(false) {
+        written.insert("summary".to_owned(), Value::from("auto"));
+    }
+    written
+}
+
+/// Whether the model is asked to think, so that its thoughts are wanted back with the next turn.
+fn thinks(reasoning: &Reasoning) -> bool {
+    let asked = reasoning.enabled == Some(true)
+        || reasoning.encrypted
+        || reasoning.show == Some(true)
+        || reasoning.budget.is_some_and(|budget| budget > 0)
+        || reasoning.effort.is_some();
+    asked && reasoning.enabled != Some(false) && reasoning.effort != Some(Effort::None)
+}

@@ -1,0 +1,110 @@
+//! Answers without tokens, which come all at once: embeddings and token counts. Each is one event.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::PayloadKind;
+use super::assemble::Assemble;
+use super::frame::{Chunk, Frame, Payload};
+use super::json::{Broken, Json, unescape};
+use super::sse::Event;
+
+/// The one event of an answer. None if the body is an error, or no object.
+pub fn event(body: &[u8]) -> Option<Bytes> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut good = text.trim_start().starts_with('{');
+    let mut json = Json::new(text);
+    let walked = json.object(|name, json| {
+        good &= !(name == "error" && json.skip()? != "null");
+        if name != "error" {
+            json.skip()?;
+        }
+        Ok(())
+    });
+    if !good || walked.is_err() {
+        return None;
+    }
+    let mut event = BytesMut::with_capacity(body.len() + 8);
+    event.put_slice(b"data: ");
+    // No JSON string holds a bare line end, so each is white space.
+    event.extend(text.trim().bytes().map(|byte| if byte == b'\n' || byte == b'\r' { b' ' } else { byte }));
+    event.put_slice(b"\n\n");
+    Some(event.freeze())
+}
+
+/// What the event carries: everything.
+pub fn read(event: &Event) -> Frame<'_> {
+    let fields = event.fields();
+    let Some(Cow::Borrowed(data)) = fields.data else { return Frame::KeepAlive };
+    match std::str::from_utf8(data).map_err(|_| Broken).and_then(chunk) {
+        Ok(chunk) => Frame::Chunk(chunk),
+        Err(Broken) => Frame::Malformed,
+    }
+}
+
+fn chunk(text: &str) -> Result<Chunk<'_>, Broken> {
+    let mut chunk = Chunk {
+        payload: Some(Payload { kind: PayloadKind::Whole, chars: u32::try_from(text.len()).unwrap_or(u32::MAX) }),
+        finish_reason: Some(Cow::Borrowed("stop")),
+        choices: 1,
+        finished: 1,
+        ..Chunk::default()
+    };
+    Json::new(text).object(|name, json| {
+        match name {
+            "usage" => chunk.usage = json.some()?.map(Cow::Borrowed),
+            "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
+            // A count of tokens is the answer, and no usage: the attempt itself used none.
+            _ => drop(json.skip()?),
+        }
+        Ok(())
+    })?;
+    Ok(chunk)
+}
+
+/// Gives the answer back as it came.
+#[derive(Default)]
+pub struct Assembly {
+    body: Bytes,
+}
+
+impl Assemble for Assembly {
+    fn add(&mut self, event: &Event) -> bool {
+        if let Some(data) = event.fields().data {
+            self.body = Bytes::copy_from_slice(&data);
+        }
+        true
+    }
+
+    fn finish(&mut self) -> Bytes {
+        std::mem::take(&mut self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_event_and_comes_back_as_it_was() {
+        let body =
+            "{\n \"data\": [{\"embedding\": [0.1, 2]}],\n \"model\": \"e\", \"usage\": {\"prompt_tokens\": 3}}\n";
+        let event = Event { raw: event(body.as_bytes()).unwrap() };
+        let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
+        assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
+        assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
+        let mut assembly = Assembly::default();
+        assert!(assembly.add(&event));
+        let value: serde_json::Value = serde_json::from_slice(&assembly.finish()).unwrap();
+        assert_eq!(value, serde_json::from_str::<serde_json::Value>(body).unwrap());
+    }
+
+    #[test]
+    fn an_error_is_no_answer() {
+        for body in ["{\"error\":{\"message\":\"no\"}}", "[]", "", "{", "no", "{\"error\":\"no\",\"data\":[]}"] {
+            assert_eq!(event(body.as_bytes()), None, "{body}");
+        }
+        assert!(event(b"{\"error\":null,\"data\":[]}").is_some());
+    }
+}

@@ -1,0 +1,131 @@
+//! What of a request goes up to which upstream: as it came where the upstream speaks the caller's dialect, else translated,
+//! each translation made once.
+
+use std::sync::Arc;
+
+use super::rejection::Rejection;
+use crate::config::{Lossy, Provider, Upstream};
+use crate::protocol::Dialect;
+use crate::protocol::dialect::{Invalid, Options};
+use crate::protocol::neutral::Conversation;
+use crate::protocol::request::ApiRequest;
+use crate::protocol::upward::Upward;
+
+/// One request on its way up.
+pub struct Outbound<'a> {
+    request: &'a Arc<ApiRequest>,
+    lossy: Lossy,
+    untouched: Arc<Upward>,
+    /// Read when the first upstream of another dialect asks for it.
+    conversation: Option<Result<Conversation, Invalid>>,
+    /// What was translated so far.
+    translated: Vec<(Dialect, Options, Arc<Upward>)>,
+    /// Upstreams that are left out because their dialect cannot say all of it.
+    left_out: Vec<String>,
+    /// Why upstreams cannot serve it, the worst last.
+    unserved: Option<Unserved>,
+}
+
+/// Why an upstream cannot serve a request, from what is least the request's own fault to what is most.
+enum Unserved {
+    /// It speaks nothing that has such a call.
+    Unspoken(Vec<String>),
+    /// What its dialect cannot say.
+    Lossy(Vec<String>),
+    /// The request itself is wrong, so that it cannot be translated.
+    Invalid(Invalid),
+}
+
+impl<'a> Outbound<'a> {
+    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy) -> Outbound<'a> {
+        Outbound {
+            request,
+            lossy,
+            untouched: Arc::new(Upward::untouched(request.clone())),
+            conversation: None,
+            translated: Vec::new(),
+            left_out: Vec::new(),
+            unserved: None,
+        }
+    }
+
+    /// What goes up to this one; none where it cannot serve the request.
+    pub fn for_upstream(&mut self, upstream: &Upstream) -> Option<Arc<Upward>> {
+        let provider = &upstream.provider;
+        let Some(spoken) = provider.spoken_for(self.request.surface) else {
+            self.unspoken(provider);
+            return None;
+        };
+        if spoken.dialect == self.request.surface.dialect() {
+            return Some(self.untouched.clone());
+        }
+        let upward = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
+        if self.lossy == Lossy::Drop || upward.losses().keeps_meaning() {
+            return Some(upward);
+        }
+        self.left_out.push(upstream.name());
+        if !matches!(self.unserved, Some(Unserved::Invalid(_) | Unserved::Lossy(_))) {
+            self.unserved = Some(Unserved::Lossy(upward.losses().of_meaning().to_vec()));
+        }
+        None
+    }
+
+    /// Upstreams that are left out because their dialect cannot say all of the request, as far as they were asked for.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Nobody is left to serve it; `off` tells why some upstreams are not there at all.
+    pub fn rejection(self, model: &str, off: &[String]) -> Rejection {
+        match self.unserved {
+            Some(Unserved::Invalid(invalid)) => Rejection::invalid(&invalid),
+            Some(Unserved::Lossy(names)) => Rejection::not_translatable(&names),
+            Some(Unserved::Unspoken(who)) => Rejection::unspoken(model, self.request.surface, &who),
+            None => Rejection::no_upstream(model, off),
+        }
+    }
+
+    fn translated(&mut self, dialect: Dialect, options: Options) -> Option<Arc<Upward>> {
+        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && *with == options);
+        if let Some((_, _, upward)) = made {
+            return Some(upward.clone());
+        }
+        let surface = self.request.surface;
+        let conversation = self.conversation.get_or_insert_with(|| surface.conversation(self.request.body()));
+        let made = match conversation {
+            Ok(conversation) => Upward::translated(surface, conversation, dialect, &options),
+            Err(invalid) => Err(invalid.clone()),
+        };
+        match made {
+            Ok(upward) => {
+                let upward = Arc::new(upward);
+                self.translated.push((dialect, options, upward.clone()));
+                Some(upward)
+            }
+            Err(invalid) => {
+                self.unserved = Some(Unserved::Invalid(invalid));
+                None
+            }
+        }
+    }
+
+    fn unspoken(&mut self, provider: &Provider) {
+        let dialects: Vec<&str> = provider.dialects.iter().map(|spoken| spoken.dialect.as_str()).collect();
+        let who = format!("{} speaks {}", provider.name, dialects.join(" and "));
+        match &mut self.unserved {
+            None => self.unserved = Some(Unserved::Unspoken(vec![who])),
+            Some(Unserved::Unspoken(all)) if !all.contains(&who) => all.push(who),
+            Some(_) => {}
+        }
+    }
+}
+
+/// The model stands in the options only where the dialect's body depends on it: others share one translation.
+fn options(upstream: &Upstream, dialect: Dialect) -> Options {
+    let by_model = matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock);
+    Options {
+        model: if by_model { upstream.model.clone() } else { String::new() },
+        max_completion_tokens: upstream.provider.max_completion_tokens,
+        takes_thoughts: upstream.provider.takes_thoughts,
+    }
+}

@@ -1,0 +1,20 @@
+//! The official Python SDKs as judges of what clients get.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Has OpenAI's and Anthropic's SDKs parse every answer in a folder. `PHOTOFINISH_PYTHON` names the interpreter; one that lacks
+/// the SDKs is told and passed over.
+pub fn parse(answers: &Path) {
+    let python = std::env::var("PHOTOFINISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has = Command::new(&python).args(["-c", "import openai, anthropic"]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        println!("skipped: {python} has no openai and anthropic to parse the answers with");
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/parse_with_sdks.py");
+    let output = Command::new(&python).arg(script).arg(answers).output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the SDKs cannot parse:\n{said}\n{complained}");
+    println!("{}", said.trim());
+}

@@ -1,0 +1,41 @@
+//! Frames of `application/vnd.amazon.eventstream`, the binary event stream of AWS.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+/// A frame of AWS's binary event stream.
+pub fn message(headers: &[(&str, &str)], payload: &Value) -> Bytes {
+    let payload = payload.to_string();
+    let mut block = Vec::new();
+    for (name, value) in headers {
+        block.push(u8::try_from(name.len()).unwrap());
+        block.extend_from_slice(name.as_bytes());
+        // A text.
+        block.push(7);
+        block.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+        block.extend_from_slice(value.as_bytes());
+    }
+    let mut frame = prelude(12 + block.len() + payload.len() + 4, block.len());
+    frame.extend_from_slice(&block);
+    frame.extend_from_slice(payload.as_bytes());
+    let checksum = crc32(&frame);
+    frame.extend_from_slice(&checksum.to_be_bytes());
+    Bytes::from(frame)
+}
+
+/// How a frame of so many bytes begins, with so many of headers.
+pub(super) fn prelude(total: usize, headers: usize) -> Vec<u8> {
+    let mut prelude = Vec::new();
+    for length in [total, headers] {
+        prelude.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
+    }
+    let checksum = crc32(&prelude);
+    prelude.extend_from_slice(&checksum.to_be_bytes());
+    prelude
+}
+
+/// Bit by bit: the checksum of zip and Ethernet.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
