@@ -1,0 +1,64 @@
+"""What the Python client scripts share: where the gateway is, what the model behind it can do, and one printed line a check."""
+
+import base64
+import os
+import sys
+import traceback
+
+URL = os.environ["PF_URL"]
+TOKEN = os.environ["PF_TOKEN"]
+MODEL = os.environ["PF_MODEL"]
+LONG_MODEL = os.environ["PF_LONG_MODEL"]  # goes on until its client leaves
+EMBEDDER = os.environ.get("PF_EMBEDDER", MODEL)
+SCRIPTED = os.environ["PF_UPSTREAM"] == "script"  # tools are called, and the answer tells what the upstream was sent
+DIALECTS = os.environ["PF_DIALECTS"].split(",")  # of the upstreams
+# llama-server's own Responses streams have neither sequence numbers nor output indexes, and its answers lack members that the
+# SDKs require. The gateway passes them on as they are.
+BARE_RESPONSES = not SCRIPTED and "responses" in DIALECTS
+
+# A red pixel, and the smallest thing that calls itself a PDF.
+PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
+PDF = base64.b64encode(b"%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF\n").decode()
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "celsius": {"type": "integer"}},
+          "required": ["city", "celsius"], "additionalProperties": False}
+
+checks = []
+
+
+def check(function):
+    """Runs with every upstream."""
+    checks.append(function)
+    return function
+
+
+def scripted(function):
+    """Runs only where the upstream is the scripted one."""
+    return check(function) if SCRIPTED else function
+
+
+def has(text, *parts):
+    """The upstream was sent all of these, as its digest says."""
+    missing = [part for part in parts if part not in text]
+    assert not missing, f"{missing} not in {text!r}"
+
+
+def cannot_say(*dialects):
+    """All upstreams speak one of these dialects, which have no words for something."""
+    return set(DIALECTS) <= set(dialects)
+
+
+def run():
+    failed = 0
+    for function in checks:
+        name = function.__name__.replace("_", " ")
+        try:
+            function()
+            print(f"ok {name}", flush=True)
+        except Exception as error:
+            failed += 1
+            where = traceback.extract_tb(error.__traceback__)[1:2] or traceback.extract_tb(error.__traceback__)
+            print(f"FAIL {name}: {type(error).__name__}: {' '.join(str(error).split())[:600]} (line {where[-1].lineno})", flush=True)
+            if os.environ.get("PF_TRACE"):
+                traceback.print_exc()
+    sys.exit(failed > 0)

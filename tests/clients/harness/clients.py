@@ -1,0 +1,75 @@
+"""The clients: which script drives each, what has to be installed for it, and which dialect is its own."""
+
+import dataclasses
+import json
+import pathlib
+import sys
+
+APPS = pathlib.Path(__file__).resolve().parent.parent / "apps"
+# What a client of a dialect calls, as the rows name it.
+SURFACES = {"openai": "chat", "responses": "responses", "anthropic": "messages"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    name: str
+    dialect: str  # its own
+    script: str
+    needs: str  # below the folder of installed clients
+    version: str  # where its version stands, below that folder
+    quick: bool = False  # installs within a minute
+    seconds: int = 120
+
+    def command(self, kits):
+        path = str(APPS / self.script)
+        if path.endswith(".mjs"):
+            return ["node", path]
+        # What drives a program needs nothing but Python.
+        own = kits / self.needs.split("/")[0] / "bin/python"
+        return [str(own if own.exists() else sys.executable), path]
+
+    @property
+    def surface(self):
+        return SURFACES[self.dialect]
+
+
+def python(name, dialect, script, package, folder="venv", info=None, **more):
+    packages = f"{folder}/lib/*/site-packages"
+    return Client(name, dialect, script, f"{packages}/{package}", f"{packages}/{info or package}-*.dist-info", **more)
+
+
+def node(name, dialect, script, package, **more):
+    return Client(name, dialect, script, f"node/node_modules/{package}", f"node/node_modules/{package}/package.json", **more)
+
+
+CLIENTS = [
+    python("openai-python", "openai", "openai_chat.py", "openai", quick=True),
+    python("openai-python-responses", "responses", "openai_responses.py", "openai", quick=True),
+    python("anthropic-python", "anthropic", "anthropic_messages.py", "anthropic", quick=True),
+    node("openai-node", "openai", "openai_chat.mjs", "openai", quick=True),
+    node("openai-node-responses", "responses", "openai_responses.mjs", "openai", quick=True),
+    node("anthropic-node", "anthropic", "anthropic_messages.mjs", "@anthropic-ai/sdk", quick=True),
+    python("langchain-openai", "openai", "langchain_openai_chat.py", "langchain_openai", "langchain"),
+    python("langchain-responses", "responses", "langchain_responses.py", "langchain_openai", "langchain"),
+    python("langchain-anthropic", "anthropic", "langchain_messages.py", "langchain_anthropic", "langchain"),
+    node("ai-sdk-compatible", "openai", "ai_compatible.mjs", "@ai-sdk/openai-compatible"),
+    node("ai-sdk-openai", "responses", "ai_openai.mjs", "@ai-sdk/openai"),
+    node("ai-sdk-anthropic", "anthropic", "ai_anthropic.mjs", "@ai-sdk/anthropic"),
+    python("llm", "openai", "llm_cli.py", "llm"),
+    python("aider-openai", "openai", "aider_openai.py", "aider", "aider", "aider_chat", seconds=240),
+    python("aider-anthropic", "anthropic", "aider_anthropic.py", "aider", "aider", "aider_chat", seconds=240),
+    node("codex", "responses", "codex_cli.py", "@openai/codex", seconds=240),
+    node("claude-code", "anthropic", "claude_cli.py", "@anthropic-ai/claude-code", seconds=240),
+]
+
+
+def installed(client, kits):
+    return bool(list(kits.glob(client.needs)))
+
+
+def version(client, kits):
+    for found in kits.glob(client.version):
+        if found.name == "package.json":
+            return json.loads(found.read_text())["version"]
+        return found.name.removesuffix(".dist-info").split("-")[-1]
+    return "?"

@@ -1,0 +1,67 @@
+"""What the scripted upstream answers: pieces of output that follow from what was asked, the same in every dialect.
+
+Not for writing them in a dialect; that is `streams.py`.
+"""
+
+import dataclasses
+import json
+
+# Which of a client's tools is called, and with what: the first of these that the client offers. Arguments must be such that
+# the client runs the tool without asking.
+ARGUMENTS = {
+    "weather": [{"city": "Paris"}, {"city": "Rome"}],
+    "Bash": [{"command": "echo sunny", "description": "Say the weather"}],
+    "exec_command": [{"cmd": "echo sunny"}],
+    "shell_command": [{"command": "echo sunny"}],
+    "shell": [{"command": ["echo", "sunny"]}],
+    "llm_version": [{}],
+    "note": [{"input": "it is sunny\nin \"Paris\""}],
+}
+ANSWER = {"city": "Paris", "celsius": 21}
+# Some clients ask for their schema by a tool of this name.
+SCHEMA_TOOL = "json"
+
+
+@dataclasses.dataclass
+class Piece:
+    """A piece of output: `reasoning`, `text`, or a tool's call."""
+
+    kind: str
+    text: str
+    name: str = ""
+    is_custom: bool = False  # a call with plain text for arguments
+
+
+@dataclasses.dataclass
+class Answer:
+    pieces: list
+    finish: str  # stop, length or tools
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 4
+
+
+def answer(asked):
+    """The user's last words choose: `weather` calls a tool (two at once where there is only ours), `fail` and `slow` are the
+    server's business, and all else is answered with what was seen."""
+    pieces = [Piece("reasoning", "The user asks, so I think. ")] if asked.thinks else []
+    tool = next((name for name in ARGUMENTS if name in asked.tools), None)
+    if tool and "weather" in asked.last.lower() and not asked.results:
+        is_custom = tool in asked.custom
+        pieces += [Piece("call", given["input"] if is_custom else json.dumps(given), tool, is_custom) for given in ARGUMENTS[tool]]
+        finish = "tools"
+    elif SCHEMA_TOOL in asked.tools:
+        pieces.append(Piece("call", json.dumps(ANSWER), SCHEMA_TOOL))
+        finish = "tools"
+    elif "count to" in asked.last:
+        pieces += [Piece("text", f"{number} ") for number in range(2000)]
+        finish = "length"
+    else:
+        pieces.append(Piece("text", json.dumps(ANSWER) if asked.schema else asked.digest()))
+        finish = "stop"
+    return Answer(pieces, finish, 40 + len(asked.last.split()), 7 * len(pieces))
+
+
+def fragments(text, size=9):
+    """A text as it is streamed."""
+    return [text[at : at + size] for at in range(0, len(text), size)] or [""]
