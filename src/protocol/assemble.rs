@@ -1,8 +1,10 @@
 //! A whole answer out of a stream, for a client that did not ask to stream. How it is put together is the surface's to know.
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use super::sse::Event;
+use super::surrogates::lenient;
 
 /// A whole answer in the making. One for each stream.
 pub trait Assemble: Send {
@@ -11,4 +13,95 @@ pub trait Assemble: Send {
 
     /// The answer as the surface gives it without `stream`: a JSON text. Called once.
     fn finish(&mut self) -> Bytes;
+}
+
+/// Puts chunks with choices together, as OpenAI's chat and completions stream them.
+#[derive(Debug, Default)]
+pub struct ByChoice<C> {
+    /// Top-level members in the order of their first coming, `choices` and `usage` left out.
+    members: Map<String, Value>,
+    /// By `index`.
+    choices: Vec<(u64, C)>,
+    usage: Option<Value>,
+}
+
+/// One choice in the making.
+pub trait Choice: Default {
+    /// The `object` of the whole answer.
+    const OBJECT: &str;
+
+    /// Takes in the members of a choice of one chunk.
+    fn add(&mut self, members: Map<String, Value>);
+
+    fn finish(self, index: u64) -> Value;
+}
+
+impl<C: Choice + Send> Assemble for ByChoice<C> {
+    fn add(&mut self, event: &Event) -> bool {
+        match event.fields().data {
+            Some(data) if data.trim_ascii() != b"[DONE]" && !data.trim_ascii().is_empty() => self.add_data(&data),
+            _ => true,
+        }
+    }
+
+    fn finish(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(self).answer().to_string())
+    }
+}
+
+impl<C: Choice> ByChoice<C> {
+    /// Takes in the data of one event. False if it cannot be read.
+    pub(super) fn add_data(&mut self, data: &[u8]) -> bool {
+        let chunk = match lenient(data) {
+            Some(Value::Object(chunk)) => chunk,
+            Some(_) => return true,
+            None => return false,
+        };
+        for (name, value) in chunk {
+            match (name.as_str(), value) {
+                ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
+                ("choices" | "object", _) | (_, Value::Null) => {}
+                ("usage", usage) => self.usage = Some(usage),
+                // Some vendors give every chunk an id of its own: the first one names the answer.
+                ("id" | "created" | "model", value) => {
+                    self.members.entry(name).or_insert(value);
+                }
+                (_, value) => {
+                    self.members.insert(name, value);
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn answer(mut self) -> Value {
+        let mut answer = Map::new();
+        if let Some(id) = self.members.shift_remove("id") {
+            answer.insert("id".to_owned(), id);
+        }
+        answer.insert("object".to_owned(), Value::from(C::OBJECT));
+        for name in ["created", "model"] {
+            if let Some(value) = self.members.shift_remove(name) {
+                answer.insert(name.to_owned(), value);
+            }
+        }
+        self.choices.sort_by_key(|(index, _)| *index);
+        let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
+        answer.insert("choices".to_owned(), Value::Array(choices));
+        if let Some(usage) = self.usage {
+            answer.insert("usage".to_owned(), usage);
+        }
+        answer.extend(self.members);
+        Value::Object(answer)
+    }
+
+    fn add_choice(&mut self, choice: Value) {
+        let Value::Object(members) = choice else { return };
+        let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let position = self.choices.iter().position(|(at, _)| *at == index).unwrap_or_else(|| {
+            self.choices.push((index, C::default()));
+            self.choices.len() - 1
+        });
+        self.choices[position].1.add(members);
+    }
 }

@@ -1,12 +1,10 @@
 //! What OpenAI serves beside chat in the same dialect: legacy completions and embeddings. Their events are read as chat's.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::assemble::Assemble;
+use super::assemble::{ByChoice, Choice};
 use super::dialect::Invalid;
 use super::openai::{check_type, members};
-use super::sse::Event;
 
 /// Checks the top level of a completion request.
 ///
@@ -66,17 +64,11 @@ fn is_empty_list(text: &str) -> bool {
 }
 
 /// Puts a whole text completion together.
-#[derive(Default)]
-pub struct Assembly {
-    /// Top-level members in the order of their first coming, `choices` and `usage` left out.
-    members: Map<String, Value>,
-    /// By `index`.
-    choices: Vec<(u64, Choice)>,
-    usage: Option<Value>,
-}
+pub type Assembly = ByChoice<Completion>;
 
-#[derive(Default)]
-struct Choice {
+/// One choice: a text.
+#[derive(Debug, Default)]
+pub struct Completion {
     text: String,
     logprobs: Value,
     finish_reason: Value,
@@ -84,76 +76,24 @@ struct Choice {
     rest: Map<String, Value>,
 }
 
-impl Assemble for Assembly {
-    fn add(&mut self, event: &Event) -> bool {
-        let Some(data) = event.fields().data else { return true };
-        if data.trim_ascii().is_empty() || data.trim_ascii() == b"[DONE]" {
-            return true;
-        }
-        let Some(chunk) = super::openai::lenient(&data) else { return false };
-        let Value::Object(chunk) = chunk else { return true };
-        for (name, value) in chunk {
-            match (name.as_str(), value) {
-                ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
-                ("choices" | "object", _) | (_, Value::Null) => {}
-                ("usage", usage) => self.usage = Some(usage),
-                ("id" | "created" | "model", value) => {
-                    self.members.entry(name).or_insert(value);
-                }
-                (_, value) => {
-                    self.members.insert(name, value);
-                }
-            }
-        }
-        true
-    }
+impl Choice for Completion {
+    const OBJECT: &str = "text_completion";
 
-    fn finish(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(self).answer().to_string())
-    }
-}
-
-impl Assembly {
-    fn add_choice(&mut self, choice: Value) {
-        let Value::Object(members) = choice else { return };
-        let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
-        let at = self.choices.iter().position(|(at, _)| *at == index).unwrap_or_else(|| {
-            self.choices.push((index, Choice::default()));
-            self.choices.len() - 1
-        });
-        let choice = &mut self.choices[at].1;
+    fn add(&mut self, members: Map<String, Value>) {
         for (name, value) in members {
             match (name.as_str(), value) {
-                ("text", Value::String(text)) => choice.text.push_str(&text),
+                ("text", Value::String(text)) => self.text.push_str(&text),
                 ("index" | "text", _) | (_, Value::Null) => {}
-                ("logprobs", value) => grow(&mut choice.logprobs, value),
-                ("finish_reason", reason) => choice.finish_reason = reason,
+                ("logprobs", value) => grow(&mut self.logprobs, value),
+                ("finish_reason", reason) => self.finish_reason = reason,
                 (_, value) => {
-                    choice.rest.insert(name, value);
+                    self.rest.insert(name, value);
                 }
             }
         }
     }
 
-    fn answer(mut self) -> Value {
-        let mut answer = Map::new();
-        let mut set = |name: &str, value: Option<Value>| {
-            answer.extend(value.map(|value| (name.to_owned(), value)));
-        };
-        set("id", self.members.shift_remove("id"));
-        set("object", Some(Value::from("text_completion")));
-        set("created", self.members.shift_remove("created"));
-        set("model", self.members.shift_remove("model"));
-        self.choices.sort_by_key(|(index, _)| *index);
-        set("choices", Some(self.choices.into_iter().map(|(index, choice)| choice.answer(index)).collect()));
-        set("usage", self.usage);
-        answer.extend(self.members);
-        Value::Object(answer)
-    }
-}
-
-impl Choice {
-    fn answer(self, index: u64) -> Value {
+    fn finish(self, index: u64) -> Value {
         let mut choice = Map::new();
         choice.insert("text".to_owned(), Value::from(self.text));
         choice.insert("index".to_owned(), Value::from(index));
@@ -185,7 +125,11 @@ mod tests {
     use super::super::Surface;
     use super::super::frame::{Chunk, Frame};
     use super::super::openai;
+    use bytes::Bytes;
+
     use super::*;
+    use crate::protocol::assemble::Assemble as _;
+    use crate::protocol::sse::Event;
 
     fn event(data: &str) -> Event {
         Event { raw: Bytes::from(format!("data: {data}\n\n")) }

@@ -27,6 +27,7 @@ mod outgoing;
 pub mod request;
 pub mod responses;
 pub mod sse;
+mod surrogates;
 pub mod template;
 pub mod upward;
 pub mod usage;

@@ -5,7 +5,26 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::neutral::{Call, Conversation, Effort, Losses, Part, Reasoning, Role, Sampling, Turn};
+use super::neutral::{Call, Conversation, Effort, Losses, Part, Reasoning, Role, Sampling, Tool, Turn};
+
+/// A function's name and description, for a dialect that knows neither strict nor free-form tools; its parameters are the dialect's
+/// to add. None where it cannot be offered. `at`: its place in the list.
+pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Map<String, Value>> {
+    if tool.custom {
+        losses.meaning(format!("tools[{at}]"));
+        return None;
+    }
+    if tool.strict == Some(true) {
+        losses.hint("tools.strict");
+    }
+    lose_cache(tool.cache.is_some(), losses);
+    let mut function = Map::new();
+    function.insert("name".to_owned(), Value::from(tool.name.as_str()));
+    if let Some(description) = &tool.description {
+        function.insert("description".to_owned(), Value::from(description.as_str()));
+    }
+    Some(function)
+}
 
 /// Tells what a dialect loses that knows nothing of users, logs, tiers and verbosity.
 pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {

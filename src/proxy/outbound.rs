@@ -15,7 +15,8 @@ use crate::protocol::upward::Upward;
 pub struct Outbound<'a> {
     request: &'a Arc<ApiRequest>,
     lossy: Lossy,
-    untouched: Arc<Upward>,
+    /// Made when the first upstream of the caller's own dialect asks for it.
+    untouched: Option<Arc<Upward>>,
     /// Read when the first upstream of another dialect asks for it.
     conversation: Option<Result<Conversation, Invalid>>,
     /// What was translated so far.
@@ -41,7 +42,7 @@ impl<'a> Outbound<'a> {
         Outbound {
             request,
             lossy,
-            untouched: Arc::new(Upward::untouched(request.clone())),
+            untouched: None,
             conversation: None,
             translated: Vec::new(),
             left_out: Vec::new(),
@@ -57,7 +58,9 @@ impl<'a> Outbound<'a> {
             return None;
         };
         if spoken.dialect == self.request.surface.dialect() {
-            return Some(self.untouched.clone());
+            let request = self.request;
+            let untouched = || Arc::new(Upward::untouched(request.clone()));
+            return Some(self.untouched.get_or_insert_with(untouched).clone());
         }
         let upward = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
         if self.lossy == Lossy::Drop || upward.losses().keeps_meaning() {

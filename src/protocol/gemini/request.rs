@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::contents::{contents, texts};
 use crate::protocol::dialect::Options;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{lose_cache, lose_choices, lose_extras};
+use crate::protocol::outgoing::{function, lose_choices, lose_extras};
 
 /// Stop sequences that Gemini takes.
 const STOPS_MAX: usize = 5;
@@ -155,19 +155,7 @@ fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
 }
 
 fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
-    if tool.custom {
-        losses.meaning(format!("tools[{at}]"));
-        return None;
-    }
-    if tool.strict == Some(true) {
-        losses.hint("tools.strict");
-    }
-    lose_cache(tool.cache.is_some(), losses);
-    let mut function = Map::new();
-    function.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    if let Some(description) = &tool.description {
-        function.insert("description".to_owned(), Value::from(description.as_str()));
-    }
+    let mut function = function(at, tool, losses)?;
     if let Some(schema) = tool.parameters.as_ref().filter(|schema| takes_something(schema)) {
         function.insert("parametersJsonSchema".to_owned(), schema.clone());
     }

@@ -3,27 +3,19 @@
 //! Deltas are joined the way the OpenAI SDKs join them: strings grow, lists grow by `index`, what is not known is kept.
 //! Off the hot path, so it builds JSON values.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::protocol::assemble::Assemble;
-use crate::protocol::sse::Event;
+use crate::protocol::assemble::{ByChoice, Choice};
 
 /// Members of a choice, of a delta or of a tool call that name a thing and so do not grow.
 const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "signature", "mime_type"];
 
-/// Takes in the chunks of one stream.
-#[derive(Debug, Default)]
-pub struct Assembly {
-    /// Top-level members in the order of their first coming, `choices` and `usage` left out.
-    members: Map<String, Value>,
-    /// By `index`.
-    choices: Vec<(u64, Choice)>,
-    usage: Option<Value>,
-}
+/// Takes in the chunks of one chat stream.
+pub type Assembly = ByChoice<Message>;
 
+/// One choice: a message.
 #[derive(Debug, Default)]
-struct Choice {
+pub struct Message {
     message: Map<String, Value>,
     finish_reason: Value,
     logprobs: Value,
@@ -31,78 +23,9 @@ struct Choice {
     rest: Map<String, Value>,
 }
 
-impl Assemble for Assembly {
-    fn add(&mut self, event: &Event) -> bool {
-        match event.fields().data {
-            Some(data) if data.trim_ascii() != b"[DONE]" && !data.trim_ascii().is_empty() => self.add_data(&data),
-            _ => true,
-        }
-    }
+impl Choice for Message {
+    const OBJECT: &str = "chat.completion";
 
-    fn finish(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(self).answer().to_string())
-    }
-}
-
-impl Assembly {
-    /// Takes in the data of one event. False if it cannot be read.
-    fn add_data(&mut self, data: &[u8]) -> bool {
-        let chunk = match lenient(data) {
-            Some(Value::Object(chunk)) => chunk,
-            Some(_) => return true,
-            None => return false,
-        };
-        for (name, value) in chunk {
-            match (name.as_str(), value) {
-                ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
-                ("choices" | "object", _) | (_, Value::Null) => {}
-                ("usage", usage) => self.usage = Some(usage),
-                // Some vendors give every chunk an id of its own: the first one names the answer.
-                ("id" | "created" | "model", value) => {
-                    self.members.entry(name).or_insert(value);
-                }
-                (_, value) => {
-                    self.members.insert(name, value);
-                }
-            }
-        }
-        true
-    }
-
-    /// The answer as `/v1/chat/completions` gives it without `stream`.
-    fn answer(mut self) -> Value {
-        let mut answer = Map::new();
-        if let Some(id) = self.members.shift_remove("id") {
-            answer.insert("id".to_owned(), id);
-        }
-        answer.insert("object".to_owned(), Value::from("chat.completion"));
-        for name in ["created", "model"] {
-            if let Some(value) = self.members.shift_remove(name) {
-                answer.insert(name.to_owned(), value);
-            }
-        }
-        self.choices.sort_by_key(|(index, _)| *index);
-        let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
-        answer.insert("choices".to_owned(), Value::Array(choices));
-        if let Some(usage) = self.usage {
-            answer.insert("usage".to_owned(), usage);
-        }
-        answer.extend(self.members);
-        Value::Object(answer)
-    }
-
-    fn add_choice(&mut self, choice: Value) {
-        let Value::Object(members) = choice else { return };
-        let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
-        let position = self.choices.iter().position(|(at, _)| *at == index).unwrap_or_else(|| {
-            self.choices.push((index, Choice::default()));
-            self.choices.len() - 1
-        });
-        self.choices[position].1.add(members);
-    }
-}
-
-impl Choice {
     fn add(&mut self, members: Map<String, Value>) {
         let has_delta = members.contains_key("delta");
         for (name, value) in members {
@@ -146,37 +69,6 @@ impl Choice {
         choice.extend(self.rest);
         Value::Object(choice)
     }
-}
-
-/// Reads a JSON text, halves of characters and all. None if it is none.
-pub(in crate::protocol) fn lenient(data: &[u8]) -> Option<Value> {
-    serde_json::from_slice(data).or_else(|_| serde_json::from_slice(&without_lone_surrogates(data))).ok()
-}
-
-/// Some servers cut a character outside the basic plane in two, and each half is escaped by itself: JSON for most readers,
-/// but none for serde. Such a half becomes U+FFFD, so that the text around it is kept.
-pub(super) fn without_lone_surrogates(data: &[u8]) -> Vec<u8> {
-    let unit = |at: usize| {
-        let hex = data.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
-    };
-    let mut mended = Vec::with_capacity(data.len());
-    let mut at = 0;
-    while at < data.len() {
-        let len = match (unit(at), unit(at + 6)) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
-            (Some(0xD800..=0xDFFF), _) => {
-                mended.extend_from_slice(b"\\ufffd");
-                at += 6;
-                continue;
-            }
-            _ if data[at] == b'\\' => 2,
-            _ => 1,
-        };
-        mended.extend_from_slice(&data[at..data.len().min(at + len)]);
-        at += len;
-    }
-    mended
 }
 
 fn join_members(into: &mut Map<String, Value>, from: Map<String, Value>) {

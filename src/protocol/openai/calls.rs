@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::reader::words;
 use crate::protocol::json::{Broken, Json};
 use crate::protocol::neutral::Piece;
 use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::surrogates::words;
 
 /// Calls of one choice that are read.
 const CALLS_MAX: usize = 1_024;

@@ -28,7 +28,6 @@ use serde_json::Value;
 
 pub use crate::protocol::frame::{Chunk, Frame, Payload};
 pub use assemble::Assembly;
-pub(super) use assemble::lenient;
 pub(super) use conversation::check_type;
 pub use conversation::{check, conversation};
 pub use foreign::without_foreign;

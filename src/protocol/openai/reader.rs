@@ -4,12 +4,12 @@ use std::str;
 
 use serde_json::Value;
 
-use super::assemble::without_lone_surrogates;
 use super::calls::Calls;
-use crate::protocol::json::{Broken, Json, unescape};
+use crate::protocol::json::{Broken, Json};
 use crate::protocol::neutral::signature::{Owner, tag};
 use crate::protocol::neutral::{Finish, Piece, ReadPieces};
 use crate::protocol::sse::Event;
+use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
 
 /// Choices of one answer that are read: more than any vendor gives.
@@ -329,17 +329,6 @@ impl Thoughts {
             self.block = self.block.saturating_add(1);
             self.open = false;
             self.closed = false;
-        }
-    }
-}
-
-/// What a string stands for. Where an escape is half a character, that half is U+FFFD.
-pub(super) fn words(inner: &str) -> String {
-    match unescape(inner) {
-        Some(text) => text.into_owned(),
-        None => {
-            let mended = without_lone_surrogates(format!("\"{inner}\"").as_bytes());
-            serde_json::from_slice(&mended).unwrap_or_default()
         }
     }
 }

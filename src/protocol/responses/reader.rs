@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::Event;
 use super::wire::{Data, Wire, data_of};
-use crate::protocol::json::unescape;
 use crate::protocol::neutral::signature::{Held, Owner, held, own};
 use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
 
 /// Reads one stream.
@@ -187,7 +187,7 @@ impl Reader {
     }
 
     fn delta(&mut self, wire: &Wire<'_>, pieces: &mut Vec<Piece>) {
-        let Some(text) = wire.delta.and_then(mended) else { return };
+        let Some(text) = wire.delta.map(words) else { return };
         let summary = matches!(wire.kind, "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta");
         match wire.kind {
             "response.audio.delta" | "response.output_audio.delta" => {
@@ -264,33 +264,4 @@ fn next(counter: &mut u32) -> u32 {
 
 fn value(text: Option<&str>) -> Option<Value> {
     serde_json::from_str(text?).ok()
-}
-
-/// What a string stands for. Some servers cut a character in two, each half escaped by itself: such a half is U+FFFD.
-fn mended(inner: &str) -> Option<String> {
-    if let Some(text) = unescape(inner) {
-        return Some(text.into_owned());
-    }
-    let mut mended = String::with_capacity(inner.len());
-    let mut rest = inner;
-    while let Some(at) = rest.find('\\') {
-        mended.push_str(&rest[..at]);
-        // An escape is two bytes, `\uXXXX` six, a character outside the basic plane twelve.
-        let lens = [12, 6, 2].into_iter().filter_map(|len| rest.get(at..at + len));
-        let Some((len, text)) = lens.filter_map(|escape| Some((escape.len(), one(escape)?))).next() else {
-            mended.push('\u{fffd}');
-            rest = rest.get(at + 6..).unwrap_or_default();
-            continue;
-        };
-        mended.push_str(&text);
-        rest = &rest[at + len..];
-    }
-    mended.push_str(rest);
-    Some(mended)
-}
-
-/// The one character that an escape stands for, if that is all it is.
-fn one(escape: &str) -> Option<String> {
-    let text = unescape(escape)?;
-    (text.chars().count() == 1).then(|| text.into_owned())
 }
