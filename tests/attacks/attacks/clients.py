@@ -1,0 +1,301 @@
+"""Clients against the listener: floods, connections that do nothing, bodies that do not come, heads that are no heads."""
+
+import contextlib
+import resource
+import selectors
+import time
+
+from attacks import attack
+from harness import client, http2
+from harness.many import at_once, timed, until
+
+
+def opened(port, data, source=None):
+    """A connection of HTTP/2 that has sent its opening and this."""
+    return client.connect(port, http2.PREFACE + http2.settings() + data, source=source, timeout=3)
+
+
+def pour(sock, data, most, seconds):
+    """Sends it again and again, whole; how many bytes went before the other side closed."""
+    sent, end = 0, time.monotonic() + seconds
+    sock.setblocking(False)
+    while sent < most and time.monotonic() < end:
+        try:
+            sent += sock.send(memoryview(data)[sent % len(data):])
+        except BlockingIOError:
+            time.sleep(0.001)
+        except OSError:
+            break
+        try:
+            if not sock.recv(1 << 20):
+                break
+        except BlockingIOError:
+            pass
+        except OSError:
+            break
+    return sent
+
+
+def resets(first, count):
+    """Requests of which each is cancelled at once."""
+    return b"".join(http2.request(first + 2 * number, "127.0.0.1") + http2.frame(http2.RST_STREAM, 0, first + 2 * number, b"\0\0\0\x08")
+                    for number in range(count))
+
+
+@attack("h2-floods", "PING, SETTINGS, rapid reset, CONTINUATION, empty frames, window overflow and priority floods over HTTP/2", quick=True)
+def h2_floods(stage):
+    open_head = http2.frame(http2.HEADERS, 0, 1, http2.block([(":method", "GET")]))
+    floods = {
+        "ping": (b"", http2.frame(http2.PING, 0, 0, b"12345678") * 1000),
+        "settings": (b"", http2.settings(window=100_000) * 1000),
+        "continuation": (open_head, http2.frame(http2.CONTINUATION, 0, 1, http2.literal("a", "b" * 1000)) * 30),
+        "empty-data": (http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.block([(":method", "POST"), (":scheme", "http"), (":authority", "127.0.0.1"),
+                       (":path", "/v1/chat/completions")])), http2.frame(http2.DATA, 0, 1) * 1000),
+        "priority": (b"", http2.frame(http2.PRIORITY, 0, 3, b"\0\0\0\0\1") * 1000),
+        "window": (b"", http2.window(0, 0x7FFFFFFF) * 10),
+        "unknown": (b"", http2.frame(0xEE, 0, 0, b"x" * 100) * 1000),
+    }
+    with stage.gateway() as gate:
+        for name, (opening, data) in floods.items():
+            cpu = gate.cpu()
+            with contextlib.suppress(OSError), opened(gate.port, opening) as sock:
+                sent = pour(sock, data, 20_000_000, 1.0)
+                stage.note(f"{name}: {sent / 1e6:.1f} MB, {gate.cpu() - cpu:.2f} s of CPU")
+        cpu, sent = gate.cpu(), 0
+        with contextlib.suppress(OSError), opened(gate.port, b"") as sock:
+            sock.settimeout(1)
+            for at in range(0, 20_000, 200):
+                sock.sendall(resets(1 + 2 * at, 200))
+                sent += 200
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    if not sock.recv(1 << 20):
+                        break
+                sock.setblocking(True)
+                sock.settimeout(1)
+        stage.note(f"rapid reset: {sent} requests, {gate.cpu() - cpu:.2f} s of CPU")
+        stage.must(gate.memory() < 300, f"RSS {gate.memory():.0f} MB after the floods")
+
+
+@attack("h2-zero-window", "200 requests over HTTP/2 whose windows stay shut")
+def h2_zero_window(stage):
+    config = stage.config().model("long", "long")
+    body = client.request("long").split(b"\r\n\r\n", 1)[1]
+    with stage.gateway(config) as gate:
+        head = [("content-type", "application/json")]
+        asked = b"".join(http2.request(1 + 2 * number, "127.0.0.1", "/v1/chat/completions", "POST", head, body) for number in range(50))
+        socks = [client.connect(gate.port, http2.PREFACE + http2.settings(window=0) + asked) for _ in range(4)]
+        time.sleep(1.5)
+        stage.note(f"RSS {gate.memory():.0f} MB with 200 answers that nobody takes")
+        for sock in socks:
+            client.hang_up(sock)
+
+
+@attack("idle-h2", "3,000 HTTP/2 connections of one host, which only acknowledge PINGs, under ulimit -n 2048", quick=True)
+def idle_h2(stage):
+    with stage.gateway(exact=False, limits={resource.RLIMIT_NOFILE: 2048}) as gate:
+        begun = time.monotonic()
+        socks = [sock for part in at_once(4, lambda _: idle(gate.port, 750, begun + 10)) for sock in part]
+        opened_in = time.monotonic() - begun
+        cut = linger_acknowledging(socks, 3.0)
+        seconds, answer = timed(lambda: gate_answers(gate.port))
+        stage.note(f"{len(socks)} connections in {opened_in:.1f} s, {cut} were cut; another address then had /healthz after {seconds:.2f} s; RSS {gate.memory():.0f} MB")
+        stage.must(answer.status == 200, f"/healthz from another address: {answer}")
+        for sock in socks:
+            client.hang_up(sock)
+
+
+def gate_answers(port):
+    return client.fetch(port, "GET", "/healthz", timeout=10, source="127.0.0.7")
+
+
+def idle(port, count, end):
+    """So many connections that have opened HTTP/2, until the other side takes no more."""
+    socks = []
+    while len(socks) < count and time.monotonic() < end:
+        try:
+            socks.append(opened(port, b""))
+            socks[-1].setblocking(False)
+        except OSError:
+            break
+    return socks
+
+
+def linger_acknowledging(socks, seconds):
+    """Answers PINGs and SETTINGS; how many connections the other side ended."""
+    with selectors.DefaultSelector() as selector:
+        for sock in socks:
+            selector.register(sock, selectors.EVENT_READ)
+        cut, end = 0, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            for key, _ in selector.select(min(left, 0.5)):
+                try:
+                    data = key.fileobj.recv(4096)
+                    if not data:
+                        raise ConnectionError
+                    key.fileobj.send(http2.frame(http2.SETTINGS, http2.ACK))
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    cut += 1
+                    selector.unregister(key.fileobj)
+        return cut
+
+
+HEADS = {
+    "no Host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "two Hosts": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nhost: localhost\r\n\r\n", 400),
+    "two lengths": (b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 2\r\ncontent-length: 30\r\n\r\n{}", 400),
+    "a length that is no number": (b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: +2\r\n\r\n{}", 400),
+    "a space before the colon": (b"GET /healthz HTTP/1.1\r\nhost : 127.0.0.1\r\n\r\n", 400),
+    "a NUL": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: a\0b\r\n\r\n", 400),
+    "a bare CR": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: a\rb\r\n\r\n", 400),
+    "10,000 headers": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: y\r\n" * 10_000 + b"\r\n", 431),
+    "a header of 2 MB": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 2_000_000 + b"\r\n\r\n", 431),
+    "a path of 200 KB": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 414),
+}
+SMUGGLED = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+SMUGGLING = {
+    "CL.TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n%s"
+             % (5 + len(SMUGGLED), SMUGGLED),
+    "odd TE": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: xchunked\r\ncontent-length: 0\r\n\r\n" + SMUGGLED,
+    "chunk extension": b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n2;a\n=b\r\n{}\r\n0\r\n\r\n",
+}
+
+
+@attack("heads", "heads of HTTP/1.1 that are too large, ambiguous or meant to smuggle a second request", quick=True)
+def heads(stage):
+    with stage.gateway() as gate:
+        for name, (data, expected) in HEADS.items():
+            got = client.statuses(client.raw(gate.port, data, timeout=2))
+            # A reset before the answer is read is a refusal, too, where more was sent than is read.
+            stage.must(got == [expected] or not got and len(data) > 60_000, f"{name}: {got}, where {expected} is right")
+        for name, data in SMUGGLING.items():
+            got = client.raw(gate.port, data, timeout=2)
+            stage.must(b'"object":"list"' not in got, f"{name}: a smuggled request was answered: {client.statuses(got)}")
+        counts = at_once(40, lambda _: len(client.raw(gate.port, HEADS["10,000 headers"][0], timeout=2)))
+        stage.note(f"{len(HEADS)} heads, {len(SMUGGLING)} ways to smuggle, then {len(counts)} floods of headers at once")
+
+
+@attack("half-heads", "1,000 connections that send half a head, and 1,000 that send nothing", quick=True)
+def half_heads(stage):
+    with stage.gateway() as gate:
+        socks = []
+        for number in range(2_000):
+            with contextlib.suppress(OSError):
+                socks.append(client.connect(gate.port, b"GET /healthz HTTP/1.1\r\nhost: 1" if number % 2 else b"", timeout=3))
+        time.sleep(1.5)
+        stage.note(f"{len(socks)} connections, RSS {gate.memory():.0f} MB")
+        for sock in socks:
+            client.hang_up(sock)
+
+
+@attack("stalled-clients", "1,000 clients that read nothing of answers of 1.5 MiB")
+def stalled_clients(stage):
+    config = stage.config().model("long", "longer")
+    with stage.gateway(config) as gate:
+        before = gate.memory()
+        socks = []
+        for _ in range(1_000):
+            with contextlib.suppress(OSError):
+                socks.append(client.connect(gate.port, client.request("long"), receive=4096, timeout=3))
+        until(10, lambda: gate.ready().get("races_running", 0) >= len(socks) * 0.95)
+        time.sleep(2)
+        grown = gate.memory() - before
+        stage.note(f"{len(socks)} stalled clients, {gate.ready().get('races_running')} races run, RSS + {grown:.0f} MB ({grown * 1024 / max(len(socks), 1):.0f} KB each)")
+        stage.must(grown <= 160, f"{grown:.0f} MB for {len(socks)} stalled clients")
+        for sock in socks:
+            client.hang_up(sock)
+        stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), "races run on after their clients left")
+
+
+@attack("slow-bodies", "40 bodies of which one byte comes every second")
+def slow_bodies(stage):
+    with stage.gateway() as gate:
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n{"
+        socks, ended, begun = [client.connect(gate.port, head) for _ in range(40)], {}, time.monotonic()
+        while len(ended) < len(socks) and time.monotonic() - begun < 45:
+            for number, sock in enumerate(socks):
+                if number in ended:
+                    continue
+                try:
+                    sock.send(b" ")
+                    sock.setblocking(False)
+                    ended[number] = (time.monotonic() - begun, sock.recv(4096)[:12])
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    ended[number] = (time.monotonic() - begun, b"")
+            time.sleep(1)
+        last = max((seconds for seconds, _ in ended.values()), default=0)
+        stage.note(f"{len(ended)} of {len(socks)} were ended, after {last:.0f} s at most: {set(data for _, data in ended.values())}")
+        stage.must(len(ended) == len(socks), f"{len(socks) - len(ended)} bodies of a byte a second are still waited for after 45 s")
+        for sock in socks:
+            client.hang_up(sock)
+
+
+@attack("leaving", "2,000 clients that leave at every stage of a request", quick=True)
+def leaving(stage):
+    config = stage.config().model("slow", "slow", "never")
+    with stage.gateway(config) as gate:
+        data = client.request("slow")
+
+        def leave(number):
+            try:
+                with client.connect(gate.port, data[:len(data) if number % 4 else number % len(data)]) as sock:
+                    if number % 4 == 2:
+                        sock.recv(200)
+                    if number % 4 == 3:
+                        time.sleep(0.02)
+                    client.hang_up(sock)
+            except OSError:
+                pass
+        at_once(800 if stage.quick else 2_000, leave, workers=32)
+        stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), f"{gate.ready().get('races_running')} races run on")
+
+
+@attack("crowd", "3,000 clients at once; those that are served must be served soon, the others told at once")
+def crowd(stage):
+    config = stage.config().model("slow", "slow")
+    with stage.gateway(config, good_fails=True) as gate:
+        answers = [answer for part in at_once(4, lambda _: crowd_of(gate.port, 750)) for answer in part]
+        counts = {}
+        for status, _ in answers:
+            counts[status] = counts.get(status, 0) + 1
+        served = sorted(seconds for status, seconds in answers if status == 200)
+        middle = served[len(served) // 2] if served else 0
+        stage.note(f"{len(answers)} clients: {counts}; those served took {middle:.1f} s in the middle, {served[-1] if served else 0:.1f} s at most")
+        stage.must(set(counts) <= {200, 429, 503}, f"other ends than an answer or a refusal: {counts}")
+        stage.must(len(served) >= 100, f"only {len(served)} of {len(answers)} were served")
+
+
+def crowd_of(port, count):
+    """So many requests at once from one thread: status and seconds of each."""
+    data, ends = client.request("slow"), []
+    with selectors.DefaultSelector() as selector:
+        for _ in range(count):
+            try:
+                sock = client.connect(port, data, timeout=10)
+            except OSError:
+                ends.append((0, 0.0))
+                continue
+            sock.setblocking(False)
+            selector.register(sock, selectors.EVENT_READ, [time.monotonic(), b""])
+        end = time.monotonic() + 30
+        while selector.get_map() and time.monotonic() < end:
+            for key, _ in selector.select(0.5):
+                try:
+                    part = key.fileobj.recv(65_536)
+                except OSError:
+                    part = b""
+                key.data[1] += part
+                whole = b"[DONE]" in key.data[1] or not key.data[1].startswith(b"HTTP/1.1 200") and b"\r\n\r\n" in key.data[1]
+                if whole or not part:
+                    status = (client.statuses(key.data[1]) or [0])[0]
+                    ends.append((status if whole else 0, time.monotonic() - key.data[0]))
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+        for key in list(selector.get_map().values()):
+            ends.append((0, time.monotonic() - key.data[0]))
+            key.fileobj.close()
+    return ends

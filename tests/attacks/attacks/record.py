@@ -1,0 +1,221 @@
+"""The history: a disk that is full, a database that is locked, gone or noise, a clock that is wrong, a process that is killed."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import sqlite3
+import threading
+import time
+
+from attacks import attack
+from harness import client
+from harness.many import at_once, until
+
+FILL = 'head -c 16m /dev/zero > store/fill 2>/dev/null; '
+
+
+def tmpfs(before=""):
+    """A command before the gateway's that gives it a tmpfs of 3 MB at `store`."""
+    script = f'mkdir -p store && mount -t tmpfs -o size=3m none store || exit 9; {before}exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, "sh"]
+
+
+def inside(gate, name):
+    """A file in the gateway's own view of the disk."""
+    return pathlib.Path(f"/proc/{gate.pid}/root{gate.folder}/store/{name}")
+
+
+def count(path, table="race"):
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=3)) as database:
+        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+def count_or(path, table="race"):
+    try:
+        return count(path, table)
+    except sqlite3.Error:
+        return -1
+
+
+def ask_good(stage, gate, times=40):
+    bad = [answer for answer in at_once(times, lambda _: gate.ask("good"), workers=8) if not answer.is_good]
+    stage.must(not bad, f"{len(bad)} of {times} were not answered: {bad[:1] and bad[0]}")
+
+
+def stays_ready(stage, gate):
+    answer = client.fetch(gate.port, "GET", "/readyz")
+    stage.must(answer.status == 200, f"/readyz is {answer.status} for a store that only delays rows: {answer.text[:200]}")
+
+
+def root_only(stage):
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        stage.skip("only root may mount a tmpfs")
+
+
+@attack("store-full-at-start", "a disk that is full at the start, and free again later", quick=True)
+def store_full_at_start(stage):
+    root_only(stage)
+    with stage.gateway(database="store/history.db", wrap=tmpfs(FILL), rows=False) as gate:
+        ask_good(stage, gate)
+        stays_ready(stage, gate)
+        inside(gate, "fill").unlink()
+        came = until(25, lambda: count_or(inside(gate, "history.db")) >= 40, pause=0.3)
+        stage.must(came, f"25 s after there was room again there are {count_or(inside(gate, 'history.db'))} of 40 rows")
+        stage.note(f"{count_or(inside(gate, 'history.db'))} races once there was room again")
+
+
+@attack("store-full", "a disk that fills while it runs, and is free again later", quick=True)
+def store_full(stage):
+    root_only(stage)
+    with stage.gateway(database="store/history.db", wrap=tmpfs(), rows=False) as gate:
+        ask_good(stage, gate, 10)
+        gate.settle()
+        with contextlib.suppress(OSError), open(inside(gate, "fill"), "wb", buffering=0) as fill:
+            while True:
+                fill.write(bytes(4096))
+        ask_good(stage, gate, 400)
+        stays_ready(stage, gate)
+        inside(gate, "fill").unlink()
+        came = until(25, lambda: count_or(inside(gate, "history.db")) >= 410, pause=0.3)
+        stage.must(came, f"25 s after there was room again there are {count_or(inside(gate, 'history.db'))} of 410 rows")
+        stage.note(f"{count_or(inside(gate, 'history.db'))} races once there was room again")
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Nobody else writes, and where the journal is no write-ahead log nobody reads."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+        database.execute("ROLLBACK")
+
+
+@attack("store-locked-at-start", "a database that another process has locked at the start", quick=True)
+def store_locked_at_start(stage):
+    with stage.gateway(probe=False) as gate:
+        ask_good(stage, gate, 5)
+    path = stage.folder / "gateway/history.db"
+    before = count(path)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(path))
+        begun = time.monotonic()
+        (stage.folder / "gateway/gateway.log").unlink()
+        with stage.gateway(exact=False) as gate:
+            stage.note(f"listens after {time.monotonic() - begun:.1f} s")
+            ask_good(stage, gate)
+            stays_ready(stage, gate)
+            stack.close()
+            came = until(20, lambda: count_or(path) >= before + 40, pause=0.3)
+            stage.must(came, f"20 s after the lock was gone there are {count_or(path) - before} of 40 rows")
+
+
+@attack("store-locked", "a database that another process locks for six seconds under load", quick=True)
+def store_locked(stage):
+    with stage.gateway() as gate:
+        ask_good(stage, gate, 10)
+        path = stage.folder / "gateway/history.db"
+        with locked(path):
+            end = time.monotonic() + 6
+            asked = 0
+            while time.monotonic() < end:
+                ask_good(stage, gate, 40)
+                asked += 40
+                time.sleep(0.2)
+            stays_ready(stage, gate)
+        came = until(20, lambda: count_or(path) >= asked + 10, pause=0.3)
+        stage.must(came, f"20 s after the lock was gone there are {count_or(path)} of {asked + 10} rows")
+
+
+@attack("store-deleted", "a database that is deleted while it runs", quick=True)
+def store_deleted(stage):
+    with stage.gateway(rows=False) as gate:
+        ask_good(stage, gate, 20)
+        gate.settle()
+        for path in gate.folder.glob("history.db*"):
+            path.unlink()
+        ask_good(stage, gate, 40)
+        path = gate.folder / "history.db"
+        told = until(12, lambda: path.exists() and count_or(path) > 0 or " WARN " in gate.text() or " ERROR " in gate.text(), pause=0.3)
+        stage.must(told, "nothing tells that the database is gone")
+        ask_good(stage, gate, 40)
+        stage.note(f"{'a new database has ' + str(count_or(path)) + ' races' if path.exists() else 'told: ' + last_warning(gate)}")
+
+
+def last_warning(gate):
+    lines = [line for line in gate.text().splitlines() if " WARN " in line or " ERROR " in line]
+    return lines[-1][:200] if lines else "nothing"
+
+
+@attack("store-noise", "a database that is overwritten with noise while it runs, and at the next start", quick=True)
+def store_noise(stage):
+    with stage.gateway(rows=False, exact=False) as gate:
+        ask_good(stage, gate, 40)
+        gate.settle()
+        path = gate.folder / "history.db"
+        with open(path, "r+b") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            file.write(os.urandom(size))
+        ask_good(stage, gate, 200)
+        told = until(15, lambda: " WARN " in gate.text() or " ERROR " in gate.text(), pause=0.3)
+        stage.must(told, "nothing tells that the database is noise")
+        ask_good(stage, gate, 20)
+        stage.note(f"told: {last_warning(gate)}")
+    try:
+        with stage.gateway(rows=False, exact=False, probe=False) as gate:
+            ask_good(stage, gate, 5)
+            stage.note("a start over noise serves")
+    except RuntimeError as error:
+        stage.note(f"a start over noise is refused: {str(error)[-160:]!r}")
+
+
+@attack("clock-ahead", "a clock that is 400 days ahead for a while: the history must survive it")
+def clock_ahead(stage):
+    library = next(iter(sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+    if library is None:
+        stage.skip("faketime is not installed")
+    with stage.gateway(probe=False) as gate:
+        ask_good(stage, gate, 100)
+    path = stage.folder / "gateway/history.db"
+    before = count(path)
+    (stage.folder / "gateway/gateway.log").unlink()
+    environment = {"LD_PRELOAD": str(library), "FAKETIME": "+400d", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+    with stage.gateway(env=environment, exact=False, healthz_max=5_000) as gate:
+        ask_good(stage, gate, 20)
+        time.sleep(12)
+    stage.note(f"{before} races before, {count(path)} after 12 s with the clock ahead")
+    stage.must(count(path) >= before, f"of {before} races {count(path)} are left")
+
+
+@attack("kill-9", "kill -9 under load, again and again: the database stays sound, no race without its attempts", quick=True)
+def kill_9(stage):
+    config = stage.config().model("slow", "slow", "later").model("bad", "close-mid-answer", "good")
+    for number in range(2 if stage.quick else 5):
+        with contextlib.suppress(FileNotFoundError):
+            (stage.folder / "gateway/gateway.log").unlink()
+        with stage.gateway(config, rows=False) as gate:
+            over = threading.Event()
+            workers = [threading.Thread(target=keep_on, args=(gate, over), daemon=True) for _ in range(8)]
+            for worker in workers:
+                worker.start()
+            time.sleep(1.0 + 0.13 * number)
+            gate.process.kill()
+            gate.process.wait()
+            over.set()
+            for worker in workers:
+                worker.join(5)
+            check = gate.rows("PRAGMA integrity_check")[0][0]
+            torn = gate.rows("SELECT count(*) FROM race WHERE attempts <> (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id)")[0][0]
+            orphans = gate.rows("SELECT count(*) FROM attempt WHERE race_id NOT IN (SELECT race_id FROM race)")[0][0]
+            stage.note(f"round {number + 1}: {count(gate.folder / 'history.db')} races")
+            stage.must(check == "ok", f"integrity_check: {check}")
+            stage.must(not torn and not orphans, f"{torn} races with other numbers of rows than of attempts, {orphans} attempts without a race")
+            gate.killed = True
+
+
+def keep_on(gate, over):
+    while not over.is_set():
+        for model in ["good", "bad", "slow"]:
+            with contextlib.suppress(Exception):
+                client.ask(gate.port, model, stream=True, timeout=3)

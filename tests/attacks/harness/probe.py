@@ -1,0 +1,65 @@
+"""Asks `/healthz` and a good model while an attack runs, from an address and in a process of its own, and notes the worst wait.
+
+It prints one line of JSON when its standard input ends.
+"""
+
+import http.client
+import json
+import socket
+import sys
+import threading
+import time
+
+# Another address than the attackers': what one host is allowed must not be taken from this one.
+SOURCE = ("127.0.0.9", 0)
+BODY = json.dumps({"model": "good", "messages": [{"role": "user", "content": "probe"}]})
+
+
+class Line:
+    """One question, asked again and again."""
+
+    def __init__(self, method, path, body, pause):
+        self.method, self.path, self.body, self.pause = method, path, body, pause
+        self.waits, self.bad = [], []
+        self.begun = None  # of the one that is under way
+
+    def run(self, port, over):
+        while not over.is_set():
+            self.begun = time.monotonic()
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=SOURCE)
+                connection.request(self.method, self.path, self.body, {"content-type": "application/json"} if self.body else {})
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != 200:
+                    self.bad.append(str(answer.status))
+                connection.close()
+            except (OSError, http.client.HTTPException) as error:
+                if over.is_set():
+                    return
+                self.bad.append(type(error).__name__)
+            self.waits.append(time.monotonic() - self.begun)
+            self.begun = None
+            over.wait(self.pause)
+
+    def told(self):
+        begun = self.begun
+        waits = self.waits + ([time.monotonic() - begun] if begun else [])
+        return {"worst_ms": round(max(waits, default=0) * 1000), "asked": len(waits), "bad": self.bad[:5], "bad_count": len(self.bad)}
+
+
+def main(port):
+    socket.setdefaulttimeout(60)
+    over = threading.Event()
+    lines = {"healthz": Line("GET", "/healthz", None, 0.05), "good": Line("POST", "/v1/chat/completions", BODY, 0.2)}
+    for line in lines.values():
+        threading.Thread(target=line.run, args=(port, over), daemon=True).start()
+    sys.stdin.read()
+    # What waits by now is counted with what it has waited so far.
+    told = {name: line.told() for name, line in lines.items()}
+    over.set()
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

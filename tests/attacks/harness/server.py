@@ -1,0 +1,188 @@
+"""The scripted provider: a process of its own that plays the kinds of `providers.py`, and counts what it was asked.
+
+The first part of a path names the kind: `/stall/v1/chat/completions` is played by `stall`. Kinds below HTTP have a
+listener of their own, and so have those that speak HTTP/2, over TLS. It prints its ports as one line of JSON and then obeys
+one word a line: `counts` prints the requests that each kind has seen. It ends when its standard input does.
+"""
+
+import asyncio
+import collections
+import json
+import pathlib
+import resource
+import ssl
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import providers  # noqa: E402
+from harness import http2  # noqa: E402
+
+BODY_MAX = 64 << 20
+
+
+class Counts:
+    def __init__(self):
+        self.seen = collections.Counter()       # requests, by kind
+        self.connections = collections.Counter()  # connections, by kind or listener
+        self.bodies = collections.Counter()     # bytes of bodies, by kind
+
+
+class Exchange:
+    """One request, and the connection that its answer goes to."""
+
+    def __init__(self, reader, writer, number, counts):
+        self.reader, self.writer, self.number, self.counts = reader, writer, number, counts
+        self.method = self.path = self.kind = ""
+        self.headers, self.body = {}, b""
+        self.keep = True
+
+    async def read_head(self):
+        """False where the client has left."""
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return False
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.method, self.path, _ = first.split(" ", 2)
+        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        self.kind = self.path.split("/")[1]
+        self.counts.seen[self.kind] += 1
+        return True
+
+    async def read_body(self):
+        if "chunked" in self.headers.get("transfer-encoding", ""):
+            while size := int((await self.reader.readline()).split(b";")[0] or b"0", 16):
+                self.body += await self.reader.readexactly(size)
+                await self.reader.readline()
+            await self.reader.readline()
+        elif length := int(self.headers.get("content-length", 0)):
+            self.body = await self.reader.readexactly(min(length, BODY_MAX))
+        self.counts.bodies[self.kind] += len(self.body)
+
+    @property
+    def key(self):
+        return self.headers.get("authorization", "").removeprefix("Bearer ") or self.headers.get("x-api-key", "")
+
+    def asked(self):
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return {}
+
+    async def send(self, *parts):
+        for part in parts:
+            self.writer.write(part if isinstance(part, bytes) else part.encode())
+            await self.writer.drain()
+
+    async def drip(self, data, pause, step=1):
+        for at in range(0, len(data), step):
+            await self.send(data[at:at + step])
+            await asyncio.sleep(pause)
+
+    async def linger(self, seconds):
+        """Until the client leaves, at most so long."""
+        try:
+            await asyncio.wait_for(self.reader.read(1), seconds)
+        except asyncio.TimeoutError:
+            pass
+
+    def close(self):
+        self.keep = False
+
+    def reset(self):
+        """A reset instead of an end."""
+        self.keep = False
+        reset(self.writer)
+
+
+def reset(writer):
+    sock = writer.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(__import__("socket").SOL_SOCKET, __import__("socket").SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def http1(reader, writer, counts, only=None):
+    number = 0
+    kind = only
+    try:
+        while True:
+            exchange = Exchange(reader, writer, number, counts)
+            if not await exchange.read_head():
+                return
+            kind = providers.KINDS.get(exchange.kind)
+            if number == 0:
+                counts.connections[exchange.kind] += 1
+            number += 1
+            if kind is None:
+                await exchange.send("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")
+                continue
+            if kind.reads_body:
+                await exchange.read_body()
+            await kind.play(exchange)
+            if not exchange.keep:
+                return
+    except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+        pass
+    finally:
+        writer.close()
+
+
+def raw(kind, counts):
+    async def serve(reader, writer):
+        counts.connections[kind.name] += 1
+        try:
+            await kind.play(Exchange(reader, writer, 0, counts))
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+    return serve
+
+
+def over_http2(kind, counts):
+    async def serve(reader, writer):
+        counts.connections[kind.name] += 1
+        connection = http2.Serving(reader, writer, lambda: counts.seen.update([kind.name]))
+        try:
+            await connection.run(kind.play)
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+            pass
+        finally:
+            connection.end()
+            writer.close()
+    return serve
+
+
+async def main(certificate):
+    counts, ports = Counts(), {}
+    tls = None
+    if certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
+        tls.set_alpn_protocols(["h2"])
+
+    async def listen(name, serve, **options):
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20, backlog=2048, **options)
+        ports[name] = server.sockets[0].getsockname()[1]
+
+    await listen("http", lambda reader, writer: http1(reader, writer, counts))
+    for kind in providers.KINDS.values():
+        if kind.level in ("tcp", "tls"):
+            await listen(kind.name, raw(kind, counts))
+        if kind.level == "h2" and tls:
+            await listen(kind.name, over_http2(kind, counts), ssl=tls)
+    print(json.dumps(ports), flush=True)
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while word := (await commands.readline()).strip():
+        if word == b"counts":
+            print(json.dumps({"seen": counts.seen, "connections": counts.connections, "bodies": counts.bodies}), flush=True)
+
+
+if __name__ == "__main__":
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))

@@ -1,0 +1,369 @@
+"""What an attack is played on: the scripted provider, a gateway of its own with a probe beside it, and what they measured.
+
+Everything listens on loopback at a free port, writes into a temporary folder, and is ended by its own process id.
+"""
+
+import contextlib
+import json
+import pathlib
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import providers
+from harness import client
+
+HERE = pathlib.Path(__file__).resolve().parent
+TICK = 100  # per second, of /proc/PID/stat
+KEY = "sk-attacked-{}-0123456789abcdef"
+
+# The worst that anybody may wait for `/healthz` during an attack. The code's own bound is far lower; this one is for a
+# shared machine, where the attacker, the provider and the gateway share two cores.
+HEALTHZ_MAX_MS = 2_000
+EXIT_MAX_S = 10.0
+DRAIN_S = 2
+
+
+class Providers:
+    """The scripted provider's process."""
+
+    def __init__(self, folder):
+        self.certificate = certificate(folder)
+        command = [sys.executable, str(HERE / "server.py")] + ([str(self.certificate)] if self.certificate else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ports = json.loads(self.process.stdout.readline())
+        self.lock = threading.Lock()
+
+    def counts(self):
+        with self.lock:
+            self.process.stdin.write("counts\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+
+    def has(self, kind):
+        return kind.level == "http" or kind.name in self.ports
+
+    def base_url(self, name):
+        kind = providers.KINDS[name]
+        if kind.level == "http":
+            return f"http://127.0.0.1:{self.ports['http']}/{name}/v1"
+        scheme = "http" if kind.level == "tcp" else "https"
+        host = "localhost" if kind.level == "h2" else "127.0.0.1"
+        return f"{scheme}://{host}:{self.ports[name]}/v1"
+
+    def stop(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def certificate(folder):
+    """A self-signed certificate for localhost with its key, in one file; none where there is no `openssl`."""
+    path, key, asked = folder / "localhost.pem", folder / "key.pem", folder / "openssl.cnf"
+    # It is no authority, or it could not stand for a server itself.
+    asked.write_text("[req]\ndistinguished_name = name\nx509_extensions = as\nprompt = no\n[name]\nCN = localhost\n"
+                     "[as]\nbasicConstraints = critical,CA:FALSE\nsubjectAltName = DNS:localhost\n")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+               "-config", str(asked), "-keyout", str(key), "-out", str(path)]
+    try:
+        if subprocess.run(command, capture_output=True).returncode != 0:
+            return None
+    except FileNotFoundError:
+        return None
+    path.write_text(path.read_text() + key.read_text())
+    return path
+
+
+def quoted(value):
+    return json.dumps(value)
+
+
+class Config:
+    """A config of scripted providers. `model(name, kinds…)` races them; a kind in it becomes a provider of its name."""
+
+    def __init__(self, scripted, server="", store="", race="", breaker='{ failures = 0 }', extra=""):
+        self.scripted, self.server, self.store, self.race, self.breaker, self.extra = scripted, server, store, race, breaker, extra
+        self.kinds, self.models = {}, {}
+        self.total = "10s"
+        self.model("good", "good")
+
+    def model(self, name, *kinds, **settings):
+        self.models[name] = (kinds, settings)
+        self.kinds.update(dict.fromkeys(kinds))
+        return self
+
+    def text(self, database="history.db", listen="127.0.0.1:0"):
+        lines = ["[server]", f"listen = {quoted(listen)}", f'drain = "{DRAIN_S}s"', self.server, "", "[store]", f'url = "sqlite:{database}"', self.store, "",
+                 "[race]", 'policy = "race"', "audit = 0", f"breaker = {self.breaker}",
+                 f'timeouts = {{ connect = "1s", first_token = "4s", idle = "2s", total = "{self.total}" }}', self.race, ""]
+        for name in self.kinds:
+            dialect = providers.DIALECTS.get(name)
+            lines += [f"[providers.{quoted(name)}]", f"base_url = {quoted(self.scripted.base_url(name))}", f"api_key = {quoted(KEY.format(name))}"]
+            lines += [f"dialect = {quoted(dialect)}"] if dialect else []
+            lines += [""]
+        for name, (kinds, settings) in self.models.items():
+            lines += [f"[models.{quoted(name)}]", f"upstreams = {json.dumps([kind + '/m' for kind in kinds])}"]
+            lines += [f"{key} = {quoted(value)}" for key, value in settings.items()] + [""]
+        return "\n".join(lines + [self.extra, ""])
+
+
+class Gateway:
+    """The gateway under attack. `wrap` is a command before its own, `limits` are those of its process."""
+
+    def __init__(self, binary, folder, config, scripted, database="history.db", wrap=(), limits=None, env=None, wait=20):
+        self.binary, self.folder, self.scripted, self.database = binary, folder, scripted, database
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(config.text(database) if isinstance(config, Config) else config)
+        self.log = folder / "gateway.log"
+        variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "NO_COLOR": "1"} | (env or {})
+        if scripted.certificate:
+            variables["SSL_CERT_FILE"] = str(scripted.certificate)
+
+        def limited():
+            for name, value in (limits or {}).items():
+                resource.setrlimit(name, value if isinstance(value, tuple) else (value, value))
+
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([*wrap, str(binary), "--config", "config.toml", "serve"], cwd=folder, env=variables,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limited)
+        end = time.monotonic() + wait
+        while not (found := re.search(r"listening on http://[\d.]+:(\d+)", self.text())):
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.process.kill()
+                raise RuntimeError(f"the gateway does not listen after {wait} s: {self.text()[-600:]}")
+            time.sleep(0.02)
+        self.port = int(found[1])
+        self.killed = False  # an attack has ended it on purpose
+        self.pid = self.process.pid
+
+    def text(self):
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.log.read_text(errors="replace"))
+
+    def ask(self, model, **options):
+        return client.ask(self.port, model, **options)
+
+    def alive(self):
+        return self.process.poll() is None
+
+    # --- What the kernel says of it ---
+
+    def memory(self, name="VmRSS"):
+        """In MB."""
+        try:
+            text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+            return int(re.search(rf"{name}:\s+(\d+)", text)[1]) / 1024
+        except (OSError, TypeError):
+            return 0.0
+
+    def cpu(self):
+        """In seconds."""
+        try:
+            fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / TICK
+        except OSError:
+            return 0.0
+
+    def descriptors(self):
+        """All but connections to providers: those that are idle are kept for the next request, within bounds of their own."""
+        towards = {f"{port:04X}" for port in self.scripted.ports.values()}
+        pooled = set()
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[2].split(":")[1] in towards:
+                pooled.add(f"socket:[{fields[9]}]")
+        count = 0
+        for path in pathlib.Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                count += str(path.readlink()) not in pooled
+        return count
+
+    def threads(self):
+        return len(list(pathlib.Path(f"/proc/{self.pid}/task").iterdir()))
+
+    # --- What it says of itself ---
+
+    def ready(self):
+        return json.loads(client.fetch(self.port, "GET", "/readyz").body or b"{}")
+
+    def metric(self, name):
+        """The sum of a metric's series."""
+        lines = client.fetch(self.port, "GET", "/metrics").text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name) and line[len(name)] in " {")
+
+    def running(self):
+        return int(self.metric("photofinish_races_in_flight") or self.metric("photofinish_in_flight"))
+
+    def settle(self, seconds=8.0):
+        """Waits until no race runs and no row waits."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            ready = self.ready()
+            if not ready.get("races_running") and not ready.get("records_queued"):
+                time.sleep(0.3)
+                return True
+            time.sleep(0.1)
+        return False
+
+    def rows(self, query, *values):
+        path = self.folder / self.database
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as database:
+            return database.execute(query, values).fetchall()
+
+    def command(self, *words, timeout=30):
+        """Another command of the program with this config: exit code and output."""
+        done = subprocess.run([str(self.binary), "--config", "config.toml", *words], cwd=self.folder, capture_output=True, timeout=timeout,
+                              env={"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "NO_COLOR": "1"})
+        return done.returncode, done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+
+    def stop(self, seconds=40):
+        """SIGTERM: exit code and seconds; the code is None where it had to be killed."""
+        begun = time.monotonic()
+        if self.alive():
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            code = None
+        return code, time.monotonic() - begun
+
+
+class Probe:
+    """Asks `/healthz` and the good model in a process of its own."""
+
+    def __init__(self, port):
+        self.process = subprocess.Popen([sys.executable, str(HERE / "probe.py"), str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def stop(self):
+        try:
+            output, _ = self.process.communicate(timeout=20)
+            return json.loads(output)
+        except (subprocess.TimeoutExpired, ValueError):
+            self.process.kill()
+            self.process.wait()
+            return {"healthz": {"worst_ms": 60_000, "asked": 0, "bad": ["probe stuck"], "bad_count": 1},
+                    "good": {"worst_ms": 60_000, "asked": 0, "bad": [], "bad_count": 0}}
+
+
+class Skipped(Exception):
+    """An attack that this machine cannot play, and why."""
+
+
+class Stage:
+    """One attack's run: its problems, its notes and its figures."""
+
+    def __init__(self, binary, folder, scripted, quick=False):
+        self.binary, self.folder, self.scripted, self.quick = binary, folder, scripted, quick
+        self.problems, self.notes, self.figures = [], [], {}
+        self.begun = time.monotonic()
+
+    def must(self, holds, text):
+        if not holds:
+            self.problems.append(text)
+        return bool(holds)
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def config(self, **options):
+        return Config(self.scripted, **options)
+
+    def skip(self, why):
+        raise Skipped(why)
+
+    @contextlib.contextmanager
+    def gateway(self, config=None, *, probe=True, healthz_max=HEALTHZ_MAX_MS, good_fails=False, rows=True, exact=True, exit_max=EXIT_MAX_S,
+                name="gateway", **options):
+        """A gateway with the probe beside it; measured, ended and looked through when the block is left.
+
+        `good_fails`: the attack may take the good model away. `rows`: the database is looked at. `exact`: every exchange has its row.
+        """
+        before = self.scripted.counts()["seen"]
+        gate = Gateway(self.binary, self.folder / name, config or self.config(), self.scripted, **options)
+        probing = None
+        try:
+            gate.ask("good")
+            time.sleep(0.1)
+            first = {"cpu": gate.cpu(), "fds": gate.descriptors(), "rss": gate.memory(), "threads": gate.threads()}
+            probing = Probe(gate.port) if probe else None
+            yield gate
+            told = probing.stop() if probing else None
+            probing = None
+            if gate.killed:
+                return
+            self.look(gate, first, told, healthz_max, good_fails)
+            self.end(gate, exit_max)
+            if rows:
+                self.look_at_rows(gate, before, exact)
+            self.look_for_secrets(gate)
+        finally:
+            if probing:
+                probing.stop()
+            if gate.alive():
+                gate.process.kill()
+                gate.process.wait()
+
+    def figure(self, name, value, pick=max):
+        self.figures[name] = value if name not in self.figures else pick(self.figures[name], value)
+
+    def look(self, gate, first, told, healthz_max, good_fails):
+        if not self.must(gate.alive(), f"the gateway ended with {gate.process.poll()}: {gate.text()[-300:]}"):
+            return
+        gate.settle()
+        time.sleep(0.2)
+        if told:
+            healthz, good = told["healthz"], told["good"]
+            self.figure("healthz_ms", healthz["worst_ms"])
+            self.figure("good_ms", good["worst_ms"])
+            self.must(healthz["worst_ms"] <= healthz_max, f"/healthz took {healthz['worst_ms']} ms")
+            self.must(not healthz["bad_count"], f"/healthz failed {healthz['bad_count']} of {healthz['asked']} times: {healthz['bad']}")
+            self.must(good_fails or not good["bad_count"], f"the good model failed {good['bad_count']} of {good['asked']} times: {good['bad']}")
+        self.figure("cpu_s", round(gate.cpu() - first["cpu"], 2), lambda a, b: a + b)
+        self.figure("rss_peak_mb", round(gate.memory("VmHWM")))
+        self.figure("rss_after_mb", round(gate.memory()))
+        extra = gate.descriptors() - first["fds"]
+        self.figure("fds_more", extra)
+        self.must(extra <= 16, f"{extra} more descriptors than before are open")
+
+    def end(self, gate, exit_max):
+        if not gate.alive():
+            return
+        code, seconds = gate.stop()
+        self.figure("exit_s", round(seconds, 1))
+        self.must(code == 0, f"exit code {code} at SIGTERM" if code is not None else "it did not end within 40 s of SIGTERM")
+        self.must(seconds <= exit_max, f"SIGTERM took {seconds:.1f} s")
+        log = gate.text()
+        self.figure("log_kb", len(log) // 1024)
+        for word in ("panicked", "contradict"):
+            self.must(word not in log, f"in the log: {next((line for line in log.splitlines() if word in line), '')[:200]}")
+
+    def look_at_rows(self, gate, before, exact):
+        """Every exchange has a row; every race has as many rows as it says that it had attempts; the file is sound."""
+        try:
+            check = gate.rows("PRAGMA integrity_check")[0][0]
+            rows = dict(gate.rows("SELECT provider, count(*) FROM attempt GROUP BY provider"))
+            torn = gate.rows("SELECT count(*) FROM race WHERE attempts <> (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id)")[0][0]
+        except sqlite3.Error as error:
+            self.must(False, f"the database cannot be read: {error}")
+            return
+        after = self.scripted.counts()["seen"]
+        seen = {kind: after[kind] - before.get(kind, 0) for kind in after if after[kind] > before.get(kind, 0)}
+        self.must(check == "ok", f"integrity_check: {check}")
+        self.must(not torn, f"{torn} races have other numbers of rows than of attempts")
+        self.figures["rows"] = self.figures.get("rows", 0) + sum(rows.values())
+        self.figures["seen"] = self.figures.get("seen", 0) + sum(seen.values())
+        more = {kind: (count, rows.get(kind, 0)) for kind, count in seen.items() if count > rows.get(kind, 0)}
+        self.must(not exact or not more, f"providers saw more requests than there are rows: {more} (seen, rows)")
+
+    def look_for_secrets(self, gate):
+        for path in gate.folder.iterdir():
+            if path.is_file() and path.name != "config.toml" and KEY[:12].encode() in path.read_bytes():
+                self.must(False, f"a key stands in {path.name}")
