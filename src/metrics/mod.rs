@@ -48,6 +48,8 @@ pub struct Metrics {
 pub struct Elsewhere {
     /// Races running now.
     pub in_flight: i64,
+    /// Tasks running now: connections, attempts, losers that run on.
+    pub tasks: usize,
     /// Rows that wait for the database.
     pub record_queue: usize,
     pub records_written: u64,
@@ -259,6 +261,12 @@ fn render_breakers(upstreams: &Series<OfUpstream>, open: &BTreeSet<String>, text
 
 fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
     text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
+    text.single(
+        "tasks",
+        "gauge",
+        "Tasks of the gateway running now: client and provider connections, attempts, losers that run on.",
+        elsewhere.tasks,
+    );
     text.single("record_queue", "gauge", "Rows that wait for the database.", elsewhere.record_queue);
     let written = "Rows in the database since the start.";
     text.single("records_written_total", "counter", written, elsewhere.records_written);

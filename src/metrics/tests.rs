@@ -106,6 +106,12 @@ fn a_large_config_has_a_bounded_page() {
 }
 
 #[test]
+fn running_tasks_are_told() {
+    let page = Metrics::new().render(&Elsewhere { tasks: 7, ..Elsewhere::default() });
+    assert_has(&page, &["photofinish_tasks 7"]);
+}
+
+#[test]
 fn an_open_breaker_is_a_one() {
     let metrics = configured(LLAMA);
     let lines = |open: &[&str]| {

@@ -17,6 +17,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
     let recorder = gateway.recorder();
     let elsewhere = Elsewhere {
         in_flight: gateway.races(),
+        tasks: gateway.shutdown().running(),
         record_queue: recorder.depth(),
         records_written: recorder.written(),
         records_dropped: recorder.dropped(),

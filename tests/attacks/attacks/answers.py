@@ -115,10 +115,13 @@ def h2_stalled(stage):
     config = stage.config().model("long", "h2-long")
     with stage.gateway(config) as gate:
         stalled = []
-        for _ in range(12):
-            sock = client.connect(gate.port, client.request("long"), receive=4096)
-            sock.recv(500)  # its winner is streaming; from now on nobody reads
-            stalled.append(sock)
+        for number in range(12):
+            stalled.append(client.connect(gate.port, client.request("long"), receive=4096))
+            try:
+                stalled[-1].recv(500)  # its winner is streaming; from now on nobody reads
+            except OSError:
+                stage.must(False, f"client {number + 1} has nothing after 5 s")
+                break
         time.sleep(1.5)
         answers = at_once(6, lambda _: timed(lambda: first_bytes(gate.port, client.request("long"))))
         worst = max(seconds for seconds, _ in answers)

@@ -254,9 +254,9 @@ def leaving(stage):
         stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), f"{gate.ready().get('races_running')} races run on")
 
 
-@attack("crowd", "3,000 clients at once; those that are served must be served soon, the others told at once")
+@attack("crowd", "3,000 clients at once where max_in_flight = 1000; those inside are served, the others told at once")
 def crowd(stage):
-    config = stage.config().model("slow", "slow")
+    config = stage.config(server={"max_in_flight": 1000}).model("slow", "slow")
     with stage.gateway(config, good_fails=True) as gate:
         answers = [answer for part in at_once(4, lambda _: crowd_of(gate.port, 750)) for answer in part]
         counts = {}

@@ -52,7 +52,7 @@ def announced(stage):
 
 @attack("bodies", "ten bodies of 31 MB at once, each for three foreign dialects")
 def bodies(stage):
-    config = stage.config().model("foreign", "anthropic", "gemini", "ollama")
+    config = stage.config(server={"memory": "1GiB"}).model("foreign", "anthropic", "gemini", "ollama")
     config.total = "30s"
     text = '{"model":"foreign","messages":[{"role":"user","content":"%s"}]}' % ("word " * 6_200_000)
     with stage.gateway(config, exit_max=15) as gate:
@@ -71,9 +71,9 @@ def bodies(stage):
         stage.must(peak <= 1_500, f"{peak:.0f} MB for ten bodies")
 
 
-@attack("memory-limit", "the same bodies where the process may have 1.5 GB of address space")
+@attack("memory-limit", "ten bodies of 20 MB of schema where memory = 256 MiB, under ulimit -v 1.5 GB")
 def memory_limit(stage):
-    config = stage.config().model("foreign", "anthropic", "gemini", "ollama")
+    config = stage.config(server={"memory": "256MiB"}).model("foreign", "anthropic", "gemini", "ollama")
     config.total = "30s"
     text = schema_body("foreign", 20_000_000)
     with stage.gateway(config, limits={resource.RLIMIT_AS: 3 << 29}, exit_max=15, good_fails=True) as gate:

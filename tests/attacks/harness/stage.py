@@ -273,8 +273,10 @@ class Stage:
     def note(self, text):
         self.notes.append(text)
 
-    def config(self, **options):
-        return Config(self.scripted, **options)
+    def config(self, server=None, **options):
+        """`server` holds keys of `[server]`."""
+        lines = "\n".join(f"{key} = {quoted(value)}" for key, value in (server or {}).items())
+        return Config(self.scripted, server=lines, **options)
 
     def skip(self, why):
         raise Skipped(why)
@@ -286,7 +288,10 @@ class Stage:
 
         `good_fails`: the attack may take the good model away. `rows`: the database is looked at. `exact`: every exchange has its row.
         """
-        before = self.scripted.counts()["seen"]
+        before, old = self.scripted.counts()["seen"], 0
+        with contextlib.suppress(sqlite3.Error, OSError):
+            with contextlib.closing(sqlite3.connect(f"file:{self.folder / name / 'history.db'}?mode=ro", uri=True, timeout=0.1)) as database:
+                old = database.execute("SELECT count(*) FROM attempt").fetchone()[0]
         gate = Gateway(self.binary, self.folder / name, config or self.config(), self.scripted, **options)
         probing = None
         try:
@@ -303,6 +308,7 @@ class Stage:
             self.end(gate, exit_max)
             if rows:
                 self.look_at_rows(gate, before, exact)
+                self.figures["rows"] -= old
             self.look_for_secrets(gate)
         finally:
             if probing:
@@ -326,7 +332,7 @@ class Stage:
             self.must(healthz["worst_ms"] <= healthz_max, f"/healthz took {healthz['worst_ms']} ms")
             self.must(not healthz["bad_count"], f"/healthz failed {healthz['bad_count']} of {healthz['asked']} times: {healthz['bad']}")
             self.must(good_fails or not good["bad_count"], f"the good model failed {good['bad_count']} of {good['asked']} times: {good['bad']}")
-        self.figure("cpu_s", round(gate.cpu() - first["cpu"], 2), lambda a, b: a + b)
+        self.figure("cpu_s", round(gate.cpu() - first["cpu"], 2), lambda a, b: round(a + b, 2))
         self.figure("rss_peak_mb", round(gate.memory("VmHWM")))
         self.figure("rss_after_mb", round(gate.memory()))
         extra = gate.descriptors() - first["fds"]
@@ -353,6 +359,7 @@ class Stage:
             torn = gate.rows("SELECT count(*) FROM race WHERE attempts <> (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id)")[0][0]
         except sqlite3.Error as error:
             self.must(False, f"the database cannot be read: {error}")
+            self.figures.setdefault("rows", 0)
             return
         after = self.scripted.counts()["seen"]
         seen = {kind: after[kind] - before.get(kind, 0) for kind in after if after[kind] > before.get(kind, 0)}
