@@ -10,6 +10,7 @@ import collections
 import json
 import pathlib
 import resource
+import socket
 import ssl
 import struct
 import sys
@@ -20,6 +21,8 @@ import providers  # noqa: E402
 from harness import http2  # noqa: E402
 
 BODY_MAX = 64 << 20
+# The gateway has left, or this process is about to end.
+GONE = (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError, asyncio.CancelledError)
 
 
 class Counts:
@@ -100,13 +103,12 @@ class Exchange:
 def reset(writer):
     sock = writer.get_extra_info("socket")
     if sock is not None:
-        sock.setsockopt(__import__("socket").SOL_SOCKET, __import__("socket").SO_LINGER, struct.pack("ii", 1, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-async def http1(reader, writer, counts, only=None):
+async def http1(reader, writer, counts):
     number = 0
-    kind = only
     try:
         while True:
             exchange = Exchange(reader, writer, number, counts)
@@ -124,7 +126,7 @@ async def http1(reader, writer, counts, only=None):
             await kind.play(exchange)
             if not exchange.keep:
                 return
-    except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+    except GONE:
         pass
     finally:
         writer.close()
@@ -135,7 +137,7 @@ def raw(kind, counts):
         counts.connections[kind.name] += 1
         try:
             await kind.play(Exchange(reader, writer, 0, counts))
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+        except GONE:
             pass
         finally:
             writer.close()
@@ -148,7 +150,7 @@ def over_http2(kind, counts):
         connection = http2.Serving(reader, writer, lambda: counts.seen.update([kind.name]))
         try:
             await connection.run(kind.play)
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, TimeoutError):
+        except GONE:
             pass
         finally:
             connection.end()
