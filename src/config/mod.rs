@@ -73,6 +73,8 @@ pub struct Server {
     pub body_max: usize,
     /// How long a shutdown waits for running streams.
     pub drain: Duration,
+    /// Names by which a gateway without users may be called, beside `localhost` and IP addresses. Lower case.
+    pub hosts: Vec<String>,
     /// From which web pages browsers may call.
     pub cors: Cors,
 }

@@ -23,6 +23,7 @@ pub(super) struct Raw {
     pub(super) listen: Option<At<SocketAddr>>,
     pub(super) body_max: Option<u64>,
     pub(super) drain: Option<Duration>,
+    pub(super) hosts: Vec<String>,
     pub(super) cors: Cors,
     /// As typed: it may be relative.
     pub(super) store: Option<PathBuf>,
@@ -56,17 +57,21 @@ pub(super) struct RawUpstream {
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 /// Origins of web pages.
 const ORIGINS_MAX: usize = 256;
+/// Names of the gateway.
+const HOSTS_MAX: usize = 256;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
 const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
 
 impl Raw {
     pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
         let mut root = Table::new(scope, "the file".into(), 0, document);
-        let (mut listen, mut body_max, mut drain, mut cors) = (None, None, None, Cors::None);
+        let (mut listen, mut body_max, mut drain) = (None, None, None);
+        let (mut hosts, mut cors) = (Vec::new(), Cors::None);
         if let Some(mut server) = root.table("server", "[server]".into()) {
             listen = read_listen(&mut server);
             body_max = server.bytes("body_max", BODY_MAX);
             drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
+            hosts = read_hosts(&mut server);
             cors = read_cors(&mut server);
             server.finish();
         }
@@ -86,7 +91,7 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw { listen, body_max, drain, cors, store, retention, race, providers, models, users }
+        Raw { listen, body_max, drain, hosts, cors, store, retention, race, providers, models, users }
     }
 }
 
@@ -193,6 +198,36 @@ fn read_listen(server: &mut Table<'_, '_>) -> Option<At<SocketAddr>> {
         server.scope.report(server.bad_value("listen", &text).expected(expected));
     }
     Some(At { offset: text.offset, value: address? })
+}
+
+/// Names without a port: which one a client reaches the gateway by says nothing of who it is.
+fn read_hosts(server: &mut Table<'_, '_>) -> Vec<String> {
+    const EXPECTED: &str =
+        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses are known";
+    let what = server.what("hosts");
+    let typed = server.strings("hosts").unwrap_or_default();
+    if let Some(first) = typed.get(HOSTS_MAX) {
+        server.scope.report(Found::at(first.offset, format!("{what} has more than {HOSTS_MAX} names")));
+    }
+    let mut hosts = Vec::new();
+    for typed in typed.into_iter().take(HOSTS_MAX) {
+        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+        let name = text.value.value.strip_suffix('.').unwrap_or(&text.value.value);
+        if is_host(name) {
+            hosts.push(name.to_ascii_lowercase());
+        } else {
+            server.scope.report(server.bad_value("hosts", &text).expected(EXPECTED));
+        }
+    }
+    hosts
+}
+
+/// As DNS has it, with the underscores that containers have in their names.
+fn is_host(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// An origin is what a browser calls the place of a page: no path, and the port only where it is not the usual one.

@@ -45,6 +45,7 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
             listen,
             body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
             drain: raw.drain.unwrap_or(DRAIN),
+            hosts: raw.hosts,
             cors: raw.cors,
         },
         store: Store {

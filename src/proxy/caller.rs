@@ -48,6 +48,14 @@ pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
+/// The same where everybody gets an answer, and an admin a longer one. No token is no fault here; a wrong one is counted.
+pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
+    if !gateway.live().config.users.is_empty() && token(headers).is_none() {
+        return false;
+    }
+    admin(gateway, headers).is_ok()
+}
+
 impl Caller {
     /// Reads the keys that came along.
     ///

@@ -21,8 +21,9 @@ mod race_guard;
 mod rejection;
 pub mod standing;
 mod steered;
+mod turned_away;
 
-pub use caller::admin;
+pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;

@@ -44,11 +44,11 @@ struct Said {
     unspoken: bool,
 }
 
-const INVALID: &str = "invalid_request_error";
-const SERVER: &str = "server_error";
+pub(super) const INVALID: &str = "invalid_request_error";
+pub(super) const SERVER: &str = "server_error";
 
 impl Rejection {
-    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
+    pub(super) fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
         Rejection(Box::new(Said {
             status,
             kind,
@@ -61,6 +61,12 @@ impl Rejection {
             after_race: false,
             unspoken: false,
         }))
+    }
+
+    /// What a client is told to wait before it tries again.
+    pub(super) fn after(mut self, wait: Duration) -> Rejection {
+        self.0.retry_after = Some(wait);
+        self
     }
 
     pub fn unauthorized(why: &str) -> Rejection {

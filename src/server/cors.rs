@@ -1,6 +1,6 @@
 //! Which web pages may call: the questions of browsers (preflight requests) and the headers that let a page read an answer.
 //!
-//! By `cors` of the configuration in force. Who may call at all is decided elsewhere, by the token.
+//! By `cors` of the configuration in force. Pages that it does not name were turned away before, by `door`.
 
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 
+use super::door;
+use super::routes::near;
 use crate::config::Cors;
 use crate::proxy::Gateway;
 
@@ -25,9 +27,13 @@ const METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const REQUEST_PRIVATE: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// Answers a preflight request, whatever its path; adds to every other answer what lets the page read it.
+/// Turns away what may not come in, whatever its path. Answers a preflight request; adds to every other answer what lets the
+/// page read it.
 pub(super) async fn apply(State(gateway): State<Arc<Gateway>>, request: Request<Body>, next: Next) -> Response<Body> {
     let live = gateway.live();
+    if let Err(rejection) = door::check(&request, &live.config) {
+        return rejection.answer_to(near(request.uri().path()));
+    }
     let cors = &live.config.server.cors;
     if *cors == Cors::None {
         drop(live);
@@ -64,6 +70,11 @@ fn is_preflight(request: &Request<Body>) -> bool {
     request.method() == Method::OPTIONS
         && headers.contains_key(ORIGIN)
         && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Whether a page of this origin may call.
+pub(super) fn names(cors: &Cors, origin: Option<&HeaderValue>) -> bool {
+    *cors == Cors::Any || leave(cors, origin).is_some()
 }
 
 /// What this page's origin is told; none if it may not read.

@@ -1,41 +1,41 @@
-//! `/healthz`: alive. `/readyz`: the store takes rows, and there is an upstream to ask.
+//! `/healthz`: alive. `/readyz`: the store takes rows, and there is an upstream to ask. Everybody may ask both, so names and
+//! counts are for admins.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use crate::config::{Keys, Provider};
-use crate::proxy::Gateway;
+use crate::proxy::{self, Gateway};
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response<Body> {
+pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
     let live = gateway.live();
     let config = &live.config;
     let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
-    let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
-    let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
     let recorder = gateway.recorder();
     let (store, draining) = (recorder.store_ok(), gateway.shutdown().is_draining());
     let ready = store && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = json!({
-        "ready": ready,
-        "store": if store { "ok" } else { "failing" },
-        "providers_on": providers_on,
-        "without_token": without_token,
-        "draining": draining,
-        "races_running": gateway.races(),
-        "unauthorized": gateway.totals().unauthorized_so_far(),
-        "records_queued": recorder.depth(),
-        "records_dropped": recorder.dropped(),
-    });
+    let store = if store { "ok" } else { "failing" };
+    let mut body = json!({ "ready": ready, "store": store, "draining": draining });
+    if proxy::is_admin(&gateway, &headers) {
+        let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
+        let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
+        body["providers_on"] = json!(providers_on);
+        body["without_token"] = json!(without_token);
+        body["races_running"] = json!(gateway.races());
+        body["unauthorized"] = json!(gateway.totals().unauthorized_so_far());
+        body["records_queued"] = json!(recorder.depth());
+        body["records_dropped"] = json!(recorder.dropped());
+    }
     answer(status, &body)
 }
 

@@ -5,102 +5,169 @@
 
 mod api;
 mod cors;
+mod door;
 mod health;
 mod metrics;
+mod places;
 mod routes;
 mod socket;
 mod stream;
 
 pub use routes::router;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
+use crate::clock::Instant;
+use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
+use places::{Place, Places};
 use stream::{Noted, Streams};
 
-/// Client connections at once; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 16_384;
+/// Client connections at once. When they run short, idle ones are closed.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// Of these, places for health checks and admins: see `places`.
+const RESERVE_MAX: usize = 256;
 /// A client must have sent its request's head by then.
 const HEAD_FOR: Duration = Duration::from_secs(30);
+/// An HTTP/2 connection without a request is told to go after so long; one of HTTP/1.1 waits [`HEAD_FOR`] for its next head.
+const IDLE_FOR: Duration = Duration::from_secs(60);
 /// A client that takes nothing for so long, while something waits for it, is gone.
 const TAKE_FOR: Duration = Duration::from_secs(300);
 /// Concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
+/// Bytes of a head over HTTP/1.1, and of an answer that its client does not read.
+const BUFFER_MAX: usize = 64 * 1024;
+/// The same of each answer on an HTTP/2 connection, so that [`STREAMS_MAX`] of them hold 16 MiB together.
+const STREAM_BUFFER_MAX: usize = 16 * 1024;
 /// After the cancel of a shutdown, a client has so long to take the event that tells it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between two tries to accept when the system has no more descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Between two warnings that connections are turned away.
+const WARN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Accepts until draining begins. Each connection is a task of `shutdown`.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    accept(listener, Places::new(CONNECTIONS_MAX - RESERVE_MAX, RESERVE_MAX), router, shutdown).await;
+}
+
+async fn accept(listener: TcpListener, places: Arc<Places>, router: Router, shutdown: Shutdown) {
+    let mut turned_away = TurnedAway::default();
     let mut draining = std::pin::pin!(shutdown.draining());
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             biased;
             () = &mut draining => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let connection = connection(stream, router.clone(), shutdown.clone());
-                shutdown.spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
+            Ok((stream, peer)) => match places.enter(peer.ip()).await {
+                Some(place) => {
+                    shutdown.spawn(connection(stream, place, router.clone(), shutdown.clone()));
+                }
+                None => turned_away.count("every connection is at work"),
+            },
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                turned_away.count(&error.to_string());
+                // A connection that nobody works on may give its descriptor back.
+                places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
-    let (socket, client) = socket::share(stream);
-    serve_connection(socket, client.left(), router, shutdown).await;
+/// Connections that could not be served, told once in a while.
+#[derive(Default)]
+struct TurnedAway {
+    /// Since the last warning.
+    times: u64,
+    warned: Option<Instant>,
 }
 
-/// Serves until `client_left`, or until the connection ends by itself, says nothing, or has to end.
-async fn serve_connection<S>(stream: S, client_left: impl Future<Output = ()>, router: Router, shutdown: Shutdown)
-where
+impl TurnedAway {
+    fn count(&mut self, why: &str) {
+        self.times += 1;
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN) {
+            tracing::warn!(error = why, times = self.times, "cannot accept a connection");
+            *self = TurnedAway { times: 0, warned: Some(Instant::now()) };
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, place: Place, router: Router, shutdown: Shutdown) {
+    let (socket, client) = socket::share(stream);
+    serve_connection(socket, client.left(), place, router, shutdown).await;
+}
+
+/// The answer to what would be work, in a place that is not for work.
+fn crowded<B>(place: &Place, request: &Request<B>) -> Option<Response<Body>> {
+    let is_refused = request.method() == Method::POST && !place.may_work();
+    is_refused.then(|| Rejection::crowded().answer_to(routes::near(request.uri().path())))
+}
+
+fn builder(shutdown: &Shutdown) -> Builder<Streams> {
+    let mut builder = Builder::new(Streams(shutdown.clone()));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR).max_buf_size(BUFFER_MAX);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_FOR));
+    http2.max_concurrent_streams(STREAMS_MAX).max_send_buf_size(STREAM_BUFFER_MAX);
+    builder
+}
+
+/// Serves until `client_left`, or until the connection ends by itself, says nothing, gives up its place, or has to end.
+async fn serve_connection<S>(
+    stream: S,
+    client_left: impl Future<Output = ()>,
+    place: Place,
+    router: Router,
+    shutdown: Shutdown,
+) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let mut builder = Builder::new(Streams(shutdown.clone()));
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_FOR);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(Some(HEAD_FOR));
+    let builder = builder(&shutdown);
     let router = TowerToHyperService::new(router);
     let asked = AtomicBool::new(false);
-    let service = service_fn(|request| {
+    let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        let response = router.call(request);
-        async { response.await.map(|response| response.map(Noted)) }
+        let work = place.connection.begin();
+        let answer = crowded(&place, &request).map_or_else(|| Ok(router.call(request)), Err);
+        async {
+            let response = match answer {
+                Ok(response) => response.await?,
+                Err(response) => response,
+            };
+            Ok::<_, Infallible>(response.map(|body| Noted::new(body, work)))
+        }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut client_left = std::pin::pin!(client_left);
-    // hyper waits for the bytes that tell the version, and for what opens HTTP/2, without a bound.
-    let mut first_head = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
+    let mut given_up = std::pin::pin!(place.given_up());
+    // hyper waits for the bytes that tell the version, for what opens HTTP/2, and for further requests on it, without a bound.
+    let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
     let mut draining = std::pin::pin!(shutdown.draining());
     let cancelled = async {
         shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);
-    let (mut told, mut begun) = (false, false);
+    let mut told = false;
     loop {
         tokio::select! {
             // What was asked before the client left may be answered by now.
@@ -108,15 +175,27 @@ where
             // An error here is a client that left or spoke no HTTP: nothing to do about it.
             _ = connection.as_mut() => return,
             () = &mut client_left => return,
-            () = &mut first_head, if !begun => {
-                begun = asked.load(Ordering::Relaxed);
-                if !begun {
+            () = &mut look => {
+                if !asked.load(Ordering::Relaxed) {
                     return;
                 }
+                let now = Instant::now();
+                let idle_until = place.connection.idle_since().unwrap_or(now) + IDLE_FOR;
+                if idle_until <= now && !told {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                look.as_mut().reset(if idle_until > now { idle_until } else { now + IDLE_FOR });
             }
             () = &mut draining, if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
+            }
+            () = &mut given_up => {
+                connection.as_mut().graceful_shutdown();
+                // Once, so that the client hears of it.
+                let _ = connection.as_mut().now_or_never();
+                return;
             }
             () = &mut cancelled => return,
         }

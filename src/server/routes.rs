@@ -103,7 +103,10 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
 
 /// In the shape of the surface that is nearest.
 async fn nothing(uri: Uri) -> impl IntoResponse {
-    let is_near = |surface: &Surface| uri.path().starts_with(surface.path());
-    let near = Surface::ALL.into_iter().find(is_near).unwrap_or(Surface::Chat);
-    Rejection::not_found(uri.path()).answer_to(near)
+    Rejection::not_found(uri.path()).answer_to(near(uri.path()))
+}
+
+/// The surface whose clients ask for such a path.
+pub(super) fn near(path: &str) -> Surface {
+    Surface::ALL.into_iter().find(|surface| path.starts_with(surface.path())).unwrap_or(Surface::Chat)
 }

@@ -15,6 +15,7 @@ use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 
 use super::TAKE_FOR;
+use super::places::Work;
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
@@ -57,8 +58,19 @@ async fn untaken() {
     }
 }
 
-/// A body that notes when it handed over a frame.
-pub(super) struct Noted(pub(super) Body);
+/// A body that notes when it handed over a frame, and that its connection is at work.
+pub(super) struct Noted {
+    body: Body,
+    _work: Option<Work>,
+}
+
+impl Noted {
+    /// An answer that is whole is no more work: whether its client takes it is up to the client.
+    pub(super) fn new(body: Body, work: Work) -> Noted {
+        let is_whole = http_body::Body::size_hint(&body).exact().is_some();
+        Noted { body, _work: (!is_whole).then_some(work) }
+    }
+}
 
 impl http_body::Body for Noted {
     type Data = Bytes;
@@ -68,17 +80,17 @@ impl http_body::Body for Noted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.0).poll_frame(context);
+        let frame = Pin::new(&mut self.body).poll_frame(context);
         // An error here is HTTP/1.1.
         let _ = UNTAKEN.try_with(|untaken| untaken.set(matches!(frame, Poll::Ready(Some(_))).then(Instant::now)));
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.body.size_hint()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::routing::get;
@@ -35,20 +37,26 @@ fn router() -> (Router, CancellationToken) {
         tokio::time::sleep(Duration::from_secs(3_600)).await;
         "late"
     };
-    (Router::new().route("/endless", get(endless)).route("/slow", get(slow)), dropped)
+    let router = Router::new().route("/endless", get(endless)).route("/slow", get(slow).post(slow));
+    (router.route("/", get(async || "here")), dropped)
 }
 
-fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
+/// The only place of a listener.
+async fn place() -> Place {
+    Places::new(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
+}
+
+async fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
     let (client, server) = duplex(PIPE);
     let shutdown = Shutdown::new();
-    let serving = serve_connection(server, pending(), router, shutdown.clone());
+    let serving = serve_connection(server, pending(), place().await, router, shutdown.clone());
     (client, shutdown.spawn(serving), shutdown)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_asks_nothing_is_closed() {
     for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\n"] {
-        let (mut client, serving, _) = served(router().0);
+        let (mut client, serving, _) = served(router().0).await;
         let began = Instant::now();
         client.write_all(said.as_bytes()).await.unwrap();
         serving.await.unwrap();
@@ -58,7 +66,7 @@ async fn a_connection_that_asks_nothing_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_answer_takes_long_is_kept() {
-    let (mut client, serving, _) = served(router().0);
+    let (mut client, serving, _) = served(router().0).await;
     client.write_all(b"GET /slow HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
@@ -69,7 +77,7 @@ async fn a_connection_whose_answer_takes_long_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
     let (router, dropped) = router();
-    let (client, _serving, shutdown) = served(router);
+    let (client, _serving, shutdown) = served(router).await;
     let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
     shutdown.spawn(connection);
     let mut ask = |path: &str| {
@@ -85,6 +93,131 @@ async fn an_http2_stream_that_is_not_read_is_ended_and_its_connection_kept() {
     drop(untaken);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_idle_http2_connection_is_told_to_go() {
+    let (client, serving, shutdown) = served(router().0).await;
+    // The client answers every ping, as one would that wants to stay.
+    let (mut sender, connection) = http2::handshake(shutdown.clone(), TokioIo::new(client)).await.unwrap();
+    let connection = shutdown.spawn(connection);
+    let mut ask = async |path: &str| {
+        let request = Request::get(format!("http://test{path}")).body(Empty::<Bytes>::new()).unwrap();
+        sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+    };
+    let began = Instant::now();
+    // A request that takes an hour is no idle time, and each one begins it anew.
+    assert_eq!(ask("/slow").await, "late");
+    tokio::time::sleep(IDLE_FOR - Duration::from_secs(1)).await;
+    assert_eq!(ask("/").await, "here");
+    let idle = Instant::now();
+    connection.await.unwrap().unwrap();
+    serving.await.unwrap();
+    assert_eq!((idle - began).as_secs(), 3_600 + 59);
+    assert_eq!(idle.elapsed().as_secs(), IDLE_FOR.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_first() {
+    for (pause, bytes) in
+        [(Duration::from_secs(3_600), ""), (Duration::from_secs(5), "GET / HTTP/1.1\r\nx: 1234567890")]
+    {
+        let (mut client, serving, shutdown) = served(router().0).await;
+        client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+        let mut answer = [0; 1_024];
+        let read = client.read(&mut answer).await.unwrap();
+        assert!(answer[..read].ends_with(b"here"));
+        let began = Instant::now();
+        shutdown.spawn(async move {
+            for byte in bytes.bytes() {
+                if client.write_all(&[byte]).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(pause).await;
+            }
+            pending::<()>().await;
+        });
+        serving.await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), HEAD_FOR.as_secs(), "a byte every {pause:?}");
+    }
+}
+
+/// A listener with so many places.
+async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
+    shutdown.spawn(accept(listener, places, router().0, shutdown.clone()));
+    (address, shutdown)
+}
+
+/// A connection on which this was asked.
+async fn asked(address: SocketAddr, request: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(format!("{request} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes()).await.unwrap();
+    client
+}
+
+/// What comes until this does.
+async fn heard(client: &mut TcpStream, end: &str) -> String {
+    let mut heard = Vec::new();
+    while !heard.ends_with(end.as_bytes()) {
+        match client.read_u8().await {
+            Ok(byte) => heard.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(heard).unwrap()
+}
+
+#[tokio::test]
+async fn a_full_house_closes_what_is_idle_and_never_what_is_at_work() {
+    let (address, _shutdown) = listening(Places::new(3, 1)).await;
+    let mut working = asked(address, "GET /endless").await;
+    assert!(heard(&mut working, "xxxx").await.contains("200 OK"));
+    // One that was answered, one that says nothing, and so on: there is always a place for another.
+    for round in 0..50 {
+        let mut idle = asked(address, "GET /").await;
+        assert!(heard(&mut idle, "here").await.contains("200 OK"), "round {round}");
+        let _silent = TcpStream::connect(address).await.unwrap();
+        let mut newcomer = asked(address, "GET /").await;
+        assert!(heard(&mut newcomer, "here").await.contains("200 OK"), "round {round}");
+    }
+    assert_eq!(heard(&mut working, "xxxx").await, "xxxx");
+}
+
+#[tokio::test]
+async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
+    let (address, _shutdown) = listening(Places::new(2, 2)).await;
+    let mut working = Vec::new();
+    for _ in 0..2 {
+        let mut client = asked(address, "GET /endless").await;
+        heard(&mut client, "xxxx").await;
+        working.push(client);
+    }
+    for round in 0..20 {
+        let mut health = asked(address, "GET /").await;
+        assert!(heard(&mut health, "here").await.contains("200 OK"), "round {round}");
+        let mut more = asked(address, "POST /slow").await;
+        let refused = heard(&mut more, "}").await;
+        assert!(refused.contains(" 503 ") && refused.contains("photofinish_crowded"), "{refused}");
+        assert!(refused.to_lowercase().contains("retry-after: 1"), "{refused}");
+    }
+    for client in &mut working {
+        assert_eq!(heard(client, "xxxx").await, "xxxx");
+    }
+    // Once there is room again, one in the reserve is like any other.
+    let mut waiting = asked(address, "GET /").await;
+    heard(&mut waiting, "here").await;
+    drop(working);
+    loop {
+        waiting.write_all(b"POST /slow HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        let refused = tokio::time::timeout(Duration::from_millis(200), heard(&mut waiting, "}")).await;
+        match refused {
+            // It is being worked on.
+            Err(_) => break,
+            Ok(refused) => assert!(refused.contains("photofinish_crowded"), "{refused}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_takes_nothing_loses_its_connection() {
     let (router, dropped) = router();
@@ -92,7 +225,7 @@ async fn a_client_that_takes_nothing_loses_its_connection() {
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
     let shutdown = Shutdown::new();
-    let serving = shutdown.spawn(connection(stream, router, shutdown.clone()));
+    let serving = shutdown.spawn(connection(stream, place().await, router, shutdown.clone()));
     client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     client.read_u8().await.unwrap();
     // From here on nothing but the clock moves.

@@ -37,7 +37,7 @@ async fn a_page_that_is_listed_is_given_leave() {
         assert_eq!(answer.header("access-control-max-age"), Some("86400"));
         assert!(answer.headers.iter().any(|(name, value)| name == "vary" && value == "origin"));
         let other = preflight(&served, path, "https://evil.example.com").await;
-        assert_eq!((other.status, other.header("access-control-allow-origin")), (204, None), "{path}");
+        assert_eq!((other.status, other.header("access-control-allow-origin")), (403, None), "{path}");
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_page_may_read_answers_streams_and_errors() {
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, Some(PAGE)), "{body}");
         let exposed = answer.header("access-control-expose-headers").unwrap_or_default();
         assert!(exposed.contains(told), "{body}: {exposed}");
-        for origin in [&[("origin", "https://evil.example.com")][..], &[]] {
+        for (origin, status) in [(&[("origin", "https://evil.example.com")][..], 403), (&[], status)] {
             let answer = served.chat(origin, &body).await;
             assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, None), "{body}");
         }
@@ -73,10 +73,12 @@ async fn any_page_may_read_without_credentials() {
 #[tokio::test]
 async fn without_the_key_no_page_is_told_anything() {
     let (_fake, served) = served("[]").await;
+    let options = served.send("OPTIONS", CHAT, &[], "").await;
+    assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
     let answer = preflight(&served, CHAT, PAGE).await;
-    assert_eq!((answer.status, answer.header("allow")), (204, Some("POST, OPTIONS")));
     let read = served.get("/v1/models", &[("origin", PAGE)]).await;
     for answer in [answer, read] {
+        assert_eq!(answer.status, 403);
         assert!(!answer.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{:?}", answer.headers);
     }
 }

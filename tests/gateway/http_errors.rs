@@ -83,13 +83,15 @@ async fn a_body_over_the_limit_is_a_413_however_it_comes() {
     // Announced, and the client waits for leave: nothing of the body is asked for.
     let mut client = RawClient::connect(served.addr).await;
     client
-        .send(format!("POST {CHAT} HTTP/1.1\r\nhost: t\r\ncontent-length: 2000\r\nexpect: 100-continue\r\n\r\n"))
+        .send(format!(
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2000\r\nexpect: 100-continue\r\n\r\n"
+        ))
         .await;
     refused(Answer::read(&mut client).await);
 
     // In chunks, with no length told.
     let mut client = RawClient::connect(served.addr).await;
-    client.send(format!("POST {CHAT} HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n")).await;
+    client.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")).await;
     for _ in 0..5 {
         client.send(format!("100\r\n{}\r\n", " ".repeat(256))).await;
     }
@@ -111,8 +113,10 @@ async fn a_client_that_asks_first_is_given_leave() {
     let (_fake, served) = one_provider("", "").await;
     let body = asking("llama-fast").to_string();
     let mut client = RawClient::connect(served.addr).await;
-    let head =
-        format!("POST {CHAT} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n", body.len());
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        body.len()
+    );
     client.send(head).await;
     assert_eq!(client.head().await.status, 100);
     client.send(body).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::process::{Setup, provider};
+use crate::process::{CHAT, Setup, provider};
 use crate::support::{FakeProvider, Script};
 
 async fn config() -> (FakeProvider, String) {
@@ -98,7 +98,32 @@ async fn alive_and_ready_are_told() {
     let answer = served.get("/readyz", &[]).await;
     let ready = answer.json();
     assert_eq!(answer.status, 200);
-    assert_eq!((&ready["ready"], &ready["store"], &ready["draining"]), (&json!(true), &json!("ok"), &json!(false)));
+    assert_eq!(ready, json!({"ready": true, "store": "ok", "draining": false}));
+}
+
+#[tokio::test]
+async fn who_is_behind_it_is_told_to_admins_only() {
+    let config = "[providers.waiting-one]\nbase_url = \"http://10.0.0.7:8000\"\ntoken = { file = \"no-file\" }\n\
+                  [users.zoe]\ntoken = \"zoe-token\"\nadmin = true\n[users.xavier]\ntoken = \"xavier-token\"\n";
+    let served = Setup::new(config).serve().await;
+    let strangers = [&[][..], &[("x-api-key", "xavier-token")], &[("x-api-key", "wrong")]];
+    for headers in strangers {
+        for path in ["/readyz", "/", "/healthz", "/v1/models", "/metrics", "/api/routing", CHAT, "/nowhere"] {
+            let answer = served.get(path, headers).await;
+            let head: String = answer.headers.iter().map(|(_, value)| value.as_str()).collect();
+            let told = answer.text() + &head;
+            assert!(
+                !["waiting-one", "10.0.0.7", "zoe", "xavier"].iter().any(|name| told.contains(name)),
+                "{path}: {told}"
+            );
+        }
+        let ready = served.get("/readyz", headers).await;
+        assert_eq!((ready.status, ready.json()), (503, json!({"ready": false, "store": "ok", "draining": false})));
+    }
+    let ready = served.get("/readyz", &[("x-api-key", "zoe-token")]).await.json();
+    assert_eq!((&ready["without_token"], &ready["providers_on"]), (&json!(["waiting-one"]), &json!(0)));
+    // Three paths want a token; `/readyz` does not, but a wrong one is counted.
+    assert_eq!(ready["unauthorized"], 8);
 }
 
 #[tokio::test]

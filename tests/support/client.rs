@@ -55,7 +55,7 @@ impl RawClient {
     /// A request with `host` and `content-length` added.
     pub async fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) {
         let body = body.as_ref();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

@@ -190,6 +190,13 @@ fn origins_are_read() {
 }
 
 #[test]
+fn names_of_the_gateway_are_read() {
+    assert!(good("").server.hosts.is_empty());
+    let hosts = good("server.hosts = [\"Gateway.internal.\", \"my_box-2\"]").server.hosts;
+    assert_eq!(hosts, ["gateway.internal", "my_box-2"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_provider_is_said_where_it_is() {
     for (text, expected) in [
         (
@@ -224,6 +231,19 @@ fn what_is_wrong_with_a_provider_is_said_where_it_is() {
         ("server.cors = [\"app.example.com\"]", "bad value \"app.example.com\" for \"cors\" in [server]"),
         ("server.cors = [\"https://h/path\"]", "bad value"),
         ("server.cors = [\"*\", \"https://h\"]", "has \"*\" and origins"),
+        (
+            "[server]\nhosts = [\"ok\", \"gw.internal:8080\"]",
+            "x:2:16: bad value \"gw.internal:8080\" for \"hosts\" in [server]; expected a name without scheme and port, \
+             such as \"gateway.internal\"; localhost and IP addresses are known",
+        ),
+        ("server.hosts = [\"http://gw\"]", "bad value"),
+        ("server.hosts = [\"*\"]", "bad value"),
+        ("server.hosts = [\"*.internal\"]", "bad value"),
+        ("server.hosts = [\"\"]", "bad value"),
+        ("server.hosts = [\".\"]", "bad value"),
+        ("server.hosts = [\"a..b\"]", "bad value"),
+        ("server.hosts = [\"gw.internal/\"]", "bad value"),
+        ("server.hosts = [7]", "x:1:17:"),
         ("race.lossy = \"keep\"", "expected one of refuse, drop"),
     ] {
         let problems = parse(text, Path::new("x"), &|_| None).unwrap_err().to_string();

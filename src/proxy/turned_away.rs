@@ -1,0 +1,44 @@
+//! What those are answered who are turned away by how they came, and not by what they ask: by the name or the page they come
+//! from, too slowly, or too many.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::rejection::{INVALID, Rejection, SERVER, quoted};
+use crate::config::units::format_bytes;
+
+impl Rejection {
+    /// The request names a host that a web page may have made its own.
+    pub fn unknown_host(host: &str) -> Rejection {
+        let message = format!(
+            "this gateway has no users, and the host {} is not known to be its own: call it as localhost or by its IP \
+             address, or add the name to [server] hosts",
+            quoted(host)
+        );
+        Rejection::new(StatusCode::MISDIRECTED_REQUEST, INVALID, "photofinish_unknown_host", message)
+    }
+
+    /// A browser says that a page of this origin sent the request, or does not say which page did.
+    pub fn foreign_page(origin: Option<&[u8]>) -> Rejection {
+        let who = match origin {
+            Some(origin) => format!("web pages of the origin {}", quoted(&String::from_utf8_lossy(origin))),
+            None => "web pages of another site".to_owned(),
+        };
+        let message = format!("{who} may not call this gateway: add the origin to cors under [server] if they are to");
+        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_foreign_page", message)
+    }
+
+    pub fn body_slow(rate_min: u64) -> Rejection {
+        let message =
+            format!("the request body came too slowly: send at least {} a second on average", format_bytes(rate_min));
+        Rejection::new(StatusCode::REQUEST_TIMEOUT, INVALID, "photofinish_body_timeout", message)
+    }
+
+    /// Every connection is at work, and this one is only for looking at the gateway.
+    pub fn crowded() -> Rejection {
+        let message = "every connection of the gateway is at work: send the request again later".to_owned();
+        Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_crowded", message)
+            .after(Duration::from_secs(1))
+    }
+}

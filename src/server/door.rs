@@ -1,0 +1,272 @@
+//! Whom the gateway answers at all, by what a request says of the way it came: its `Host`, and the web page that sent it.
+//!
+//! A gateway without users trusts whoever reaches it on loopback. Any web page does, through its visitor's browser: it can
+//! send a request that it may not read, or have its own name resolve to 127.0.0.1 and read that too. Browsers tell both, and no
+//! page can change what they tell. Not for tokens: those are `proxy`'s.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
+
+use super::cors;
+use crate::config::Config;
+use crate::proxy::Rejection;
+
+/// How the page that sent a request stands to the gateway, as its browser sees it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What a host's name may hold (RFC 3986, reg-name) beside letters and digits.
+const NAME_MARKS: &[u8] = b"-._~%!$&'()*+,;=";
+/// Bytes of a host's name, as DNS has it.
+const NAME_MAX: usize = 255;
+
+/// # Errors
+/// 400 without one valid `Host`; 421 where there are no users and the host is a name that is not listed; 403 for a page of
+/// another origin that is not listed.
+pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Rejection> {
+    let host = host(request)?;
+    if config.users.is_empty()
+        && let Some(host) = &host
+        && !host.is_known(&config.server.hosts)
+    {
+        return Err(Rejection::unknown_host(host.name));
+    }
+    let headers = request.headers();
+    match is_foreign(headers, host.as_ref()) && !cors::names(&config.server.cors, headers.get(ORIGIN)) {
+        true => Err(Rejection::foreign_page(headers.get(ORIGIN).map(HeaderValue::as_bytes))),
+        false => Ok(()),
+    }
+}
+
+/// The host that is asked for. None only in HTTP/1.0, which has none: no browser speaks it.
+fn host<B>(request: &Request<B>) -> Result<Option<Host<'_>>, Rejection> {
+    const EXPECTED: &str = "expected one host, with or without a port, such as localhost:8080";
+    let bad = |why: &str| Rejection::header("host", &format!("{why}: {EXPECTED}"));
+    let mut sent = request.headers().get_all(HOST).iter();
+    let (first, second) = (sent.next(), sent.next());
+    if second.is_some() {
+        return Err(bad("it is sent more than once"));
+    }
+    let invalid = || bad("it is no valid host");
+    let header = first.map(|value| value.to_str().ok().and_then(Host::parse).ok_or_else(invalid)).transpose()?;
+    let uri = request.uri();
+    let target = uri.authority().map(|authority| Host::parse(authority.as_str()).ok_or_else(invalid)).transpose()?;
+    match (target, header) {
+        (Some(target), Some(header)) if !target.is_same(&header, uri.scheme_str().unwrap_or("http")) => {
+            Err(bad("it is not the host of the request's target"))
+        }
+        // HTTP/2 has the host in its target alone.
+        (Some(target), None) if request.version() == Version::HTTP_2 => Ok(Some(target)),
+        (_, Some(header)) => Ok(Some(header)),
+        (target, None) if request.version() < Version::HTTP_11 => Ok(target),
+        (_, None) => Err(bad("it is missing")),
+    }
+}
+
+/// Whether a page of another origin sent it. Programs send neither header.
+fn is_foreign(headers: &HeaderMap, host: Option<&Host<'_>>) -> bool {
+    let is_own = |origin: &HeaderValue| {
+        let Some((scheme, authority)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
+            return false;
+        };
+        Host::parse(authority).zip(host).is_some_and(|(origin, host)| origin.is_same(host, scheme))
+    };
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let other_origin = origins.next().is_some_and(|origin| !is_own(origin)) || origins.next().is_some();
+    // "same-site" is another port or another subdomain: another page, whoever made it.
+    let other_site = headers.get_all(FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none");
+    other_origin || other_site
+}
+
+/// A host with or without a port, as URLs and `Host` have it.
+#[derive(Debug)]
+struct Host<'r> {
+    /// Without the brackets of an IPv6 address and without a dot at the end.
+    name: &'r str,
+    port: Option<u16>,
+}
+
+impl<'r> Host<'r> {
+    fn parse(text: &'r str) -> Option<Host<'r>> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']')?;
+                address.parse::<Ipv6Addr>().ok()?;
+                (address, if port.is_empty() { port } else { port.strip_prefix(':')? })
+            }
+            None => {
+                let (name, port) = text.split_once(':').unwrap_or((text, ""));
+                let is_valid = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || NAME_MARKS.contains(&byte));
+                let name = name.strip_suffix('.').unwrap_or(name);
+                ((is_valid && !name.is_empty() && name.len() <= NAME_MAX).then_some(name)?, port)
+            }
+        };
+        let port = match port.bytes().all(|byte| byte.is_ascii_digit()) {
+            true if port.is_empty() => None,
+            true => Some(port.parse().ok()?),
+            false => return None,
+        };
+        Some(Host { name, port })
+    }
+
+    /// Whether no page can have made it its own name: an address, `localhost`, or what is listed.
+    fn is_known(&self, listed: &[String]) -> bool {
+        self.name.parse::<Ipv4Addr>().is_ok()
+            || self.name.contains(':')
+            || self.name.eq_ignore_ascii_case("localhost")
+            || listed.iter().any(|listed| listed.eq_ignore_ascii_case(self.name))
+    }
+
+    /// The same name and port; one that is not said is the usual one of `scheme`.
+    fn is_same(&self, other: &Host<'_>, scheme: &str) -> bool {
+        let usual = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+        self.name.eq_ignore_ascii_case(other.name) && self.port.unwrap_or(usual) == other.port.unwrap_or(usual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    const USER: &str = "[users.a]\ntoken = \"t\"\n";
+
+    /// 200 where it comes in.
+    fn status(config: &str, version: Version, target: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let config = parse(config, Path::new("x"), &|_| None).unwrap();
+        let mut request = Request::get(target).version(version).body(()).unwrap();
+        for (name, value) in headers {
+            request.headers_mut().append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        check(&request, &config).map_or_else(|rejection| rejection.status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn without_users_a_host_is_an_address_localhost_or_listed() {
+        let hosts = "server.hosts = [\"gateway.internal\", \"Box\"]\n";
+        for (host, expected) in [
+            ("localhost", 200),
+            ("LocalHost:8080", 200),
+            ("localhost.", 200),
+            ("localhost:", 200),
+            ("127.0.0.1:8080", 200),
+            ("10.0.0.7", 200),
+            ("[::1]", 200),
+            ("[::1]:8080", 200),
+            ("[2001:DB8::1]:80", 200),
+            ("gateway.internal", 200),
+            ("GATEWAY.internal.:9000", 200),
+            ("box", 200),
+            ("evil.example", 421),
+            ("evil.example:8080", 421),
+            ("localhost.evil.example", 421),
+            ("127.0.0.1.nip.io", 421),
+            ("evil.localhost", 421),
+            ("other.gateway.internal", 421),
+            ("0x7f.1", 421),
+            ("2130706433", 421),
+            ("localhost%00", 421),
+            ("", 400),
+            (".", 400),
+            (":8080", 400),
+            ("::1", 400),
+            ("[::1", 400),
+            ("[::1]8080", 400),
+            ("[localhost]", 400),
+            ("[fe80::1%eth0]", 400),
+            ("localhost:80:80", 400),
+            ("localhost:65536", 400),
+            ("localhost:+80", 400),
+            ("localhost:8o", 400),
+            ("localhost, evil.example", 400),
+            ("user@localhost", 400),
+            ("localhost/path", 400),
+            ("http://localhost", 400),
+            ("lo calhost", 400),
+            ("löcalhost", 400),
+        ] {
+            assert_eq!(status(hosts, Version::HTTP_11, "/", &[("host", host)]), expected, "{host:?}");
+            let with_users = if expected == 421 { 200 } else { expected };
+            assert_eq!(status(USER, Version::HTTP_11, "/", &[("host", host)]), with_users, "{host:?} with users");
+        }
+    }
+
+    #[test]
+    fn a_request_has_one_host() {
+        for (version, target, hosts, expected) in [
+            (Version::HTTP_11, "/", &[][..], 400),
+            (Version::HTTP_11, "/", &["localhost", "localhost"], 400),
+            (Version::HTTP_11, "/", &["localhost", "evil.example"], 400),
+            (Version::HTTP_11, "http://localhost/", &[], 400),
+            (Version::HTTP_11, "http://localhost:8080/", &["localhost:8080"], 200),
+            (Version::HTTP_11, "http://LOCALHOST/", &["localhost:80"], 200),
+            (Version::HTTP_11, "http://localhost/", &["evil.example"], 400),
+            (Version::HTTP_11, "http://evil.example/", &["localhost"], 400),
+            (Version::HTTP_11, "http://evil.example/", &["evil.example"], 421),
+            (Version::HTTP_11, "http://a@localhost/", &["localhost"], 400),
+            (Version::HTTP_10, "/", &[], 200),
+            (Version::HTTP_10, "/", &["evil.example"], 421),
+            (Version::HTTP_10, "/", &["localhost", "localhost"], 400),
+            (Version::HTTP_10, "http://evil.example/", &[], 421),
+            (Version::HTTP_2, "http://localhost/", &[], 200),
+            (Version::HTTP_2, "http://evil.example/", &[], 421),
+            (Version::HTTP_2, "http://localhost/", &["evil.example"], 400),
+            (Version::HTTP_2, "/", &["localhost"], 200),
+            (Version::HTTP_2, "/", &[], 400),
+        ] {
+            let headers: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            assert_eq!(status("", version, target, &headers), expected, "{version:?} {target} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_origin_stays_out_unless_it_is_listed() {
+        let listed = "server.cors = [\"https://app.example\", \"app://own\"]\n";
+        let (origin, site) = ("origin", "sec-fetch-site");
+        for (headers, none, only) in [
+            (&[][..], 200, 200),
+            (&[(origin, "http://localhost:8080")], 200, 200),
+            (&[(origin, "http://LOCALHOST:8080"), (site, "same-origin")], 200, 200),
+            (&[(site, "same-origin")], 200, 200),
+            (&[(site, "none")], 200, 200),
+            (&[(origin, "https://app.example")], 403, 200),
+            (&[(origin, "https://APP.example"), (site, "cross-site")], 403, 200),
+            (&[(origin, "app://own")], 403, 200),
+            (&[(origin, "https://app.example:8443")], 403, 403),
+            (&[(origin, "http://localhost")], 403, 403),
+            (&[(origin, "http://localhost:3000"), (site, "same-site")], 403, 403),
+            (&[(origin, "http://127.0.0.1:8080")], 403, 403),
+            (&[(origin, "null")], 403, 403),
+            (&[(origin, "")], 403, 403),
+            (&[(origin, "http://localhost:8080"), (origin, "https://evil.example")], 403, 403),
+            (&[(origin, "http://localhost:8080"), (site, "cross-site")], 403, 403),
+            (&[(site, "cross-site")], 403, 403),
+            (&[(site, "same-site")], 403, 403),
+            (&[(site, "none"), (site, "cross-site")], 403, 403),
+        ] {
+            let headers = [&[("host", "localhost:8080")], headers].concat();
+            for (config, expected) in [("", none), (listed, only), ("server.cors = [\"*\"]\n", 200)] {
+                for users in ["", USER] {
+                    let config = format!("{config}{users}");
+                    assert_eq!(status(&config, Version::HTTP_11, "/", &headers), expected, "{config} {headers:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_port_that_is_not_said_is_the_scheme_s() {
+        for (host, origin, expected) in [
+            ("gw.example", "https://gw.example", 200),
+            ("gw.example:443", "https://gw.example", 200),
+            ("gw.example:80", "http://gw.example", 200),
+            ("gw.example:80", "https://gw.example", 403),
+            ("[::1]:8080", "http://[::1]:8080", 200),
+        ] {
+            let headers = [("host", host), ("origin", origin)];
+            assert_eq!(status(USER, Version::HTTP_11, "/", &headers), expected, "{host} {origin}");
+        }
+    }
+}
