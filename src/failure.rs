@@ -168,11 +168,14 @@ pub struct Failure {
     /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
     pub message: String,
     pub answer: Option<Answer>,
+    /// A connection out of the pool died before a byte of an answer came: that says little of the upstream, which may be
+    /// asked again over a new one.
+    pub stale: bool,
 }
 
 impl Failure {
     pub fn new(kind: FailureKind, phase: Phase, message: impl Into<String>) -> Failure {
-        Failure { kind, phase, status: None, retry_after: None, message: message.into(), answer: None }
+        Failure { kind, phase, status: None, retry_after: None, message: message.into(), answer: None, stale: false }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::proxy::Gateway;
 use crate::recorder::{Onlooker, Recorder, Writer};
 use crate::store::Store;
+use crate::upstream::system_resolver;
 
 /// A gateway that only its owner can ask.
 pub struct Alone {
@@ -30,7 +31,7 @@ impl Alone {
         } else {
             (Recorder::without_store(), None)
         };
-        let parts = Parts::join(config, recorder.watched(onlooker)).await?;
+        let parts = Parts::join(config, recorder.watched(onlooker), system_resolver()).await?;
         // Its requests are about to come, and are done before a token is old.
         parts.tokens.tried().await;
         parts.tokens.stop();

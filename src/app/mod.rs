@@ -26,7 +26,7 @@ use crate::recorder::{Recorder, Writer};
 use crate::server;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
-use crate::upstream::Client;
+use crate::upstream::{Client, Resolver, system_resolver};
 use reload::Reloading;
 use rolling::Rolling;
 use simulated::Simulated;
@@ -66,11 +66,11 @@ struct Parts {
 }
 
 impl Parts {
-    async fn join(config: Config, recorder: Recorder) -> anyhow::Result<Parts> {
+    async fn join(config: Config, recorder: Recorder, resolver: Resolver) -> anyhow::Result<Parts> {
         let (serving, lines) = (Shutdown::new(), Shutdown::new());
         let simulated = Simulated::default();
         let next = simulated.next(&config).await?;
-        let client = Client::new(lines.clone()).context("cannot set up TLS")?;
+        let client = Client::with_resolver(lines.clone(), resolver).context("cannot set up TLS")?;
         let live = Live::new(config, &next.addresses())?;
         next.put_in_force();
         let tokens = Tokens::new(serving.clone());
@@ -98,6 +98,14 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or the address cannot be listened on, in words for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
+        App::start_with(config, system_resolver()).await
+    }
+
+    /// The same with another way to look the names of providers up.
+    ///
+    /// # Errors
+    /// As [`App::start`].
+    pub async fn start_with(config: Config, resolver: Resolver) -> anyhow::Result<App> {
         let listen = config.server.listen;
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
@@ -108,7 +116,7 @@ impl App {
         let store = Store::open(&path).await?;
         tracing::info!(path = %path.display(), "store open");
         let (recorder, writer) = Recorder::start(store);
-        let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder).await?;
+        let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder, resolver).await?;
         let router = server::router(gateway.clone());
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));

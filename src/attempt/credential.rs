@@ -71,6 +71,7 @@ mod tests {
             headers: HeaderMap::new(),
             body: Bytes::from_static(b"{}"),
             connect_timeout: Duration::from_secs(1),
+            fresh: false,
         }
     }
 

@@ -322,6 +322,7 @@ pub(super) fn outgoing(spec: &Spec) -> Outgoing {
         headers,
         body: spec.upward.body_for(&spec.upstream.model, spec.stream_options),
         connect_timeout: spec.upstream.timeouts.connect,
+        fresh: spec.fresh,
     };
     credential::add(&mut outgoing, spoken, spec.key.as_ref().map(Key::expose), SystemTime::now());
     outgoing

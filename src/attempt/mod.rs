@@ -64,6 +64,8 @@ pub struct Spec {
     pub stream_options: bool,
     /// The client's headers that go up.
     pub headers: HeaderMap,
+    /// Over a new connection: one out of the pool has just died.
+    pub fresh: bool,
     /// Probability with which it will be audited should it lose.
     pub p_audit: f64,
     /// Its place in the count of this upstream's running attempts; the guard takes it.

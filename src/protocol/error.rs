@@ -33,25 +33,28 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
 pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts {
     let (mut words, message) = read(body);
     words.extend(name.map(str::to_lowercase));
-    let kind = of_exception(&words, &message).filter(|_| status >= 400).unwrap_or_else(|| match status {
-        // Nothing is followed: an address that redirects is no answer.
-        100..=399 => FailureKind::Protocol,
-        401 => FailureKind::Unauthorized,
-        // Google's way to say that a key is wrong, or that its account may not ask at all.
-        400 if has_word(&words, &["api_key_invalid"]) => FailureKind::Unauthorized,
-        400 if has_word(&words, &["failed_precondition"]) => FailureKind::Forbidden,
-        // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
-        403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
-        402 | 403 => FailureKind::Forbidden,
-        404 if misses_something_else(&words, &message) => FailureKind::BadRequest,
-        404 => FailureKind::NotFound,
-        408 | 504 => FailureKind::ServerError,
-        413 => FailureKind::TooLarge,
-        429 => FailureKind::RateLimited,
-        498 | 503 | 529 => FailureKind::Overloaded,
-        500..=599 => FailureKind::ServerError,
-        _ => of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest),
-    });
+    let kind =
+        of_exception(&words, &message).filter(|_| (400..600).contains(&status)).unwrap_or_else(|| match status {
+            // Nothing is followed: an address that redirects is no answer. And some numbers are no status at all.
+            ..=399 | 600.. => FailureKind::Protocol,
+            401 => FailureKind::Unauthorized,
+            // Google's way to say that a key is wrong, or that its account may not ask at all.
+            400 if has_word(&words, &["api_key_invalid"]) => FailureKind::Unauthorized,
+            400 if has_word(&words, &["failed_precondition"]) => FailureKind::Forbidden,
+            // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
+            403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
+            402 | 403 => FailureKind::Forbidden,
+            404 if misses_something_else(&words, &message) => FailureKind::BadRequest,
+            404 => FailureKind::NotFound,
+            408 | 504 => FailureKind::ServerError,
+            413 => FailureKind::TooLarge,
+            429 => FailureKind::RateLimited,
+            498 | 503 | 529 => FailureKind::Overloaded,
+            500..=599 => FailureKind::ServerError,
+            _ => {
+                of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest)
+            }
+        });
     ErrorFacts { kind, status: Some(status), message: or_status(message, status) }
 }
 

@@ -30,11 +30,13 @@ pub struct Sent {
     pub stream_options: bool,
     /// In this race it has complained about `stream_options`. Whether that was meant, an answer without them tells.
     pub complained: bool,
+    /// In this race a pooled connection to it has died: new starts go over a new one.
+    pub stale: bool,
 }
 
 impl Judge {
     pub fn new(gateway: &Arc<Gateway>, field: &Field, read_at: Instant) -> Judge {
-        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false };
+        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false, stale: false };
         Judge {
             gateway: gateway.clone(),
             runners: field.runners.clone(),
@@ -97,9 +99,14 @@ impl Judge {
         self.gateway.forgive(|| self.runners[candidate].target(key_id()), sent.at);
     }
 
-    /// True: ask the same candidate once more, for the request to it has changed.
+    /// True: ask the same candidate once more, for the request to it has changed, or goes over a new connection.
     pub fn failed(&self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
         self.log(candidate, sent, failure);
+        // Whether the upstream or only its old connection is to blame, a new one tells.
+        if failure.stale && !sent.stale {
+            self.sent.lock().unwrap_or_else(PoisonError::into_inner)[candidate].stale = true;
+            return true;
+        }
         self.charge(candidate, sent, failure);
         let runner = &self.runners[candidate];
         let aside = verdict(failure).aside;

@@ -87,13 +87,13 @@ impl Launch for Launcher {
         let runner = &self.judge.runners[starting.candidate];
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
-        let complained = self.judge.sent(starting.candidate).complained;
+        let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
         let stream_options = runner.upward.dialect() == Dialect::OpenAi
             && !complained
             && runner.upstream.provider.stream_options
             && gateway.takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained };
+        let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
         self.judge.note(starting.candidate, sent);
         if starting.reason == StartReason::Hedge {
             self.pilot.reasons().add(Why::Hedged);
@@ -115,6 +115,7 @@ impl Launch for Launcher {
             // A whole answer has its usage in it.
             include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
+            fresh: stale,
             p_audit: self.settings.audit,
             slot: Some(Slot::enter(spotted.known.running())),
             // How long a count takes tells nothing of how long an answer does.

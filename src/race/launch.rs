@@ -53,7 +53,8 @@ pub trait Launch {
     /// Starts an attempt.
     fn launch(&mut self, starting: Starting) -> Self::Attempt;
 
-    /// Hears of a failure. True: ask the same candidate once more, for the request to it has changed.
+    /// Hears of a failure. True: ask the same candidate once more, for the request to it has changed or goes over a
+    /// new connection.
     fn failed(&mut self, candidate: usize, failure: &Failure) -> bool;
 
     /// Takes a loser, which was told so; to drop it cancels it.

@@ -1,6 +1,7 @@
 //! Makes one connection: name look-up, TCP, TLS, HTTP handshake. The caller's timeout covers all four.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,10 +16,14 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
+use super::counted::Counted;
 use super::endpoint::{Endpoint, Origin};
-use super::line::{Counted, Line};
+use super::line::Line;
+use super::names::{Names, Resolver};
+use super::seats::STREAMS_MAX;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
 
@@ -35,6 +40,11 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 const HEADERS_MAX: usize = 1_024;
 /// The read buffer of an HTTP/1.1 connection.
 const READ_BUFFER_MAX: usize = 256 * 1024;
+/// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
+/// writes. A stalled client holds no more of its winner's answer than this.
+const STREAM_WINDOW_MAX: u32 = 256 * 1024;
+/// The same of all streams of a connection: room for each to fill its own, so that none that is not read stops the others.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
 
 /// A connection that was just made.
 pub(super) enum Made {
@@ -48,11 +58,14 @@ pub(super) enum Made {
 
 pub(super) struct Connector {
     tls: TlsConnector,
+    /// Offers HTTP/1.1 alone.
+    tls_http1: TlsConnector,
+    names: Arc<Names>,
     shutdown: Shutdown,
 }
 
 impl Connector {
-    pub fn new(shutdown: Shutdown) -> Result<Connector, rustls::Error> {
+    pub fn new(shutdown: Shutdown, resolver: Resolver) -> Result<Connector, rustls::Error> {
         let mut roots = RootCertStore::empty();
         // Certificates that cannot be read are passed over: one odd file in the system's store must not stop the gateway.
         let native = rustls_native_certs::load_native_certs();
@@ -65,70 +78,88 @@ impl Connector {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Connector { tls: TlsConnector::from(Arc::new(config)), shutdown })
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let tls_http1 = TlsConnector::from(Arc::new(config.clone()));
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        let tls = TlsConnector::from(Arc::new(config));
+        Ok(Connector { tls, tls_http1, names: Names::new(shutdown.clone(), resolver), shutdown })
     }
 
+    /// `http1`: offer nothing else. `changed` is told when an HTTP/2 connection takes another number of streams, or ends.
+    ///
     /// # Errors
     /// `dns`, `connect`, `tls` or `protocol`, each of phase connect.
-    pub async fn connect(&self, endpoint: &Endpoint) -> Result<Made, Failure> {
+    pub async fn connect(&self, endpoint: &Endpoint, http1: bool, changed: Arc<Notify>) -> Result<Made, Failure> {
         let origin = endpoint.origin();
-        let tcp = dial(origin).await?;
+        let addresses = self.look_up(origin).await?;
+        let tcp = dial(addresses).await?;
         if !origin.https {
             return self.http1(tcp).await;
         }
         let name = ServerName::try_from(origin.host.clone())
             .map_err(|_| failure(FailureKind::Tls, "the host is no valid server name"))?;
-        let tls =
-            self.tls.connect(name, tcp).await.map_err(|error| failure(FailureKind::Tls, &format!("TLS: {error}")))?;
+        let connector = if http1 { &self.tls_http1 } else { &self.tls };
+        let tls = connector.connect(name, tcp).await;
+        let tls = tls.map_err(|error| failure(FailureKind::Tls, &format!("TLS: {error}")))?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        if http2 { self.http2(tls).await } else { self.http1(tls).await }
+        if http2 { self.http2(tls, changed).await } else { self.http1(tls).await }
+    }
+
+    async fn look_up(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
+        let problem = |why: String| failure(FailureKind::Dns, &format!("name look-up of {}: {why}", origin.host));
+        let mut addresses = self.names.look_up(&origin.host).await.map_err(problem)?;
+        addresses.iter_mut().for_each(|address| address.set_port(origin.port));
+        Ok(addresses)
     }
 
     async fn http1<S>(&self, stream: S) -> Result<Made, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, read) = Counted::new(stream);
+        let (stream, count) = Counted::new(stream);
         let handshake = http1::Builder::new()
             .max_buf_size(READ_BUFFER_MAX)
             .max_headers(HEADERS_MAX)
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
-        Ok(Made::Http1(Line::new(sender, Box::pin(connection), read)))
+        Ok(Made::Http1(Line::new(sender, Box::pin(connection), count)))
     }
 
-    async fn http2<S>(&self, stream: S) -> Result<Made, Failure>
+    async fn http2<S>(&self, stream: S, changed: Arc<Notify>) -> Result<Made, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (stream, _count) = Counted::new(stream);
         let handshake = http2::Builder::new(self.shutdown.clone())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .max_header_list_size(HEADER_LIST_MAX)
+            .initial_stream_window_size(STREAM_WINDOW_MAX)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, mut connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
         let streams_max = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
         let published = streams_max.clone();
         self.shutdown.spawn(std::future::poll_fn(move |context| {
-            published.store(connection.current_max_send_streams(), Ordering::Relaxed);
-            std::pin::Pin::new(&mut connection).poll(context).map(|_| ())
+            let ended = std::pin::Pin::new(&mut connection).poll(context).map(|_| ());
+            let streams_max = connection.current_max_send_streams();
+            if published.swap(streams_max, Ordering::Relaxed) != streams_max || ended.is_ready() {
+                changed.notify_waiters();
+            }
+            ended
         }));
         Ok(Made::Http2 { sender, streams_max })
     }
 }
 
-/// Tries the addresses of the name: the next one when one is refused, or has not answered for a moment. The first that
+/// Tries the addresses of a name: the next one when one is refused, or has not answered for a moment. The first that
 /// answers is taken.
-async fn dial(origin: &Origin) -> Result<TcpStream, Failure> {
-    let found = tokio::net::lookup_host((origin.host.as_str(), origin.port)).await;
-    let found =
-        found.map_err(|error| failure(FailureKind::Dns, &format!("name look-up of {}: {error}", origin.host)))?;
-    let mut addresses = found.take(ADDRESSES_MAX).peekable();
-    let mut last = failure(FailureKind::Dns, &format!("{} has no address", origin.host));
+async fn dial(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
+    let mut addresses = by_turns(addresses).into_iter().take(ADDRESSES_MAX).peekable();
+    let mut last = failure(FailureKind::Dns, "the name has no address");
     let mut dialling = FuturesUnordered::new();
     loop {
         dialling.extend(addresses.next().map(TcpStream::connect));
@@ -147,10 +178,53 @@ async fn dial(origin: &Origin) -> Result<TcpStream, Failure> {
     }
 }
 
+/// The two families by turns, the system's first choice first (RFC 8305): neither hides the other.
+fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut ones, mut others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|one| one.is_ipv6() == first);
+    let mut turns = Vec::with_capacity(ones.len() + others.len());
+    ones.reverse();
+    others.reverse();
+    while let Some(one) = ones.pop().or_else(|| others.pop()) {
+        turns.push(one);
+        turns.extend(others.pop());
+    }
+    turns
+}
+
+/// What a failed dial of one address means.
 fn refused(error: &io::Error) -> Failure {
     failure(FailureKind::Connect, &format!("connect: {error}"))
 }
 
 fn failure(kind: FailureKind, message: &str) -> Failure {
     Failure::new(kind, Phase::Connect, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_family_hides_the_other() {
+        let turns = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0)).collect();
+            by_turns(addresses).iter().map(|address| address.ip().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(turns(&["::1", "::2", "::3", "1.1.1.1"]), ["::1", "1.1.1.1", "::2", "::3"]);
+        assert_eq!(turns(&["1.1.1.1", "::1", "1.1.1.2", "::2", "::3"]), ["1.1.1.1", "::1", "1.1.1.2", "::2", "::3"]);
+        assert_eq!(turns(&["1.1.1.1"]), ["1.1.1.1"]);
+        assert!(turns(&[]).is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_second_family_is_tried_when_the_first_fails() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        // Nobody listens on this port of the other family.
+        let nobody: SocketAddr = "[::1]:1".parse().unwrap();
+        let stream = dial(vec![nobody, nobody, nobody, there]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
+        assert_eq!(dial(Vec::new()).await.unwrap_err().kind, FailureKind::Dns);
+    }
 }

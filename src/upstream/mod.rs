@@ -4,14 +4,20 @@
 //! it took to get one, a connect timeout that covers name look-up and TLS, and a dead pooled connection that is told from a
 //! request that was refused. The system's proxy variables are not looked at.
 
+mod broken;
 mod connect;
+mod counted;
 mod endpoint;
+mod http2;
 mod line;
+mod names;
 mod pool;
 mod response;
+mod seats;
 mod sigv4;
 
 pub use endpoint::{Endpoint, InvalidUrl};
+pub use names::{Resolver, system_resolver};
 pub use response::{Body, Response};
 pub use sigv4::{Credentials, SignError, sign};
 
@@ -27,11 +33,14 @@ use http_body_util::Full;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::shutdown::Shutdown;
-use connect::Connector;
-use pool::{Connection, Pool, SendError};
+use connect::{Connector, Made};
+use pool::{Asker, Claim, Connection, Dial, Pool};
+use seats::DIAL_PATIENCE;
 
 /// How often idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(10);
+/// How often one request is sent again that no peer has worked on.
+const RESENDS_MAX: usize = 3;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
@@ -55,7 +64,10 @@ pub struct Outgoing {
     /// Everything but `host` and `content-length`.
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// For a connection, whether it is made or awaited.
     pub connect_timeout: Duration,
+    /// Over a new connection: one out of the pool has just died.
+    pub fresh: bool,
 }
 
 /// How the connection for a request was come by.
@@ -74,9 +86,17 @@ impl Client {
     /// # Errors
     /// When TLS cannot be set up at all.
     pub fn new(shutdown: Shutdown) -> Result<Client, rustls::Error> {
+        Client::with_resolver(shutdown, system_resolver())
+    }
+
+    /// The same with another way to look names up.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up at all.
+    pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<Client, rustls::Error> {
         let client = Client {
             inner: Arc::new(Inner {
-                connector: Connector::new(shutdown.clone())?,
+                connector: Connector::new(shutdown.clone(), resolver)?,
                 pools: Mutex::default(),
                 shutdown: shutdown.clone(),
             }),
@@ -95,52 +115,100 @@ impl Client {
 
     /// Sends a request and waits for the head of its answer. `connected` is told as soon as a connection is at hand.
     ///
-    /// A pooled connection that turns out dead before a byte of an answer is replaced by a new one, once. Dropping the
-    /// future cancels the request; a connection that was still being made goes to the pool.
+    /// Only what no peer has worked on is sent again: it never left, or was refused as such. A pooled connection that died
+    /// otherwise makes a failure that is `stale`. Dropping the future cancels the request; a connection that was still being
+    /// made goes to the pool.
     ///
     /// # Errors
     /// A failure of phase connect or headers.
     pub async fn send(&self, outgoing: &Outgoing, mut connected: impl FnMut(Connected)) -> Result<Response, Failure> {
         let pool = self.inner.pool(&outgoing.endpoint);
-        let mut fresh = false;
+        let mut resends = 0;
         loop {
-            let pooled = if fresh { None } else { pool.checkout() };
-            let connection = match pooled {
-                Some(connection) => connection,
-                None => self.dial(&pool, outgoing).await?,
-            };
+            let connection = self.connection(&pool, outgoing).await?;
             let reused = connection.reused();
             connected(Connected { reused, http2: connection.is_http2(), at: Instant::now() });
             let request = request(outgoing, if connection.is_http2() { Version::HTTP_2 } else { Version::HTTP_11 });
-            match connection.send(request, &pool).await {
+            let error = match connection.send(request, &pool).await {
                 Ok(response) => return Ok(response),
-                Err(SendError { dead: true, .. }) if reused && !fresh => fresh = true,
-                Err(error) => return Err(error.failure),
+                Err(error) => error,
+            };
+            if error.wants_http1 {
+                pool.speak_http1();
+            }
+            if !error.unsent || resends == RESENDS_MAX {
+                return Err(Failure { stale: reused && error.died, ..error.failure });
+            }
+            resends += 1;
+        }
+    }
+
+    async fn connection(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Connection, Failure> {
+        let limit = outgoing.connect_timeout;
+        let asker = Asker { since: Instant::now(), fresh: outgoing.fresh, connect_timeout: limit };
+        let claim = pool.claim(&asker, false);
+        if let Claim::Have(connection) = claim {
+            return Ok(connection);
+        }
+        let made = tokio::time::timeout(limit, self.make(pool, outgoing, &asker, claim));
+        made.await.unwrap_or_else(|_| Err(pool.late(limit)))
+    }
+
+    /// Makes a connection, or waits for one that is made or has a stream free again.
+    async fn make(
+        &self,
+        pool: &Arc<Pool>,
+        outgoing: &Outgoing,
+        asker: &Asker,
+        mut claim: Claim,
+    ) -> Result<Connection, Failure> {
+        let mut waiting = None;
+        loop {
+            match claim {
+                Claim::Have(connection) => return Ok(connection),
+                Claim::Failed(failure) => return Err(failure),
+                Claim::DialOwn => {
+                    if let Some(connection) = self.dial_own(pool, outgoing).await? {
+                        return Ok(connection);
+                    }
+                }
+                Claim::Dial(dial) => self.dial(dial, &outgoing.endpoint),
+                Claim::Wait => {}
+            }
+            waiting.get_or_insert_with(|| pool.wait());
+            let mut change = std::pin::pin!(pool.change());
+            change.as_mut().enable();
+            claim = pool.claim(asker, true);
+            if matches!(claim, Claim::Wait) {
+                // Now and then without a change: a dial may have grown old.
+                let _ = tokio::time::timeout(DIAL_PATIENCE, change).await;
+                claim = pool.claim(asker, true);
             }
         }
     }
 
-    /// Makes a connection in a task of its own, so that a loser that is cut meanwhile leaves a warm one behind.
-    async fn dial(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Connection, Failure> {
+    /// Makes a connection for one request, in a task of its own, so that a loser that is cut meanwhile leaves a warm one
+    /// behind. None: it was one too many to be shared.
+    async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<Connection>, Failure> {
         let (give, take) = tokio::sync::oneshot::channel();
         let (inner, endpoint, limit, keep) =
             (self.inner.clone(), outgoing.endpoint.clone(), outgoing.connect_timeout, pool.clone());
-        let cancelled = self.inner.shutdown.cancelled();
         self.inner.shutdown.spawn(async move {
-            let dialled = tokio::select! {
-                dialled = tokio::time::timeout(limit, inner.connector.connect(&endpoint)) => dialled,
-                () = cancelled => return,
-            };
-            let result = dialled.unwrap_or_else(|_| {
-                Err(Failure::new(FailureKind::Timeout, Phase::Connect, format!("no connection within {limit:?}")))
-            });
-            let result = result.map(|made| keep.adopt(made));
-            if let Err(Ok(unused)) = give.send(result) {
+            let made = inner.connect(&keep, &endpoint, limit).await;
+            if let Err(Ok(Some(unused))) = give.send(made.map(|made| keep.adopt(made, None))) {
                 keep.put_back(unused);
             }
         });
-        take.await
-            .unwrap_or_else(|_| Err(Failure::new(FailureKind::Connect, Phase::Connect, "the gateway is shutting down")))
+        take.await.unwrap_or_else(|_| Err(ending()))
+    }
+
+    /// Makes a connection for all who wait.
+    fn dial(&self, dial: Dial, endpoint: &Endpoint) {
+        let (inner, endpoint) = (self.inner.clone(), endpoint.clone());
+        self.inner.shutdown.spawn(async move {
+            let made = inner.connect(dial.pool(), &endpoint, dial.limit).await;
+            dial.end(made);
+        });
     }
 }
 
@@ -150,8 +218,22 @@ impl Inner {
     }
 
     fn pool(&self, endpoint: &Endpoint) -> Arc<Pool> {
-        self.pools().entry(endpoint.origin().clone()).or_default().clone()
+        let origin = endpoint.origin();
+        self.pools().entry(origin.clone()).or_insert_with(|| Arc::new(Pool::new(origin.https))).clone()
     }
+
+    /// Within `limit`, and not beyond the end of the gateway.
+    async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<Made, Failure> {
+        let connecting = self.connector.connect(endpoint, pool.wants_http1(), pool.changes());
+        tokio::select! {
+            made = tokio::time::timeout(limit, connecting) => made.unwrap_or_else(|_| Err(pool.late(limit))),
+            () = self.shutdown.cancelled() => Err(ending()),
+        }
+    }
+}
+
+fn ending() -> Failure {
+    Failure::new(FailureKind::Connect, Phase::Connect, "the gateway is shutting down")
 }
 
 fn request(outgoing: &Outgoing, version: Version) -> Request<Full<Bytes>> {

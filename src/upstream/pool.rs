@@ -1,9 +1,9 @@
 //! The connections to one origin: idle HTTP/1.1 ones, and HTTP/2 ones that are shared.
 //!
-//! Several HTTP/2 connections rather than one: a single one makes every stream wait for the same flow control, and a
-//! race resets two streams of three, which servers take for an attack when it all comes over one connection.
+//! Who speaks HTTP/1.1 gets a dial for each request that finds no idle connection. Otherwise dials are the pool's own: what
+//! they bring is for all who wait, so that a burst shares one. Which connection a stream goes on, and when another is
+//! opened: see `seats`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +11,15 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http2;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
+use super::broken::{SendError, of_http1};
 use super::connect::Made;
+use super::http2::{Http2, Stream};
 use super::line::Line;
 use super::response::{Body, Response};
+use super::seats::{DIAL_PATIENCE, HTTP2_MAX, Queue, STREAMS_MAX, Step, step};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 
@@ -23,32 +27,38 @@ use crate::failure::{Failure, FailureKind, Phase};
 const IDLE_MAX: usize = 256;
 /// Shorter than the keep-alive of common servers, so that a reused connection is rarely dead.
 const IDLE_FOR: Duration = Duration::from_secs(50);
-/// HTTP/2 connections to one origin; beyond it streams wait for each other.
-const HTTP2_MAX: usize = 16;
-/// Streams on one HTTP/2 connection before another is opened, even if the peer allows more.
-const STREAMS_MAX: usize = 64;
-/// Streams that were reset before an HTTP/2 connection is used no more.
-const RESETS_MAX: usize = 200;
-/// Age at which an HTTP/2 connection is used no more.
-const AGE_MAX: Duration = Duration::from_secs(600);
+/// How long an origin that asked for it is spoken to over HTTP/1.1 alone.
+const HTTP1_FOR: Duration = Duration::from_secs(600);
 
-#[derive(Default)]
 pub(super) struct Pool {
-    idle: Mutex<Vec<Idle>>,
-    shared: Mutex<Vec<Arc<Http2>>>,
+    https: bool,
+    state: Mutex<State>,
+    /// Told when a stream may be free, a dial has ended, or a connection has.
+    changed: Arc<Notify>,
+}
+
+struct State {
+    idle: Vec<Idle>,
+    shared: Vec<Arc<Http2>>,
+    /// What the latest connection spoke; none before the first.
+    speaks_http2: Option<bool>,
+    /// It asked for HTTP/1.1; until then it gets that.
+    http1_until: Option<Instant>,
+    /// When each of the pool's own dials began.
+    dials: Vec<Instant>,
+    /// The longest time for a connection that a request has asked for: the pool's own dials have so long.
+    patience: Duration,
+    /// Requests that wait for a stream.
+    waiting: usize,
+    /// Streams that the latest HTTP/2 connections took.
+    streams_each: usize,
+    /// The latest failure of one of the pool's own dials.
+    failed: Option<(Instant, Failure)>,
 }
 
 struct Idle {
     line: Line,
     since: Instant,
-}
-
-pub(super) struct Http2 {
-    sender: http2::SendRequest<Full<Bytes>>,
-    born: Instant,
-    streams: AtomicUsize,
-    streams_max: Arc<AtomicUsize>,
-    resets: AtomicUsize,
 }
 
 /// One connection for one request.
@@ -57,52 +67,162 @@ pub(super) enum Connection {
     Http2 { stream: Stream, reused: bool },
 }
 
-/// A place on a shared connection; given back on drop.
-pub(super) struct Stream {
-    connection: Arc<Http2>,
-    /// It was read to its end, or never used: to drop it resets nothing.
-    pub ended: bool,
+/// What a request does to come by a connection.
+pub(super) enum Claim {
+    Have(Connection),
+    /// Make one of its own, over HTTP/1.1.
+    DialOwn,
+    /// Begin this dial for all, and wait.
+    Dial(Dial),
+    Wait,
+    Failed(Failure),
 }
 
-/// Why a request could not be sent or answered.
-pub(super) struct SendError {
-    pub failure: Failure,
-    /// The connection was gone before a byte of an answer came.
-    pub dead: bool,
+/// A request that wants a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub since: Instant,
+    /// None that was there before will do.
+    pub fresh: bool,
+    pub connect_timeout: Duration,
 }
+
+/// A dial of the pool's own. It is over when dropped.
+pub(super) struct Dial {
+    pool: Arc<Pool>,
+    begun: Instant,
+    pub limit: Duration,
+    /// The pool knows already.
+    ended: bool,
+}
+
+/// A request that waits for a stream, until dropped.
+pub(super) struct Waiting(Arc<Pool>);
 
 impl Pool {
-    /// A connection that is there already.
-    pub fn checkout(&self) -> Option<Connection> {
-        if let Some(connection) = self.least_loaded() {
-            return Some(Connection::Http2 { stream: Stream::open(connection), reused: true });
-        }
-        // Taken out first: to look at a connection is not to be done under the lock.
-        while let Some(Idle { mut line, since }) = self.newest_idle() {
-            if since.elapsed() < IDLE_FOR && line.is_usable() {
-                return Some(Connection::Http1 { line, reused: true });
-            }
-        }
-        None
+    pub fn new(https: bool) -> Pool {
+        let state = State {
+            idle: Vec::new(),
+            shared: Vec::new(),
+            speaks_http2: None,
+            http1_until: None,
+            dials: Vec::new(),
+            patience: Duration::ZERO,
+            waiting: 0,
+            streams_each: STREAMS_MAX,
+            failed: None,
+        };
+        Pool { https, state: Mutex::new(state), changed: Arc::default() }
     }
 
-    /// Takes in a connection that was just made, for a first request.
-    pub fn adopt(&self, made: Made) -> Connection {
-        match made {
-            Made::Http1(line) => Connection::Http1 { line, reused: false },
-            Made::Http2 { sender, streams_max } => {
-                let born = Instant::now();
-                let connection = Arc::new(Http2 {
-                    sender,
-                    born,
-                    streams: AtomicUsize::new(0),
-                    streams_max,
-                    resets: AtomicUsize::new(0),
-                });
-                lock(&self.shared).push(connection.clone());
-                Connection::Http2 { stream: Stream::open(connection), reused: false }
+    /// What is there now, or what is to be done. `counted`: the asker waits already.
+    pub fn claim(self: &Arc<Pool>, asker: &Asker, counted: bool) -> Claim {
+        loop {
+            // Taken out first: to look at a connection is not to be done under the lock.
+            let idle = {
+                let mut state = self.state();
+                if self.https && state.speaks_http2 != Some(false) && !state.wants_http1() {
+                    return self.claim_stream(&mut state, asker, counted);
+                }
+                if asker.fresh { None } else { state.idle.pop() }
+            };
+            let Some(Idle { mut line, since }) = idle else { return Claim::DialOwn };
+            if since.elapsed() < IDLE_FOR && line.is_usable() {
+                return Claim::Have(Connection::Http1 { line, reused: true });
             }
         }
+    }
+
+    fn claim_stream(self: &Arc<Pool>, state: &mut State, asker: &Asker, counted: bool) -> Claim {
+        state.shared.retain(|connection| !connection.is_closed() && !connection.is_spent());
+        if let Some(latest) = state.shared.last() {
+            state.streams_each = latest.streams_max();
+        }
+        let now = Instant::now();
+        let queue = Queue {
+            waiting: state.waiting + usize::from(!counted),
+            streams_each: state.streams_each,
+            dials: state.dials.len(),
+            young_dials: state.dials.iter().filter(|begun| now - **begun < DIAL_PATIENCE).count(),
+            unknown: state.speaks_http2.is_none(),
+            dial_failed: state.failed.as_ref().is_some_and(|(at, _)| now - *at < DIAL_PATIENCE),
+        };
+        let seats = state.shared.iter().map(|shared| shared.seat(asker.fresh && shared.born < asker.since));
+        let step = step(seats, queue);
+        if let Step::Use(place) = step {
+            let connection = state.shared[place].clone();
+            let reused = connection.born < asker.since;
+            return Claim::Have(Connection::Http2 { stream: Stream::open(connection), reused });
+        }
+        if let Some(failure) = state.failure_for(asker) {
+            return Claim::Failed(failure);
+        }
+        if step == Step::Wait {
+            return Claim::Wait;
+        }
+        state.dials.push(now);
+        state.patience = state.patience.max(asker.connect_timeout);
+        Claim::Dial(Dial { pool: self.clone(), begun: now, limit: state.patience, ended: false })
+    }
+
+    /// The next change: registered before [`Pool::claim`], it misses none.
+    pub fn change(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Told when something changes; for connections that are being made.
+    pub fn changes(&self) -> Arc<Notify> {
+        self.changed.clone()
+    }
+
+    /// Counts a request that waits for a stream.
+    pub fn wait(self: &Arc<Pool>) -> Waiting {
+        self.state().waiting += 1;
+        Waiting(self.clone())
+    }
+
+    /// Whether a new connection may offer nothing but HTTP/1.1.
+    pub fn wants_http1(&self) -> bool {
+        self.state().wants_http1()
+    }
+
+    /// The origin asked for HTTP/1.1.
+    pub fn speak_http1(&self) {
+        let mut state = self.state();
+        state.http1_until = Some(Instant::now() + HTTP1_FOR);
+        state.shared.clear();
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes in a connection that was just made, by the pool's own dial that began at `dial` or by a request. None: there
+    /// are as many as may be.
+    pub fn adopt(&self, made: Made, dial: Option<Instant>) -> Option<Connection> {
+        let mut state = self.state();
+        state.end_dial(dial);
+        state.failed = None;
+        state.speaks_http2 = Some(matches!(made, Made::Http2 { .. }));
+        match made {
+            Made::Http1(line) => Some(Connection::Http1 { line, reused: false }),
+            Made::Http2 { .. } if state.shared.len() + state.dials.len() >= HTTP2_MAX => None,
+            Made::Http2 { sender, streams_max } => {
+                let connection = Http2::new(sender, streams_max, state.streams_each, self.changed.clone());
+                let connection = Arc::new(connection);
+                state.shared.push(connection.clone());
+                Some(Connection::Http2 { stream: Stream::open(connection), reused: false })
+            }
+        }
+    }
+
+    /// Why a request that has waited for so long has no connection.
+    pub fn late(&self, waited: Duration) -> Failure {
+        let connections = self.state().shared.len();
+        let message = if connections == 0 {
+            format!("no connection within {waited:?}")
+        } else {
+            format!("no free stream within {waited:?}: the {connections} HTTP/2 connections are full")
+        };
+        Failure::new(FailureKind::Timeout, Phase::Connect, message)
     }
 
     /// Keeps a connection for a later request.
@@ -114,55 +234,76 @@ impl Pool {
     }
 
     pub(super) fn put_back_http1(&self, line: Line) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < IDLE_MAX {
-            idle.push(Idle { line, since: Instant::now() });
+        let mut state = self.state();
+        if state.idle.len() < IDLE_MAX {
+            state.idle.push(Idle { line, since: Instant::now() });
         }
-    }
-
-    fn newest_idle(&self) -> Option<Idle> {
-        lock(&self.idle).pop()
     }
 
     /// Closes what has been idle for long or is of no use any more.
     pub fn sweep(&self) {
-        lock(&self.idle).retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.line.is_usable());
-        lock(&self.shared).retain(|connection| connection.is_usable());
+        let mut state = self.state();
+        state.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_FOR && idle.line.is_usable());
+        state.shared.retain(|connection| !connection.is_closed() && !connection.is_spent());
     }
 
-    /// The HTTP/2 connection with the fewest streams, if it has room or no further one may be opened.
-    fn least_loaded(&self) -> Option<Arc<Http2>> {
-        let mut shared = lock(&self.shared);
-        shared.retain(|connection| connection.is_usable());
-        let least = shared.iter().min_by_key(|connection| connection.streams.load(Ordering::Relaxed))?;
-        (least.has_room() || shared.len() >= HTTP2_MAX).then(|| least.clone())
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Http2 {
-    fn is_usable(&self) -> bool {
-        !self.sender.is_closed() && self.resets.load(Ordering::Relaxed) < RESETS_MAX && self.born.elapsed() < AGE_MAX
+impl State {
+    fn wants_http1(&self) -> bool {
+        self.http1_until.is_some_and(|until| Instant::now() < until)
     }
 
-    fn has_room(&self) -> bool {
-        let limit = self.streams_max.load(Ordering::Relaxed).clamp(1, STREAMS_MAX);
-        self.streams.load(Ordering::Relaxed) < limit
-    }
-}
-
-impl Stream {
-    fn open(connection: Arc<Http2>) -> Stream {
-        connection.streams.fetch_add(1, Ordering::Relaxed);
-        Stream { connection, ended: false }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.connection.streams.fetch_sub(1, Ordering::Relaxed);
-        if !self.ended {
-            self.connection.resets.fetch_add(1, Ordering::Relaxed);
+    fn end_dial(&mut self, begun: Option<Instant>) {
+        if let Some(place) = self.dials.iter().position(|dial| Some(*dial) == begun) {
+            self.dials.swap_remove(place);
         }
+    }
+
+    /// The failure of a dial that this request has waited for, where nothing else is under way. One that took too long
+    /// says nothing to who has more time.
+    fn failure_for(&self, asker: &Asker) -> Option<Failure> {
+        let (at, failure) = self.failed.as_ref().filter(|_| self.shared.is_empty())?;
+        let under_way = self.dials.iter().any(|begun| begun < at);
+        let mine = *at >= asker.since && !under_way && failure.kind != FailureKind::Timeout;
+        mine.then(|| failure.clone())
+    }
+}
+
+impl Dial {
+    /// It has ended: what it brought is for all who wait.
+    pub fn end(mut self, made: Result<Made, Failure>) {
+        match made {
+            Ok(made) => {
+                self.ended = true;
+                if let Some(connection) = self.pool.adopt(made, Some(self.begun)) {
+                    self.pool.put_back(connection);
+                }
+            }
+            Err(failure) => self.pool.state().failed = Some((Instant::now(), failure)),
+        }
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.pool.state().end_dial(Some(self.begun));
+        }
+        self.pool.changed.notify_waiters();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
     }
 }
 
@@ -180,29 +321,13 @@ impl Connection {
     /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
     pub async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         match self {
-            Connection::Http1 { mut line, .. } => {
-                let response = match line.send(request).await {
-                    Ok(response) => response,
-                    Err(error) => {
-                        let SendError { failure, dead } = send_error(&error, false);
-                        return Err(SendError { failure, dead: dead && !line.heard() });
-                    }
-                };
-                Ok(split(response, |body| Body::http1(body, line, pool.clone())))
-            }
+            Connection::Http1 { mut line, .. } => match line.send(request).await {
+                Ok(response) => Ok(split(response, |body| Body::http1(body, line, pool.clone()))),
+                Err((error, unsent)) => Err(of_http1(&error, unsent, line.heard())),
+            },
             Connection::Http2 { mut stream, .. } => {
-                let mut sender = stream.connection.sender.clone();
-                let answer = async {
-                    sender.ready().await?;
-                    sender.send_request(request).await
-                };
-                match answer.await {
-                    Ok(response) => Ok(split(response, |body| Body::http2(body, stream))),
-                    Err(error) => {
-                        stream.ended = true;
-                        Err(send_error(&error, true))
-                    }
-                }
+                let response = stream.send(request).await?;
+                Ok(split(response, |body| Body::http2(body, stream)))
             }
         }
     }
@@ -211,59 +336,4 @@ impl Connection {
 fn split(response: http::Response<Incoming>, body: impl FnOnce(Incoming) -> Body) -> Response {
     let (head, incoming) = response.into_parts();
     Response { status: head.status, headers: head.headers, body: body(incoming) }
-}
-
-fn send_error(error: &hyper::Error, http2: bool) -> SendError {
-    let failure = failure_of(error, Phase::Headers);
-    let gone =
-        error.is_canceled() || error.is_closed() || matches!(failure.kind, FailureKind::Closed | FailureKind::Reset);
-    // A reset of one HTTP/2 stream says nothing of its connection, and the request may have been worked on.
-    let stream_reset =
-        http2 && h2_error(error).is_some_and(|h2| h2.is_reset() && h2.reason() != Some(h2::Reason::REFUSED_STREAM));
-    SendError { failure, dead: gone && !stream_reset }
-}
-
-fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        if let Some(h2) = inner.downcast_ref() {
-            return Some(h2);
-        }
-        source = inner.source();
-    }
-    None
-}
-
-/// What an error of the connection means, for a request or for the body of its answer.
-pub(super) fn failure_of(error: &hyper::Error, phase: Phase) -> Failure {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut kind = None;
-    let mut text = String::new();
-    while let Some(inner) = source {
-        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
-            kind = kind.or(match io.kind() {
-                std::io::ErrorKind::ConnectionReset
-                | std::io::ErrorKind::BrokenPipe
-                | std::io::ErrorKind::ConnectionAborted => Some(FailureKind::Reset),
-                std::io::ErrorKind::UnexpectedEof => Some(FailureKind::Closed),
-                _ => None,
-            });
-        }
-        if let Some(h2) = inner.downcast_ref::<h2::Error>() {
-            kind = kind.or(if h2.is_reset() {
-                Some(FailureKind::Reset)
-            } else {
-                h2.is_go_away().then_some(FailureKind::Closed)
-            });
-        }
-        text = inner.to_string();
-        source = inner.source();
-    }
-    let gone = error.is_canceled() || error.is_closed() || error.is_incomplete_message();
-    let kind = kind.unwrap_or(if gone { FailureKind::Closed } else { FailureKind::Protocol });
-    Failure::new(kind, phase, format!("the connection broke: {text}"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

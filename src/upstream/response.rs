@@ -10,8 +10,10 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
+use super::broken::failure_of;
+use super::http2::Stream;
 use super::line::Line;
-use super::pool::{Pool, Stream, failure_of};
+use super::pool::Pool;
 use crate::failure::{Failure, Phase};
 
 /// Head and body.

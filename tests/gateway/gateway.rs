@@ -10,6 +10,7 @@ use photofinish::app::App;
 use photofinish::config;
 use photofinish::learning::Learning;
 use photofinish::store::{Record, Store};
+use photofinish::upstream::{Resolver, system_resolver};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Column as _, ConnectOptions as _, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};
@@ -126,13 +127,22 @@ impl Setup {
         self.start_in(directory).await
     }
 
+    /// With this way to look names up.
+    pub async fn start_resolving(&self, resolver: Resolver) -> TestGateway {
+        self.start_by(tempfile::tempdir().unwrap(), resolver).await
+    }
+
     async fn start_in(&self, directory: TempDir) -> TestGateway {
+        self.start_by(directory, system_resolver()).await
+    }
+
+    async fn start_by(&self, directory: TempDir, resolver: Resolver) -> TestGateway {
         let text = self.text(&directory.path().join("test.db"));
         let config = match config::parse(&text, &directory.path().join("config.toml"), &|_| None) {
             Ok(config) => config,
             Err(problems) => panic!("{problems}\nin\n{text}"),
         };
-        let app = soon("the start", App::start(config)).await.unwrap();
+        let app = soon("the start", App::start_with(config, resolver)).await.unwrap();
         TestGateway { app, directory }
     }
 }

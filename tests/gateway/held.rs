@@ -60,6 +60,7 @@ impl Alone {
             include_usage: false,
             stream_options: false,
             headers: HeaderMap::new(),
+            fresh: false,
             p_audit: 0.0,
             slot: None,
             sighting: None,

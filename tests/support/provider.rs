@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::ReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
 
 use super::log::{Exchange, Log, Request};
 use super::script::{Script, Step};
@@ -52,6 +53,27 @@ impl FakeProvider {
         let (acceptor, ca) = secure::acceptor(alpn);
         let serve = move |stream, log| secure::serve(stream, acceptor.clone(), Arc::clone(&answer), log);
         FakeProvider::listen(Some(ca), serve).await
+    }
+
+    /// TLS, and over it what the test does by hand with the connection of this number, from 0.
+    pub async fn by_hand<F>(
+        alpn: &[&str],
+        serve: impl Fn(TlsStream<TcpStream>, usize) -> F + Send + Sync + 'static,
+    ) -> FakeProvider
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (acceptor, ca) = secure::acceptor(alpn);
+        let serve = Arc::new(serve);
+        let accept = move |stream, log: Arc<Log>| {
+            let (acceptor, serve, connection) = (acceptor.clone(), Arc::clone(&serve), log.connected());
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream, connection).await;
+                }
+            }
+        };
+        FakeProvider::listen(Some(ca), accept).await
     }
 
     async fn listen<F>(

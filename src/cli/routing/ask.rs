@@ -42,6 +42,7 @@ pub(super) async fn ask(at: &At, model: Option<&str>, token: Option<&SecretStrin
         headers,
         body: Bytes::new(),
         connect_timeout: CONNECT_MAX,
+        fresh: false,
     };
     let shutdown = Shutdown::new();
     let client = Client::new(shutdown.clone()).context("cannot set up TLS")?;
