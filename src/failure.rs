@@ -40,13 +40,15 @@ pub enum FailureKind {
     Protocol,
     /// Not started: its key or upstream is set aside.
     CoolingDown,
+    /// The gateway itself had no descriptor or no memory for it: nobody else's fault.
+    GatewayLimit,
     /// A 200 that finished without generating anything. Stored as outcome `empty`, with no failure.
     Empty,
 }
 
 impl FailureKind {
     /// Every one, in the order of its declaration.
-    pub const ALL: [FailureKind; 22] = [
+    pub const ALL: [FailureKind; 23] = [
         FailureKind::Dns,
         FailureKind::Connect,
         FailureKind::Tls,
@@ -68,6 +70,7 @@ impl FailureKind {
         FailureKind::Malformed,
         FailureKind::Protocol,
         FailureKind::CoolingDown,
+        FailureKind::GatewayLimit,
         FailureKind::Empty,
     ];
 
@@ -100,6 +103,7 @@ impl FailureKind {
             FailureKind::Malformed => "malformed",
             FailureKind::Protocol => "protocol",
             FailureKind::CoolingDown => "cooling_down",
+            FailureKind::GatewayLimit => "gateway_limit",
             FailureKind::Empty => "empty",
         }
     }

@@ -8,7 +8,9 @@
 //! group: `tests/architecture.rs` reads the groups out of this file and checks every `use`.
 
 // 1 primitives
+pub mod budget;
 pub mod clock;
+pub mod machine;
 pub mod shutdown;
 pub mod telemetry;
 

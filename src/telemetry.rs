@@ -1,8 +1,14 @@
 //! The log: lines on standard error, coloured only on a terminal. No key and no prompt may be given to it.
 
-use std::io::IsTerminal;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
@@ -31,11 +37,124 @@ pub fn start(default: &str) {
         .with_env_filter(filter)
         .with_ansi(colour)
         .with_target(false)
-        .with_writer(std::io::stderr)
+        .with_writer(Limited::default())
         .try_init();
     if wrong {
         tracing::warn!(
             "{LOG_VARIABLE} is no filter, {DEFAULT} is used; expected debug, warn, photofinish=debug or the like"
         );
+    }
+}
+
+/// Lines that say the same, their time aside, that are written in a second.
+const SAME_MAX: u32 = 5;
+/// Lines from one place in the program that are written in a second, whatever they say.
+const PLACE_MAX: u32 = 100;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Standard error, within bounds: what fails a thousand times a second is told a few times, with a count of the rest.
+#[derive(Default)]
+struct Limited(Mutex<Limiter>);
+
+/// One line's way to standard error.
+struct Line<'a> {
+    limiter: &'a Mutex<Limiter>,
+    place: u64,
+}
+
+impl<'a> MakeWriter<'a> for Limited {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { limiter: &self.0, place: 0 }
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
+        Line { limiter: &self.0, place: hash((meta.file(), meta.line())) }
+    }
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let verdict = self.limiter.lock().unwrap_or_else(PoisonError::into_inner).say(self.place, line, Instant::now());
+        let Some(left_out) = verdict else { return Ok(line.len()) };
+        let mut out = io::stderr().lock();
+        if left_out > 0 {
+            writeln!(out, "({left_out} lines were left out: they said the same, or came too fast)")?;
+        }
+        out.write_all(line)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Counts what was said in this second.
+#[derive(Default)]
+struct Limiter {
+    /// None before the first line.
+    began: Option<Instant>,
+    /// By what is said, and by where; at most [`PLACE_MAX`] of the former for each of the latter.
+    said: HashMap<u64, u32>,
+    left_out: u64,
+}
+
+impl Limiter {
+    /// Whether a line may be written now: none if not, else how many were left out before it.
+    fn say(&mut self, place: u64, line: &[u8], now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.duration_since(began) >= SECOND) {
+            self.began = Some(now);
+            self.said.clear();
+        }
+        // A line begins with its time.
+        let words = line.iter().position(|byte| *byte == b' ').map_or(line, |end| &line[end..]);
+        let same = hash((place, words));
+        let has_room = self.said.get(&place).is_none_or(|count| *count < PLACE_MAX)
+            && self.said.get(&same).is_none_or(|count| *count < SAME_MAX);
+        if !has_room {
+            self.left_out += 1;
+            return None;
+        }
+        *self.said.entry(place).or_default() += 1;
+        *self.said.entry(same).or_default() += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_the_same_is_written_a_few_times_and_counted() {
+        let (mut limiter, now) = (Limiter::default(), Instant::now());
+        let mut say = |text: &str, at: Instant| limiter.say(7, format!("12:00:00 {text}").as_bytes(), at);
+        let failed = "INFO an attempt failed upstream=a/m";
+        for _ in 0..5 {
+            assert_eq!(say(failed, now), Some(0));
+        }
+        for _ in 0..1_000 {
+            assert_eq!(say(failed, now), None);
+        }
+        assert_eq!(say("INFO an attempt failed upstream=b/m", now), Some(1_000), "another upstream is heard");
+        let later = now + SECOND;
+        assert_eq!(say(failed, later), Some(0));
+    }
+
+    #[test]
+    fn one_place_does_not_fill_the_log_by_saying_ever_new_things() {
+        let (mut limiter, now) = (Limiter::default(), Instant::now());
+        let written = (0..10_000).filter(|n| limiter.say(7, format!("t line {n}").as_bytes(), now).is_some()).count();
+        assert_eq!(written, 100);
+        assert!(limiter.said.len() <= 101);
+        assert_eq!(limiter.say(8, b"t another place", now), Some(9_900));
     }
 }

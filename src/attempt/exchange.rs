@@ -7,11 +7,13 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::bounds::{Bounds, accounted, no_memory};
 use super::guard::Guard;
 use super::item::{Item, Kind};
 use super::meter::Meter;
-use super::stream::{EVENT_MAX, EventStream, READ_OUT_FOR};
+use super::stream::{EventStream, READ_OUT_FOR};
 use super::{Spec, credential};
+use crate::budget::{Budget, Full, Lease};
 use crate::clock::Instant;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
 use crate::protocol::downward::Downward;
@@ -46,12 +48,14 @@ pub struct Ready {
 /// Runs until the first token or a failure.
 pub(super) async fn exchange(
     client: Client,
-    outgoing: Outgoing,
+    outgoing: Result<Outgoing, Failure>,
     downward: Downward,
+    bounds: Bounds,
     key: Option<Key>,
     mut guard: Guard,
 ) -> Result<Ready, Failure> {
     guard.dispatched();
+    let outgoing = outgoing.inspect_err(|failure| guard.failed(failure))?;
     let response = match client.send(&outgoing, |connected| guard.connected(connected)).await {
         Ok(response) => response,
         Err(failure) => {
@@ -63,7 +67,7 @@ pub(super) async fn exchange(
     drop(outgoing);
     guard.head(&response);
     if !response.status.is_success() {
-        return Err(refused(response, key.as_ref(), &mut guard).await);
+        return Err(refused(response, key.as_ref(), &bounds.budget, &mut guard).await);
     }
     let Response { status, headers, body } = response;
     if let Some(encoding) = compression(&headers) {
@@ -72,7 +76,7 @@ pub(super) async fn exchange(
         guard.failed(&failure);
         return Err(failure);
     }
-    let mut stream = open(body, &headers, downward, key, guard).await?;
+    let mut stream = open(body, &headers, downward, &bounds, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
@@ -84,6 +88,7 @@ async fn open(
     mut body: Body,
     headers: &HeaderMap,
     downward: Downward,
+    bounds: &Bounds,
     key: Option<Key>,
     mut guard: Guard,
 ) -> Result<EventStream, Failure> {
@@ -106,9 +111,9 @@ async fn open(
             Framing::Binary => true,
         };
     if is_whole || (first.is_empty() && is_json(headers)) {
-        return whole(body, first, downward, key, guard).await;
+        return whole(body, first, downward, bounds, key, guard).await;
     }
-    let mut stream = EventStream::new(Some(body), downward, EVENT_MAX, key, guard);
+    let mut stream = EventStream::new(Some(body), downward, bounds.event_max, key, guard, bounds.budget.lease());
     if !first.is_empty() {
         stream.push(first);
     }
@@ -135,6 +140,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         };
         let Item { raw, kind } = item?;
         read += raw.len();
+        stream.hold(read)?;
         match kind {
             Kind::Malformed => {}
             Kind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
@@ -198,19 +204,22 @@ async fn whole(
     body: Body,
     first: Bytes,
     downward: Downward,
+    bounds: &Bounds,
     key: Option<Key>,
     mut guard: Guard,
 ) -> Result<EventStream, Failure> {
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);
-    if let Err(mut failure) = collect(body, &mut bytes, WHOLE_MAX, &mut guard.meter).await {
+    // It is read, and written as a stream.
+    let mut lease = bounds.budget.lease();
+    if let Err(mut failure) = collect(body, &mut bytes, WHOLE_MAX, &mut lease, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
         guard.failed(&failure);
         return Err(failure);
     }
     let bytes = scrub(bytes.freeze(), key.as_ref());
     let events = downward.events_of_whole(&bytes);
-    let mut stream = EventStream::new(None, downward, WHOLE_MAX * 2, key, guard);
+    let mut stream = EventStream::new(None, downward, WHOLE_MAX * 2, key, guard, lease);
     match events {
         // The token came with the last read, so the end of the body comes behind it.
         Some(events) => stream.push_whole(events),
@@ -220,7 +229,7 @@ async fn whole(
 }
 
 /// An error answer. The status decides at once; the body is read for what else it says, as far as it comes in time.
-async fn refused(response: Response, key: Option<&Key>, guard: &mut Guard) -> Failure {
+async fn refused(response: Response, key: Option<&Key>, budget: &Budget, guard: &mut Guard) -> Failure {
     let Response { status, headers, body } = response;
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
     guard.refused(&failure);
@@ -231,8 +240,8 @@ async fn refused(response: Response, key: Option<&Key>, guard: &mut Guard) -> Fa
     // Where the words may change what it means there is more patience.
     let told_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
     let patience = if told_by_status { TOLD_BODY_FOR } else { ERROR_BODY_FOR };
-    let mut bytes = BytesMut::new();
-    let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut guard.meter);
+    let (mut bytes, mut lease) = (BytesMut::new(), budget.lease());
+    let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
     // What breaks off or is too long is kept as far as it came.
     if let Ok(Ok(())) = tokio::time::timeout(patience, read).await {
         guard.meter.eof(Instant::now());
@@ -253,7 +262,13 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
 }
 
 /// Reads a body to its end, or `max` bytes of it.
-async fn collect(mut body: Body, bytes: &mut BytesMut, max: usize, meter: &mut Meter) -> Result<(), Failure> {
+async fn collect(
+    mut body: Body,
+    bytes: &mut BytesMut,
+    max: usize,
+    lease: &mut Lease,
+    meter: &mut Meter,
+) -> Result<(), Failure> {
     while let Some(chunk) = poll_fn(|context| body.poll_chunk(context)).await {
         let chunk = chunk?;
         meter.read(Instant::now());
@@ -264,6 +279,7 @@ async fn collect(mut body: Body, bytes: &mut BytesMut, max: usize, meter: &mut M
                 format!("an answer of more than {max} bytes"),
             ));
         }
+        lease.cover(2 * (bytes.len() + chunk.len())).map_err(|Full| no_memory(Phase::FirstToken))?;
         bytes.extend_from_slice(&chunk);
     }
     Ok(())
@@ -305,7 +321,10 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The request for this upstream, whole.
-pub(super) fn outgoing(spec: &Spec) -> Outgoing {
+///
+/// # Errors
+/// When there is no memory for it.
+pub(super) fn outgoing(spec: &Spec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let provider = &spec.upstream.provider;
@@ -320,12 +339,12 @@ pub(super) fn outgoing(spec: &Spec) -> Outgoing {
         method: Method::POST,
         path: provider.path(spoken, surface, &spec.upstream.model),
         headers,
-        body: spec.upward.body_for(&spec.upstream.model, spec.stream_options),
+        body: accounted(spec.upward.body_for(&spec.upstream.model, spec.stream_options), &spec.budget)?,
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };
     credential::add(&mut outgoing, spoken, spec.key.as_ref().map(Key::expose), SystemTime::now());
-    outgoing
+    Ok(outgoing)
 }
 
 #[cfg(test)]

@@ -142,6 +142,7 @@ impl Guard {
         let had_token = self.meter.first_token_us().is_some();
         self.ended = Some(match failure.kind {
             FailureKind::Empty => AttemptOutcome::Empty,
+            FailureKind::GatewayLimit => AttemptOutcome::Shed,
             FailureKind::ContentPolicy if !had_token => AttemptOutcome::Refused,
             FailureKind::Timeout if !had_token => AttemptOutcome::Timeout,
             _ if had_token => AttemptOutcome::FailedMid,

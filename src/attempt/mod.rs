@@ -4,6 +4,7 @@
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
 mod ahead;
+mod bounds;
 mod burst;
 mod credential;
 mod exchange;
@@ -30,6 +31,7 @@ use std::task::{Context, Poll};
 
 use http::HeaderMap;
 
+use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::config::Upstream;
 use crate::failure::Failure;
@@ -41,6 +43,7 @@ use crate::recorder::Recorder;
 use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint};
+use bounds::Bounds;
 use guard::{Fate, Guard};
 
 /// Everything that an attempt needs. Owned, for it outlives the race when it is audited.
@@ -62,6 +65,10 @@ pub struct Spec {
     pub include_usage: bool,
     /// Ask for the usage chunk.
     pub stream_options: bool,
+    /// Bytes of one event of its answer; a larger one is no answer.
+    pub event_max: usize,
+    /// For what it buffers.
+    pub budget: Budget,
     /// The client's headers that go up.
     pub headers: HeaderMap,
     /// Over a new connection: one out of the pool has just died.
@@ -85,9 +92,10 @@ pub fn start(mut spec: Spec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
     let guard = Guard::new(&mut spec, fate.clone());
     let outgoing = exchange::outgoing(&spec);
+    let bounds = Bounds { event_max: spec.event_max, budget: spec.budget.clone() };
     let Spec { upward, upstream, include_usage, .. } = &spec;
     let downward = Downward::new(upward, &upstream.model, *include_usage);
-    let future = Box::pin(exchange::exchange(spec.client, outgoing, downward, spec.key, guard));
+    let future = Box::pin(exchange::exchange(spec.client, outgoing, downward, bounds, spec.key, guard));
     Attempt { future, fate }
 }
 

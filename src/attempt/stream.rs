@@ -11,6 +11,7 @@ use super::ahead::Ahead;
 use super::guard::{Fate, Guard};
 use super::item::{Item, Kind};
 use super::progress::Progress;
+use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::Surface;
@@ -23,12 +24,12 @@ use crate::routing::keyring::Key;
 use crate::shutdown::Shutdown;
 use crate::upstream::Body;
 
-/// One event of more than this is no answer.
-pub const EVENT_MAX: usize = 8 << 20;
-
 /// How long the end of a body is awaited behind a finish reason or `[DONE]`, for usage that may come and so that the
 /// connection can be used again.
 pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
+
+/// Bytes that a stream may hold back without an account of them: what flows is never more.
+const UNACCOUNTED: usize = 64 << 10;
 
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
@@ -55,6 +56,10 @@ pub struct EventStream {
     /// The key that was sent: some vendors quote it in their errors.
     pub(super) key: Option<Key>,
     pub(super) guard: Guard,
+    /// Bytes that were read since the last event was whole.
+    unfinished: usize,
+    /// For an event that comes in many reads, and for what is held back.
+    lease: Lease,
 }
 
 impl EventStream {
@@ -65,6 +70,7 @@ impl EventStream {
         event_max: usize,
         key: Option<Key>,
         guard: Guard,
+        lease: Lease,
     ) -> EventStream {
         let now = Instant::now();
         EventStream {
@@ -82,6 +88,8 @@ impl EventStream {
             template: None,
             key,
             guard,
+            unfinished: 0,
+            lease,
         }
     }
 
@@ -90,6 +98,7 @@ impl EventStream {
         self.read_at = Instant::now();
         self.quiet_since = self.read_at;
         self.guard.meter.read(self.read_at);
+        self.unfinished += bytes.len();
         self.cutter.push(bytes);
     }
 
@@ -121,6 +130,7 @@ impl EventStream {
 
     /// From now on it is the winner's: the idle timeout runs.
     pub fn serve(&mut self, idle: Duration) {
+        self.let_go(usize::MAX);
         self.idle = idle;
         self.quiet_since = Instant::now();
         self.timer = Some(Box::pin(tokio::time::sleep(idle)));
@@ -186,8 +196,16 @@ impl EventStream {
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
         loop {
             match self.cutter.next_event() {
-                Ok(Some(event)) => return Poll::Ready(Some(Ok(self.item(event)))),
-                Ok(None) => {}
+                Ok(Some(event)) => {
+                    self.let_go(self.unfinished);
+                    self.unfinished = 0;
+                    return Poll::Ready(Some(Ok(self.item(event))));
+                }
+                Ok(None) => {
+                    if let Err(failure) = self.hold(self.unfinished) {
+                        return Poll::Ready(Some(Err(failure)));
+                    }
+                }
                 Err(error) => {
                     let failure = self.fail(FailureKind::Malformed, error.to_string());
                     return Poll::Ready(Some(Err(failure)));
@@ -213,6 +231,25 @@ impl EventStream {
                     return Poll::Ready(self.cutter.finish().map(|event| Ok(self.last_item(event))));
                 }
             }
+        }
+    }
+
+    /// So many bytes are held back.
+    ///
+    /// # Errors
+    /// When there is no memory for them. It is recorded already.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
+        if bytes > UNACCOUNTED && self.lease.cover(bytes).is_err() {
+            return Err(self.fail(FailureKind::GatewayLimit, "the memory for bodies and buffers is in use"));
+        }
+        Ok(())
+    }
+
+    /// So many bytes are held back no more.
+    fn let_go(&mut self, bytes: usize) {
+        // What came as a whole is still there.
+        if bytes > UNACCOUNTED && self.body.is_some() {
+            self.lease.settle(0);
         }
     }
 

@@ -16,7 +16,7 @@ pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> Ending {
         // An answer that was under way when the time was over is nobody's fault.
         failed: failure.is_some_and(slows_hedging)
             && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),
-        billed: record.outcome != AttemptOutcome::Failed && record.connect_us.is_some(),
+        billed: !matches!(record.outcome, AttemptOutcome::Failed | AttemptOutcome::Shed) && record.connect_us.is_some(),
         served: record.outcome == AttemptOutcome::Won,
         tpot_us: decoding.tpot_us(choices),
         input_tokens: record.input_tokens,

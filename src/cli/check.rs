@@ -26,6 +26,8 @@ pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
             vec!["store".into(), config.store.path.display().to_string()],
             vec!["listen".into(), server.listen.to_string()],
             vec!["body_max".into(), units::format_bytes(u64::try_from(server.body_max).unwrap_or(u64::MAX))],
+            vec!["memory".into(), units::format_bytes(u64::try_from(server.memory).unwrap_or(u64::MAX))],
+            vec!["max_in_flight".into(), server.max_in_flight.to_string()],
             vec!["drain".into(), units::format_duration(server.drain)],
         ],
     )?;

@@ -3,6 +3,7 @@
 use crate::app::{App, Watch};
 use crate::cli::signals::Signals;
 use crate::config::Config;
+use crate::machine;
 
 /// Serves until the first signal, then stops cleanly; a second signal cancels what still runs, and only its rows are waited for.
 ///
@@ -10,8 +11,13 @@ use crate::config::Config;
 /// When it cannot start, rows could not be written at the end, or a second signal came.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
+    let raised = machine::raise_descriptors();
     let watch = Watch::new(config.path.clone())?;
     let app = App::start(config).await?;
+    match raised {
+        Ok((before, now)) => tracing::info!(before, now, "descriptors: the soft limit is the hard one"),
+        Err(error) => tracing::warn!(%error, "the soft limit of descriptors cannot be raised"),
+    }
     app.watch(watch);
     signals.next().await;
     let stopped = app.stop_unless(signals.next()).await;

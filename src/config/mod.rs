@@ -71,6 +71,12 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Bytes; a larger request is answered 413.
     pub body_max: usize,
+    /// Bytes that all bodies and buffers may take together; a request that has no room is answered 503.
+    pub memory: usize,
+    /// Requests served at once; a further one is answered 503.
+    pub max_in_flight: usize,
+    /// Bytes of one event of an answer; an attempt with a larger one fails.
+    pub event_max: usize,
     /// How long a shutdown waits for running streams.
     pub drain: Duration,
     /// Names by which a gateway without users may be called, beside `localhost` and IP addresses. Lower case.

@@ -22,6 +22,9 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct Raw {
     pub(super) listen: Option<At<SocketAddr>>,
     pub(super) body_max: Option<u64>,
+    pub(super) memory: Option<u64>,
+    pub(super) max_in_flight: Option<u64>,
+    pub(super) event_max: Option<u64>,
     pub(super) drain: Option<Duration>,
     pub(super) hosts: Vec<String>,
     pub(super) cors: Cors,
@@ -61,15 +64,24 @@ const ORIGINS_MAX: usize = 256;
 const HOSTS_MAX: usize = 256;
 /// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
 const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
+/// Bytes; less would refuse ordinary prompts.
+const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+const MAX_IN_FLIGHT: RangeInclusive<u64> = 1..=1_000_000;
+/// Bytes; less would break ordinary answers, more is no event.
+const EVENT_MAX: RangeInclusive<u64> = (16 << 10)..=(64 << 20);
 
 impl Raw {
     pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
         let mut root = Table::new(scope, "the file".into(), 0, document);
         let (mut listen, mut body_max, mut drain) = (None, None, None);
         let (mut hosts, mut cors) = (Vec::new(), Cors::None);
+        let (mut memory, mut max_in_flight, mut event_max) = (None, None, None);
         if let Some(mut server) = root.table("server", "[server]".into()) {
             listen = read_listen(&mut server);
             body_max = server.bytes("body_max", BODY_MAX);
+            memory = server.bytes("memory", MEMORY);
+            max_in_flight = server.integer("max_in_flight", MAX_IN_FLIGHT);
+            event_max = server.bytes("event_max", EVENT_MAX);
             drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
             hosts = read_hosts(&mut server);
             cors = read_cors(&mut server);
@@ -91,7 +103,22 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw { listen, body_max, drain, hosts, cors, store, retention, race, providers, models, users }
+        Raw {
+            listen,
+            body_max,
+            memory,
+            max_in_flight,
+            event_max,
+            drain,
+            hosts,
+            cors,
+            store,
+            retention,
+            race,
+            providers,
+            models,
+            users,
+        }
     }
 }
 

@@ -18,9 +18,18 @@ use super::reader::{At, Scope};
 use super::resolve_provider;
 use super::resolve_race::{RACE, merge_timeouts, race_settings};
 use super::{Config, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices};
+use crate::machine;
 
 /// Bytes.
 const BODY_MAX: u64 = 32 << 20;
+const EVENT_MAX: u64 = 8 << 20;
+/// The share of the machine's memory that bodies and buffers may take: what they are read into and translated by may for a moment
+/// take as much again, and the database and the rest of the machine need room too.
+const MEMORY_SHARE: u64 = 4;
+/// A request in flight takes about so many bytes of buffers, its connections' included.
+const REQUEST_BYTES: u64 = 256 << 10;
+/// And so many descriptors: its client's, and three attempts'.
+const REQUEST_DESCRIPTORS: u64 = 4;
 const DRAIN: Duration = Duration::from_secs(30);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const STORE: &str = "photofinish.db";
@@ -39,11 +48,15 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
     if models.is_empty() {
         scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
     }
+    let memory = raw.memory.unwrap_or_else(|| machine::memory() / MEMORY_SHARE);
     Config {
         path: absolute(path),
         server: Server {
             listen,
-            body_max: usize::try_from(raw.body_max.unwrap_or(BODY_MAX)).unwrap_or(usize::MAX),
+            body_max: whole(raw.body_max.unwrap_or(BODY_MAX)),
+            memory: whole(memory),
+            max_in_flight: whole(raw.max_in_flight.unwrap_or_else(|| in_flight(memory, machine::descriptors()))),
+            event_max: whole(raw.event_max.unwrap_or(EVENT_MAX)),
             drain: raw.drain.unwrap_or(DRAIN),
             hosts: raw.hosts,
             cors: raw.cors,
@@ -59,6 +72,15 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
         users,
         warnings: Vec::new(),
     }
+}
+
+/// How many requests fit into the memory and the descriptors that there are.
+fn in_flight(memory: u64, descriptors: u64) -> u64 {
+    (memory / REQUEST_BYTES).min(descriptors / REQUEST_DESCRIPTORS).max(1)
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Whoever reaches a gateway without users spends its keys.

@@ -62,6 +62,8 @@ stored_names! {
         Timeout = "timeout",
         ClientGone = "client_gone",
         Shutdown = "shutdown",
+        /// Given up by the gateway, for want of descriptors or memory: it says nothing of its upstream.
+        Shed = "shed",
     }
 }
 

@@ -58,6 +58,10 @@ pub struct Elsewhere {
     pub invariant_violations: u64,
     /// Requests without a valid token.
     pub unauthorized: u64,
+    /// Requests that were turned away for want of room, by reason.
+    pub shed: Vec<(&'static str, u64)>,
+    /// Bytes that bodies and buffers take, and may take.
+    pub memory: (usize, usize),
     /// Upstreams whose circuit breaker is open.
     pub open_breakers: BTreeSet<String>,
 }
@@ -274,6 +278,13 @@ fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
     text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
     let unauthorized = "Requests turned away for want of a valid token; they have no race.";
     text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
+    text.family("shed_total", "counter", "Requests turned away for want of room, before they had a race; by reason.");
+    for (reason, count) in &elsewhere.shed {
+        text.sample(&[("reason", reason)], count);
+    }
+    let (used, max) = elsewhere.memory;
+    text.single("memory_used_bytes", "gauge", "What bodies and buffers take, by the gateway's own account.", used);
+    text.single("memory_max_bytes", "gauge", "What they may take: memory under [server].", max);
     let violations = "Attempts whose row contradicts itself: a mistake of the gateway.";
     text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
 }

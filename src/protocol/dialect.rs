@@ -305,6 +305,17 @@ impl Dialect {
         }
     }
 
+    /// Whether a request is written alike for two models, so that one translation serves both. The model's name is set apart.
+    pub fn writes_alike(self, one: &str, other: &str) -> bool {
+        match self {
+            _ if one == other => true,
+            Dialect::Anthropic => anthropic::writes_alike(one, other),
+            Dialect::Gemini => gemini::writes_alike(one, other),
+            Dialect::Bedrock => bedrock::writes_alike(one, other),
+            Dialect::OpenAi | Dialect::Responses | Dialect::Ollama => false,
+        }
+    }
+
     /// Whether its tools may take a text of any form and not only JSON.
     pub fn has_custom_tools(self, options: &Options) -> bool {
         match self {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::dialect::{Dialect, Invalid, Options, Surface};
 use super::neutral::{Conversation, Losses, as_functions};
 use super::request::ApiRequest;
+use crate::budget::Lease;
 
 /// What goes up, for every upstream of one dialect (and of equal [`Options`]).
 pub struct Upward {
@@ -23,6 +24,8 @@ pub struct Upward {
     customs: HashSet<String>,
     /// What a translated answer repeats of the request.
     echo: Arc<Map<String, Value>>,
+    /// The memory of a translation.
+    _lease: Option<Lease>,
 }
 
 enum Body {
@@ -60,6 +63,7 @@ impl Upward {
             losses,
             customs: HashSet::new(),
             echo: Arc::default(),
+            _lease: None,
         }
     }
 
@@ -88,7 +92,25 @@ impl Upward {
             Dialect::Anthropic => spliced(Surface::Messages, body)?,
         };
         losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
-        Ok(Upward { surface, dialect, body, losses, customs, echo })
+        Ok(Upward { surface, dialect, body, losses, customs, echo, _lease: None })
+    }
+
+    /// Bytes of the body, but for what is set for each upstream.
+    pub fn len(&self) -> usize {
+        match &self.body {
+            Body::Spliced(request) => request.len(),
+            Body::Fixed(body) => body.len(),
+        }
+    }
+
+    /// Never true: it is an object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its body's memory is this lease's, until it is dropped.
+    pub fn leased(self, lease: Lease) -> Upward {
+        Upward { _lease: Some(lease), ..self }
     }
 
     pub fn surface(&self) -> Surface {

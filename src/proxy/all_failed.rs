@@ -29,7 +29,7 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) -> Result<Served, Rejection> {
     let failed: Vec<Failed> = field.failed(race.failures());
     let as_it_came_is_one = |candidate: usize, answer: &Answer| {
-        answer.complete || request.stream && !field.runners[candidate].upward.is_translated()
+        answer.complete || request.stream && !field.uploads[candidate].is_translated()
     };
     match choose(race.failures(), request.include_usage) {
         // What broke off before its first token is an answer only to who sees the stream itself.
@@ -40,13 +40,16 @@ pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) ->
             let runner = &field.runners[candidate];
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
             Ok(Served::Whole(match failure {
-                Some(failure) if runner.upward.is_translated() && answer.status != StatusCode::OK.as_u16() => {
+                Some(failure)
+                    if field.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
+                {
                     in_the_callers_words(answer, failure, &runner.name, request)
                 }
                 _ => as_it_came(answer, &runner.name, request),
             }))
         }
         Choice::RateLimited => Err(Rejection::rate_limited(&failed)),
+        Choice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
         Choice::AllFailed => Err(Rejection::all_failed(&failed)),
     }
 }
@@ -56,6 +59,8 @@ enum Choice<'a> {
     /// The answer of this candidate.
     AsItCame(usize, &'a Answer),
     RateLimited,
+    /// Some attempts the gateway itself could not make: they might have served it.
+    GatewayLimit,
     AllFailed,
 }
 
@@ -83,6 +88,7 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool) -> Choice<'_> {
     match own_answer.and_then(|(candidate, failure)| Some((*candidate, failure.answer.as_ref()?))) {
         Some((candidate, answer)) => Choice::AsItCame(candidate, answer),
         None if all(|kind| kind == FailureKind::RateLimited) => Choice::RateLimited,
+        None if counted.iter().any(|(_, failure)| failure.kind == FailureKind::GatewayLimit) => Choice::GatewayLimit,
         None => Choice::AllFailed,
     }
 }
@@ -184,6 +190,7 @@ mod tests {
             Choice::AsItCame(candidate, _) => Ok(candidate),
             Choice::RateLimited => Err("429"),
             Choice::AllFailed => Err("502"),
+            Choice::GatewayLimit => Err("503"),
         }
     }
 
@@ -197,6 +204,7 @@ mod tests {
         assert_eq!(chosen(&[(Empty, ""), (Empty, "")], false), Ok(0));
         assert_eq!(chosen(&[(RateLimited, ""), (RateLimited, "")], false), Err("429"));
         assert_eq!(chosen(&[(Protocol, "")], false), Err("502"), "a redirect is never passed on");
+        assert_eq!(chosen(&[(GatewayLimit, ""), (ServerError, "")], false), Err("503"), "it might have served it");
         assert_eq!(chosen(&[], false), Err("502"));
     }
 

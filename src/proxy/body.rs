@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::rejection::Rejection;
+use crate::budget::{Budget, Full, Lease};
 use crate::clock::Instant;
 
 /// A body may pause so long, and has so long before its rate counts.
@@ -16,37 +18,54 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Bytes a second that a body must reach on average over its whole length, once [`PAUSE_MAX`] is over. A poor mobile network
 /// manages several times that: an image of 1 MB takes it minutes. A client that sends a byte now and then does not.
 const RATE_MIN: u64 = 2 * 1024;
-/// How long a body that is too large is read on, so that the client gets to see the answer.
+/// How long a body that is not wanted is read on, so that the client gets to see the answer.
 const DISCARD_FOR: Duration = Duration::from_secs(2);
+/// Bytes that are made room for at once where so many are announced. Beyond it room is made as they come: an announcement costs
+/// nothing.
+const FIRST_ROOM: usize = 64 << 10;
 
-/// The whole body.
+/// The whole body. What it takes is leased from `budget` until its bytes are dropped.
 ///
 /// # Errors
-/// 413 above `max` bytes, 408 when it stops coming or comes too slowly, 400 when it breaks off.
-pub async fn read(headers: &HeaderMap, mut body: Body, max: usize) -> Result<Bytes, Rejection> {
+/// 413 above `max` bytes, 503 where there is no memory, 408 when it stops coming or comes too slowly, 400 when it breaks off.
+pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budget) -> Result<Bytes, Rejection> {
     let announced: usize = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
-    let waits_for_leave = headers.contains_key(http::header::EXPECT);
-    if announced > max {
-        // A client that asked first has sent nothing yet.
-        if !waits_for_leave {
+    let refused = if announced > max {
+        Some(Rejection::too_large(max))
+    } else if !budget.has_room(announced) {
+        Some(Rejection::no_memory(announced, budget.max()))
+    } else {
+        None
+    };
+    if let Some(rejection) = refused {
+        if is_awaited(headers, &body) {
             discard(body, max).await;
         }
-        return Err(Rejection::too_large(max));
+        return Err(rejection);
     }
-    let mut bytes = BytesMut::with_capacity(announced);
+    let (mut bytes, mut lease) = (Vec::new(), budget.lease());
     let began = Instant::now();
     loop {
         let (pause_ends, due) = (Instant::now() + PAUSE_MAX, began + time_for(bytes.len()));
         match tokio::time::timeout_at(pause_ends.min(due), body.frame()).await {
             Err(_) if due < pause_ends => return Err(Rejection::body_slow(RATE_MIN)),
             Err(_) => return Err(Rejection::body_stopped(PAUSE_MAX)),
-            Ok(None) => return Ok(bytes.freeze()),
+            Ok(None) => {
+                lease.settle(bytes.capacity());
+                return Ok(lease.hold(bytes));
+            }
             Ok(Some(Err(_))) => return Err(Rejection::body_broke()),
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
-                if bytes.len() + data.len() > max {
+                let length = bytes.len() + data.len();
+                if length > max {
                     discard(body, max).await;
                     return Err(Rejection::too_large(max));
+                }
+                if make_room(&mut bytes, &mut lease, length, announced).is_err() {
+                    drop((bytes, lease, data));
+                    discard(body, max).await;
+                    return Err(Rejection::no_memory(length, budget.max()));
                 }
                 bytes.extend_from_slice(&data);
             }
@@ -59,8 +78,24 @@ fn time_for(bytes: usize) -> Duration {
     PAUSE_MAX + Duration::from_millis(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000) / RATE_MIN)
 }
 
+/// Room for `length` bytes in all, leased before it is taken: twice as much as before, as far as that is announced.
+fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: usize) -> Result<(), Full> {
+    if length > bytes.capacity() {
+        let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
+        let capacity = length.max(ahead);
+        lease.cover(capacity)?;
+        bytes.reserve_exact(capacity - bytes.len());
+    }
+    Ok(())
+}
+
+/// Whether a client that is not listened to goes on sending: one that asked first has sent nothing yet.
+pub fn is_awaited(headers: &HeaderMap, body: &Body) -> bool {
+    !body.is_end_stream() && !headers.contains_key(http::header::EXPECT)
+}
+
 /// Reads at most `max` bytes more and drops them.
-async fn discard(mut body: Body, max: usize) {
+pub async fn discard(mut body: Body, max: usize) {
     let read = async {
         let mut left = max;
         while let Some(Ok(frame)) = body.frame().await {
@@ -98,7 +133,7 @@ mod tests {
     /// The length or the status, and the seconds that it took.
     async fn read_in(body: Body) -> (Result<usize, StatusCode>, u64) {
         let began = Instant::now();
-        let read = read(&HeaderMap::new(), body, 32 << 20).await;
+        let read = read(&HeaderMap::new(), body, 32 << 20, &Budget::new(64 << 20)).await;
         (read.map(|bytes| bytes.len()).map_err(|rejection| rejection.status()), began.elapsed().as_secs())
     }
 
@@ -120,5 +155,43 @@ mod tests {
         ] {
             assert_eq!(read_in(body(chunks, bytes, pause)).await, expected, "{chunks} × {bytes} B every {pause:?}");
         }
+    }
+
+    fn announcing(length: usize) -> HeaderMap {
+        HeaderMap::from_iter([(CONTENT_LENGTH, length.into())])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_announced_length_takes_nothing_until_it_comes() {
+        let budget = Budget::new(64 << 20);
+        let (bytes, announced) = (&mut Vec::new(), 30 << 20);
+        let mut lease = budget.lease();
+        make_room(bytes, &mut lease, 10, announced).unwrap();
+        assert_eq!((bytes.capacity(), budget.used()), (FIRST_ROOM, FIRST_ROOM));
+        bytes.resize(FIRST_ROOM, 0);
+        make_room(bytes, &mut lease, FIRST_ROOM + 1, announced).unwrap();
+        assert_eq!((bytes.capacity(), budget.used()), (2 * FIRST_ROOM, 2 * FIRST_ROOM));
+        make_room(bytes, &mut lease, announced, announced).unwrap();
+        assert_eq!((bytes.capacity(), budget.used()), (announced, announced), "and never more than was announced");
+    }
+
+    #[tokio::test]
+    async fn a_body_has_its_memory_until_it_is_dropped() {
+        let budget = Budget::new(1 << 20);
+        let read = async |length: usize, sent: usize| {
+            read(&announcing(length), Body::from(vec![b'x'; sent]), 4 << 20, &budget).await
+        };
+        let bytes = read(1_000, 1_000).await.unwrap();
+        assert_eq!((bytes.len(), budget.used()), (1_000, 1_000));
+        drop(bytes);
+        assert_eq!(budget.used(), 0);
+        // One that says so before, and one that does not.
+        for (announced, sent) in [(2 << 20, 2 << 20), (0, 2 << 20)] {
+            let rejection = read(announced, sent).await.unwrap_err();
+            assert_eq!((rejection.status(), budget.used()), (StatusCode::PAYLOAD_TOO_LARGE, 0), "it never fits");
+        }
+        let _other = read(0, 600_000).await.unwrap();
+        assert_eq!(read(500_000, 500_000).await.unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(read(5 << 20, 1).await.unwrap_err().status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 }

@@ -8,6 +8,7 @@ use super::field::Runner;
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
+use crate::protocol::upward::Upward;
 use crate::routing::breaker::Standing;
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
@@ -28,19 +29,21 @@ pub struct Lineup<'a> {
     gateway: &'a Arc<Gateway>,
     settings: &'a RaceSettings,
     pub runners: Vec<Runner>,
+    /// What goes up to each of them.
+    pub uploads: Vec<Arc<Upward>>,
     /// Of these runners, by their place.
     pub trials: Vec<(usize, Trial)>,
     /// In the order of the list: those that may only be tried behind the others, or not at all.
-    suspects: Vec<(Runner, Standing)>,
+    suspects: Vec<(Runner, Arc<Upward>, Standing)>,
 }
 
 impl<'a> Lineup<'a> {
     pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings) -> Lineup<'a> {
-        Lineup { gateway, settings, runners: Vec::new(), trials: Vec::new(), suspects: Vec::new() }
+        Lineup { gateway, settings, runners: Vec::new(), uploads: Vec::new(), trials: Vec::new(), suspects: Vec::new() }
     }
 
     /// `resting`: for so long others are to go before it.
-    pub fn add(&mut self, resting: Option<Duration>, runner: Runner) {
+    pub fn add(&mut self, resting: Option<Duration>, runner: Runner, upward: Arc<Upward>) {
         let breaker = || lock(&self.gateway.breakers).standing(&runner.name, &self.settings.breaker, Instant::now());
         let standing = resting.map_or_else(breaker, Standing::Open);
         let in_its_place = match standing {
@@ -50,8 +53,9 @@ impl<'a> Lineup<'a> {
         };
         if in_its_place {
             self.runners.push(runner);
+            self.uploads.push(upward);
         } else {
-            self.suspects.push((runner, standing));
+            self.suspects.push((runner, upward, standing));
         }
     }
 
@@ -60,11 +64,12 @@ impl<'a> Lineup<'a> {
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = self.runners.is_empty();
         let mut left_out = Vec::new();
-        for (runner, standing) in std::mem::take(&mut self.suspects) {
+        for (runner, upward, standing) in std::mem::take(&mut self.suspects) {
             let due = !matches!(standing, Standing::Open(_)) && self.runners.len() < self.settings.max_attempts;
             let on_trial = (alone || due) && self.begin_trial(&runner.name);
             if alone || on_trial {
                 self.runners.push(Runner { extra: !alone, ..runner });
+                self.uploads.push(upward);
             } else {
                 left_out.push((runner.name, standing.wait()));
             }

@@ -83,7 +83,9 @@ impl Future for Entrant {
             let mut begun = ready!(entrant.poll_first_token(context))?;
             let Some(idle) = entrant.whole else { return Poll::Ready(Ok(begun)) };
             begun.ready.stream.serve(idle);
-            let assembler = Assembler::new(begun.ready.stream.surface(), std::mem::take(&mut begun.ready.prelude));
+            let lease = entrant.judge.gateway.budget().lease();
+            let assembler =
+                Assembler::new(begun.ready.stream.surface(), std::mem::take(&mut begun.ready.prelude), lease);
             entrant.stage = Stage::Answering(Box::new((begun, assembler)));
         }
         let Stage::Answering(answering) = &mut entrant.stage else { return Poll::Pending };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::breakers::{Lineup, Trial};
 use super::caller::Caller;
 use super::gateway::{Gateway, Live};
+use super::heavy::Wanted;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
 use super::rejection::{Failed, Rejection, quoted};
@@ -34,8 +35,12 @@ pub struct Field {
     pub basis: Basis,
     /// At least one; extras at the end.
     pub runners: Arc<Vec<Runner>>,
+    /// What goes up to each of them. Apart from them, for it is large, and nobody needs it once an answer goes down.
+    pub uploads: Vec<Arc<Upward>>,
     /// The right to start some of them, by their place.
     pub trials: Vec<(usize, Trial)>,
+    /// The gateway is crowded: nothing is started but the first, and others after failures.
+    pub crowded: bool,
     /// Upstreams whose dialect cannot say all of the request.
     pub left_out: Vec<String>,
     /// Upstreams that are set aside, and for how long.
@@ -49,8 +54,6 @@ pub struct Runner {
     /// `provider/model`
     pub name: String,
     pub endpoint: Endpoint,
-    /// What goes up to it.
-    pub upward: Arc<Upward>,
     /// In the order of trying; empty where none is sent.
     pub keys: Vec<Key>,
     /// Only to try it again, behind the others.
@@ -93,6 +96,13 @@ impl Runner {
 }
 
 impl Field {
+    /// What is not needed to serve the request is not started: no hedges, no audits, no losers that run on.
+    pub fn leave_out_extras(&mut self) {
+        self.crowded = true;
+        self.settings.audit = 0.0;
+        self.settings.drains.running = 0;
+    }
+
     /// Every failure with its upstream's name, those that were not started because they cool down included.
     pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<Failed> {
         let started = failures.iter().map(|(candidate, failure)| Failed {
@@ -117,6 +127,7 @@ pub fn resolve(
     caller: &Caller,
     request: &Arc<ApiRequest>,
     overrides: &Overrides,
+    wanted: &Wanted,
 ) -> Result<Field, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
@@ -138,7 +149,7 @@ pub fn resolve(
     let of_model = known.iter().flat_map(|model| &model.upstreams);
     let basis = Basis::of(of_model.chain(&upstreams));
     let mut lineup = Lineup::new(gateway, &settings);
-    let mut outbound = Outbound::new(request, settings.lossy);
+    let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
     let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
@@ -152,33 +163,38 @@ pub fn resolve(
             Ring::NoneNeeded => Vec::new(),
             Ring::Keys(keys) => keys,
         };
-        let Some(upward) = outbound.for_upstream(&upstream) else { continue };
+        if wanted.is_over() {
+            // Nobody sees it.
+            return Err(Rejection::shutting_down());
+        }
+        let Some(upward) = outbound.for_upstream(&upstream)? else { continue };
         let Some(endpoint) = line.endpoint(upward.dialect()).cloned() else { continue };
         match wait_for_all(&upstream, &keys, |target| gateway.cooling(target)) {
             Some(wait) => cooling.push((name, wait)),
             None => lineup.add(
                 wait_for_all(&upstream, &keys, |target| gateway.resting(target)),
-                Runner { upstream, name, endpoint, upward, keys, extra: false },
+                Runner { upstream, name, endpoint, keys, extra: false },
+                upward,
             ),
         }
     }
     cooling.extend(lineup.finish());
-    let Lineup { runners, trials, .. } = lineup;
+    let Lineup { runners, uploads, trials, .. } = lineup;
     if runners.is_empty() {
-        return Err(match cooling.iter().map(|(_, wait)| *wait).min() {
-            Some(wait) => {
-                let failed: Vec<Failed> = cooling
-                    .into_iter()
-                    .map(|(upstream, wait)| Failed { upstream, failure: cooling_down(wait) })
-                    .collect();
-                Rejection::cooling_down(&failed, wait)
-            }
-            None => outbound.rejection(model, &off),
-        });
+        return Err(nobody(&cooling).unwrap_or_else(|| outbound.rejection(model, &off)));
     }
     let model = known.map_or(String::new(), |model| model.name.clone());
     let left_out = outbound.left_out().to_vec();
-    Ok(Field { settings, left_out, model, basis, runners: Arc::new(runners), trials, cooling })
+    Ok(Field { settings, crowded: false, left_out, model, basis, runners: Arc::new(runners), uploads, trials, cooling })
+}
+
+/// The answer where all who could serve it are set aside; none where nobody could.
+fn nobody(cooling: &[(String, Duration)]) -> Option<Rejection> {
+    let wait = cooling.iter().map(|(_, wait)| *wait).min()?;
+    let failed =
+        |(upstream, wait): &(String, Duration)| Failed { upstream: upstream.clone(), failure: cooling_down(*wait) };
+    let failed: Vec<Failed> = cooling.iter().map(failed).collect();
+    Some(Rejection::cooling_down(&failed, wait))
 }
 
 /// A token count is never raced.

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::admission::{Load, Turned};
+use super::heavy::Heavy;
 use crate::attempt::Slot;
+use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::config::{Config, Keys, User};
 use crate::learning::Learning;
@@ -22,6 +25,8 @@ use crate::upstream::{Client, Endpoint, InvalidUrl};
 
 /// Audited losers that run at once.
 const AUDITS_MAX: i64 = 512;
+/// Bodies of requests that were turned away that are read on at once; those beyond are hung up on.
+const DISCARDS_MAX: i64 = 512;
 /// Upstreams that are remembered as rejecting `stream_options`.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long that is remembered: a server may learn it with its next version.
@@ -44,6 +49,10 @@ pub struct Gateway {
     audits: Arc<AtomicI64>,
     drains: Arc<AtomicI64>,
     totals: Totals,
+    budget: Budget,
+    heavy: Heavy,
+    /// Bodies of requests that were turned away, while they are read on.
+    discards: Arc<AtomicI64>,
 }
 
 /// One configuration in force. A reload makes another; what runs goes on with the one it began with.
@@ -85,6 +94,8 @@ impl Line {
 #[derive(Debug, Default)]
 pub struct Totals {
     unauthorized: AtomicU64,
+    /// Requests that were turned away because there was no room.
+    pub shed: Turned,
 }
 
 impl Totals {
@@ -133,7 +144,11 @@ impl Live {
 impl Gateway {
     pub fn new(live: Live, client: Client, recorder: Recorder, shutdown: Shutdown) -> Gateway {
         recorder.metrics().configure(&live.config);
+        let budget = Budget::new(live.config.server.memory);
         Gateway {
+            budget,
+            heavy: Heavy::new(shutdown.clone()),
+            discards: Arc::default(),
             live: ArcSwap::from_pointee(live),
             client,
             recorder,
@@ -171,6 +186,7 @@ impl Gateway {
             let upstreams = &config.models.get(model)?.upstreams;
             Some(upstreams.iter().map(|upstream| (upstream.name(), upstream.billing())).collect::<Vec<_>>())
         };
+        self.budget.resize(live.config.server.memory);
         self.learning.retain_ledgers(|model| billing(&live.config, model) == billing(&before.config, model));
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
@@ -195,6 +211,26 @@ impl Gateway {
         &self.totals
     }
 
+    /// The memory of all bodies and buffers.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(super) fn heavy(&self) -> &Heavy {
+        &self.heavy
+    }
+
+    /// What is in use beside one request; `in_flight`: how many were there before it.
+    pub(super) fn load(&self, live: &Live, in_flight: i64) -> Load {
+        Load {
+            in_flight: usize::try_from(in_flight).unwrap_or(0),
+            max_in_flight: live.config.server.max_in_flight,
+            memory_used: self.budget.used(),
+            memory_max: self.budget.max(),
+            scarce: self.client.descriptors().are_scarce(),
+        }
+    }
+
     /// Upstreams whose breaker is open.
     pub fn open_breakers(&self) -> BTreeSet<String> {
         lock(&self.breakers).open()
@@ -217,6 +253,12 @@ impl Gateway {
     pub(super) fn enter_audit(&self) -> Option<Slot> {
         let slot = Slot::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
+    }
+
+    /// A place among the bodies that are read on though nobody wants them.
+    pub(super) fn enter_discard(&self) -> Option<Slot> {
+        let slot = Slot::enter(self.discards.clone());
+        (slot.before < DISCARDS_MAX).then_some(slot)
     }
 
     /// A place among the drained losers, while there are fewer than `running`.

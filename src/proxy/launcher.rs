@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::learning::Sighting;
 use crate::protocol::request::ApiRequest;
+use crate::protocol::upward::Upward;
 use crate::protocol::{Dialect, Surface};
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
 use crate::routing::adaptive::Why;
@@ -35,6 +36,8 @@ const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-projec
 pub struct Launcher {
     judge: Arc<Judge>,
     request: Arc<ApiRequest>,
+    /// By candidate.
+    uploads: Vec<Arc<Upward>>,
     settings: RaceSettings,
     pilot: Pilot,
     /// The first whole answer wins, and not the first token.
@@ -45,6 +48,8 @@ pub struct Launcher {
     /// Raised with every start.
     attempts: Arc<AtomicUsize>,
     read_at: Instant,
+    /// Bytes.
+    event_max: usize,
     /// Held until the race is over, or until its candidate has lost and ended.
     trials: Vec<(usize, Trial)>,
 }
@@ -62,13 +67,15 @@ impl Launcher {
         Launcher {
             judge: Arc::new(Judge::new(gateway, field, read_at)),
             request: request.clone(),
+            uploads: field.uploads.clone(),
             settings: field.settings.clone(),
             pilot,
             whole: races_whole_answers(&field.settings, request),
-            client_headers: forwardable(headers, &field.runners),
+            client_headers: forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
             read_at,
+            event_max: gateway.live().config.server.event_max,
             trials: std::mem::take(&mut field.trials),
         }
     }
@@ -85,10 +92,11 @@ impl Launch for Launcher {
 
     fn launch(&mut self, starting: Starting) -> Entrant {
         let runner = &self.judge.runners[starting.candidate];
+        let upward = &self.uploads[starting.candidate];
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
         let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
-        let stream_options = runner.upward.dialect() == Dialect::OpenAi
+        let stream_options = upward.dialect() == Dialect::OpenAi
             && !complained
             && runner.upstream.provider.stream_options
             && gateway.takes_stream_options(&runner.name);
@@ -108,14 +116,16 @@ impl Launch for Launcher {
             starting,
             upstream: runner.upstream.clone(),
             endpoint: runner.endpoint.clone(),
-            headers: forwarded(&self.client_headers, runner, key.as_ref()),
+            headers: forwarded(&self.client_headers, runner, upward, key.as_ref()),
             key,
-            upward: runner.upward.clone(),
+            upward: upward.clone(),
             choices: self.request.n_choices,
             // A whole answer has its usage in it.
             include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
             fresh: stale,
+            event_max: self.event_max,
+            budget: gateway.budget().clone(),
             p_audit: self.settings.audit,
             slot: Some(Slot::enter(spotted.known.running())),
             // How long a count takes tells nothing of how long an answer does.
@@ -255,20 +265,21 @@ fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.
-fn forwardable(client: &HeaderMap, runners: &[Runner]) -> HeaderMap {
-    let anybody = |name: &str| runners.iter().any(|runner| goes_up(name, runner, true));
+fn forwardable(client: &HeaderMap, field: &Field) -> HeaderMap {
+    let runners = || field.runners.iter().zip(&field.uploads);
+    let anybody = |name: &str| runners().any(|(runner, upward)| goes_up(name, runner, upward, true));
     selected(client, anybody)
 }
 
 /// What of the client's headers goes up.
-fn forwarded(client: &HeaderMap, runner: &Runner, key: Option<&Key>) -> HeaderMap {
-    selected(client, |name| goes_up(name, runner, key.is_some_and(|key| key.own)))
+fn forwarded(client: &HeaderMap, runner: &Runner, upward: &Upward, key: Option<&Key>) -> HeaderMap {
+    selected(client, |name| goes_up(name, runner, upward, key.is_some_and(|key| key.own)))
 }
 
-fn goes_up(name: &str, runner: &Runner, own_key: bool) -> bool {
-    let is_openai = matches!(runner.upward.dialect(), Dialect::OpenAi | Dialect::Responses);
+fn goes_up(name: &str, runner: &Runner, upward: &Upward, own_key: bool) -> bool {
+    let is_openai = matches!(upward.dialect(), Dialect::OpenAi | Dialect::Responses);
     // Vendors' own headers mean nothing in another dialect.
-    !runner.upward.is_translated() && FORWARDED.contains(&name)
+    !upward.is_translated() && FORWARDED.contains(&name)
         || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
         || runner.upstream.provider.forward_headers.iter().any(|configured| configured == name)
 }

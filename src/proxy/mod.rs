@@ -2,6 +2,7 @@
 //!
 //! [`serve`] is that order. Every answer of the gateway's own is in `rejection`.
 
+mod admission;
 mod all_failed;
 mod answer;
 mod body;
@@ -11,6 +12,7 @@ mod counting;
 mod entrant;
 mod field;
 mod gateway;
+mod heavy;
 mod judge;
 mod launcher;
 mod models;
@@ -33,6 +35,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::{Request, Response};
 
+use crate::attempt::Slot;
 use crate::clock::Instant;
 use crate::config::User;
 use crate::protocol::Surface;
@@ -40,10 +43,12 @@ use crate::protocol::request::ApiRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RelayBody, assemble};
 use crate::routing::plan::Plan;
+use admission::Room;
 use answer::Facts;
 use caller::{Caller, authenticate};
 use entrant::Begun;
 use field::Field;
+use heavy::Wanted;
 use launcher::Launcher;
 use pilot::Pilot;
 use race_guard::RaceGuard;
@@ -51,8 +56,15 @@ use race_guard::RaceGuard;
 /// A `POST` on one of the surfaces.
 pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
     let live = gateway.live();
+    let slot = match admission::admit(&gateway, &live) {
+        Ok(slot) => slot,
+        Err(shed) => {
+            admission::leave(&gateway, request);
+            return Rejection::overloaded(shed).answer_to(surface);
+        }
+    };
     match authenticate(&gateway, &live, request.headers()) {
-        Ok(user) => handle(&gateway, &live, surface, user, request).await,
+        Ok(user) => handle(&gateway, &live, surface, user, request, slot).await,
         Err(rejection) => rejection.answer_to(surface),
     }
 }
@@ -66,7 +78,8 @@ pub async fn serve_as(
     request: Request<Body>,
 ) -> Response<Body> {
     let live = gateway.live();
-    handle(&gateway, &live, surface, user, request).await
+    let slot = gateway.enter_race();
+    handle(&gateway, &live, surface, user, request, slot).await
 }
 
 async fn handle(
@@ -75,9 +88,10 @@ async fn handle(
     surface: Surface,
     user: Option<Arc<User>>,
     request: Request<Body>,
+    slot: Slot,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut guard = RaceGuard::new(gateway, surface, user.as_deref());
+    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), slot);
     match answer_to(gateway, live, user, &parts.headers, body, &mut guard).await {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
         Ok(Served::Whole(mut response)) => {
@@ -110,18 +124,28 @@ async fn answer_to(
     body: Body,
     guard: &mut RaceGuard,
 ) -> Result<Served, Rejection> {
-    let bytes = body::read(headers, body, live.config.server.body_max).await?;
+    let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget()).await?;
     let read_at = guard.request_read(&bytes);
-    let request = Arc::new(ApiRequest::parse(guard.surface(), bytes)?);
+    let (surface, length) = (guard.surface(), bytes.len());
+    let until = read_at + live.config.race.timeouts.total;
+    let request = gateway.heavy().run(length, until, move |_| ApiRequest::parse(surface, bytes)).await??;
+    let request = Arc::new(request);
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers)?;
-    let mut field = match field::resolve(gateway, live, &caller, &request, &overrides) {
+    let resolve = {
+        let (gateway, live, request) = (gateway.clone(), live.clone(), request.clone());
+        move |wanted: &Wanted| field::resolve(&gateway, &live, &caller, &request, &overrides, wanted)
+    };
+    let mut field = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
             return Ok(Served::Whole(counting::estimate(&request)));
         }
         field => field?,
     };
+    if gateway.load(live, guard.in_flight()).room() != Room::Enough {
+        field.leave_out_extras();
+    }
     guard.settings(&field.settings);
     let mut pilot = Pilot::new(gateway.learning(), &field, &request, read_at);
     let plan = pilot.plan();
@@ -172,7 +196,8 @@ async fn run(
             None => {
                 ready.stream.serve(runner.upstream.timeouts.idle);
                 let prelude = std::mem::take(&mut ready.prelude);
-                tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude)).await
+                tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, gateway.budget().lease()))
+                    .await
             }
         };
         match assembled {

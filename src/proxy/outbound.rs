@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use super::heavy::translation_bytes;
 use super::rejection::Rejection;
+use crate::budget::{Budget, Full, Lease};
 use crate::config::{Lossy, Provider, Upstream};
 use crate::protocol::Dialect;
 use crate::protocol::dialect::{Invalid, Options};
@@ -15,6 +17,9 @@ use crate::protocol::upward::Upward;
 pub struct Outbound<'a> {
     request: &'a Arc<ApiRequest>,
     lossy: Lossy,
+    budget: &'a Budget,
+    /// For the conversation, and for what is written of it, one at a time.
+    tree: Lease,
     /// Made when the first upstream of the caller's own dialect asks for it.
     untouched: Option<Arc<Upward>>,
     /// Read when the first upstream of another dialect asks for it.
@@ -38,10 +43,13 @@ enum Unserved {
 }
 
 impl<'a> Outbound<'a> {
-    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy) -> Outbound<'a> {
+    /// What a translation takes is leased from `budget`.
+    pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy, budget: &'a Budget) -> Outbound<'a> {
         Outbound {
             request,
             lossy,
+            budget,
+            tree: budget.lease(),
             untouched: None,
             conversation: None,
             translated: Vec::new(),
@@ -51,26 +59,30 @@ impl<'a> Outbound<'a> {
     }
 
     /// What goes up to this one; none where it cannot serve the request.
-    pub fn for_upstream(&mut self, upstream: &Upstream) -> Option<Arc<Upward>> {
+    ///
+    /// # Errors
+    /// 503 or 413 where there is no memory for it.
+    pub fn for_upstream(&mut self, upstream: &Upstream) -> Result<Option<Arc<Upward>>, Rejection> {
         let provider = &upstream.provider;
         let Some(spoken) = provider.spoken_for(self.request.surface) else {
             self.unspoken(provider);
-            return None;
+            return Ok(None);
         };
         if spoken.dialect == self.request.surface.dialect() {
             let request = self.request;
             let untouched = || Arc::new(Upward::untouched(request.clone()));
-            return Some(self.untouched.get_or_insert_with(untouched).clone());
+            return Ok(Some(self.untouched.get_or_insert_with(untouched).clone()));
         }
         let upward = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
+        let Some(upward) = upward else { return Ok(None) };
         if self.lossy == Lossy::Drop || upward.losses().keeps_meaning() {
-            return Some(upward);
+            return Ok(Some(upward));
         }
         self.left_out.push(upstream.name());
         if !matches!(self.unserved, Some(Unserved::Invalid(_) | Unserved::Lossy(_))) {
             self.unserved = Some(Unserved::Lossy(upward.losses().of_meaning().to_vec()));
         }
-        None
+        Ok(None)
     }
 
     /// Upstreams that are left out because their dialect cannot say all of the request, as far as they were asked for.
@@ -88,12 +100,20 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    fn translated(&mut self, dialect: Dialect, options: Options) -> Option<Arc<Upward>> {
-        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && *with == options);
+    fn translated(&mut self, dialect: Dialect, options: Options) -> Result<Option<Arc<Upward>>, Rejection> {
+        let alike = |with: &Options| {
+            dialect.writes_alike(&with.model, &options.model)
+                && *with == Options { model: with.model.clone(), ..options.clone() }
+        };
+        let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
         if let Some((_, _, upward)) = made {
-            return Some(upward.clone());
+            return Ok(Some(upward.clone()));
         }
         let surface = self.request.surface;
+        if self.conversation.is_none() {
+            let bytes = translation_bytes(self.request.body());
+            self.tree.cover(bytes).map_err(|Full| Rejection::no_memory(bytes, self.budget.max()))?;
+        }
         let conversation = self.conversation.get_or_insert_with(|| surface.conversation(self.request.body()));
         let made = match conversation {
             Ok(conversation) => Upward::translated(surface, conversation, dialect, &options),
@@ -101,13 +121,16 @@ impl<'a> Outbound<'a> {
         };
         match made {
             Ok(upward) => {
-                let upward = Arc::new(upward);
+                // What it takes is there by now.
+                let mut lease = self.budget.lease();
+                lease.settle(upward.len());
+                let upward = Arc::new(upward.leased(lease));
                 self.translated.push((dialect, options, upward.clone()));
-                Some(upward)
+                Ok(Some(upward))
             }
             Err(invalid) => {
                 self.unserved = Some(Unserved::Invalid(invalid));
-                None
+                Ok(None)
             }
         }
     }

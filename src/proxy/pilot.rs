@@ -34,6 +34,8 @@ pub struct Pilot {
     /// Drawn once: whether this request is one to probe with.
     draw: f64,
     reasons: Reasons,
+    /// Nothing is started but the first, and others after failures.
+    crowded: bool,
     /// When a first token was held back.
     held_us: i64,
 }
@@ -75,6 +77,7 @@ impl Pilot {
             began_us,
             draw: fastrand::f64(),
             reasons: Reasons::default(),
+            crowded: field.crowded,
             held_us: 0,
         }
     }
@@ -121,11 +124,26 @@ impl Pilot {
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed),
         }
+        if self.crowded {
+            self.leave_out_extras(&mut listed);
+        }
         listed
+    }
+
+    /// Of those that would start at once only the first does; the others wait for a failure.
+    fn leave_out_extras(&self, listed: &mut Plan) {
+        for entry in listed.entries.iter_mut().skip(1) {
+            entry.start = Start::AfterFailure;
+        }
+        (listed.ask_after, listed.expected) = (None, None);
+        self.reasons.add(Why::Crowded);
     }
 
     /// At a timer of the plan, or after a failure.
     pub fn replan(&mut self, running: &[Seen], waiting: &[usize]) -> Replan {
+        if self.crowded {
+            return Replan::Never;
+        }
         let running = &running_of(running)[..];
         let by_rule = self.settings.policy == Policy::Rule;
         let (next, why) = self.ask(

@@ -46,8 +46,8 @@ pub struct RaceGuard {
 }
 
 impl RaceGuard {
-    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>) -> RaceGuard {
-        let slot = gateway.enter_race();
+    /// `slot`: its place among the requests in flight.
+    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, slot: Slot) -> RaceGuard {
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
@@ -92,6 +92,11 @@ impl RaceGuard {
     /// What was called.
     pub fn surface(&self) -> Surface {
         self.surface
+    }
+
+    /// How many requests were in flight before this one.
+    pub fn in_flight(&self) -> i64 {
+        self.record.in_flight
     }
 
     pub fn race_id(&self) -> &str {

@@ -1,5 +1,7 @@
 //! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
 
+mod overloaded;
+
 use std::borrow::Cow;
 use std::time::Duration;
 

@@ -47,6 +47,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::Malformed
         | FailureKind::Protocol
         | FailureKind::CoolingDown
+        | FailureKind::GatewayLimit
         | FailureKind::Empty => (Next::Try, None, false),
     };
     Verdict { next, aside, counts: is_the_upstreams_fault(failure.kind), loud }
@@ -117,6 +118,7 @@ mod tests {
             (Malformed, own),
             (Protocol, own),
             (CoolingDown, quiet(None)),
+            (GatewayLimit, quiet(None)),
             (Empty, quiet(None)),
         ];
         for (kind, expected) in table {

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 
 use crate::attempt::{EventStream, Kind};
+use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::protocol::Surface;
 use crate::protocol::assemble::Assemble;
@@ -19,17 +20,19 @@ pub struct Assembler {
     assembly: Box<dyn Assemble>,
     /// Bytes so far.
     size: usize,
+    /// For the parts and for the whole.
+    lease: Lease,
     /// False once an event could not be put together with the others.
     taken: bool,
 }
 
 impl Assembler {
-    /// Begins with `prelude`, which ends with the first payload.
-    pub fn new(surface: Surface, prelude: Bytes) -> Assembler {
+    /// Begins with `prelude`, which ends with the first payload. `lease` grows with it.
+    pub fn new(surface: Surface, prelude: Bytes, lease: Lease) -> Assembler {
         let mut assembly = surface.assembly();
         let size = prelude.len();
         let taken = add_all(&mut *assembly, prelude);
-        Assembler { assembly, size, taken }
+        Assembler { assembly, size, lease, taken }
     }
 
     /// Reads on, and gives the answer as JSON at its end. The stream has won then. Not to be called again.
@@ -44,6 +47,10 @@ impl Assembler {
             if self.size > ANSWER_MAX {
                 let message = format!("an answer of more than {ANSWER_MAX} bytes");
                 return Poll::Ready(Err(stream.fail(FailureKind::TooLarge, message)));
+            }
+            if self.lease.cover(2 * self.size).is_err() {
+                let message = "the memory for bodies and buffers is in use";
+                return Poll::Ready(Err(stream.fail(FailureKind::GatewayLimit, message)));
             }
             match item.kind {
                 Kind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
@@ -76,8 +83,8 @@ impl Assembler {
 ///
 /// # Errors
 /// When the stream breaks. Nothing was delivered, so the race can go on.
-pub async fn assemble(stream: &mut EventStream, prelude: Bytes) -> Result<Bytes, Failure> {
-    let mut assembler = Assembler::new(stream.surface(), prelude);
+pub async fn assemble(stream: &mut EventStream, prelude: Bytes, lease: Lease) -> Result<Bytes, Failure> {
+    let mut assembler = Assembler::new(stream.surface(), prelude, lease);
     poll_fn(|context| assembler.poll(stream, context)).await
 }
 

@@ -75,7 +75,7 @@ pub const ATTEMPT: [Field; 60] = [
     text(
         "outcome",
         "",
-        "`won`, `lost`, `drained`, `failed`, `failed_mid`, `empty`, `refused`, `timeout`, `client_gone` or `shutdown`",
+        "`won`, `lost`, `drained`, `failed`, `failed_mid`, `empty`, `refused`, `timeout`, `client_gone`, `shutdown` or `shed`",
     ),
     integer("http_status", "", "the provider's").or_null(),
     text("failure", "", "why it failed, such as `rate_limited`, `timeout` or `reset`; the reference lists all")

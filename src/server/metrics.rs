@@ -23,6 +23,8 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         records_dropped: recorder.dropped(),
         invariant_violations: recorder.violations(),
         unauthorized: gateway.totals().unauthorized_so_far(),
+        shed: gateway.totals().shed.so_far(),
+        memory: (gateway.budget().used(), gateway.budget().max()),
         open_breakers: gateway.open_breakers(),
     };
     let mut response = Response::new(Body::from(recorder.metrics().render(&elsewhere)));

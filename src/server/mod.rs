@@ -34,6 +34,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock::Instant;
+use crate::machine;
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
 use places::{Place, Places};
@@ -64,7 +65,11 @@ const WARN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Accepts until draining begins. Each connection is a task of `shutdown`.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
-    accept(listener, Places::new(CONNECTIONS_MAX - RESERVE_MAX, RESERVE_MAX), router, shutdown).await;
+    // Half of the descriptors are for upstreams and the store.
+    let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
+    let all = CONNECTIONS_MAX.min(half);
+    let reserve = RESERVE_MAX.min(all / 4);
+    accept(listener, Places::new(all - reserve, reserve), router, shutdown).await;
 }
 
 async fn accept(listener: TcpListener, places: Arc<Places>, router: Router, shutdown: Shutdown) {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
@@ -25,6 +26,7 @@ use super::line::Line;
 use super::names::{Names, Resolver};
 use super::seats::STREAMS_MAX;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::machine::{self, Descriptors};
 use crate::shutdown::Shutdown;
 
 /// Pings go out only while streams are open; too many make servers hang up.
@@ -38,8 +40,8 @@ const ADDRESSES_MAX: usize = 8;
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// Headers of an HTTP/1.1 answer.
 const HEADERS_MAX: usize = 1_024;
-/// The read buffer of an HTTP/1.1 connection.
-const READ_BUFFER_MAX: usize = 256 * 1024;
+/// The read buffer of an HTTP/1.1 connection. A client that stalls keeps it filled.
+const READ_BUFFER_MAX: usize = 64 * 1024;
 /// Bytes of one HTTP/2 answer that may wait to be read: 2.5 MB/s over a round trip of 100 ms, many times what a model
 /// writes. A stalled client holds no more of its winner's answer than this.
 const STREAM_WINDOW_MAX: u32 = 256 * 1024;
@@ -61,6 +63,7 @@ pub(super) struct Connector {
     /// Offers HTTP/1.1 alone.
     tls_http1: TlsConnector,
     names: Arc<Names>,
+    pub descriptors: Descriptors,
     shutdown: Shutdown,
 }
 
@@ -82,7 +85,9 @@ impl Connector {
         let tls_http1 = TlsConnector::from(Arc::new(config.clone()));
         config.alpn_protocols.insert(0, b"h2".to_vec());
         let tls = TlsConnector::from(Arc::new(config));
-        Ok(Connector { tls, tls_http1, names: Names::new(shutdown.clone(), resolver), shutdown })
+        let descriptors = Descriptors::new(machine::descriptors());
+        let names = Names::new(shutdown.clone(), resolver);
+        Ok(Connector { tls, tls_http1, names, descriptors, shutdown })
     }
 
     /// `http1`: offer nothing else. `changed` is told when an HTTP/2 connection takes another number of streams, or ends.
@@ -92,7 +97,7 @@ impl Connector {
     pub async fn connect(&self, endpoint: &Endpoint, http1: bool, changed: Arc<Notify>) -> Result<Made, Failure> {
         let origin = endpoint.origin();
         let addresses = self.look_up(origin).await?;
-        let tcp = dial(addresses).await?;
+        let tcp = dial(addresses, &self.descriptors).await?;
         if !origin.https {
             return self.http1(tcp).await;
         }
@@ -106,7 +111,12 @@ impl Connector {
     }
 
     async fn look_up(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
-        let problem = |why: String| failure(FailureKind::Dns, &format!("name look-up of {}: {why}", origin.host));
+        let problem = |why: String| {
+            // A look-up needs descriptors too.
+            let own = self.descriptors.are_scarce();
+            let kind = if own { FailureKind::GatewayLimit } else { FailureKind::Dns };
+            failure(kind, &format!("name look-up of {}: {why}", origin.host))
+        };
         let mut addresses = self.names.look_up(&origin.host).await.map_err(problem)?;
         addresses.iter_mut().for_each(|address| address.set_port(origin.port));
         Ok(addresses)
@@ -157,22 +167,22 @@ impl Connector {
 
 /// Tries the addresses of a name: the next one when one is refused, or has not answered for a moment. The first that
 /// answers is taken.
-async fn dial(addresses: Vec<SocketAddr>) -> Result<TcpStream, Failure> {
+async fn dial(addresses: Vec<SocketAddr>, descriptors: &Descriptors) -> Result<TcpStream, Failure> {
     let mut addresses = by_turns(addresses).into_iter().take(ADDRESSES_MAX).peekable();
     let mut last = failure(FailureKind::Dns, "the name has no address");
     let mut dialling = FuturesUnordered::new();
     loop {
-        dialling.extend(addresses.next().map(TcpStream::connect));
+        dialling.extend(addresses.next().map(|address| connect(address, descriptors)));
         // The caller's timeout bounds the last one.
         let wait = if addresses.peek().is_some() { NEXT_ADDRESS_AFTER } else { Duration::MAX };
         match tokio::time::timeout(wait, dialling.next()).await {
             Err(_) => {}
             Ok(Some(Ok(stream))) => {
                 // Without it small requests wait for the peer's delayed acknowledgement.
-                stream.set_nodelay(true).map_err(|error| refused(&error))?;
+                stream.set_nodelay(true).map_err(|error| refused(&error, descriptors))?;
                 return Ok(stream);
             }
-            Ok(Some(Err(error))) => last = refused(&error),
+            Ok(Some(Err(error))) => last = refused(&error, descriptors),
             Ok(None) => return Err(last),
         }
     }
@@ -192,9 +202,27 @@ fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     turns
 }
 
+async fn connect(address: SocketAddr, descriptors: &Descriptors) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if !descriptors.opened(socket.as_raw_fd()) {
+        return Err(machine::no_descriptor());
+    }
+    socket.connect(address).await
+}
+
 /// What a failed dial of one address means.
-fn refused(error: &io::Error) -> Failure {
-    failure(FailureKind::Connect, &format!("connect: {error}"))
+fn refused(error: &io::Error, descriptors: &Descriptors) -> Failure {
+    let own = is_own_lack(error, descriptors);
+    failure(if own { FailureKind::GatewayLimit } else { FailureKind::Connect }, &format!("connect: {error}"))
+}
+
+/// Whether it is this process, or its machine, that has no more of something. Tells so to whoever admits requests.
+fn is_own_lack(error: &io::Error, descriptors: &Descriptors) -> bool {
+    let own = machine::is_exhausted(error);
+    if own {
+        descriptors.ran_out();
+    }
+    own
 }
 
 fn failure(kind: FailureKind, message: &str) -> Failure {

@@ -32,6 +32,7 @@ use http_body_util::Full;
 
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::machine::Descriptors;
 use crate::shutdown::Shutdown;
 use connect::{Connector, Made};
 use pool::{Asker, Claim, Connection, Dial, Pool};
@@ -111,6 +112,11 @@ impl Client {
             }
         });
         Ok(client)
+    }
+
+    /// Whether they run out.
+    pub fn descriptors(&self) -> &Descriptors {
+        &self.inner.connector.descriptors
     }
 
     /// Sends a request and waits for the head of its answer. `connected` is told as soon as a connection is at hand.

@@ -47,6 +47,8 @@ impl Alone {
         let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
         let spec = Spec {
             client: Client::new(shutdown.clone()).unwrap(),
+            event_max: 8 << 20,
+            budget: photofinish::budget::Budget::new(1 << 30),
             recorder,
             shutdown,
             race_id: "0197".to_owned(),

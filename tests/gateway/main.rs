@@ -46,6 +46,7 @@ mod lines;
 mod lines_http2;
 mod names;
 mod oddities;
+mod overload;
 mod pairs;
 mod payloads;
 mod policies;

@@ -18,8 +18,19 @@ pub struct Program {
 impl Program {
     /// `authorities`: a PEM file of roots to trust instead of the system's.
     pub async fn serve(config: &Path, authorities: Option<&Path>) -> (Program, SocketAddr) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_photofinish"));
+        Program::serve_with(config, authorities, None).await
+    }
+
+    /// `descriptors`: how many it may have at most.
+    pub async fn serve_with(
+        config: &Path,
+        authorities: Option<&Path>,
+        descriptors: Option<u32>,
+    ) -> (Program, SocketAddr) {
+        let limit = descriptors.map_or(String::new(), |descriptors| format!("ulimit -n {descriptors}; "));
+        let mut command = Command::new("sh");
         command
+            .args(["-c", &format!("{limit}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_photofinish")])
             .args(["serve", "--config"])
             .arg(config)
             .env_remove("SSL_CERT_DIR")

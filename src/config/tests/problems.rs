@@ -7,7 +7,11 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     // names
     ("[race]\npolcy = 1", "2:1: unknown key \"polcy\" in [race]", "did you mean \"policy\"?"),
     ("[sever]", "1:2: unknown key \"sever\" in the file", "did you mean \"server\"?"),
-    ("[server]\ntls = {}", "2:1: unknown key \"tls\"", "expected one of listen, body_max, drain"),
+    (
+        "[server]\ntls = {}",
+        "2:1: unknown key \"tls\"",
+        "expected one of listen, body_max, memory, max_in_flight, event_max, drain",
+    ),
     ("[race]\nretries = 0", "2:1: unknown key \"retries\" in [race]", "one of policy"),
     ("[store]\nkeep = \"90d\"", "2:1: unknown key \"keep\" in [store]", "expected one of url, retention"),
     ("[store]\nretention = \"23h\"", "2:13: bad value \"23h\" for \"retention\"", "1d to 365d"),

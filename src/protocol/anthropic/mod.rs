@@ -25,6 +25,7 @@ pub use assemble::Assembly;
 pub use check::check;
 pub use conversation::conversation;
 pub use foreign::without_foreign;
+pub use model::writes_alike;
 pub use payload::read;
 pub use reader::Reader;
 pub use request::request;

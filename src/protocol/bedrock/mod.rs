@@ -17,6 +17,7 @@ mod tests;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub use errors::kind_of as kind_of_exception;
+pub use model::writes_alike;
 pub use payload::read;
 pub use reader::Reader;
 pub use request::request;

@@ -73,6 +73,11 @@ impl Model {
     }
 }
 
+/// Whether two names tell the same of their models.
+pub fn writes_alike(one: &str, other: &str) -> bool {
+    Model::of(one) == Model::of(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use frame::read;
 pub use reader::Reader;
-pub use request::request;
+pub use request::{request, writes_alike};
 
 /// The events of an answer that did not come as a stream: one object, or, from a server that was not asked for server-sent
 /// events, a list of them. None if the body is no answer.

@@ -49,6 +49,11 @@ pub fn request(conversation: &Conversation, options: &Options, losses: &mut Loss
     Value::Object(body)
 }
 
+/// Whether two names tell the same of their models.
+pub fn writes_alike(one: &str, other: &str) -> bool {
+    Model::new(one).facts() == Model::new(other).facts()
+}
+
 /// What a model's name says of what it takes.
 #[derive(Clone, Copy)]
 pub(super) struct Model<'a> {
@@ -59,6 +64,21 @@ pub(super) struct Model<'a> {
 impl<'a> Model<'a> {
     pub(super) fn new(name: &'a str) -> Model<'a> {
         Model { name: name.rsplit('/').next().unwrap_or(name) }
+    }
+
+    /// Everything that is asked of the name below.
+    fn facts(self) -> [bool; 7] {
+        let has = |word: &str| self.name.contains(word);
+        let of_gemini = self.name.starts_with("gemini-");
+        [
+            self.is_early(),
+            self.has_budget(),
+            of_gemini,
+            self.is_of(&["gemini-3-pro"]),
+            has("lite"),
+            has("flash"),
+            has("pro"),
+        ]
     }
 
     fn is_of(self, generations: &[&str]) -> bool {

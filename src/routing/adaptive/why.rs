@@ -25,10 +25,12 @@ pub enum Why {
     Rule,
     /// A first token is held back for one that should finish sooner.
     Held,
+    /// The gateway is crowded: no extras, whatever the policy says.
+    Crowded,
 }
 
 impl Why {
-    pub const ALL: [Why; 11] = [
+    pub const ALL: [Why; 12] = [
         Why::Listed,
         Why::Best,
         Why::Hedge,
@@ -40,6 +42,7 @@ impl Why {
         Why::Alone,
         Why::Rule,
         Why::Held,
+        Why::Crowded,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Why {
             Why::Alone => "alone",
             Why::Rule => "rule",
             Why::Held => "held",
+            Why::Crowded => "crowded",
         }
     }
 }

@@ -1,0 +1,171 @@
+//! The bound on the memory of all bodies and buffers together: one counter, and leases on it that grow with what they stand for
+//! and are given back when that is dropped.
+//!
+//! It is an account, not an allocator: whoever buffers says how much before it does. What flows through is not counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// Bytes by which a lease grows at least, so that many small reads do not each touch the shared counter.
+const STEP: usize = 4 << 10;
+
+/// There is no room for what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Bytes that may be leased altogether.
+    max: AtomicUsize,
+    /// Bytes that are leased.
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// Of so many bytes.
+    pub fn new(max: usize) -> Budget {
+        Budget { inner: Arc::new(Inner { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }) }
+    }
+
+    /// From now on it is of so many bytes. What is leased stays so.
+    pub fn resize(&self, max: usize) {
+        self.inner.max.store(max, Ordering::Relaxed);
+    }
+
+    pub fn max(&self) -> usize {
+        self.inner.max.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are leased now.
+    pub fn used(&self) -> usize {
+        self.inner.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes could be leased now.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.used().saturating_add(bytes) <= self.max()
+    }
+
+    /// A lease of nothing yet.
+    pub fn lease(&self) -> Lease {
+        Lease { budget: self.clone(), bytes: 0 }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Full> {
+        let before = self.inner.used.fetch_add(bytes, Ordering::Relaxed);
+        if before.checked_add(bytes).is_some_and(|used| used <= self.max()) {
+            return Ok(());
+        }
+        self.give_back(bytes);
+        Err(Full)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.inner.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A part of a budget; given back on drop. Not `Clone`: two would give back one part twice.
+#[derive(Debug)]
+pub struct Lease {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Lease {
+    /// Makes it stand for so many bytes at least; it never shrinks by this. Cheap where it does already.
+    ///
+    /// # Errors
+    /// When the budget has no room: it stays as it was.
+    pub fn cover(&mut self, bytes: usize) -> Result<(), Full> {
+        let Some(lacking) = bytes.checked_sub(self.bytes).filter(|lacking| *lacking > 0) else { return Ok(()) };
+        let grown = lacking.max(STEP);
+        self.budget.take(grown)?;
+        self.bytes += grown;
+        Ok(())
+    }
+
+    /// Makes it stand for exactly so many bytes, which are there already, room or not.
+    pub fn settle(&mut self, bytes: usize) {
+        self.budget.inner.used.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.give_back(self.bytes);
+        self.bytes = bytes;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Ties it to what it stands for: it is given back when the last clone or slice is dropped.
+    pub fn hold(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Leased { bytes, _lease: self })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+struct Leased {
+    bytes: Vec<u8>,
+    _lease: Lease,
+}
+
+impl AsRef<[u8]> for Leased {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_share_one_budget_and_give_back() {
+        let budget = Budget::new(100_000);
+        let (mut a, mut b) = (budget.lease(), budget.lease());
+        assert_eq!((a.cover(60_000), b.cover(50_000)), (Ok(()), Err(Full)));
+        assert_eq!((budget.used(), b.bytes()), (60_000, 0), "what was refused took nothing");
+        assert_eq!((b.cover(40_000), a.cover(60_000), a.cover(60_001)), (Ok(()), Ok(()), Err(Full)));
+        drop(b);
+        assert_eq!((a.cover(60_001), budget.used()), (Ok(()), 60_000 + STEP));
+        a.settle(7);
+        assert!(budget.used() == 7 && budget.has_room(99_993) && !budget.has_room(99_994));
+        drop(a);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_lease_lasts_as_long_as_its_bytes() {
+        let budget = Budget::new(1 << 20);
+        let mut lease = budget.lease();
+        lease.cover(10_000).unwrap();
+        let bytes = lease.hold(vec![b'x'; 10_000]);
+        let slice = bytes.slice(5..9);
+        drop(bytes);
+        assert_eq!((budget.used(), &slice[..]), (10_000, &b"xxxx"[..]));
+        drop(slice);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_smaller_budget_waits_for_what_is_leased() {
+        let budget = Budget::new(10_000);
+        let mut lease = budget.lease();
+        lease.cover(9_000).unwrap();
+        budget.resize(5_000);
+        assert_eq!((budget.lease().cover(1), lease.cover(9_000)), (Err(Full), Ok(())));
+        assert_eq!(budget.lease().cover(usize::MAX), Err(Full));
+    }
+}

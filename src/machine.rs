@@ -1,0 +1,168 @@
+//! What the machine lets this process have: memory and descriptors. Not what is done with it: see `budget` and `proxy`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::time::Instant;
+
+/// Bytes that are taken to be there where nothing tells.
+const MEMORY_UNKNOWN: u64 = 2 << 30;
+/// More descriptors than this are not counted on: some systems say "no limit".
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Descriptors that connections to upstreams leave to the store, look-ups of names and further clients: a sixteenth of all,
+/// within these.
+const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
+/// Requests are shed for so long after the latest sign that descriptors run out.
+const SCARCE_FOR: Duration = Duration::from_secs(1);
+
+/// Bytes that this process may use: the least of the machine's memory, its control groups' limits and `ulimit -v`.
+pub fn memory() -> u64 {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let groups =
+        group_files(&own).into_iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
+    let address_space = getrlimit(Resource::As).current;
+    groups.chain(machine).chain(address_space).min().unwrap_or(MEMORY_UNKNOWN)
+}
+
+/// Descriptors that this process may have, once [`raise_descriptors`] was called.
+pub fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX)
+}
+
+/// Raises the soft limit of descriptors to the hard one: shells and service managers set it low for the sake of `select`,
+/// which is not used here. Gives the limit before and after.
+///
+/// # Errors
+/// The system's; the limit is then as it was.
+pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
+    let before = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
+    let aim = descriptors().max(before);
+    if aim > before {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(aim), maximum })?;
+    }
+    Ok((before, aim))
+}
+
+/// True for an error that says that the machine, or this process, has no more of something: never the peer's fault.
+pub fn is_exhausted(error: &std::io::Error) -> bool {
+    let own = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::ADDRNOTAVAIL];
+    Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno))
+}
+
+/// The error of a process that has no descriptor left.
+pub fn no_descriptor() -> std::io::Error {
+    Errno::MFILE.into()
+}
+
+/// Whether descriptors run out. Cheap to clone; all clones are one.
+///
+/// The kernel gives the lowest free number to a new descriptor. So a high number says that nearly all below are taken, and
+/// nothing has to be counted.
+#[derive(Clone, Debug)]
+pub struct Descriptors {
+    /// A number from here on is of the reserve.
+    reserve_from: u64,
+    began: Instant,
+    /// Microseconds after `began` until which they count as scarce.
+    scarce_until: Arc<AtomicU64>,
+}
+
+impl Descriptors {
+    /// For a process that may have so many.
+    pub fn new(limit: u64) -> Descriptors {
+        let reserve = (limit / 16).clamp(*RESERVE.start(), *RESERVE.end());
+        Descriptors { reserve_from: limit.saturating_sub(reserve), began: Instant::now(), scarce_until: Arc::default() }
+    }
+
+    /// A connection was opened that has this descriptor. False if it has to be closed again, for it is one of the reserve.
+    pub fn opened(&self, descriptor: i32) -> bool {
+        let has_room = u64::try_from(descriptor).is_ok_and(|number| number < self.reserve_from);
+        if !has_room {
+            self.ran_out();
+        }
+        has_room
+    }
+
+    /// None was left.
+    pub fn ran_out(&self) {
+        let until = self.began.elapsed() + SCARCE_FOR;
+        self.scarce_until.store(u64::try_from(until.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// They ran out within the last second.
+    pub fn are_scarce(&self) -> bool {
+        let until = self.scarce_until.load(Ordering::Relaxed);
+        // Without a look at the clock where they never did.
+        until > 0 && self.began.elapsed() < Duration::from_micros(until)
+    }
+}
+
+/// Bytes, of the text of `/proc/meminfo`.
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Where the limits of a process's control groups stand, those of the groups above included. `own`: `/proc/self/cgroup`.
+fn group_files(own: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // In a container the root shown is often the group itself.
+        let above = Path::new(group.trim_start_matches('/')).ancestors();
+        files.extend(above.map(|group| Path::new(root).join(group).join(file)));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_tells_is_read() {
+        assert_eq!(mem_total("MemFree: 1 kB\nMemTotal:       24561352 kB\n"), Some(24_561_352 * 1024));
+        assert_eq!(mem_total("MemTotal: much\n"), None);
+        let files = |own: &str| group_files(own).iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let v2 =
+            ["/sys/fs/cgroup/a.slice/b/memory.max", "/sys/fs/cgroup/a.slice/memory.max", "/sys/fs/cgroup/memory.max"];
+        assert_eq!(files("0::/a.slice/b\n"), v2);
+        let v1 = ["/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+        assert_eq!(files("5:cpu,cpuacct:/c\n4:memory:/c\nodd\n"), v1);
+        assert!(memory() > 0 && descriptors() > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_high_number_says_that_descriptors_run_out() {
+        let descriptors = Descriptors::new(1_024);
+        assert!(descriptors.opened(959) && !descriptors.are_scarce());
+        assert!(!descriptors.opened(960) && descriptors.are_scarce());
+        tokio::time::advance(SCARCE_FOR).await;
+        assert!(!descriptors.are_scarce());
+        descriptors.ran_out();
+        assert!(descriptors.are_scarce());
+        assert!(!Descriptors::new(10).opened(3), "fewer than the reserve: nobody is served");
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_not_the_peers_fault() {
+        let own = |errno: Errno| is_exhausted(&std::io::Error::from(errno));
+        assert!(own(Errno::MFILE) && own(Errno::NFILE) && own(Errno::NOBUFS) && own(Errno::ADDRNOTAVAIL));
+        assert!(!own(Errno::CONNREFUSED) && !own(Errno::HOSTUNREACH) && !own(Errno::TIMEDOUT));
+    }
+}

@@ -1,0 +1,150 @@
+//! Whether there is room for one more request. Decided before its body is read, so that a refusal costs next to nothing; how
+//! much room there is, others count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use http::Request;
+
+use super::body;
+use super::gateway::{Gateway, Live};
+use crate::attempt::Slot;
+
+/// What there is too little of. A request that is turned away at the door is counted by it, and has no race: a flood would fill the
+/// history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shed {
+    /// `max_in_flight` requests are served.
+    InFlight,
+    /// `memory` is in use.
+    Memory,
+    /// The process has hardly a descriptor left.
+    Descriptors,
+}
+
+impl Shed {
+    pub const ALL: [Shed; 3] = [Shed::InFlight, Shed::Memory, Shed::Descriptors];
+
+    /// The label in the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Shed::InFlight => "in_flight",
+            Shed::Memory => "memory",
+            Shed::Descriptors => "descriptors",
+        }
+    }
+}
+
+/// How much is in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Requests that are served, without the new one.
+    pub in_flight: usize,
+    pub max_in_flight: usize,
+    /// Bytes.
+    pub memory_used: usize,
+    pub memory_max: usize,
+    /// Descriptors run out.
+    pub scarce: bool,
+}
+
+/// What a load leaves for one more request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// For its extra attempts too.
+    Enough,
+    /// From three quarters on: for it, and for a fallback after a failure.
+    Scant,
+    None(Shed),
+}
+
+impl Load {
+    pub fn room(self) -> Room {
+        let Load { in_flight, max_in_flight, memory_used, memory_max, scarce } = self;
+        let is_scant = |used: usize, max: usize| used >= max - max / 4;
+        if scarce {
+            Room::None(Shed::Descriptors)
+        } else if in_flight >= max_in_flight {
+            Room::None(Shed::InFlight)
+        } else if memory_used >= memory_max {
+            Room::None(Shed::Memory)
+        } else if is_scant(in_flight, max_in_flight) || is_scant(memory_used, memory_max) {
+            Room::Scant
+        } else {
+            Room::Enough
+        }
+    }
+}
+
+/// Requests that were turned away since the start, in the order of [`Shed::ALL`].
+#[derive(Debug, Default)]
+pub struct Turned([AtomicU64; Shed::ALL.len()]);
+
+impl Turned {
+    pub(super) fn count(&self, shed: Shed) {
+        self.0[shed as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// By the label of each reason.
+    pub fn so_far(&self) -> Vec<(&'static str, u64)> {
+        Shed::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
+    }
+}
+
+/// A place among the requests in flight.
+///
+/// # Errors
+/// What there is too little of. It is counted.
+pub(super) fn admit(gateway: &Gateway, live: &Live) -> Result<Slot, Shed> {
+    let slot = gateway.enter_race();
+    match gateway.load(live, slot.before).room() {
+        Room::None(shed) => {
+            gateway.totals().shed.count(shed);
+            Err(shed)
+        }
+        Room::Enough | Room::Scant => Ok(slot),
+    }
+}
+
+/// Leaves the body of a request that is turned away: it is read on beside the answer for a moment, so that a client that only
+/// listens once it has sent everything gets to see it.
+pub(super) fn leave(gateway: &Arc<Gateway>, request: Request<Body>) {
+    let (parts, body) = request.into_parts();
+    if body::is_awaited(&parts.headers, &body)
+        && let Some(place) = gateway.enter_discard()
+    {
+        let max = gateway.live().config.server.body_max;
+        gateway.shutdown().spawn(async move {
+            body::discard(body, max).await;
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extra_attempts_go_first_then_requests() {
+        let load = |in_flight, memory_used, scarce| {
+            Load { in_flight, max_in_flight: 1_000, memory_used, memory_max: 64 << 20, scarce }.room()
+        };
+        for (in_flight, used, scarce, room) in [
+            (0, 0, false, Room::Enough),
+            (749, 0, false, Room::Enough),
+            (750, 0, false, Room::Scant),
+            (999, 0, false, Room::Scant),
+            (1_000, 0, false, Room::None(Shed::InFlight)),
+            (0, (48 << 20) - 1, false, Room::Enough),
+            (0, 48 << 20, false, Room::Scant),
+            (0, 64 << 20, false, Room::None(Shed::Memory)),
+            (0, 0, true, Room::None(Shed::Descriptors)),
+        ] {
+            assert_eq!(load(in_flight, used, scarce), room, "{in_flight} {used} {scarce}");
+        }
+        let one = |in_flight| Load { in_flight, max_in_flight: 1, memory_used: 0, memory_max: 4, scarce: false }.room();
+        assert_eq!((one(0), one(1)), (Room::Enough, Room::None(Shed::InFlight)));
+    }
+}

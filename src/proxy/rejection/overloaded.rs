@@ -1,0 +1,62 @@
+//! What a request is answered with that the gateway has no room for.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{Failed, INVALID, Rejection, SERVER, summary};
+use crate::config::units::format_bytes;
+use crate::proxy::admission::Shed;
+
+const OVERLOADED: &str = "photofinish_overloaded";
+
+impl Rejection {
+    /// There is no room for a request now.
+    pub fn overloaded(shed: Shed) -> Rejection {
+        let why = match shed {
+            Shed::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",
+            Shed::Memory => "the memory for bodies and buffers, memory under [server], is in use",
+            Shed::Descriptors => {
+                "the gateway has hardly a file descriptor left; its operator may raise the limit (ulimit -n)"
+            }
+        };
+        let mut rejection = Rejection::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            SERVER,
+            OVERLOADED,
+            format!("{why}: try again after Retry-After"),
+        );
+        rejection.0.retry_after = Some(Duration::from_secs(1));
+        rejection
+    }
+
+    /// A request takes more memory than is free, or than there is.
+    pub fn no_memory(bytes: usize, max: usize) -> Rejection {
+        if bytes <= max {
+            return Rejection::overloaded(Shed::Memory);
+        }
+        let max = format_bytes(u64::try_from(max).unwrap_or(u64::MAX));
+        let message = format!(
+            "the request takes {bytes} bytes of memory, and memory under [server] is {max}: send less, or raise it"
+        );
+        Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, "photofinish_too_large", message)
+    }
+
+    /// A large request was not read and translated in time.
+    pub fn too_slow() -> Rejection {
+        let message = "too many large requests are being read and translated: try again after Retry-After".to_owned();
+        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
+        rejection.0.retry_after = Some(Duration::from_secs(5));
+        rejection
+    }
+
+    /// The gateway itself had no descriptor or no memory for an attempt, and no other one served the request.
+    pub fn gateway_limit(failed: &[Failed]) -> Rejection {
+        let message = format!("the gateway ran out of descriptors or memory: {}", summary(failed));
+        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
+        rejection.0.attempts = failed.to_vec();
+        rejection.0.retry_after = Some(Duration::from_secs(1));
+        rejection.0.after_race = true;
+        rejection
+    }
+}
