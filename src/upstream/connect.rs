@@ -251,8 +251,9 @@ mod tests {
         let there = listener.local_addr().unwrap();
         // Nobody listens on this port of the other family.
         let nobody: SocketAddr = "[::1]:1".parse().unwrap();
-        let stream = dial(vec![nobody, nobody, nobody, there]).await.unwrap();
+        let descriptors = Descriptors::new(machine::descriptors());
+        let stream = dial(vec![nobody, nobody, nobody, there], &descriptors).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);
-        assert_eq!(dial(Vec::new()).await.unwrap_err().kind, FailureKind::Dns);
+        assert_eq!(dial(Vec::new(), &descriptors).await.unwrap_err().kind, FailureKind::Dns);
     }
 }

@@ -72,7 +72,8 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     assert_eq!((heard.header("retry-after"), heard.header("x-photofinish-race")), ("1", ""));
     // One that asks first has sent nothing.
     let mut asks_first = RawClient::connect(gateway.addr()).await;
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n");
+    let head =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n");
     asks_first.send(head).await;
     assert_eq!(hear(&mut asks_first).await.status, 503);
     for path in ["/healthz", "/readyz"] {
@@ -134,7 +135,7 @@ async fn bodies_share_one_budget_and_give_it_back() {
     let addr = gateway.addr();
     // It has come for the most part, and stops.
     let mut half = RawClient::connect(addr).await;
-    half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 800000\r\n\r\n")).await;
+    half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 800000\r\n\r\n")).await;
     half.send(vec![b' '; 700_000]).await;
     soon("its bytes", async {
         while metric(addr, "memory_used_bytes").await < 700_000.0 {
