@@ -11,11 +11,12 @@
 pub mod budget;
 pub mod clock;
 pub mod machine;
+pub mod printable;
 pub mod shutdown;
-pub mod telemetry;
 
 // 2 vocabulary
 pub mod failure;
+pub mod telemetry;
 
 // 3 wire formats
 pub mod protocol;

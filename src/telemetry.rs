@@ -1,5 +1,7 @@
 //! The log: lines on standard error, coloured only on a terminal. No key and no prompt may be given to it.
 
+mod fields;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write};
@@ -8,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::{MakeWriter, format};
 
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
@@ -37,6 +40,7 @@ pub fn start(default: &str) {
         .with_env_filter(filter)
         .with_ansi(colour)
         .with_target(false)
+        .fmt_fields(format::debug_fn(fields::write).delimited(" "))
         .with_writer(Limited::default())
         .try_init();
     if wrong {

@@ -1,6 +1,7 @@
 //! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
 
 mod alone;
+mod believed;
 mod reload;
 mod remembering;
 mod rolling;
@@ -13,6 +14,7 @@ pub use alone::Alone;
 pub use reload::Watch;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ use tokio::net::TcpListener;
 use crate::clock::Instant;
 use crate::config::Config;
 use crate::proxy::{Gateway, Live};
-use crate::recorder::{Recorder, Writer};
+use crate::recorder::{Condition, Recorder, Writer};
 use crate::server;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
@@ -32,6 +34,8 @@ use rolling::Rolling;
 use simulated::Simulated;
 use tokens::Tokens;
 
+/// The start waits so long for the store. It is opened in the background where that takes longer.
+const OPEN_FOR: Duration = Duration::from_secs(1);
 /// How long what was cancelled may take to end.
 const CANCEL_FOR: Duration = Duration::from_secs(3);
 /// How long the recorder may take to write what is queued.
@@ -76,9 +80,12 @@ impl Parts {
         let tokens = Tokens::new(serving.clone());
         tokens.keep(&live.config);
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
-        let taught = gateway.clone();
-        // Before the first request: it is to be decided as well as the last one before.
-        serving.run_blocking(move || remembering::remember(&taught.live().config, taught.learning())).await?;
+        if gateway.recorder().condition() == Condition::Ok {
+            // Before the first request: it is to be decided as well as the last one before.
+            remembering::learn(&gateway).await;
+        } else {
+            serving.spawn(remembering::learn_later(gateway.clone()));
+        }
         Ok(Parts { gateway, serving, lines, simulated, tokens })
     }
 }
@@ -93,10 +100,11 @@ pub struct Stopped {
 }
 
 impl App {
-    /// Starts everything that `config` asks for; returns once it listens.
+    /// Starts everything that `config` asks for; returns once it listens. A store that is locked, or whose disk is full,
+    /// does not keep it from that.
     ///
     /// # Errors
-    /// When the store cannot be opened or the address cannot be listened on, in words for an operator.
+    /// When the store can never be opened as configured, or the address cannot be listened on, in words for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
         App::start_with(config, system_resolver()).await
     }
@@ -113,8 +121,7 @@ impl App {
         let addr = listener.local_addr()?;
         welcome::configuration(&config);
         let path = config.store.path.clone();
-        let store = Store::open(&path).await?;
-        tracing::info!(path = %path.display(), "store open");
+        let store = open_store(&path).await?;
         let (recorder, writer) = Recorder::start(store);
         let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder, resolver).await?;
         let router = server::router(gateway.clone());
@@ -171,17 +178,15 @@ impl App {
         let enough = async {
             if !hurried {
                 hurry.await;
+                hurried = true;
             }
             tokio::time::sleep(HURRY_FOR).await;
         };
-        let lost = tokio::select! {
-            lost = self.writer.finish(FLUSH_FOR) => lost,
-            () = enough => {
-                hurried = true;
-                self.gateway.recorder().depth()
-            }
-        };
-        if lost == 0 {
+        let lost = self.writer.finish_unless(FLUSH_FOR, enough).await;
+        let waiting = self.gateway.recorder().spilled();
+        if lost == 0 && waiting > 0 {
+            tracing::warn!(waiting, after = ?began.elapsed(), "every row is kept, but some wait for the next start");
+        } else if lost == 0 {
             tracing::info!(after = ?began.elapsed(), "every row is written, the store is closed");
         } else {
             tracing::error!(lost, after = ?began.elapsed(), "some rows could not be written");
@@ -218,4 +223,23 @@ impl App {
             bound: self.addr,
         }
     }
+}
+
+/// Waits a moment for it to open. What may pass is tried again in the background, with every other row.
+async fn open_store(path: &Path) -> anyhow::Result<Store> {
+    match tokio::time::timeout(OPEN_FOR, Store::open(path)).await {
+        Ok(Ok(store)) => {
+            tracing::info!(path = %path.display(), "store open");
+            return Ok(store);
+        }
+        Ok(Err(error)) if error.may_pass() => {
+            tracing::warn!("the history cannot be written yet: {error}. The gateway starts without it and tries again");
+        }
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => {
+            let path = path.display();
+            tracing::warn!(%path, "the database takes long to open; the gateway starts without it and tries again");
+        }
+    }
+    Ok(Store::unopened(path))
 }

@@ -1,10 +1,13 @@
 //! What the history teaches before the first request is served, so that a gateway that was started again decides as well as
-//! before.
+//! before. Where the history cannot be read yet, later.
+
+use std::sync::Arc;
 
 use crate::clock::Instant;
 use crate::config::{Config, Upstream};
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::learning::{Learning, Remembering};
+use crate::proxy::Gateway;
 use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, Prompt};
 use crate::store::{Reader, RecordedFilter};
@@ -12,8 +15,25 @@ use crate::store::{Reader, RecordedFilter};
 /// Requests that are remembered: the newest. What is older has faded from what is learnt.
 const REMEMBERED_MAX: usize = 20_000;
 
+/// A history that cannot be read is logged, and nothing is learnt from it.
+pub(super) async fn learn(gateway: &Arc<Gateway>) {
+    let taught = gateway.clone();
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught.live().config, taught.learning()));
+    if let Err(error) = learning.await {
+        tracing::error!(%error, "learning from the history broke off");
+    }
+}
+
+/// Once the store takes rows, unless the gateway drains before.
+pub(super) async fn learn_later(gateway: Arc<Gateway>) {
+    tokio::select! {
+        () = gateway.recorder().until_stored() => learn(&gateway).await,
+        () = gateway.shutdown().draining() => {}
+    }
+}
+
 /// Blocks: not for a task of the runtime. A history that cannot be read is logged, and nothing is learnt from it.
-pub fn remember(config: &Config, learning: &Learning) {
+fn remember(config: &Config, learning: &Learning) {
     let (began, path) = (Instant::now(), &config.store.path);
     if !path.exists() {
         return;

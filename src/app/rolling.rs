@@ -1,11 +1,12 @@
 //! Keeps the history small while the gateway runs: every minute, hours that are over are rolled up, and rows that are
-//! older than `retention` are removed. What a step does is the store's business.
+//! older than `retention` are removed, where the clock can be believed. What a step does is the store's business.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
+use super::believed::{Clocks, is_believed};
 use crate::clock::{Instant, micros, wall_micros};
 use crate::config::Retention;
 use crate::report::question::time;
@@ -36,7 +37,12 @@ pub(super) struct Rolling {
     older_than: i64,
     told: Option<Instant>,
     complained: Option<Instant>,
+    clocks: Clocks,
+    doubted: Option<Instant>,
 }
+
+/// What came of a step, and whether rows were to be removed and the clock is not believed.
+type Stepped = (Result<Step, RollupError>, bool);
 
 impl Rolling {
     pub fn new(gateway: Arc<Gateway>) -> Rolling {
@@ -52,6 +58,8 @@ impl Rolling {
             older_than: 0,
             told: None,
             complained: None,
+            clocks: Clocks::default(),
+            doubted: None,
         }
     }
 
@@ -96,15 +104,17 @@ impl Rolling {
             Retention::For(kept) => Some(now_us - micros(kept)),
         };
         self.older_than = keep_from.unwrap_or(self.older_than);
+        let steady_for = self.clocks.steady_for(now_us, Instant::now());
         let stop = self.shutdown.clone();
         let mut roller = self.roller.take().unwrap_or_else(|| Roller::new(&self.path, move || stop.is_draining()));
         let stepping = self.shutdown.run_blocking(move || {
-            let stepped = roller.step(now_us, keep_from);
+            let stepped = step(&mut roller, now_us, keep_from, steady_for);
             (roller, stepped)
         });
         match stepping.await {
-            Ok((roller, stepped)) => {
+            Ok((roller, (stepped, doubted))) => {
                 self.roller = Some(roller);
+                self.doubt(doubted);
                 stepped
             }
             Err(error) => Err(RollupError::new(&self.path, error.to_string())),
@@ -138,11 +148,35 @@ impl Rolling {
         }
     }
 
+    fn doubt(&mut self, doubted: bool) {
+        if doubted && self.doubted.is_none_or(|told| told.elapsed() >= QUIET) {
+            let (now, older_than) = (time(wall_micros()), time(self.older_than));
+            tracing::warn!(
+                now,
+                older_than,
+                "old rows are not removed yet: the history has rows of few days of the last month, so the clock may be \
+                 wrong. Set it right if it is; else they are removed once the gateway has run for a day, or has rows \
+                 of three days"
+            );
+            self.doubted = Some(Instant::now());
+        }
+    }
+
     fn complain(&mut self, error: &RollupError) {
         // What is left aside is told once in an hour, each by itself.
         if error.left_aside || self.complained.is_none_or(|complained| complained.elapsed() >= QUIET) {
             tracing::warn!(%error, "a part of the history is not rolled up now; it is tried again, within the hour at most");
             self.complained = Some(Instant::now());
         }
+    }
+}
+
+/// Blocks. Nothing is removed by a clock that is not believed.
+fn step(roller: &mut Roller, now_us: i64, keep_from: Option<i64>, steady_for: Duration) -> Stepped {
+    let Some(wanted) = keep_from else { return (roller.step(now_us, None), false) };
+    match roller.days_with_rows(now_us) {
+        Err(error) => (Err(error), false),
+        Ok(days) if is_believed(steady_for, days) => (roller.step(now_us, keep_from), false),
+        Ok(_) => (roller.step(now_us, None), roller.has_rows_before(wanted)),
     }
 }

@@ -7,6 +7,7 @@ mod history;
 use std::io;
 use std::sync::Arc;
 
+use super::plot::{clean, columns as wide, padded};
 use crate::config::{
     CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Policy, Provider, RaceSettings, Simulation, Token,
     Upstream, User, units,
@@ -101,7 +102,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(out, "\nModels")?;
     }
     for model in config.models.values() {
-        writeln!(out, "  {}", model_line(config, model))?;
+        writeln!(out, "  {}", clean(&model_line(config, model)))?;
         let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
         columns(out, "    ", &rows)?;
         if usable(config, model) == 1 {
@@ -191,14 +192,16 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
 
 /// One line a row, each cell as wide as the widest of its column, two spaces between.
 pub(super) fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let width = |column: usize| {
-        rows.iter().filter(|row| row.len() > column + 1).map(|row| row[column].chars().count()).max().unwrap_or(0)
+        rows.iter().filter(|row| row.len() > column + 1).map(|row| wide(&row[column])).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..rows.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
-    for row in rows {
+    for row in &rows {
         let mut line = indent.to_owned();
         for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("{cell:<width$}  "));
+            line.push_str(&padded(cell, *width));
+            line.push_str("  ");
         }
         writeln!(out, "{}", line.trim_end())?;
     }

@@ -23,6 +23,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::clock::wall_micros;
 use crate::config::{self, Config, LoadError};
+use crate::printable::printable_lines;
 use crate::report::series::AskError;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
@@ -258,5 +259,5 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 fn report(text: &str) {
     // Nobody is left to tell if standard error is closed.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(text));
 }

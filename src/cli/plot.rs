@@ -14,7 +14,7 @@ use std::io;
 use across::Across;
 pub use across::XAxis;
 use legend::Entry;
-pub(super) use legend::{clean, width as columns, wrapped};
+pub(super) use legend::{clean, fitted, padded, width as columns, wrapped};
 use picture::{Picture, Series};
 use scale::Scale;
 pub use scale::Unit;

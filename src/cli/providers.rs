@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::check;
+use super::plot::clean;
 use crate::config::catalogue::{self, Entry, KeyIn, Served};
 use crate::config::{Auth, CancelBilling, Config, Keys, Provider, Spoken};
 use crate::protocol::Surface;
@@ -137,7 +138,7 @@ impl Known<'_> {
     }
 
     fn details(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{}", self.name)?;
+        writeln!(out, "{}", clean(self.name))?;
         let (state, why) = self.here();
         let state = if state == "-" { "not in this configuration" } else { state };
         let mut rows = vec![vec!["here".to_owned(), why.map_or(state.to_owned(), |why| format!("{state}: {why}"))]];

@@ -1,13 +1,14 @@
 //! From a file, or its text, to a [`Config`].
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
 use super::Config;
+use super::exposed;
 use super::problem::{Found, Problems};
 use super::raw::Raw;
 use super::reader::Scope;
@@ -42,8 +43,12 @@ impl std::error::Error for LoadError {}
 /// # Errors
 /// The file cannot be read, is larger than 1 MiB, or has problems.
 pub fn load(path: &Path) -> Result<Config, LoadError> {
-    let text = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
-    parse(&text, path, &|name| std::env::var(name).ok()).map_err(LoadError::Problems)
+    let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+    let read = read(&text, path, &|name| std::env::var(name).ok());
+    let (mut config, holds_secrets) = read.map_err(LoadError::Problems)?;
+    config.warnings.extend(exposed::config(&config.path, &metadata).filter(|_| holds_secrets));
+    config.warnings.extend(exposed::database(&config.store.path));
+    Ok(config)
 }
 
 /// Reads a config out of its text. Touches no file but those that `file:` names; `path` is for messages only.
@@ -51,6 +56,11 @@ pub fn load(path: &Path) -> Result<Config, LoadError> {
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.
 pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, Problems> {
+    read(text, path, env).map(|(config, _)| config)
+}
+
+/// The config, and whether secrets stand in the text itself.
+fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<(Config, bool), Problems> {
     let file = path.display().to_string();
     let document = match DeTable::parse(text) {
         Ok(document) => document.into_inner(),
@@ -63,19 +73,22 @@ pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> R
     let scope = Scope::new(env);
     let raw = Raw::read(&scope, document);
     let mut config = resolve::resolve(&scope, raw, path);
+    let holds_secrets = scope.holds_secrets();
     let (found, warnings) = scope.finish();
     if !found.is_empty() {
         return Err(Problems::new(file, text, found));
     }
     config.warnings = warnings;
-    Ok(config)
+    Ok((config, holds_secrets))
 }
 
-fn read_file(path: &Path) -> io::Result<String> {
+fn read_file(path: &Path) -> io::Result<(String, Metadata)> {
     let mut text = String::new();
-    let read = File::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let read = file.take(FILE_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > FILE_MAX {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
-    Ok(text)
+    Ok((text, metadata))
 }

@@ -4,6 +4,7 @@
 //! the common providers. Nothing here is an `Option` that has to be `Some`.
 
 pub mod catalogue;
+mod exposed;
 mod load;
 mod lookup;
 mod own_address;

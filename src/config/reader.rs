@@ -3,7 +3,7 @@
 //!
 //! It knows nothing of what the keys mean: that is `raw`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,11 +26,13 @@ pub(super) struct Scope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
     found: RefCell<Vec<Found>>,
     warnings: RefCell<Vec<String>>,
+    /// Whether a secret stands in the file itself.
+    holds_secrets: Cell<bool>,
 }
 
 impl<'s> Scope<'s> {
     pub(super) fn new(env: &'s dyn Fn(&str) -> Option<String>) -> Scope<'s> {
-        Scope { env, found: RefCell::default(), warnings: RefCell::default() }
+        Scope { env, found: RefCell::default(), warnings: RefCell::default(), holds_secrets: Cell::default() }
     }
 
     pub(super) fn report(&self, found: Found) {
@@ -39,6 +41,15 @@ impl<'s> Scope<'s> {
 
     pub(super) fn warn(&self, warning: String) {
         self.warnings.borrow_mut().push(warning);
+    }
+
+    /// A secret stands in the file itself.
+    pub(super) fn note_secret(&self) {
+        self.holds_secrets.set(true);
+    }
+
+    pub(super) fn holds_secrets(&self) -> bool {
+        self.holds_secrets.get()
     }
 
     /// The problems and the warnings.

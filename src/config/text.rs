@@ -79,6 +79,9 @@ pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secre
         scope.report(Found::at(typed.offset, message).expected("visible ASCII characters"));
         return Secret::Bad;
     }
+    if sources.is_empty() {
+        scope.note_secret();
+    }
     Secret::Set(SecretString::from(value))
 }
 

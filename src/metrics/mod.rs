@@ -52,6 +52,7 @@ pub struct Elsewhere {
     pub tasks: usize,
     /// Rows that wait for the database.
     pub record_queue: usize,
+    pub records_spilled: usize,
     pub records_written: u64,
     pub records_dropped: u64,
     /// Attempts whose row contradicted itself.
@@ -272,6 +273,8 @@ fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
         elsewhere.tasks,
     );
     text.single("record_queue", "gauge", "Rows that wait for the database.", elsewhere.record_queue);
+    let spilled = "Of these, rows in the file beside the database.";
+    text.single("records_spilled", "gauge", spilled, elsewhere.records_spilled);
     let written = "Rows in the database since the start.";
     text.single("records_written_total", "counter", written, elsewhere.records_written);
     let dropped = "Rows lost: the queue was full, or the database never takes them.";

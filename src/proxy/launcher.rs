@@ -25,6 +25,7 @@ use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 use crate::protocol::{Dialect, Surface};
 use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
+use crate::recorder::Recorder;
 use crate::routing::adaptive::Why;
 use crate::routing::keyring::Key;
 
@@ -47,6 +48,7 @@ pub struct Launcher {
     race_id: String,
     /// Raised with every start.
     attempts: Arc<AtomicUsize>,
+    recorder: Recorder,
     read_at: Instant,
     /// Bytes.
     event_max: usize,
@@ -74,6 +76,7 @@ impl Launcher {
             client_headers: forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
+            recorder: guard.recorder(),
             read_at,
             event_max: gateway.live().config.server.event_max,
             trials: std::mem::take(&mut field.trials),
@@ -109,7 +112,7 @@ impl Launch for Launcher {
         let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
         let attempt = attempt::start(Spec {
             client: gateway.client().clone(),
-            recorder: gateway.recorder().clone(),
+            recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
             race_id: self.race_id.clone(),
             read_at: self.read_at,

@@ -83,7 +83,7 @@ impl RaceGuard {
             steering: None,
             judge: None,
             attempts: Arc::default(),
-            recorder: gateway.recorder().clone(),
+            recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
             _slot: slot,
         }
@@ -111,6 +111,11 @@ impl RaceGuard {
     /// Counts the attempts that were started; the launcher raises it.
     pub fn attempts(&self) -> Arc<AtomicUsize> {
         self.attempts.clone()
+    }
+
+    /// For the rows of its attempts: they are written together with the race's.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
     }
 
     /// The request was read: the race's clock starts.

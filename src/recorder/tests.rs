@@ -6,6 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
+use super::complaint::{Complaint, QUIET};
 use super::*;
 use crate::history::sample;
 
@@ -30,8 +31,8 @@ async fn rows(path: &Path, table: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&mut other_connection(path).await).await.unwrap()
 }
 
-async fn until_store_ok(recorder: &Recorder, wanted: bool) {
-    recorder.state.store_ok.subscribe().wait_for(|ok| *ok == wanted).await.unwrap();
+async fn until(recorder: &Recorder, wanted: Condition) {
+    recorder.state.condition.subscribe().wait_for(|condition| *condition == wanted).await.unwrap();
 }
 
 #[tokio::test]
@@ -57,7 +58,7 @@ async fn a_locked_database_loses_nothing_and_delays_nobody() {
     let mut other = other_connection(&path).await;
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     recorder.race(sample::race(0), None);
-    until_store_ok(&recorder, false).await;
+    until(&recorder, Condition::Delayed).await;
 
     let began = std::time::Instant::now();
     for n in 1..5_000 {
@@ -67,23 +68,184 @@ async fn a_locked_database_loses_nothing_and_delays_nobody() {
     assert_eq!((recorder.depth(), recorder.written()), (5_000, 0));
 
     lock.rollback().await.unwrap();
-    until_store_ok(&recorder, true).await;
+    until(&recorder, Condition::Ok).await;
+    until_all_written(&recorder, 5_000).await;
     assert_eq!(writer.finish(LONG).await, 0);
     assert_eq!(rows(&path, "race").await, 5_000);
+    assert!(!spill(&path).exists());
+}
+
+async fn until_all_written(recorder: &Recorder, written: u64) {
+    let all = async {
+        while recorder.written() < written {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, all).await.unwrap();
+    assert_eq!((recorder.written(), recorder.depth()), (written, 0));
+}
+
+fn spill(path: &Path) -> std::path::PathBuf {
+    path.with_file_name("history.db.spill")
 }
 
 #[tokio::test]
-async fn a_finish_in_time_counts_what_it_left() {
+async fn rows_beyond_the_queue_wait_in_a_file_and_come_back_once() {
+    let (_directory, path, recorder, writer) = started().await;
+    let mut other = other_connection(&path).await;
+    let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+    // More than there is room for in memory, three rows a race.
+    let races = QUEUE_MAX as i64 / 2;
+    for n in 0..races {
+        let of_race = recorder.for_race();
+        of_race.race(sample::race(n), None);
+        of_race.attempt(sample::won(n), None, 1_000);
+        of_race.attempt(sample::lost(n, 5), None, 1_000);
+        drop(of_race);
+        while recorder.state.queued() > QUEUE_MAX / 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!((recorder.dropped(), recorder.written(), recorder.depth()), (0, 0, 3 * races as usize));
+    assert!(recorder.spilled() >= races as usize);
+    assert_eq!(recorder.condition(), Condition::Delayed);
+
+    lock.rollback().await.unwrap();
+    until_all_written(&recorder, 3 * races as u64).await;
+    assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (races, 2 * races));
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert!(!spill(&path).exists());
+}
+
+#[tokio::test]
+async fn what_a_locked_database_did_not_take_at_the_end_is_there_after_the_next_start() {
     let (_directory, path, recorder, writer) = started().await;
     let mut other = other_connection(&path).await;
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     for n in 0..3 {
         recorder.race(sample::race(n), None);
     }
-    until_store_ok(&recorder, false).await;
-    assert_eq!(writer.finish(Duration::from_millis(10)).await, 3);
-    assert_eq!((recorder.dropped(), recorder.depth()), (3, 0));
+    assert_eq!(writer.finish(Duration::from_millis(10)).await, 0);
+    assert_eq!((recorder.dropped(), recorder.depth(), recorder.spilled()), (0, 3, 3));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(std::fs::metadata(spill(&path)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    // Still locked: the next one begins all the same.
+    let (recorder, writer) = Recorder::start(Store::unopened(&path));
+    assert_eq!(recorder.condition(), Condition::Delayed);
+    recorder.race(sample::race(3), None);
     lock.rollback().await.unwrap();
+    until_all_written(&recorder, 4).await;
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert_eq!(rows(&path, "race").await, 4);
+    assert!(!spill(&path).exists());
+}
+
+#[tokio::test]
+async fn a_store_that_opens_later_is_told_without_a_row() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("later").join("history.db");
+    let (recorder, writer) = Recorder::start(Store::unopened(&path));
+    assert_eq!(recorder.condition(), Condition::Delayed);
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    tokio::time::timeout(LONG, recorder.until_stored()).await.unwrap();
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert_eq!(rows(&path, "race").await, 0);
+}
+
+#[tokio::test]
+async fn where_no_file_can_be_made_rows_stay_in_memory() {
+    let (_directory, path, recorder, writer) = started().await;
+    std::fs::create_dir(spill(&path)).unwrap();
+    let mut other = other_connection(&path).await;
+    let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
+    for n in 0..10 {
+        recorder.race(sample::race(n), None);
+    }
+    until(&recorder, Condition::Delayed).await;
+    assert_eq!((recorder.depth(), recorder.spilled(), recorder.dropped()), (10, 0, 0));
+    lock.rollback().await.unwrap();
+    until(&recorder, Condition::Ok).await;
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert_eq!(rows(&path, "race").await, 10);
+}
+
+#[tokio::test]
+async fn a_race_is_written_once_its_last_attempt_has_ended() {
+    let (_directory, path, recorder, writer) = started().await;
+    let of_race = recorder.for_race();
+    let drained = of_race.clone();
+    of_race.attempt(sample::won(0), None, 1_000);
+    of_race.race(sample::race(0), None);
+    drop(of_race);
+    // Behind it in the queue, and so written after it, if it were there.
+    recorder.race(sample::race(1), None);
+    until_all_written(&recorder, 1).await;
+    assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (1, 0));
+    drained.attempt(sample::lost(0, 5), None, 1_000);
+    drop(drained);
+    until_all_written(&recorder, 4).await;
+    assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (2, 2));
+    assert_eq!(writer.finish(LONG).await, 0);
+}
+
+#[tokio::test]
+async fn a_batch_ends_between_two_races() {
+    let (_directory, path, recorder, writer) = started().await;
+    for n in 0..2_500 {
+        let of_race = recorder.for_race();
+        of_race.attempt(sample::won(n), None, 1_000);
+        of_race.attempt(sample::lost(n, 5), None, 1_000);
+        of_race.race(sample::race(n), None);
+    }
+    let split =
+        "SELECT count(*) FROM race WHERE (SELECT count(*) FROM attempt WHERE attempt.race_id = race.race_id) <> 2";
+    let mut other = other_connection(&path).await;
+    while recorder.written() < 7_500 {
+        let split: i64 = sqlx::query_scalar(split).fetch_one(&mut other).await.unwrap();
+        let alone: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM attempt WHERE race_id NOT IN (SELECT race_id FROM race)")
+                .fetch_one(&mut other)
+                .await
+                .unwrap();
+        assert_eq!((split, alone), (0, 0));
+    }
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert_eq!((rows(&path, "race").await, rows(&path, "attempt").await), (2_500, 5_000));
+}
+
+#[tokio::test]
+async fn a_database_that_is_written_over_is_noticed_and_its_rows_are_kept() {
+    let (_directory, path, recorder, writer) = started().await;
+    recorder.race(sample::race(0), None);
+    until_all_written(&recorder, 1).await;
+    let noise: Vec<u8> = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    {
+        use std::io::Write as _;
+        let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all(&noise).unwrap();
+        // Never closed: that would drop the locks that SQLite holds on the file.
+        std::mem::forget(file);
+    }
+    for n in 1..10 {
+        recorder.race(sample::race(n), None);
+    }
+    until(&recorder, Condition::Delayed).await;
+    while recorder.spilled() < 9 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((recorder.dropped(), recorder.written()), (0, 1));
+    // The operator moves it away: a new one is made, and has them.
+    std::fs::rename(&path, path.with_file_name("noise.db")).unwrap();
+    until_all_written(&recorder, 10).await;
+    assert_eq!(writer.finish(LONG).await, 0);
+    assert_eq!(rows(&path, "race").await, 9);
+    let integrity: String =
+        sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut other_connection(&path).await).await.unwrap();
+    assert_eq!(integrity, "ok");
 }
 
 #[tokio::test]
@@ -103,11 +265,11 @@ async fn what_the_database_will_never_take_is_dropped_and_counted() {
     let (_directory, path, recorder, writer) = started().await;
     sqlx::query("DROP TABLE attempt").execute(&mut other_connection(&path).await).await.unwrap();
     recorder.attempt(sample::won(0), None, 1_000);
-    until_store_ok(&recorder, false).await;
+    until(&recorder, Condition::Failing).await;
     assert_eq!(recorder.dropped(), 1);
 
     recorder.race(sample::race(0), None);
-    until_store_ok(&recorder, true).await;
+    until(&recorder, Condition::Ok).await;
     assert_eq!(writer.finish(LONG).await, 0);
     assert_eq!(rows(&path, "race").await, 1);
 }

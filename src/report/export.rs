@@ -144,11 +144,21 @@ fn kinds(kinds: &[(FailureKind, u64)]) -> Value {
     kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect::<Map<_, _>>().into()
 }
 
+/// Callers may name models, and a spreadsheet would run a name such as `=cmd|…` as a formula: one that begins like a formula
+/// has an apostrophe before it.
+fn text_cell(text: &str) -> String {
+    let mark = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{mark}{}\"", text.replace('"', "\"\""))
+    } else {
+        format!("{mark}{text}")
+    }
+}
+
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) if text.contains(['"', ',', '\n', '\r']) => format!("\"{}\"", text.replace('"', "\"\"")),
-        Value::String(text) => text.clone(),
+        Value::String(text) => text_cell(text),
         Value::Object(counts) => {
             counts.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" ")
         }

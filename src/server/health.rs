@@ -1,5 +1,5 @@
-//! `/healthz`: alive. `/readyz`: the store takes rows, and there is an upstream to ask. Everybody may ask both, so names and
-//! counts are for admins.
+//! `/healthz`: alive. `/readyz`: there is an upstream to ask, and no row of the history is lost; a store that only delays its
+//! rows takes no traffic away. Everybody may ask both, so names and counts are for admins.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::config::{Keys, Provider};
 use crate::proxy::{self, Gateway};
+use crate::recorder::Condition;
 
 pub async fn alive() -> Response<Body> {
     answer(StatusCode::OK, &json!({ "status": "ok" }))
@@ -21,11 +22,10 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> R
     let config = &live.config;
     let providers_on = config.providers.values().filter(|provider| config.provider_is_on(provider)).count();
     let recorder = gateway.recorder();
-    let (store, draining) = (recorder.store_ok(), gateway.shutdown().is_draining());
-    let ready = store && providers_on > 0 && !draining;
+    let (store, draining) = (recorder.condition(), gateway.shutdown().is_draining());
+    let ready = store != Condition::Failing && providers_on > 0 && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let store = if store { "ok" } else { "failing" };
-    let mut body = json!({ "ready": ready, "store": store, "draining": draining });
+    let mut body = json!({ "ready": ready, "store": store.as_str(), "draining": draining });
     if proxy::is_admin(&gateway, &headers) {
         let waits = |provider: &&Arc<Provider>| matches!(provider.keys, Keys::Token(_)) && !provider.is_on();
         let without_token: Vec<&str> = config.providers.values().filter(waits).map(|p| p.name.as_str()).collect();
@@ -34,6 +34,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> R
         body["races_running"] = json!(gateway.races());
         body["unauthorized"] = json!(gateway.totals().unauthorized_so_far());
         body["records_queued"] = json!(recorder.depth());
+        body["records_spilled"] = json!(recorder.spilled());
         body["records_dropped"] = json!(recorder.dropped());
     }
     answer(status, &body)

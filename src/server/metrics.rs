@@ -19,6 +19,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         in_flight: gateway.races(),
         tasks: gateway.shutdown().running(),
         record_queue: recorder.depth(),
+        records_spilled: recorder.spilled(),
         records_written: recorder.written(),
         records_dropped: recorder.dropped(),
         invariant_violations: recorder.violations(),

@@ -8,6 +8,7 @@ mod cells;
 mod code;
 mod columns;
 mod extent;
+mod header;
 mod open;
 mod plan;
 mod publish;
@@ -16,6 +17,7 @@ mod reader;
 mod recorded;
 mod rollup;
 mod scan;
+mod spill;
 mod times;
 mod write;
 
@@ -35,60 +37,107 @@ pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Se
 pub use recorded::RecordedFilter;
 pub use rollup::{Roller, RollupError, Step};
 pub use scan::AttemptFilter;
+pub use spill::{Moved, Spill};
 pub use write::{Record, WriteError};
 
+use header::Header;
 use write::Statements;
 
 /// The database, open for writing, over one connection.
 pub struct Store {
     path: PathBuf,
+    /// Of the file; the disk's room where there is none.
+    bytes_max: Option<u64>,
     statements: Statements,
-    /// None after a failure that may have left the connection in the middle of something: the next write opens another.
-    opened: Mutex<Option<Opened>>,
+    slot: Mutex<Slot>,
+}
+
+/// What a store holds of its file between two writes.
+#[derive(Default)]
+struct Slot {
+    /// None before the first use, and after a failure that may have left the connection in the middle of something: the
+    /// next write opens another.
+    opened: Option<Opened>,
+    header: Header,
 }
 
 impl Store {
     /// Opens the file, creates it if it is not there, and brings its tables up to date.
     pub async fn open(path: &Path) -> Result<Store, OpenError> {
-        let opened = Opened::open(path).await?;
-        Ok(Store { path: path.into(), statements: Statements::new(), opened: Mutex::new(Some(opened)) })
+        let store = Store::unopened(path);
+        store.slot.lock().await.opened = Some(Opened::open(path, None).await?);
+        Ok(store)
+    }
+
+    /// The first write opens it.
+    pub fn unopened(path: &Path) -> Store {
+        Store { path: path.into(), bytes_max: None, statements: Statements::new(), slot: Mutex::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is open.
+    pub fn is_open(&mut self) -> bool {
+        self.slot.get_mut().opened.is_some()
     }
 
     /// Writes the whole batch in one transaction, or nothing of it. Records that are there already are left as they
     /// are, so the same batch may be sent again. Waits up to a second for another writer.
     pub async fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
-        let mut slot = self.opened.lock().await;
-        // Taken out: if this future is dropped halfway, the connection goes with it, and its transaction is undone.
-        let mut opened = self.still_there(slot.take()).await?;
-        let written = self.statements.write(&mut opened.connection, batch).await;
-        if written.as_ref().err().is_none_or(|error| error.connection_is_sound) {
-            *slot = Some(opened);
+        let mut slot = self.slot.lock().await;
+        loop {
+            let mut opened = self.still_there(&mut slot).await?;
+            let written = self.statements.write(&mut opened.connection, batch).await;
+            if let Some(written) = self.ended(&mut slot, opened, written).await {
+                return written;
+            }
         }
-        written
     }
 
     /// Renews the planner's statistics, empties the write-ahead log into the file, and closes.
     pub async fn close(self) {
-        if let Some(opened) = self.opened.into_inner()
+        if let Some(opened) = self.slot.into_inner().opened
             && let Err(error) = opened.connection.close().await
         {
             tracing::warn!(path = %self.path.display(), %error, "the database did not close cleanly");
         }
     }
 
-    /// The open connection, if the file that it writes to is still the one at the path; else a new one.
-    async fn still_there(&self, opened: Option<Opened>) -> Result<Opened, WriteError> {
-        let found = tokio::fs::metadata(&self.path).await.ok().map(|metadata| FileId::of(&metadata));
-        match opened {
-            Some(opened) if found == Some(opened.file) => return Ok(opened),
-            Some(opened) => {
-                let path = self.path.display();
-                tracing::warn!(%path, "the database file was removed or replaced; opening what is there now");
-                opened.leave().await;
-            }
-            None => {}
+    /// How a transaction on the connection ended. None: the file went away meanwhile and has taken it with it, so it is to
+    /// be run again on the one that is there now.
+    async fn ended<T>(
+        &self,
+        slot: &mut Slot,
+        opened: Opened,
+        result: Result<T, WriteError>,
+    ) -> Option<Result<T, WriteError>> {
+        let file = opened.file;
+        if result.as_ref().err().is_none_or(|error| error.connection_is_sound) {
+            slot.opened = Some(opened);
         }
-        Opened::open(&self.path).await.map_err(|error| WriteError::unavailable(error.to_string()))
+        (result.is_err() || FileId::at(&self.path).await == Some(file)).then_some(result)
+    }
+
+    /// The open connection, if the file that it writes to is still the one at the path; else a new one. It is taken out of
+    /// the slot: if the caller is dropped halfway, the connection goes with it, and its transaction is undone.
+    async fn still_there(&self, slot: &mut Slot) -> Result<Opened, WriteError> {
+        let found = FileId::at(&self.path).await;
+        if let Some(opened) = slot.opened.take_if(|opened| found != Some(opened.file)) {
+            let path = self.path.display();
+            tracing::warn!(%path, "the database file was removed or replaced; opening what is there now");
+            opened.leave().await;
+        }
+        if let Some(opened) = slot.opened.take() {
+            if slot.header.is_of_a_database(&self.path, opened.file).await {
+                return Ok(opened);
+            }
+            // Kept open: to close it would write what is in its log into the noise.
+            slot.opened = Some(opened);
+            return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path.clone() }));
+        }
+        Opened::open(&self.path, self.bytes_max).await.map_err(|error| WriteError::unavailable(&error))
     }
 }
 
@@ -99,12 +148,11 @@ struct Opened {
 }
 
 impl Opened {
-    async fn open(path: &Path) -> Result<Opened, OpenError> {
-        let connection = open::writable(path).await?;
-        let metadata = tokio::fs::metadata(path)
-            .await
-            .map_err(|error| OpenError::Unusable { path: path.into(), reason: error.to_string() })?;
-        Ok(Opened { connection, file: FileId::of(&metadata) })
+    async fn open(path: &Path, bytes_max: Option<u64>) -> Result<Opened, OpenError> {
+        let connection = open::writable(path, bytes_max).await?;
+        let file = FileId::at(path).await;
+        let file = file.ok_or_else(|| OpenError::Unusable { path: path.into(), reason: "it went away".into() })?;
+        Ok(Opened { connection, file })
     }
 
     /// Closes a connection to a file that is no longer at its path.
@@ -118,10 +166,15 @@ impl Opened {
 }
 
 /// Device and inode: a file under the same name is not the same file.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
 impl FileId {
+    /// Of what is at the path now; none where nothing is.
+    async fn at(path: &Path) -> Option<FileId> {
+        tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
+    }
+
     #[cfg(unix)]
     fn of(metadata: &Metadata) -> FileId {
         use std::os::unix::fs::MetadataExt as _;

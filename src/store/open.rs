@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 
 use super::code;
 use crate::clock::Instant;
@@ -55,6 +55,20 @@ pub enum OpenError {
     Different { path: PathBuf, version: i64 },
     #[error("{path} is locked by another process. End that one, or wait until it is done, and try again")]
     Locked { path: PathBuf },
+    #[error("cannot write {path}: {reason}. The disk is full or failing: make room on it")]
+    Disk { path: PathBuf, reason: String },
+    #[error(
+        "{path} was overwritten while it was in use: it is no database any more. Move it away, or put a backup in its \
+         place under a new name and rename that; a file that is not there is made anew"
+    )]
+    Overwritten { path: PathBuf },
+}
+
+impl OpenError {
+    /// Whether it may pass by itself, or by what the operator does elsewhere; else the configuration is wrong.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, OpenError::Locked { .. } | OpenError::Disk { .. })
+    }
 }
 
 /// Between two tries to open a file that is locked.
@@ -77,18 +91,20 @@ const ANALYSIS_LIMIT: u32 = 400;
 ///
 /// To go over to a write-ahead log, SQLite does not wait for its busy timeout, so two that start on one new file would find
 /// it locked: waited for here.
-pub(super) async fn writable(path: &Path) -> Result<SqliteConnection, OpenError> {
+///
+/// `bytes_max`: of the file, while this connection writes to it.
+pub(super) async fn writable(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
-        match writable_now(path).await {
+        match writable_now(path, bytes_max).await {
             Err(OpenError::Locked { .. }) if Instant::now() < until => tokio::time::sleep(LOCKED_AGAIN).await,
             result => return result,
         }
     }
 }
 
-async fn writable_now(path: &Path) -> Result<SqliteConnection, OpenError> {
-    create_private(path).map_err(|error| OpenError::Unusable { path: path.into(), reason: error.to_string() })?;
+async fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
+    create_private(path).await.map_err(|error| explain_io(path, &error))?;
     let explained = |error| explain(path, &error);
     let mut connection = options(path).connect().await.map_err(explained)?;
     match owner(&mut connection).await.map_err(explained)? {
@@ -105,6 +121,12 @@ async fn writable_now(path: &Path) -> Result<SqliteConnection, OpenError> {
         .await
         .map_err(explained)?;
     migrate(&mut connection).await.map_err(|error| explain_migration(path, &error))?;
+    if let Some(bytes_max) = bytes_max {
+        let page: i64 = sqlx::query_scalar("PRAGMA page_size").fetch_one(&mut connection).await.map_err(explained)?;
+        let pages = bytes_max / page.unsigned_abs().max(512);
+        let limit = AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
+        sqlx::query(limit).execute(&mut connection).await.map_err(explained)?;
+    }
     Ok(connection)
 }
 
@@ -239,12 +261,12 @@ fn options(path: &Path) -> SqliteConnectOptions {
 
 /// SQLite gives its `-wal` and `-shm` files the mode of this one. A file that is there is not even opened: to close it
 /// again would drop the locks that other connections of this process hold on it.
-fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut open = std::fs::OpenOptions::new();
+async fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut open = tokio::fs::OpenOptions::new();
     open.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
-    match open.open(path) {
+    open.mode(0o600);
+    match open.open(path).await {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -275,6 +297,15 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> 
     Ok(())
 }
 
+fn explain_io(path: &Path, error: &std::io::Error) -> OpenError {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let (path, reason) = (path.to_path_buf(), error.to_string());
+    match error.kind() {
+        StorageFull | QuotaExceeded => OpenError::Disk { path, reason },
+        _ => OpenError::Unusable { path, reason },
+    }
+}
+
 fn explain_migration(path: &Path, error: &MigrateError) -> OpenError {
     let path = path.to_path_buf();
     match error {
@@ -290,6 +321,7 @@ fn explain(path: &Path, error: &sqlx::Error) -> OpenError {
     match code::primary(error) {
         Some(code::NOTADB | code::CORRUPT) => OpenError::NotADatabase { path },
         Some(code::BUSY | code::LOCKED) => OpenError::Locked { path },
+        Some(code::FULL | code::IOERR) => OpenError::Disk { path, reason: error.to_string() },
         _ => OpenError::Unusable { path, reason: error.to_string() },
     }
 }

@@ -19,7 +19,7 @@ use super::bundle::{Bundle, DayCells};
 use super::open::{self, OpenError};
 use super::publish::{self, Kept, Span};
 use super::scan::{self, AttemptFilter};
-use super::times::{HOUR_US, began_at, first_race_id, start_of};
+use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
 /// After an hour's end, what began in it has so long to end before it is rolled up for the first time.
@@ -33,6 +33,9 @@ const ASIDE_MAX: usize = 1_000;
 
 /// Races whose rows go in one transaction.
 const REMOVED_MAX: i64 = 200;
+
+/// A month.
+const LATELY_US: i64 = 30 * DAY_US;
 
 /// Virtual machine steps of SQLite between two looks whether to go on; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
@@ -139,6 +142,23 @@ impl Roller {
             return self.tried(Work::RollUp(span), now_us, || roll_up(&mut connection, span));
         }
         self.remove(&mut connection, now_us, keep_from)
+    }
+
+    /// Of how many days of the month before `now_us` there are rows, or were.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn days_with_rows(&mut self, now_us: i64) -> Result<usize, RollupError> {
+        let failed = |reason: String| RollupError::new(&self.path, reason);
+        let connection = open::roller(&self.path).map_err(|error| failed(error.to_string()))?;
+        let days = connection.query_row(DAYS, [now_us - LATELY_US, now_us], |row| row.get(0));
+        days.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Whether there are rows of hours that ended before this time. No where it cannot be told.
+    pub fn has_rows_before(&self, keep_from: i64) -> bool {
+        let oldest = open::roller(&self.path).ok().and_then(|connection| next_hour(&connection, 0).ok().flatten());
+        oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
     }
 
     fn connect(&mut self) -> Result<Connection, OpenError> {
@@ -323,6 +343,8 @@ fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i
 pub(super) const FIRST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
                          UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
+
+const DAYS: &str = "SELECT count(*) FROM rollup_span WHERE hours = 24 AND start > ?1 AND start <= ?2";
 
 /// Those that are not over yet come behind.
 pub(super) const DUE: &str = "\

@@ -11,6 +11,7 @@ use sqlx::error::BoxDynError;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
+use super::OpenError;
 use super::columns::Row;
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
 use crate::history::{AttemptRecord, RaceRecord};
@@ -36,7 +37,7 @@ impl Record {
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct WriteError {
-    /// Whether the same batch may succeed later: the database is locked, or its disk full or gone.
+    /// Whether the same batch may succeed later: the database is locked or damaged, or its disk full or gone.
     pub retry: bool,
     reason: String,
     /// Whether the connection is as it was before: nothing had begun.
@@ -45,12 +46,18 @@ pub struct WriteError {
 
 impl WriteError {
     /// The database cannot be opened at present.
-    pub(super) fn unavailable(reason: String) -> WriteError {
-        WriteError { retry: true, reason, connection_is_sound: false }
+    pub(super) fn unavailable(error: &OpenError) -> WriteError {
+        WriteError { retry: true, reason: error.to_string(), connection_is_sound: false }
     }
 
-    fn new(error: &sqlx::Error, connection_is_sound: bool) -> WriteError {
-        WriteError { retry: may_pass(error), reason: error.to_string(), connection_is_sound }
+    /// Nothing had begun.
+    pub(super) fn sound(error: sqlx::Error) -> WriteError {
+        WriteError { connection_is_sound: true, ..WriteError::unsound(error) }
+    }
+
+    /// The connection may be in the middle of something.
+    pub(super) fn unsound(error: sqlx::Error) -> WriteError {
+        WriteError { retry: may_pass(&error), reason: error.to_string(), connection_is_sound: false }
     }
 }
 
@@ -74,14 +81,11 @@ impl Statements {
     /// Writes all of the batch or nothing of it.
     pub(super) async fn write(&self, connection: &mut SqliteConnection, batch: &[Record]) -> Result<(), WriteError> {
         // A deferred transaction would fail at its first write, whatever the busy timeout, if another had written.
-        let mut transaction =
-            connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| WriteError::new(&error, true))?;
-        let failed = |error| WriteError::new(&error, false);
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
+        let failed = WriteError::unsound;
         insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
         insert(&mut transaction, &self.attempt, batch.iter().filter_map(Record::attempt)).await.map_err(failed)?;
-        for (hours, start) in spans(batch) {
-            sqlx::query(CAME).bind(hours).bind(start).execute(&mut *transaction).await.map_err(failed)?;
-        }
+        came(&mut transaction, batch.iter().map(Record::race_id)).await.map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 }
@@ -99,6 +103,13 @@ impl Statement {
 }
 
 impl Record {
+    fn race_id(&self) -> &str {
+        match self {
+            Record::Race(race) => &race.race_id,
+            Record::Attempt(attempt) => &attempt.race_id,
+        }
+    }
+
     fn race(&self) -> Option<&RaceRecord> {
         match self {
             Record::Race(race) => Some(race),
@@ -114,15 +125,17 @@ impl Record {
     }
 }
 
-/// The hours, and their days, to which the batch adds rows: length in hours, and start.
-///
-/// Also those that are not over: by another clock, or after a step of this one, they may be rolled up already.
-fn spans(batch: &[Record]) -> BTreeSet<(i64, i64)> {
-    let began = batch.iter().map(|record| match record {
-        Record::Race(race) => began_at(&race.race_id),
-        Record::Attempt(attempt) => began_at(&attempt.race_id),
-    });
-    began.flat_map(|began_at| [(1, start_of(began_at, HOUR_US)), (24, start_of(began_at, DAY_US))]).collect()
+/// Notes the hours, and their days, to which rows of these races were added: also those that are not over. By another
+/// clock, or after a step of this one, they may be rolled up already.
+pub(super) async fn came<'i>(
+    connection: &mut SqliteConnection,
+    race_ids: impl Iterator<Item = &'i str>,
+) -> Result<(), sqlx::Error> {
+    let spans = race_ids.map(began_at).flat_map(|at_us| [(1, start_of(at_us, HOUR_US)), (24, start_of(at_us, DAY_US))]);
+    for (hours, start) in spans.collect::<BTreeSet<_>>() {
+        sqlx::query(CAME).bind(hours).bind(start).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 async fn insert<'r, R: Row + 'r>(
@@ -152,11 +165,11 @@ fn bound<R: Row>(rows: &[&R]) -> Result<SqliteArguments, BoxDynError> {
 
 /// Whether time, or the operator, may mend it.
 fn may_pass(error: &sqlx::Error) -> bool {
-    use super::code::{BUSY, CANTOPEN, FULL, IOERR, LOCKED, READONLY};
+    use super::code::{BUSY, CANTOPEN, CORRUPT, FULL, IOERR, LOCKED, NOTADB, READONLY};
     match error {
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => true,
         error => super::code::primary(error)
-            .is_some_and(|code| [BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN].contains(&code)),
+            .is_some_and(|code| [BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN, CORRUPT, NOTADB].contains(&code)),
     }
 }
 

@@ -277,3 +277,49 @@ async fn stats_reads_beside_a_running_gateway() {
     let there = async { while !served.setup.run(&["stats", "--json"]).await.out.contains("one/m") {} };
     crate::support::soon("the row is seen", there).await;
 }
+
+#[tokio::test]
+async fn a_name_that_a_caller_made_up_does_not_steer_the_terminal() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let served = Setup::new(&provider("one", &fake)).serve().await;
+    let name = "one/\u{202e}evil\u{61c}\u{200b}";
+    assert_eq!(served.ask(name).await.status, 200);
+    assert_eq!(served.ask("=cmd|'/c calc'!A0").await.status, 404);
+    let at = format!("http://{}", served.addr);
+    let routing = served.setup.run(&["routing", "--url", &at]).await;
+    let setup = served.stop().await;
+    let by_model = setup.run(&["stats", "--by", "model"]).await;
+    let by_upstream = setup.run(&["stats"]).await;
+    let drawn = setup.run(&["history"]).await;
+    for ran in [&by_model, &by_upstream, &routing, &drawn] {
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        let harmful = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202e}' | '\u{61c}' | '\u{200b}');
+        assert!(!ran.out.contains(harmful), "{:?}", ran.out);
+        assert!(ran.out.contains("\\u{202e}evil\\u{61c}\\u{200b}"), "{}", ran.out);
+    }
+    let csv = setup.run(&["stats", "--by", "model", "--csv"]).await;
+    assert!(csv.out.lines().all(|line| !line.starts_with('=')), "{}", csv.out);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_that_others_may_read_are_told_by_serve_and_check() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let setup = Setup::new("[providers.openai]\napi_key = \"planted\"\n");
+    let served = setup.serve().await;
+    served.process.logged("config.toml has keys or tokens in it").await;
+    assert!(!served.process.log().contains("planted"));
+    let setup = served.stop().await;
+    let open = |name: &str, mode| {
+        std::fs::set_permissions(setup.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open("photofinish.db", 0o644);
+    let told = setup.run(&["check"]).await;
+    for words in ["mode 644 lets other users", "photofinish.db has the mode 644", "chmod 600"] {
+        assert!(told.out.contains(words), "{words}: {}", told.out);
+    }
+    open("photofinish.db", 0o600);
+    open("config.toml", 0o600);
+    let quiet = setup.run(&["check"]).await;
+    assert!(!quiet.out.contains("chmod"), "{}", quiet.out);
+}

@@ -7,6 +7,7 @@ use ratatui_core::text::Span;
 
 use super::Line;
 use super::picture::{self, Series};
+pub(in crate::cli) use crate::printable::printable as clean;
 
 /// One mark and what it stands for.
 pub(super) struct Entry {
@@ -71,17 +72,35 @@ pub(super) fn write(entries: &[Entry], width: usize, coloured: bool, out: &mut i
     Ok(())
 }
 
-/// Without what would move the cursor or turn the direction of writing.
-pub(in crate::cli) fn clean(text: &str) -> String {
-    let harmful = |c: char| {
-        c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace(harmful, "\u{fffd}")
-}
-
 /// Columns on a terminal.
 pub(in crate::cli) fn width(text: &str) -> usize {
     Span::raw(text).width()
+}
+
+/// The text, or its ends with … between where it is wider than `width` columns.
+pub(in crate::cli) fn fitted(text: &str, width: usize) -> String {
+    if self::width(text) <= width {
+        return text.to_owned();
+    }
+    let Some(kept) = width.checked_sub(1) else { return String::new() };
+    let span = Span::raw(text);
+    let graphemes: Vec<&str> = span.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
+    let mut room = kept.div_ceil(2);
+    let fits = |symbol: &&&str, room: &mut usize| {
+        let left = room.checked_sub(self::width(symbol));
+        *room = left.unwrap_or(*room);
+        left.is_some()
+    };
+    let head: Vec<&str> = graphemes.iter().take_while(|symbol| fits(symbol, &mut room)).copied().collect();
+    let mut room = kept / 2;
+    let tail = graphemes[head.len()..].iter().rev().take_while(|symbol| fits(symbol, &mut room)).count();
+    [head.concat(), graphemes[graphemes.len() - tail..].concat()].join("…")
+}
+
+/// With blanks behind it, up to `width` columns.
+pub(in crate::cli) fn padded(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(self::width(text));
+    text.to_owned() + &" ".repeat(missing)
 }
 
 /// Lines of at most `width` columns, broken between words where there are any.

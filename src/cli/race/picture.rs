@@ -2,9 +2,8 @@
 //! a screen in, lines out.
 
 use super::board::{Board, How, Line, Run};
-use super::words::fitted_columns;
 use crate::cli::history::Screen;
-use crate::cli::plot::{clean, columns};
+use crate::cli::plot::{clean, columns, fitted, padded};
 use crate::cli::stats::table::millis;
 
 /// The axis grows in these steps, times a power of ten; microseconds.
@@ -53,7 +52,7 @@ pub fn draw(board: &Board, screen: Screen, now_us: i64) -> Vec<String> {
         .collect();
     let left_out = board.lines.len() - shown.len();
     if left_out > 0 {
-        lines.push(fitted_columns(&format!("… and {left_out} more"), width));
+        lines.push(fitted(&format!("… and {left_out} more"), width));
     }
     if layout.bar > 0 {
         lines.push(layout.axis(axis_us));
@@ -178,8 +177,8 @@ impl Layout {
     }
 
     fn line(&self, name: &str, bar: &str, status: &str, colour: Option<&str>) -> String {
-        let name = padded(&fitted_columns(&clean(name), self.name), self.name);
-        let status = fitted_columns(&clean(status), self.status);
+        let name = padded(&fitted(&clean(name), self.name), self.name);
+        let status = fitted(&clean(status), self.status);
         let bar = if self.bar > 0 { padded(bar, self.bar) + BETWEEN } else { String::new() };
         let text = format!("{name}{BETWEEN}{bar}{status}");
         match colour {
@@ -193,11 +192,6 @@ impl Layout {
         let rule = "─".repeat(self.bar.saturating_sub(columns(&label) + 3));
         format!("{}{BETWEEN}0 {rule} {label}", " ".repeat(self.name))
     }
-}
-
-fn padded(text: &str, width: usize) -> String {
-    let missing = width.saturating_sub(columns(text));
-    text.to_owned() + &" ".repeat(missing)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use super::picture;
 use super::summary::{Done, object, write_many, write_one};
 use super::words::write_text;
 use super::{Options, Screen};
-use crate::cli::plot::clean;
+use crate::cli::plot::{clean, columns, padded};
 use crate::cli::stats::table::millis;
+use crate::printable::printable_lines;
 
 /// Dimmed, as reasoning is.
 const DIM: &str = "\x1b[2m";
@@ -47,9 +48,9 @@ impl<'a, O: io::Write, E: io::Write> Show<'a, O, E> {
         if self.json || self.many || self.screen().is_some() {
             return Ok(());
         }
-        let width = board.lines.iter().map(|line| line.upstream.chars().count()).max().unwrap_or(0);
+        let width = board.lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
         let (after, upstream) = (millis(said.at_us), clean(&said.upstream));
-        writeln!(self.err, "{after:>9}  {upstream:<width$}  {}", clean(&said.what))
+        writeln!(self.err, "{after:>9}  {}  {}", padded(&upstream, width), clean(&said.what))
     }
 
     /// The picture over the one before, if there is a screen. `number`: of the race.
@@ -94,14 +95,14 @@ impl<'a, O: io::Write, E: io::Write> Show<'a, O, E> {
             return self.out.flush();
         };
         if screen.colour && !piece.reasoning.is_empty() {
-            write!(self.out, "{DIM}{}{PLAIN}", harmless(&piece.reasoning))?;
+            write!(self.out, "{DIM}{}{PLAIN}", printable_lines(&piece.reasoning))?;
             self.reasoning = true;
         }
         if !piece.text.is_empty() {
             if std::mem::take(&mut self.reasoning) {
                 writeln!(self.out, "\n")?;
             }
-            let text = harmless(&piece.text);
+            let text = printable_lines(&piece.text);
             self.last = text.chars().last().or(self.last);
             self.out.write_all(text.as_bytes())?;
         }
@@ -173,19 +174,6 @@ impl<'a, O: io::Write, E: io::Write> Show<'a, O, E> {
     fn screen(&self) -> Option<Screen> {
         if self.json { None } else { (self.screen)() }
     }
-}
-
-/// Without what would move the cursor; lines and tabs stay.
-fn harmless(text: &str) -> String {
-    text.split_inclusive(['\n', '\t'])
-        .flat_map(|part| {
-            let (words, end) = match part.chars().last() {
-                Some(end @ ('\n' | '\t')) => (&part[..part.len() - 1], Some(end)),
-                _ => (part, None),
-            };
-            [clean(words)].into_iter().chain(end.map(String::from))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::cli::plot::{clean, columns, wrapped};
-use crate::cli::stats::table::{dollars, fitted, write_wrapped};
+use crate::cli::plot::{clean, columns, fitted, wrapped};
+use crate::cli::stats::table::{dollars, write_wrapped};
 use crate::history::CostBasis;
 use crate::history::cost::CostSum;
 
@@ -37,7 +37,7 @@ pub fn write_rows(
         return table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()));
     };
     for (name, cells) in rows {
-        writeln!(out, "{}", fitted_columns(&clean(name), width))?;
+        writeln!(out, "{}", fitted(&clean(name), width))?;
         let parts: Vec<String> = heads[1..].iter().zip(cells).map(|(head, cell)| format!("{head} {cell}")).collect();
         write_wrapped(&parts, "  ", "  ", width, out)?;
     }
@@ -50,12 +50,6 @@ pub fn write_text(text: &str, width: Option<usize>, out: &mut impl io::Write) ->
         Some(width) => wrapped(&clean(text), width.max(1)).iter().try_for_each(|line| writeln!(out, "{line}")),
         None => writeln!(out, "{}", clean(text)),
     }
-}
-
-/// The text, or its ends with … between where it is wider than `width` columns.
-pub fn fitted_columns(text: &str, width: usize) -> String {
-    let shorter = (0..=width).rev().map(|length| fitted(text, length));
-    shorter.into_iter().find(|text| columns(text) <= width).unwrap_or_default()
 }
 
 /// An amount with what it rests on; a bound has the sign of one.

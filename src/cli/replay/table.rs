@@ -6,6 +6,7 @@ use std::io;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::Report;
+use crate::cli::plot::{clean, columns};
 use crate::replay::{FIGURES, Figure, Figures, Interval, Row};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
@@ -20,7 +21,7 @@ pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io
     let mut rows = vec![Cells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
     rows.extend(answer.rows.iter().map(|row| Cells::of(row, priced)));
     let wide = aligned(&lines(&rows), 1);
-    let widest = wide.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let widest = wide.iter().map(|line| columns(line)).max().unwrap_or(0);
     match width {
         Some(width) if widest > width => write_blocks(&rows, out)?,
         _ => wide.iter().try_for_each(|line| writeln!(out, "{line}"))?,
@@ -123,7 +124,7 @@ fn aligned(lines: &[Vec<String>], left: usize) -> Vec<String> {
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
     for line in lines {
-        table.add_row(line);
+        table.add_row(line.iter().map(|cell| clean(cell)));
     }
     for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -136,7 +137,7 @@ fn write_blocks(rows: &[Cells], out: &mut impl io::Write) -> io::Result<()> {
         if number > 0 {
             writeln!(out)?;
         }
-        writeln!(out, "{}", row.name)?;
+        writeln!(out, "{}", clean(&row.name))?;
         let figure = |place: usize| {
             let change = row.changes.get(place).zip(row.spreads.get(place));
             let change = change.map(|(change, spread)| format!("{change} ({spread})")).unwrap_or_default();

@@ -5,8 +5,9 @@ use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use crate::cli::plot::{clean, columns, fitted};
 use crate::cli::stats::notes::write_paragraphs;
-use crate::cli::stats::table::{fitted, write_wrapped};
+use crate::cli::stats::table::write_wrapped;
 use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
 
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
@@ -108,7 +109,7 @@ impl Row {
             or_dash(upstream.last_observation_s, ago),
             state(upstream),
         ];
-        let why = reason.map(|reason| ("why".to_owned(), reason.text.clone()));
+        let why = reason.map(|reason| ("why".to_owned(), clean(&reason.text)));
         let cells = COLUMNS.into_iter().map(str::to_owned).zip(cells).chain(why);
         let colour = match reason.map_or("", |reason| reason.code.as_str()) {
             "best" => GREEN,
@@ -116,7 +117,7 @@ impl Row {
             "off" | "breaker" | "cooling_down" => RED,
             _ => "",
         };
-        Row { upstream: upstream.upstream.clone(), cells: predicted.chain(cells).collect(), colour }
+        Row { upstream: clean(&upstream.upstream), cells: predicted.chain(cells).collect(), colour }
     }
 }
 
@@ -160,7 +161,7 @@ fn write_rows(rows: &[Row], width: Option<usize>, colour: bool, out: &mut impl i
         }
     }
     let text = table.to_string();
-    let widest = text.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
+    let widest = text.lines().map(|line| columns(line.trim_end())).max().unwrap_or(0);
     if let Some(width) = width.filter(|width| widest > *width) {
         return write_blocks(rows, width, colour, out);
     }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::table::{fitted, write_wrapped};
+use super::table::write_wrapped;
+use crate::cli::plot::{clean, fitted};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
@@ -37,7 +38,8 @@ pub(in crate::cli) fn write_nothing(
         return write_paragraph(&advice, width, out);
     }
     let (what, advice) = if *filter == AttemptFilter::default() {
-        let advice = "Send a request to `photofinish serve`; each attempt is a row some 50 ms after it ended.";
+        let advice =
+            "Send a request to `photofinish serve`; its attempts are rows some 50 ms after the last of them ended.";
         (format!("No attempts in {path} yet."), advice)
     } else {
         let advice = "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.";
@@ -54,7 +56,7 @@ pub(super) fn write_paragraph(text: &str, width: Option<usize>, out: &mut impl i
 }
 
 fn write_cut(text: &str, word: usize, width: usize, out: &mut impl io::Write) -> io::Result<()> {
-    let words: Vec<String> = text.split(' ').map(|text| fitted(text, word)).collect();
+    let words: Vec<String> = clean(text).split(' ').map(|text| fitted(text, word)).collect();
     write_wrapped(&words, " ", "", width, out)
 }
 

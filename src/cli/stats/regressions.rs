@@ -46,7 +46,7 @@ pub(super) fn write(
 fn worse(found: &Regression) -> String {
     format!(
         "{}: {}; {}; {}, {} before.",
-        printable(&found.upstream),
+        found.upstream,
         found.words(),
         found.chance(),
         counted(found.attempts_now, "attempt"),
@@ -57,7 +57,7 @@ fn worse(found: &Regression) -> String {
 fn compared(question: &Question, answer: &Regressions) -> String {
     let window = &question.window;
     let only = [("model", &window.model), ("provider", &window.provider), ("user", &window.user)];
-    let only = only.iter().filter_map(|(what, value)| Some(format!(", {what} {}", printable(value.as_deref()?))));
+    let only = only.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_deref()?)));
     let until = window.until.map(|_| format!(" and before {}", time(answer.now.1))).unwrap_or_default();
     let when = format!("since {}{until}{}", time(answer.now.0), only.collect::<String>());
     if answer.upstreams == 0 {
@@ -75,23 +75,13 @@ fn compared(question: &Question, answer: &Regressions) -> String {
 
 fn not_compared(too_few: &[TooFew]) -> String {
     let each = too_few.iter().map(|of| {
-        format!(
-            "{} ({}, {} before)",
-            printable(&of.upstream),
-            thousands(of.attempts_now),
-            thousands(of.attempts_before)
-        )
+        format!("{} ({}, {} before)", of.upstream, thousands(of.attempts_now), thousands(of.attempts_before))
     });
     format!(
         "Not compared, for want of {} attempts now and before in the same hours and input classes: {}.",
         Thresholds::default().events_min,
         each.collect::<Vec<_>>().join(", ")
     )
-}
-
-/// A name must not steer the terminal.
-fn printable(name: &str) -> String {
-    name.replace(char::is_control, "\u{fffd}")
 }
 
 fn counted(count: u64, what: &str) -> String {

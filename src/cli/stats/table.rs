@@ -5,10 +5,11 @@ use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use crate::cli::plot::{clean, columns, fitted, padded};
 use crate::history::CostBasis;
 use crate::history::cost::CostSum;
 use crate::history::survival::{Estimate, is_firm};
-use crate::report::dimension::{Dimension, Part};
+use crate::report::dimension::Dimension;
 use crate::report::figures::{Figures, GAIN_SHARES, TOK_S_SHARES, TTFT_SHARES};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
@@ -30,22 +31,11 @@ pub(super) fn write(
     let rows: Vec<Row> = groups.iter().map(Row::new).collect();
     let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
     let table = table(by, heads, &rows);
-    let widest = table.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let widest = table.lines().map(|line| columns(line)).max().unwrap_or(0);
     match width {
         Some(width) if widest > width => write_blocks(by, heads, &rows, width, out),
         _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),
     }
-}
-
-/// The text, or its ends with … between where it is longer than `width`.
-pub(in crate::cli) fn fitted(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return text.to_owned();
-    }
-    let kept = width.saturating_sub(1);
-    let head = text.chars().take(kept.div_ceil(2));
-    head.chain(['…']).chain(text.chars().skip(length - kept / 2)).collect()
 }
 
 /// Writes the parts with `between` between them, in lines that are as long as `width` allows. No part is broken.
@@ -58,7 +48,7 @@ pub(in crate::cli) fn write_wrapped(
 ) -> io::Result<()> {
     let mut line = String::new();
     for part in parts {
-        let length = [line.as_str(), between, part].iter().map(|text| text.chars().count()).sum::<usize>();
+        let length = [line.as_str(), between, part].iter().map(|text| columns(text)).sum::<usize>();
         if line.is_empty() {
             line = format!("{indent}{part}");
         } else if length > width {
@@ -97,7 +87,7 @@ impl Row {
         let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
         let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
         Row {
-            keys: figures.keys.iter().map(Part::text).collect(),
+            keys: figures.keys.iter().map(|part| clean(&part.text())).collect(),
             cells: [
                 [figures.attempts.to_string()].into_iter().chain(counts).collect(),
                 ttft.chain([figures.ttft_samples.to_string()]).collect(),
@@ -175,8 +165,8 @@ fn write_blocks(
             let parts = heads.iter().enumerate().filter(|(column, _)| *column < row.cells[group].len());
             let parts = parts.map(|(column, head)| {
                 let cells = rows.iter().filter_map(|row| row.cells[group].get(column));
-                let wide = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-                format!("{head} {:<wide$}", row.cells[group][column])
+                let wide = cells.map(|cell| columns(cell)).max().unwrap_or(0);
+                format!("{head} {}", padded(&row.cells[group][column], wide))
             });
             write_wrapped(&parts.collect::<Vec<_>>(), "  ", "  ", width, out)?;
         }

@@ -6,6 +6,7 @@ mod races;
 mod recorded;
 mod removal;
 mod rollup;
+mod spill;
 mod trouble;
 mod views;
 mod world;

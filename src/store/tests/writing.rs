@@ -124,8 +124,8 @@ async fn a_lock_is_worth_another_try_and_a_missing_table_is_not() {
 async fn a_disk_that_is_full_is_worth_another_try() {
     let (_directory, path, store) = new_store().await;
     {
-        let mut slot = store.opened.lock().await;
-        let connection = &mut slot.as_mut().unwrap().connection;
+        let mut slot = store.slot.lock().await;
+        let connection = &mut slot.opened.as_mut().unwrap().connection;
         sqlx::query("PRAGMA max_page_count = 1").execute(connection).await.unwrap();
     }
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();

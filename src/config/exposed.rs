@@ -1,0 +1,84 @@
+//! Files that other users of the machine could read, though there are keys in them, or who asked what when.
+
+use std::fs::Metadata;
+use std::path::Path;
+
+/// A warning where a config with keys in it is not for its owner alone.
+pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
+    let mode = mode_for_others(metadata)?;
+    Some(format!(
+        "{path} has keys or tokens in it, and its mode {mode:o} lets other users of this machine at it: chmod 600 {path}, \
+         or name variables or files instead of the keys",
+        path = path.display()
+    ))
+}
+
+/// The same of the database, and of rows that wait beside it.
+pub(super) fn database(path: &Path) -> Option<String> {
+    let mut spill = path.as_os_str().to_owned();
+    spill.push(".spill");
+    [path, Path::new(&spill)].into_iter().find_map(|file| {
+        let mode = mode_for_others(&std::fs::metadata(file).ok()?)?;
+        Some(format!(
+            "the history {file} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}*",
+            file = file.display(),
+            path = path.display()
+        ))
+    })
+}
+
+/// The permissions, where there are any for the group or others.
+#[cfg(unix)]
+fn mode_for_others(metadata: &Metadata) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = metadata.permissions().mode() & 0o777;
+    (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
+}
+
+#[cfg(not(unix))]
+fn mode_for_others(_: &Metadata) -> Option<u32> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use crate::config::load;
+
+    #[test]
+    fn files_that_others_may_read_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("key"), "planted").unwrap();
+        let by_file = format!("file:{}", path("key").display());
+        for (key, mode, database, expected) in [
+            ("planted", 0o600, Some(0o600), vec![]),
+            ("planted", 0o644, None, vec!["mode 644"]),
+            ("planted", 0o640, Some(0o600), vec!["mode 640"]),
+            ("${PHOTOFINISH_TEST_UNSET}", 0o644, None, vec![]),
+            (by_file.as_str(), 0o644, None, vec![]),
+            ("planted", 0o644, Some(0o644), vec!["config.toml has keys", "history.db has the mode 644"]),
+            ("planted", 0o600, Some(0o620), vec!["the mode 620"]),
+        ] {
+            let set = |name: &str, mode| {
+                std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+            };
+            let text = format!("store.url = \"sqlite:history.db\"\n[providers.openai]\napi_key = \"{key}\"");
+            std::fs::write(path("config.toml"), text).unwrap();
+            set("config.toml", mode);
+            let _ = std::fs::remove_file(path("history.db"));
+            if let Some(mode) = database {
+                std::fs::write(path("history.db"), "").unwrap();
+                set("history.db", mode);
+            }
+            let mut warnings = load(&path("config.toml")).unwrap().warnings;
+            warnings.retain(|warning| warning.contains("chmod"));
+            assert_eq!(warnings.len(), expected.len(), "{key} {mode:o} {database:?}: {warnings:?}");
+            for (warning, words) in warnings.iter().zip(expected) {
+                assert!(warning.contains(words), "{words}: {warning}");
+                assert!(!warning.contains("planted"), "{warning}");
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Text of others for a terminal or a log line: names that callers choose, and what providers say. What steers a terminal,
+//! turns the direction of writing or cannot be seen is shown as an escape such as `\u{202e}`.
+
+/// The text as one line.
+pub fn printable(text: &str) -> String {
+    escaped(text, is_harmful)
+}
+
+/// The same for what has lines, such as an answer: lines and tabs stay, and the joiners and marks that some scripts and
+/// emoji are written with.
+pub fn printable_lines(text: &str) -> String {
+    escaped(text, |c| is_harmful(c) && !matches!(c, '\n' | '\t' | '\u{200c}'..='\u{200f}' | '\u{e0020}'..='\u{e007f}'))
+}
+
+fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> String {
+    if !text.chars().any(&harmful) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(2 * text.len());
+    for c in text.chars() {
+        if harmful(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Controls, separators of lines, marks of direction, and what has no width or is a blank that is not seen as one.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_as_an_escape() {
+        for (text, line, lines) in [
+            ("llama-3.3 70b", "llama-3.3 70b", "llama-3.3 70b"),
+            ("Grüße 日本 é 😀", "Grüße 日本 é 😀", "Grüße 日本 é 😀"),
+            ("a\x1b[2Jb", "a\\u{1b}[2Jb", "a\\u{1b}[2Jb"),
+            ("a\nb\tc\r", "a\\nb\\tc\\r", "a\nb\tc\\r"),
+            ("\u{202e}evil\u{2066}", "\\u{202e}evil\\u{2066}", "\\u{202e}evil\\u{2066}"),
+            ("a\u{61c}b\u{feff}", "a\\u{61c}b\\u{feff}", "a\\u{61c}b\\u{feff}"),
+            ("a\u{200e}\u{200b}", "a\\u{200e}\\u{200b}", "a\u{200e}\\u{200b}"),
+            ("👩\u{200d}💻", "👩\\u{200d}💻", "👩\u{200d}💻"),
+            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}", "\\u{9b}31m\\u{7f}"),
+        ] {
+            assert_eq!((printable(text).as_str(), printable_lines(text).as_str()), (line, lines), "{text:?}");
+        }
+    }
+}

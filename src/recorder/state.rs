@@ -1,0 +1,111 @@
+//! What the recorder's two sides count, and how the store is.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use tokio::sync::watch;
+
+use super::complaint::Complaint;
+
+/// How the store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The last batch went in; also before the first.
+    Ok,
+    /// It does not take rows now. They are kept, and go in later.
+    Delayed,
+    /// Rows are being lost.
+    Failing,
+}
+
+impl Condition {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Condition::Ok => "ok",
+            Condition::Delayed => "delayed",
+            Condition::Failing => "failing",
+        }
+    }
+}
+
+pub(super) struct State {
+    /// Rows in memory. Signed: what is sent during the finish may be taken off twice.
+    queued: AtomicI64,
+    /// Rows in the file beside the database.
+    spilled: AtomicU64,
+    pub written: AtomicU64,
+    pub dropped: AtomicU64,
+    pub violations: AtomicU64,
+    pub condition: watch::Sender<Condition>,
+    pub overflow: Complaint,
+    pub refusal: Complaint,
+    pub violation: Complaint,
+}
+
+impl State {
+    pub fn new() -> State {
+        State {
+            queued: AtomicI64::new(0),
+            spilled: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            violations: AtomicU64::new(0),
+            condition: watch::Sender::new(Condition::Ok),
+            overflow: Complaint::new(),
+            refusal: Complaint::new(),
+            violation: Complaint::new(),
+        }
+    }
+
+    pub fn queued(&self) -> usize {
+        usize::try_from(self.queued.load(Relaxed)).unwrap_or(0)
+    }
+
+    pub fn spilled(&self) -> usize {
+        usize::try_from(self.spilled.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    /// Rows are about to be queued. Gives how many were before.
+    pub fn add(&self, rows: usize) -> usize {
+        usize::try_from(self.queued.fetch_add(rows as i64, Relaxed)).unwrap_or(0)
+    }
+
+    /// They went from memory into the database.
+    pub fn keep(&self, rows: usize) {
+        self.written.fetch_add(rows as u64, Relaxed);
+        self.queued.fetch_sub(rows as i64, Relaxed);
+    }
+
+    /// They went from memory into the file beside it.
+    pub fn spill(&self, rows: usize) {
+        self.spilled.fetch_add(rows as u64, Relaxed);
+        self.queued.fetch_sub(rows as i64, Relaxed);
+    }
+
+    /// An earlier run has left so many in the file.
+    pub fn found(&self, rows: u64) {
+        self.spilled.store(rows, Relaxed);
+    }
+
+    /// They went from the file into the database; whether there are more.
+    pub fn bring_back(&self, rows: u64, more: bool) {
+        self.written.fetch_add(rows, Relaxed);
+        let left = self.spilled.load(Relaxed).saturating_sub(rows);
+        self.spilled.store(if more { left.max(1) } else { 0 }, Relaxed);
+    }
+
+    pub fn lose(&self, rows: usize) {
+        if rows > 0 {
+            self.dropped.fetch_add(rows as u64, Relaxed);
+            self.queued.fetch_sub(rows as i64, Relaxed);
+            self.is(Condition::Failing);
+        }
+    }
+
+    pub fn is(&self, now: Condition) {
+        self.condition.send_if_modified(|condition| std::mem::replace(condition, now) != now);
+    }
+}

@@ -1,0 +1,287 @@
+//! The writer task: batches out of the queue into the store; where it does not take them, into the file beside it, and back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::complaint::Complaint;
+use super::state::{Condition, State};
+use crate::history::invariants;
+use crate::shutdown::Shutdown;
+use crate::store::{Record, Spill, Store, WriteError};
+
+/// Records in one transaction, and the rest of the last race.
+const BATCH_MAX: usize = 1_000;
+
+/// How long the first record of a batch waits for company. Bounds what a crash may lose.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Between tries while the store cannot take a batch; doubles from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LAST: Duration = Duration::from_secs(1);
+
+/// While the store takes no rows, it is said again so often.
+const REMIND_EVERY: Duration = Duration::from_secs(60);
+
+pub(super) struct Writing {
+    store: Store,
+    spill: Spill,
+    receiver: mpsc::Receiver<Vec<Record>>,
+    batch: Vec<Record>,
+    state: Arc<State>,
+    /// None while the store takes rows.
+    trouble: Option<Trouble>,
+    /// When rows are to be brought back next, if there are any.
+    back_at: Instant,
+    /// The file beside the database does not take rows, or does not give them back.
+    stuck: Complaint,
+}
+
+/// The store takes no rows.
+struct Trouble {
+    began: Instant,
+    tries: u32,
+    wait: Duration,
+    again_at: Instant,
+    told_at: Instant,
+}
+
+impl Writing {
+    pub(super) fn new(store: Store, receiver: mpsc::Receiver<Vec<Record>>, state: Arc<State>) -> Writing {
+        let spill = Spill::of(store.path());
+        let (batch, back_at) = (Vec::with_capacity(2 * BATCH_MAX), Instant::now());
+        let mut writing =
+            Writing { store, spill, receiver, batch, state, trouble: None, back_at, stuck: Complaint::new() };
+        if !writing.store.is_open() {
+            writing.state.is(Condition::Delayed);
+            writing.trouble = Some(Trouble::new());
+        }
+        writing
+    }
+
+    /// Until every recorder is gone, or the writer is being finished, and the queue is empty.
+    pub(super) async fn run(mut self, tasks: Shutdown) {
+        self.find_spill().await;
+        while self.next_batch(&tasks).await {
+            self.check_invariants();
+            self.keep(&tasks).await;
+            if !tasks.is_draining() {
+                self.bring_back().await;
+            }
+        }
+        self.close().await;
+    }
+
+    async fn find_spill(&mut self) {
+        match self.spill.rows().await {
+            Ok(0) => {}
+            Ok(rows) => {
+                self.state.found(rows);
+                tracing::info!(rows, path = %self.spill.path().display(), "rows of an earlier run come back");
+            }
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    /// Takes what is there: nothing, where only something else is to be done. False when nothing more is to come.
+    async fn next_batch(&mut self, tasks: &Shutdown) -> bool {
+        self.batch.clear();
+        if tasks.is_draining() {
+            self.receiver.close();
+            return self.take_more(Instant::now(), tasks).await;
+        }
+        let wake_at = match &self.trouble {
+            Some(trouble) => Some(trouble.again_at),
+            None => (self.state.spilled() > 0).then_some(self.back_at),
+        };
+        tokio::select! {
+            rows = self.receiver.recv() => match rows {
+                Some(rows) => self.batch.extend(rows),
+                None => return false,
+            },
+            () = tasks.draining() => return true,
+            () = at(wake_at) => return true,
+        }
+        self.take_more(Instant::now() + LINGER, tasks).await;
+        true
+    }
+
+    /// Fills the batch out of the queue until `until`. False where nothing was there.
+    async fn take_more(&mut self, until: Instant, tasks: &Shutdown) -> bool {
+        let mut any = false;
+        while self.batch.len() < BATCH_MAX {
+            let rows = match self.receiver.try_recv() {
+                Ok(rows) => rows,
+                Err(_) if tasks.is_draining() => break,
+                Err(_) => {
+                    let received = tokio::select! {
+                        received = timeout_at(until, self.receiver.recv()) => received,
+                        () = tasks.draining() => break,
+                    };
+                    let Ok(Some(rows)) = received else { break };
+                    rows
+                }
+            };
+            any = true;
+            self.batch.extend(rows);
+        }
+        any
+    }
+
+    /// Until the batch is in the store or in the file beside it, or can never be. An empty one asks whether the store takes
+    /// rows again.
+    async fn keep(&mut self, tasks: &Shutdown) {
+        loop {
+            if self.is_due() && !tasks.is_cancelled() {
+                let written = tokio::select! {
+                    written = self.store.write(&self.batch) => Some(written),
+                    () = tasks.cancelled() => None,
+                };
+                match written {
+                    Some(Ok(())) => return self.written(),
+                    Some(Err(error)) if error.retry => self.delayed(&error),
+                    Some(Err(error)) => return self.refused(&error),
+                    None => {}
+                }
+            }
+            if self.batch.is_empty() || self.put_aside().await {
+                return;
+            }
+            if tasks.is_cancelled() {
+                return self.state.lose(self.batch.len());
+            }
+            tokio::select! {
+                () = at(self.trouble.as_ref().map(|trouble| trouble.again_at)) => {}
+                () = tasks.cancelled() => {}
+            }
+        }
+    }
+
+    /// Whether the store is to be tried.
+    fn is_due(&self) -> bool {
+        match &self.trouble {
+            None => !self.batch.is_empty(),
+            Some(trouble) => Instant::now() >= trouble.again_at,
+        }
+    }
+
+    fn written(&mut self) {
+        self.state.keep(self.batch.len());
+        self.state.is(Condition::Ok);
+        if let Some(trouble) = self.trouble.take() {
+            let waiting = self.state.queued() + self.state.spilled();
+            let after_ms = trouble.began.elapsed().as_millis();
+            tracing::info!(tries = trouble.tries, after_ms, waiting, "the history is being written again");
+        }
+    }
+
+    fn delayed(&mut self, error: &WriteError) {
+        let now = Instant::now();
+        let trouble = self.trouble.get_or_insert_with(Trouble::new);
+        if trouble.tries == 0 || now - trouble.told_at >= REMIND_EVERY {
+            let waiting = self.state.queued() + self.state.spilled();
+            tracing::warn!(%error, waiting, "cannot write the history now; its rows are kept, and tried again");
+            trouble.told_at = now;
+        }
+        trouble.tries = trouble.tries.saturating_add(1);
+        trouble.again_at = now + trouble.wait;
+        trouble.wait = (2 * trouble.wait).min(RETRY_LAST);
+        self.state.is(Condition::Delayed);
+    }
+
+    fn refused(&self, error: &WriteError) {
+        self.state.lose(self.batch.len());
+        if self.state.refusal.is_due() {
+            let dropped = self.state.dropped();
+            tracing::error!(%error, dropped, "the database does not take the rows of the history: they are lost");
+        }
+    }
+
+    /// True if the file beside the database has the batch now.
+    async fn put_aside(&mut self) -> bool {
+        match self.spill.append(&self.batch).await {
+            Ok(()) => {
+                if self.state.spilled() == 0 {
+                    tracing::info!(path = %self.spill.path().display(), "rows wait in a file until the database takes them");
+                }
+                self.state.spill(self.batch.len());
+                self.state.is(Condition::Delayed);
+                true
+            }
+            Err(error) => {
+                self.complain(&error);
+                false
+            }
+        }
+    }
+
+    /// Moves some of the rows that wait in the file into the store, which takes rows.
+    async fn bring_back(&mut self) {
+        if self.trouble.is_some() || self.state.spilled() == 0 || Instant::now() < self.back_at {
+            return;
+        }
+        match self.spill.move_some(&self.store).await {
+            Ok(moved) => {
+                self.state.bring_back(moved.rows, moved.more);
+                if !moved.more {
+                    tracing::info!("all rows that waited in the file are in the database");
+                }
+            }
+            Err(error) => {
+                self.back_at = Instant::now() + RETRY_LAST;
+                self.complain(&error);
+            }
+        }
+    }
+
+    fn complain(&self, error: &WriteError) {
+        if self.stuck.is_due() {
+            let (path, waiting) = (self.spill.path().display(), self.state.queued());
+            tracing::warn!(%path, %error, waiting, "the file for rows that wait cannot be used now: they stay in memory");
+        }
+    }
+
+    async fn close(self) {
+        let rows = self.state.spilled();
+        if rows > 0 {
+            let path = self.spill.path().display();
+            tracing::warn!(rows, %path, "rows wait in a file: the next start writes them into the database");
+        }
+        self.store.close().await;
+        self.spill.close().await;
+    }
+
+    fn check_invariants(&self) {
+        for record in &self.batch {
+            let Record::Attempt(attempt) = record else { continue };
+            let columns = invariants::violations(attempt);
+            if columns.is_empty() {
+                continue;
+            }
+            let so_far = self.state.violations.fetch_add(1, Relaxed) + 1;
+            if self.state.violation.is_due() {
+                let race = &attempt.race_id;
+                tracing::error!(%race, attempt.ordinal, ?columns, so_far, "columns of an attempt contradict each other");
+            }
+        }
+    }
+}
+
+impl Trouble {
+    /// It is tried at once.
+    fn new() -> Trouble {
+        let now = Instant::now();
+        Trouble { began: now, tries: 0, wait: RETRY_FIRST, again_at: now, told_at: now }
+    }
+}
+
+/// Never where there is no time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,176 @@
+//! Rows that the database does not take now, in a second database beside it: the same tables, and the same writer. They
+//! come back in the order of their races, each once, and then the file goes.
+//!
+//! It is for a database that is locked, damaged or away. On a full disk it cannot grow either.
+
+use std::path::{Path, PathBuf};
+
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+use super::columns::Row as _;
+use super::write::{self, Record, WriteError};
+use super::{OpenError, Opened, Store};
+use crate::history::{AttemptRecord, RaceRecord};
+
+/// Bytes of the file: about two million rows. Beyond it rows wait in memory, and are then lost.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Races that come back in one transaction.
+const MOVED_MAX: i64 = 300;
+
+/// The file, if there is one.
+pub struct Spill {
+    pub(super) store: Store,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    pub rows: u64,
+    /// There are more.
+    pub more: bool,
+}
+
+impl Spill {
+    /// Of the database at this path. Opens and makes nothing yet.
+    pub fn of(database: &Path) -> Spill {
+        let mut path = database.as_os_str().to_owned();
+        path.push(".spill");
+        Spill { store: Store { bytes_max: Some(BYTES_MAX), ..Store::unopened(Path::new(&path)) } }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.store.path
+    }
+
+    /// How many rows were left by an earlier run.
+    ///
+    /// # Errors
+    /// When there is a file that cannot be read. It stays as it is.
+    pub async fn rows(&self) -> Result<u64, WriteError> {
+        if !tokio::fs::try_exists(self.path()).await.unwrap_or(true) {
+            return Ok(0);
+        }
+        let mut slot = self.store.slot.lock().await;
+        let mut opened = self.store.still_there(&mut slot).await?;
+        let rows = count(&mut opened.connection).await.map_err(WriteError::unsound)?;
+        slot.opened = Some(opened);
+        Ok(rows)
+    }
+
+    /// Takes the whole batch, or nothing of it.
+    pub async fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
+        self.store.write(batch).await
+    }
+
+    /// Moves some rows into the database. Removes the file once it is empty.
+    ///
+    /// # Errors
+    /// When either file cannot be read or written. Rows that were copied and are still here are not copied twice.
+    pub async fn move_some(&self, into: &Store) -> Result<Moved, WriteError> {
+        let mut slot = self.store.slot.lock().await;
+        let mut opened = self.store.still_there(&mut slot).await?;
+        let moved = self.move_now(&mut opened, into).await?;
+        if moved.more {
+            slot.opened = Some(opened);
+        } else {
+            self.remove(opened).await;
+        }
+        Ok(moved)
+    }
+
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+
+    /// Copied first, removed here after: a crash between them leaves rows in both, which the next copy leaves alone.
+    async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<Moved, WriteError> {
+        let failed = WriteError::unsound;
+        // Held to the end: another process may put rows here too.
+        let mut here = opened.connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
+        let until: Option<String> =
+            sqlx::query_scalar(FIRST_TO_STAY).bind(MOVED_MAX).fetch_one(&mut *here).await.map_err(failed)?;
+        // Above every id.
+        let until = until.unwrap_or_else(|| "g".to_owned());
+        let ids: Vec<String> = sqlx::query_scalar(IDS).bind(&until).fetch_all(&mut *here).await.map_err(failed)?;
+        into.copy_from(self.path(), &until, &ids).await?;
+        let mut rows = 0;
+        for sql in REMOVE {
+            rows += sqlx::query(sql).bind(&until).execute(&mut *here).await.map_err(failed)?.rows_affected();
+        }
+        let left = count(&mut here).await.map_err(failed)?;
+        here.commit().await.map_err(failed)?;
+        Ok(Moved { rows, more: left > 0 })
+    }
+
+    /// It is empty. Closed first: SQLite removes what it keeps beside a file only while that is there.
+    async fn remove(&self, opened: Opened) {
+        let removed = async {
+            opened.connection.close().await?;
+            tokio::fs::remove_file(self.path()).await?;
+            Ok::<(), sqlx::Error>(())
+        };
+        if let Err(error) = removed.await {
+            tracing::warn!(path = %self.path().display(), %error, "cannot remove the empty file");
+        }
+    }
+}
+
+impl Store {
+    /// Copies what the database at `path` has of races before `until`, whose ids these are.
+    async fn copy_from(&self, path: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
+        let mut slot = self.slot.lock().await;
+        loop {
+            let mut opened = self.still_there(&mut slot).await?;
+            let copied = copy(&mut opened.connection, path, until, ids).await;
+            if let Some(copied) = self.ended(&mut slot, opened, copied).await {
+                return copied;
+            }
+        }
+    }
+}
+
+async fn copy(connection: &mut SqliteConnection, from: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
+    let failed = WriteError::unsound;
+    let from = from.to_str().ok_or_else(|| WriteError::unavailable(&not_text(from)))?;
+    sqlx::query("ATTACH ? AS spill").bind(from).execute(&mut *connection).await.map_err(failed)?;
+    // Not immediate: that would lock the file that is copied from too. Its first statement writes, which is as good.
+    let mut transaction = connection.begin().await.map_err(failed)?;
+    for (table, columns) in
+        [(RaceRecord::TABLE, RaceRecord::COLUMNS.join(",")), (AttemptRecord::TABLE, AttemptRecord::COLUMNS.join(","))]
+    {
+        let sql = format!(
+            "INSERT INTO main.{table} ({columns}) SELECT {columns} FROM spill.{table} WHERE race_id < ? \
+             ON CONFLICT DO NOTHING"
+        );
+        let copied = sqlx::query(AssertSqlSafe(sql)).persistent(false).bind(until).execute(&mut *transaction);
+        copied.await.map_err(failed)?;
+    }
+    write::came(&mut transaction, ids.iter().map(String::as_str)).await.map_err(failed)?;
+    transaction.commit().await.map_err(failed)?;
+    sqlx::query("DETACH spill").execute(connection).await.map_err(failed)?;
+    Ok(())
+}
+
+fn not_text(path: &Path) -> OpenError {
+    OpenError::Unusable { path: PathBuf::from(path), reason: "its name is no text".to_owned() }
+}
+
+async fn count(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
+    let rows: i64 = sqlx::query_scalar(COUNT).fetch_one(connection).await?;
+    Ok(rows.unsigned_abs())
+}
+
+const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt)";
+
+/// By either table: an attempt may be here without its race.
+const FIRST_TO_STAY: &str = "\
+    SELECT min(id) FROM (\
+        SELECT * FROM (SELECT race_id AS id FROM race ORDER BY race_id LIMIT 1 OFFSET ?1) \
+        UNION ALL \
+        SELECT * FROM (SELECT DISTINCT race_id FROM attempt ORDER BY race_id LIMIT 1 OFFSET ?1))";
+
+const IDS: &str = "\
+    SELECT race_id FROM race WHERE race_id < ?1 UNION SELECT race_id FROM attempt WHERE race_id < ?1";
+
+const REMOVE: [&str; 2] = ["DELETE FROM attempt WHERE race_id < ?1", "DELETE FROM race WHERE race_id < ?1"];

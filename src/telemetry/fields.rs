@@ -1,0 +1,68 @@
+//! How the fields of a line in the log are written: what callers and providers say in it can neither steer the terminal nor
+//! look like a line of its own.
+
+use std::fmt;
+
+use tracing::field::Field;
+use tracing_subscriber::fmt::format::Writer;
+
+use crate::printable::{printable, printable_lines};
+
+/// The message with its further lines indented, then `name=value`.
+pub(super) fn write(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    let escape = |codes| if writer.has_ansi_escapes() { codes } else { "" };
+    match field.name() {
+        "message" => writer.write_str(&printable_lines(&value).replace('\n', "\n  ")),
+        name => {
+            let (italic, dim, plain) = (escape("\x1b[3m"), escape("\x1b[2m"), escape("\x1b[0m"));
+            write!(writer, "{italic}{name}{plain}{dim}={plain}{}", printable(&value))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::field::MakeExt as _;
+    use tracing_subscriber::fmt::format;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_others_say_is_one_line_without_escapes() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .fmt_fields(format::debug_fn(write).delimited(" "))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let (model, error) = ("m\u{202e}x", "no\n2026-01-01 ERROR all is lost \x1b[2J");
+            tracing::warn!(model, %error, count = 3, "it failed");
+            tracing::warn!("two\nlines");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let expected = " WARN it failed model=\"m\\u{202e}x\" error=no\\n2026-01-01 ERROR all is lost \\u{1b}[2J count=3\n \
+                        WARN two\n  lines\n";
+        assert_eq!(text, expected);
+    }
+}
