@@ -16,6 +16,7 @@ mod stream;
 pub use routes::router;
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,10 +87,10 @@ async fn accept(listener: TcpListener, places: Arc<Places>, router: Router, shut
                 Some(place) => {
                     shutdown.spawn(connection(stream, place, router.clone(), shutdown.clone()));
                 }
-                None => turned_away.count("every connection is at work"),
+                None => turned_away.warn(&"every connection is at work"),
             },
             Err(error) => {
-                turned_away.count(&error.to_string());
+                turned_away.warn(&error);
                 // A connection that nobody works on may give its descriptor back.
                 places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -107,12 +108,20 @@ struct TurnedAway {
 }
 
 impl TurnedAway {
-    fn count(&mut self, why: &str) {
-        self.times += 1;
-        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN) {
-            tracing::warn!(error = why, times = self.times, "cannot accept a connection");
-            *self = TurnedAway { times: 0, warned: Some(Instant::now()) };
+    fn warn(&mut self, why: &dyn Display) {
+        if let Some(times) = self.count() {
+            tracing::warn!(error = %why, times, "cannot accept a connection");
         }
+    }
+
+    /// How many there were since the last warning, when it is time for another.
+    fn count(&mut self) -> Option<u64> {
+        self.times += 1;
+        let is_time = self.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN);
+        is_time.then(|| {
+            self.warned = Some(Instant::now());
+            std::mem::take(&mut self.times)
+        })
     }
 }
 

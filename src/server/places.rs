@@ -21,8 +21,8 @@ use crate::clock::Instant;
 const CLOSED_AT_ONCE: usize = 64;
 /// After a search that found nothing to close, the next one waits so long.
 const SEARCH_AGAIN: Duration = Duration::from_millis(100);
-/// A newcomer waits so long for a connection that is being closed.
-const LEFT_WITHIN: Duration = Duration::from_millis(100);
+/// A newcomer waits so long for a connection that is being closed: far longer than that takes.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
 /// All places of one listener.
 pub(super) struct Places {
@@ -103,7 +103,9 @@ impl Places {
         let full = held.ordinary >= self.ordinary;
         let in_reserve = full && held.close_idle(false) == 0;
         if held.connections.len() >= self.ordinary + self.reserve {
-            held.close_idle(in_reserve);
+            if in_reserve {
+                held.close_idle(true);
+            }
             return None;
         }
         let (id, connection) = held.insert(network(peer), in_reserve);
@@ -174,7 +176,7 @@ impl Place {
             return true;
         }
         let mut held = self.places.lock();
-        if held.ordinary >= self.places.ordinary {
+        if held.ordinary >= self.places.ordinary && held.close_idle(false) == 0 {
             return false;
         }
         if let Some(entry) = held.connections.get_mut(&self.id)

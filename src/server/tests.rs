@@ -22,7 +22,7 @@ use crate::clock::Instant;
 /// Bytes between client and server.
 const PIPE: usize = 64 * 1024;
 
-/// `/endless` answers without end, `/slow` after an hour. The token tells that an endless answer was dropped.
+/// `/endless` answers without end, `/slow` after an hour, `/whole` with more than fits on the way. The token tells that an endless answer was dropped.
 fn router() -> (Router, CancellationToken) {
     let dropped = CancellationToken::new();
     let token = dropped.clone();
@@ -37,8 +37,10 @@ fn router() -> (Router, CancellationToken) {
         tokio::time::sleep(Duration::from_secs(3_600)).await;
         "late"
     };
-    let router = Router::new().route("/endless", get(endless)).route("/slow", get(slow).post(slow));
-    (router.route("/", get(async || "here")), dropped)
+    let whole = async || vec![b'x'; 8 << 20];
+    let router =
+        Router::new().route("/whole", get(whole)).route("/endless", get(endless)).route("/slow", get(slow).post(slow));
+    (router.route("/", get(async || "here").post(async || "here")), dropped)
 }
 
 /// The only place of a listener.
@@ -184,6 +186,27 @@ async fn a_full_house_closes_what_is_idle_and_never_what_is_at_work() {
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_reads_keeps_no_place() {
+    let (address, _shutdown) = listening(Places::new(1, 0)).await;
+    for round in 0..20 {
+        let mut unread = asked(address, "GET /whole").await;
+        assert!(heard(&mut unread, "xxxx").await.contains("200 OK"), "round {round}");
+        let mut newcomer = asked(address, "GET /").await;
+        assert!(heard(&mut newcomer, "here").await.contains("200 OK"), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn warnings_come_with_their_number_once_in_a_while() {
+    let (mut turned_away, mut told) = (TurnedAway::default(), Vec::new());
+    for _ in 0..1_000 {
+        told.extend(turned_away.count());
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    assert_eq!(told, [1, 500]);
+}
+
+#[tokio::test]
 async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
     let (address, _shutdown) = listening(Places::new(2, 2)).await;
     let mut working = Vec::new();
@@ -207,15 +230,18 @@ async fn where_all_is_at_work_the_reserve_answers_and_begins_nothing() {
     let mut waiting = asked(address, "GET /").await;
     heard(&mut waiting, "here").await;
     drop(working);
-    loop {
-        waiting.write_all(b"POST /slow HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-        let refused = tokio::time::timeout(Duration::from_millis(200), heard(&mut waiting, "}")).await;
-        match refused {
-            // It is being worked on.
-            Err(_) => break,
-            Ok(refused) => assert!(refused.contains("photofinish_crowded"), "{refused}"),
+    let worked = async {
+        loop {
+            waiting.write_all(b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            let mut head = heard(&mut waiting, "\r\n\r\n").await;
+            if head.contains("200 OK") {
+                return;
+            }
+            head += &heard(&mut waiting, "}").await;
+            assert!(head.contains("photofinish_crowded"), "{head}");
         }
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(20), worked).await.expect("the place becomes an ordinary one");
 }
 
 #[tokio::test]

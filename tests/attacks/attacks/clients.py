@@ -152,7 +152,7 @@ HEADS = {
     "a bare CR": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: a\rb\r\n\r\n", 400),
     "10,000 headers": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: y\r\n" * 10_000 + b"\r\n", 431),
     "a header of 2 MB": (b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"y" * 2_000_000 + b"\r\n\r\n", 431),
-    "a path of 200 KB": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 414),
+    "a path of 200 KB": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 431),
 }
 SMUGGLED = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 SMUGGLING = {
