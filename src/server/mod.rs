@@ -161,11 +161,12 @@ async fn serve_connection<S>(
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let work = place.connection.begin();
-        let answer = crowded(&place, &request).map_or_else(|| Ok(router.call(request)), Err);
+        let answer =
+            crowded(&place, &request).map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
         async {
             let response = match answer {
                 Ok(response) => response.await?,
-                Err(response) => response,
+                Err(refusal) => *refusal,
             };
             Ok::<_, Infallible>(response.map(|body| Noted::new(body, work)))
         }
