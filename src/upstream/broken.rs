@@ -78,7 +78,7 @@ fn of_io(kind: ErrorKind) -> FailureKind {
 }
 
 /// The first of this type among the error's sources.
-fn find<'a, E: Error + 'static>(error: &'a hyper::Error) -> Option<&'a E> {
+fn find<E: Error + 'static>(error: &hyper::Error) -> Option<&E> {
     let mut source = error.source();
     while let Some(inner) = source {
         if let Some(found) = inner.downcast_ref() {
