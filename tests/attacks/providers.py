@@ -483,14 +483,14 @@ async def h2_close_mid(c, s):
     c.writer.close()
 
 
-def reset_with(name, what, code):
-    @kind(name, what, level="h2")
+def reset_with(name, what, code, **options):
+    @kind(name, what, level="h2", **options)
     async def play(c, s):
         await c.send(b"\0\0\x04\x03\0" + s.to_bytes(4, "big") + code.to_bytes(4, "big"))
 
 
 reset_with("h2-refused", "REFUSED_STREAM for every request", 7)
-reset_with("h2-http11-required", "HTTP_1_1_REQUIRED for every request, over a listener that has none", 13)
+reset_with("h2-http11-required", "HTTP_1_1_REQUIRED for every request; a plain answer over HTTP/1.1", 13, alone="answer", good=True)
 reset_with("h2-reset", "INTERNAL_ERROR for every request", 2)
 
 

@@ -1,7 +1,6 @@
 """Providers against the gateway: answers that cost more to read than to send, that stall, lie, or quote a key."""
 
 import json
-import threading
 import time
 
 import providers

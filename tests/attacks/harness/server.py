@@ -107,14 +107,15 @@ def reset(writer):
     writer.transport.abort()
 
 
-async def http1(reader, writer, counts):
-    number = 0
+async def http1(reader, writer, counts, kind=None):
+    """By the path's kind, or always by this one."""
+    number, only = 0, kind
     try:
         while True:
             exchange = Exchange(reader, writer, number, counts)
             if not await exchange.read_head():
                 return
-            kind = providers.KINDS.get(exchange.kind)
+            kind = only or providers.KINDS.get(exchange.kind)
             if number == 0:
                 counts.connections[exchange.kind] += 1
             number += 1
@@ -147,6 +148,8 @@ def raw(kind, counts):
 def over_http2(kind, counts):
     async def serve(reader, writer):
         counts.connections[kind.name] += 1
+        if writer.get_extra_info("ssl_object").selected_alpn_protocol() != "h2":
+            return await http1(reader, writer, counts, providers.KINDS["good"])
         connection = http2.Serving(reader, writer, lambda: counts.seen.update([kind.name]))
         try:
             await connection.run(kind.play)
@@ -164,7 +167,7 @@ async def main(certificate):
     if certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(certificate)
-        tls.set_alpn_protocols(["h2"])
+        tls.set_alpn_protocols(["h2", "http/1.1"])
 
     async def listen(name, serve, **options):
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20, backlog=2048, **options)

@@ -54,7 +54,7 @@ class Providers:
             return f"http://127.0.0.1:{self.ports['http']}/{name}/v1"
         scheme = "http" if kind.level == "tcp" else "https"
         host = "localhost" if kind.level == "h2" else "127.0.0.1"
-        return f"{scheme}://{host}:{self.ports[name]}/v1"
+        return f"{scheme}://{host}:{self.ports[name]}/{name}/v1"
 
     def stop(self):
         self.process.stdin.close()
