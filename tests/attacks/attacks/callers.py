@@ -50,7 +50,6 @@ def invented_names(stage):
         stage.must(samples.get("slow/m", 0) + samples.get("early-hints/m", 0) >= 3, f"nothing is learnt of a configured upstream any more: {samples}")
         stage.must(bucket.get("fresh") is not None, "a configured model has no budget any more")
         stage.note(f"{sum(counts.values())} requests: {counts}; RSS {gate.memory():.0f} MB")
-    (stage.folder / "gateway/gateway.log").unlink()
     with stage.gateway(config, exact=False) as gate:
         samples, _ = known(gate)
         stage.note(f"after a restart, samples of the configured upstreams: {samples}")

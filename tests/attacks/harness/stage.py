@@ -130,7 +130,7 @@ class Gateway:
             for name, value in (limits or {}).items():
                 resource.setrlimit(name, value if isinstance(value, tuple) else (value, value))
 
-        with open(self.log, "ab") as log:
+        with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*wrap, str(binary), "--config", "config.toml", "serve"], cwd=folder, env=variables,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=limited)
         end = time.monotonic() + wait
