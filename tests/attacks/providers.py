@@ -17,7 +17,8 @@ class Kind:
     name: str
     what: str
     play: typing.Callable
-    # What a client that asks this provider alone must see: an answer, a clean error, or either of them.
+    # What a client that asks this provider alone must see: an answer, a clean error, or "any" of them. "empty": one that
+    # finished without a token may be passed on as what it is.
     alone: str = "error"
     # Whether a token comes before the harm: then it may win a race, and a stream may break.
     token: bool = False
@@ -242,15 +243,15 @@ said("html", "200 with an HTML page", answered("<html><body>Sign in</body></html
 said("empty", "200 with an empty event stream", answered("", headers=STREAM))
 said("not-json", "200 with JSON that breaks off", answered('{"choices": [{"mess'))
 said("wrong-types", "200 with members of the wrong types", answered('{"choices": "none", "usage": [], "id": 7}'))
-streamed("done-only", "[DONE] alone", DONE)
-streamed("role-only", "a role, then [DONE]", ROLE, DONE)
-streamed("finish-only", "a finish reason without a token", ROLE, FINISH, DONE, alone="any")
+streamed("done-only", "[DONE] alone", DONE, alone="empty")
+streamed("role-only", "a role, then [DONE]", ROLE, DONE, alone="empty")
+streamed("finish-only", "a finish reason without a token", ROLE, FINISH, DONE, alone="empty")
 streamed("no-done", "ends without finish reason and [DONE]", ROLE, TOKEN, alone="any", token=True)
 streamed("bad-utf8", "a token that is no UTF-8", ROLE, b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe\xc0"}}]}\n\n', FINISH, DONE,
          alone="any", token=True)
 streamed("nuls", "NULs between and inside events", b"\0\0\0data: \0{}\n\n", TOKEN, b"\0" * 5000 + b"\n\n", FINISH, DONE, alone="any", token=True)
-streamed("bad-json", "an event that is no JSON", event('{"choices": [{'), DONE)
-streamed("deep-json", "50,000 brackets in one event", event("[" * 50_000 + "]" * 50_000), DONE)
+streamed("bad-json", "an event that is no JSON", event('{"choices": [{'), DONE, alone="empty")
+streamed("deep-json", "50,000 brackets in one event", event("[" * 50_000 + "]" * 50_000), DONE, alone="empty")
 streamed("odd-numbers", "numbers beyond sense in usage", ROLE, TOKEN,
          event('{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":1e400,"total_tokens":99999999999999999999}}'), FINISH, DONE,
          alone="any", token=True)

@@ -257,6 +257,7 @@ def leaving(stage):
 @attack("crowd", "3,000 clients at once where max_in_flight = 1000; those inside are served, the others told at once")
 def crowd(stage):
     config = stage.config(server={"max_in_flight": 1000}).model("slow", "slow")
+    config.connect = "5s"  # a machine that is busy is not the point
     with stage.gateway(config, good_fails=True) as gate:
         answers = [answer for part in at_once(4, lambda _: crowd_of(gate.port, 750)) for answer in part]
         counts = {}

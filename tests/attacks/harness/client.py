@@ -51,6 +51,11 @@ class Answer:
             "[DONE]" in self.text or "message_stop" in self.text or "response.completed" in self.text or "response.incomplete" in self.text
             or self.text.startswith("{") and self.text.rstrip().endswith("}"))
 
+    @property
+    def is_empty(self):
+        """Finished, with nothing in it."""
+        return self.status == 200 and not self.cut and len(self.body) > 0
+
     def __str__(self):
         text = self.text if len(self.text) < 240 else f"{self.text[:80]} … {self.text[-150:]}"
         return f"{self.status}{' cut, ' + self.cut if self.cut else ''} {text!r}"
