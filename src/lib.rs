@@ -12,6 +12,7 @@ pub mod budget;
 pub mod clock;
 pub mod machine;
 pub mod printable;
+pub mod pace;
 pub mod shutdown;
 
 // 2 vocabulary

@@ -93,6 +93,15 @@ fn files_and_functions_are_short() {
 }
 
 #[test]
+fn a_loop_over_a_provider_s_bytes_gives_other_tasks_a_turn() {
+    let rooms = ["attempt", "proxy", "relay", "upstream"];
+    let readers: Vec<Source> = product_code().into_iter().filter(|source| rooms.contains(&source.room())).collect();
+    assert!(readers.iter().any(|source| source.text.contains("poll_chunk")), "they are where this test looks for them");
+    let problems = readers.iter().flat_map(|source| source.complaints(rules::loops_without_a_turn(&source.tokens)));
+    none(&problems.collect::<Vec<_>>());
+}
+
+#[test]
 fn every_file_opens_by_saying_what_it_is_for() {
     let silent = sources(&["src", "tests", "benches"]).into_iter().filter(|source| !source.text.starts_with("//! "));
     none(

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::item::Item;
 
-/// Bytes that are read ahead while a first token is held back; beyond it reading waits.
+/// Bytes that are read ahead while a first token is held back, each item with what it takes itself; beyond it reading waits.
 const READ_AHEAD_MAX: usize = 256 << 10;
 
 #[derive(Default)]
@@ -19,13 +19,17 @@ impl Ahead {
     }
 
     pub fn push(&mut self, item: Item) {
-        self.bytes += item.raw.len();
+        self.bytes += cost(&item);
         self.items.push_back(item);
     }
 
     pub fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
-        self.bytes -= item.raw.len();
+        self.bytes -= cost(&item);
         Some(item)
     }
+}
+
+fn cost(item: &Item) -> usize {
+    item.raw.len() + size_of::<Item>()
 }

@@ -1,6 +1,7 @@
 //! The exchange itself: connect, send, read to the first payload. What comes before it is held back.
 
 use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +17,7 @@ use super::{Spec, credential};
 use crate::budget::{Budget, Full, Lease};
 use crate::clock::Instant;
 use crate::failure::{Answer, Failure, FailureKind, Phase};
+use crate::pace::{Pace, aside};
 use crate::protocol::downward::Downward;
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::framing::Framing;
@@ -138,8 +140,8 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         let Some(item) = next else {
             return Err(without_payload(stream, held, headers, false));
         };
-        let Item { raw, kind } = item?;
-        read += raw.len();
+        let Item { raw, kind, size } = item?;
+        read += size;
         stream.hold(read)?;
         match kind {
             Kind::Malformed => {}
@@ -217,8 +219,11 @@ async fn whole(
         guard.failed(&failure);
         return Err(failure);
     }
-    let bytes = scrub(bytes.freeze(), key.as_ref());
-    let events = downward.events_of_whole(&bytes);
+    let (bytes, events) = aside(bytes.len(), || {
+        let bytes = scrub(bytes.freeze(), key.as_ref());
+        let events = downward.events_of_whole(&bytes);
+        (bytes, events)
+    });
     let mut stream = EventStream::new(None, downward, WHOLE_MAX * 2, key, guard, lease);
     match events {
         // The token came with the last read, so the end of the body comes behind it.
@@ -269,7 +274,14 @@ async fn collect(
     lease: &mut Lease,
     meter: &mut Meter,
 ) -> Result<(), Failure> {
-    while let Some(chunk) = poll_fn(|context| body.poll_chunk(context)).await {
+    let mut pace = Pace::default();
+    let mut next = |context: &mut Context<'_>| {
+        ready!(pace.poll_proceed(context));
+        let chunk = ready!(body.poll_chunk(context));
+        chunk.iter().flatten().for_each(|chunk| pace.bytes(chunk.len()));
+        Poll::Ready(chunk)
+    };
+    while let Some(chunk) = poll_fn(&mut next).await {
         let chunk = chunk?;
         meter.read(Instant::now());
         if bytes.len() + chunk.len() > max {

@@ -4,6 +4,8 @@ use bytes::Bytes;
 
 use super::meter::Meter;
 use super::stream::EventStream;
+use crate::failure::FailureKind;
+use crate::pace::aside;
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::frame::{Chunk, Frame};
 use crate::protocol::sse::Event;
@@ -16,6 +18,8 @@ pub struct Item {
     /// In the caller's dialect, the closing blank line included: the bytes that came, or their translation, which may be empty.
     pub raw: Bytes,
     pub kind: Kind,
+    /// Bytes of the upstream's event.
+    pub size: usize,
 }
 
 /// What a reader has to tell apart.
@@ -37,6 +41,14 @@ pub enum Kind {
 
 impl EventStream {
     pub(super) fn item(&mut self, event: Event) -> Item {
+        let size = event.raw.len();
+        self.pace.event(size);
+        // A tree is built of what is translated, which takes longer than reading it where it stands.
+        let cost = if self.is_translated() { size.saturating_mul(4) } else { size };
+        aside(cost, || self.item_of(event, size))
+    }
+
+    fn item_of(&mut self, event: Event, size: usize) -> Item {
         let kind = match self.classify(&event) {
             // Whether usage is wanted is known to the translation.
             Kind::UsageOnly if self.is_translated() => Kind::Other,
@@ -47,18 +59,23 @@ impl EventStream {
             Kind::Error { .. } => scrub(event.raw, self.key.as_ref()),
             _ => self.downward.pass(event, matches!(kind, Kind::Done)),
         };
-        Item { raw, kind }
+        if self.downward.is_overfull() {
+            let message = "an answer of more items than an answer has".to_owned();
+            let facts = ErrorFacts { kind: FailureKind::Malformed, status: None, message };
+            return Item { raw: Bytes::new(), kind: Kind::Error { facts, data: Bytes::new() }, size };
+        }
+        Item { raw, kind, size }
     }
 
     /// The last event of a body that forgot its blank line gets one.
     pub(super) fn last_item(&mut self, event: Event) -> Item {
-        let Item { raw, kind } = self.item(event);
+        let Item { raw, kind, size } = self.item(event);
         if self.is_translated() {
-            return Item { raw, kind };
+            return Item { raw, kind, size };
         }
         let mut raw = raw.to_vec();
         raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
-        Item { raw: Bytes::from(raw), kind }
+        Item { raw: Bytes::from(raw), kind, size }
     }
 
     /// Behind the end only usage counts.

@@ -1,7 +1,7 @@
 //! The events of one attempt as they come: read, cut, classified and metered in one pass.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::progress::Progress;
 use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::pace::Pace;
 use crate::protocol::Surface;
 use crate::protocol::dialect::ErrorShape;
 use crate::protocol::downward::Downward;
@@ -36,6 +37,7 @@ pub struct EventStream {
     /// None once it ended.
     body: Option<Body>,
     pub(super) cutter: Cutter,
+    pub(super) pace: Pace,
     pub(super) downward: Downward,
     /// Read while it was held back; goes out first.
     ahead: Ahead,
@@ -76,6 +78,7 @@ impl EventStream {
         EventStream {
             body,
             cutter: downward.cutter(event_max),
+            pace: Pace::default(),
             downward,
             ahead: Ahead::default(),
             read_at: now,
@@ -99,6 +102,7 @@ impl EventStream {
         self.quiet_since = self.read_at;
         self.guard.meter.read(self.read_at);
         self.unfinished += bytes.len();
+        self.pace.bytes(bytes.len());
         self.cutter.push(bytes);
     }
 
@@ -158,6 +162,11 @@ impl EventStream {
             self.complete_since = Some(Instant::now());
             timer.as_mut().reset(Instant::now() + READ_OUT_FOR.min(self.idle));
         }
+        if self.pace.rests() {
+            // There is more to be read: the provider is not silent.
+            self.quiet_since = Instant::now();
+            return Poll::Pending;
+        }
         while timer.as_mut().poll(context).is_ready() {
             let due = self.quiet_since + self.idle;
             if !complete && due > Instant::now() {
@@ -178,7 +187,7 @@ impl EventStream {
     /// what broke it.
     pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         while !self.ahead.is_full() {
-            match std::task::ready!(self.poll_item(context)) {
+            match ready!(self.poll_item(context)) {
                 Some(Ok(Item { kind: Kind::Error { facts, .. }, .. })) => return Poll::Ready(self.fail_with(facts)),
                 Some(Ok(item)) => self.ahead.push(item),
                 Some(Err(failure)) => return Poll::Ready(failure),
@@ -195,6 +204,7 @@ impl EventStream {
     /// The failure that ends the stream, of phase first-token or stream. It is recorded already.
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
         loop {
+            ready!(self.pace.poll_proceed(context));
             match self.cutter.next_event() {
                 Ok(Some(event)) => {
                     self.let_go(self.unfinished);
@@ -214,7 +224,7 @@ impl EventStream {
             let Some(body) = &mut self.body else {
                 return Poll::Ready(None);
             };
-            match std::task::ready!(body.poll_chunk(context)) {
+            match ready!(body.poll_chunk(context)) {
                 Some(Ok(chunk)) => self.push(chunk),
                 Some(Err(_)) if self.is_complete() => {
                     self.body = None;
@@ -278,6 +288,11 @@ impl EventStream {
         failure
     }
 
+    /// Counts what is done with an item, beside reading it, as work of this stream.
+    pub fn worked(&mut self, item: &Item) {
+        self.pace.event(item.raw.len());
+    }
+
     /// The upstream said that it is done: a finish reason for every choice, or `[DONE]`.
     pub fn is_complete(&self) -> bool {
         self.done || self.guard.meter.has_finished()
@@ -320,7 +335,7 @@ impl EventStream {
         self.guard.decide(Fate::Drained);
         let mut bytes = 0;
         while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
-            bytes += item.raw.len();
+            bytes += item.size;
             match item.kind {
                 Kind::Error { facts, .. } => {
                     self.fail_with(facts);

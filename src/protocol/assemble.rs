@@ -1,14 +1,23 @@
 //! A whole answer out of a stream, for a client that did not ask to stream. How it is put together is the surface's to know.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::sse::Event;
 use super::surrogates::lenient;
 
+/// Choices of an answer that are put together: as many as OpenAI takes for `n`.
+pub const CHOICES_MAX: usize = 128;
+/// Calls of a choice, blocks or items of an answer that are put together or translated. No model makes a tenth of them; a
+/// provider that sends more only wants to fill the memory, where each takes a hundred times what it takes on the wire.
+pub const ITEMS_MAX: usize = 4_096;
+
 /// A whole answer in the making. One for each stream.
 pub trait Assemble: Send {
-    /// Takes in one event of the surface's own dialect. False if it cannot be read, and so nothing whole can be made any more.
+    /// Takes in one event of the surface's own dialect. False if it cannot be read, or there is more of something than an answer
+    /// has, and so nothing whole can be made any more.
     fn add(&mut self, event: &Event) -> bool;
 
     /// The answer as the surface gives it without `stream`: a JSON text. Called once.
@@ -21,7 +30,7 @@ pub struct ByChoice<C> {
     /// Top-level members in the order of their first coming, `choices` and `usage` left out.
     members: Map<String, Value>,
     /// By `index`.
-    choices: Vec<(u64, C)>,
+    choices: BTreeMap<u64, C>,
     usage: Option<Value>,
 }
 
@@ -30,8 +39,8 @@ pub trait Choice: Default {
     /// The `object` of the whole answer.
     const OBJECT: &str;
 
-    /// Takes in the members of a choice of one chunk.
-    fn add(&mut self, members: Map<String, Value>);
+    /// Takes in the members of a choice of one chunk. False if it has too much of something now.
+    fn add(&mut self, members: Map<String, Value>) -> bool;
 
     fn finish(self, index: u64) -> Value;
 }
@@ -57,9 +66,12 @@ impl<C: Choice> ByChoice<C> {
             Some(_) => return true,
             None => return false,
         };
+        let mut taken = true;
         for (name, value) in chunk {
             match (name.as_str(), value) {
-                ("choices", Value::Array(choices)) => choices.into_iter().for_each(|choice| self.add_choice(choice)),
+                ("choices", Value::Array(choices)) => {
+                    taken &= choices.into_iter().fold(true, |taken, choice| self.add_choice(choice) && taken);
+                }
                 ("choices" | "object", _) | (_, Value::Null) => {}
                 ("usage", usage) => self.usage = Some(usage),
                 // Some vendors give every chunk an id of its own: the first one names the answer.
@@ -71,7 +83,7 @@ impl<C: Choice> ByChoice<C> {
                 }
             }
         }
-        true
+        taken
     }
 
     pub(super) fn answer(mut self) -> Value {
@@ -85,7 +97,6 @@ impl<C: Choice> ByChoice<C> {
                 answer.insert(name.to_owned(), value);
             }
         }
-        self.choices.sort_by_key(|(index, _)| *index);
         let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
         answer.insert("choices".to_owned(), Value::Array(choices));
         if let Some(usage) = self.usage {
@@ -95,13 +106,12 @@ impl<C: Choice> ByChoice<C> {
         Value::Object(answer)
     }
 
-    fn add_choice(&mut self, choice: Value) {
-        let Value::Object(members) = choice else { return };
+    fn add_choice(&mut self, choice: Value) -> bool {
+        let Value::Object(members) = choice else { return true };
         let index = members.get("index").and_then(Value::as_u64).unwrap_or(0);
-        let position = self.choices.iter().position(|(at, _)| *at == index).unwrap_or_else(|| {
-            self.choices.push((index, C::default()));
-            self.choices.len() - 1
-        });
-        self.choices[position].1.add(members);
+        if self.choices.len() >= CHOICES_MAX && !self.choices.contains_key(&index) {
+            return false;
+        }
+        self.choices.entry(index).or_default().add(members)
     }
 }

@@ -79,7 +79,7 @@ pub struct Completion {
 impl Choice for Completion {
     const OBJECT: &str = "text_completion";
 
-    fn add(&mut self, members: Map<String, Value>) {
+    fn add(&mut self, members: Map<String, Value>) -> bool {
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("text", Value::String(text)) => self.text.push_str(&text),
@@ -91,6 +91,7 @@ impl Choice for Completion {
                 }
             }
         }
+        true
     }
 
     fn finish(self, index: u64) -> Value {

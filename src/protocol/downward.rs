@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::assemble::ITEMS_MAX;
 use super::dialect::{Dialect, ErrorShape, Surface};
 use super::frame::Frame;
 use super::framing::{Cutter, Framing};
@@ -26,6 +27,8 @@ struct Translation {
     customs: Customs,
     /// Used again for each event.
     pieces: Vec<Piece>,
+    /// Calls and encrypted blocks of reasoning so far.
+    items: usize,
     ended: bool,
 }
 
@@ -41,6 +44,7 @@ impl Downward {
             reader: dialect.reader(),
             writer: surface.writer(model, include_usage, upward.echo()),
             pieces: Vec::new(),
+            items: 0,
             ended: false,
         });
         Downward { surface, dialect, translation, seen: None }
@@ -87,6 +91,11 @@ impl Downward {
         out.freeze()
     }
 
+    /// Whether a translated answer has more items than an answer has: what is beyond them is left out.
+    pub fn is_overfull(&self) -> bool {
+        self.translation.as_ref().is_some_and(|translation| translation.items > ITEMS_MAX)
+    }
+
     /// The event that ends a broken stream, which goes on from what was passed of it.
     pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
         let written = self.translation.as_mut().and_then(|translation| translation.writer.error_event(error));
@@ -122,6 +131,11 @@ impl Translation {
     fn event(&mut self, event: &Event, out: &mut BytesMut) {
         self.reader.read(event, &mut self.pieces);
         for piece in self.pieces.drain(..) {
+            self.items +=
+                usize::from(matches!(piece, Piece::Call { .. } | Piece::Redacted { .. } | Piece::Signature { .. }));
+            if self.items > ITEMS_MAX {
+                continue;
+            }
             self.customs.pass(piece, |piece| self.writer.write(piece, out));
         }
     }

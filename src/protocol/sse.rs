@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::{Buf, Bytes, BytesMut};
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 
 /// An event, or a line without end, grew beyond the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +126,13 @@ impl Event {
             if let Some(value) = field(line, b"data") {
                 fields.data = Some(match fields.data.take() {
                     None => Cow::Borrowed(value),
-                    Some(before) => Cow::Owned([&before, value].join(&b'\n')),
+                    Some(before) => {
+                        // Copied once, with the second line; it grows from there on.
+                        let mut joined = before.into_owned();
+                        joined.push(b'\n');
+                        joined.extend_from_slice(value);
+                        Cow::Owned(joined)
+                    }
                 });
             } else if let Some(value) = field(line, b"event") {
                 fields.name = Some(value);
@@ -149,18 +155,11 @@ impl Event {
     }
 }
 
-/// The first line without its end, and what follows.
+/// The first line without its end, and what follows. Looks at no byte behind the line: an event may be all lines.
 fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
-    // LF is by far the usual end, and no JSON text holds a bare CR, so look for one only within the line.
-    let (line, rest) = match memchr(b'\n', bytes) {
-        Some(end) => (&bytes[..end], &bytes[end + 1..]),
-        None => (bytes, &bytes[bytes.len()..]),
-    };
-    match memchr(b'\r', line) {
-        None => (line, rest),
-        Some(end) if end + 1 == line.len() => (&line[..end], rest),
-        Some(end) => (&line[..end], &bytes[end + 1..]),
-    }
+    let Some(end) = memchr2(b'\n', b'\r', bytes) else { return (bytes, &[]) };
+    let (line, rest) = bytes.split_at(end);
+    (line, rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]))
 }
 
 /// The value of `line` if its field name is `name`; one space after the colon does not count.

@@ -14,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::attempt::EventStream;
 use crate::failure::Failure;
+use crate::pace::aside;
 use crate::protocol::dialect::ErrorShape;
 use crate::protocol::frame::Frame;
 use crate::protocol::openai;
@@ -21,15 +22,17 @@ use crate::protocol::sse::Scanner;
 
 /// Whole events, without the chunks that only `include_usage` brings.
 pub fn without_usage(events: Bytes) -> Bytes {
-    let mut scanner = Scanner::new(usize::MAX);
-    scanner.push(events);
-    let mut kept = BytesMut::new();
-    while let Ok(Some(event)) = scanner.next_event() {
-        if !matches!(openai::read(&event), Frame::Chunk(chunk) if chunk.usage_only) {
-            kept.extend_from_slice(&event.raw);
+    aside(events.len(), || {
+        let mut scanner = Scanner::new(usize::MAX);
+        scanner.push(events);
+        let mut kept = BytesMut::new();
+        while let Ok(Some(event)) = scanner.next_event() {
+            if !matches!(openai::read(&event), Frame::Chunk(chunk) if chunk.usage_only) {
+                kept.extend_from_slice(&event.raw);
+            }
         }
-    }
-    kept.freeze()
+        kept.freeze()
+    })
 }
 
 /// The event that ends a broken stream, in the dialect that was called.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::attempt::{EventStream, Kind};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
+use crate::pace::aside;
 use crate::protocol::Surface;
 use crate::protocol::assemble::Assemble;
 use crate::protocol::sse::Scanner;
@@ -43,7 +44,8 @@ impl Assembler {
         let mut has_ended = false;
         while let Some(item) = ready!(stream.poll_served(context)) {
             let item = item?;
-            self.size += item.raw.len();
+            self.size += item.size;
+            stream.worked(&item);
             if self.size > ANSWER_MAX {
                 let message = format!("an answer of more than {ANSWER_MAX} bytes");
                 return Poll::Ready(Err(stream.fail(FailureKind::TooLarge, message)));
@@ -75,7 +77,7 @@ impl Assembler {
             add_all(&mut *self.assembly, stream.ending());
         }
         stream.won();
-        Poll::Ready(Ok(self.assembly.finish()))
+        Poll::Ready(Ok(aside(self.size, || self.assembly.finish())))
     }
 }
 
@@ -97,11 +99,14 @@ pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
 
 /// False if one of them could not be read.
 fn add_all(assembly: &mut dyn Assemble, events: Bytes) -> bool {
-    let mut scanner = Scanner::new(usize::MAX);
-    scanner.push(events);
-    let mut taken = true;
-    while let Ok(Some(event)) = scanner.next_event() {
-        taken &= assembly.add(&event);
-    }
-    scanner.finish().iter().fold(taken, |taken, event| taken & assembly.add(event))
+    // A tree is built of them, which takes longer than reading them where they stand.
+    aside(events.len().saturating_mul(4), || {
+        let mut scanner = Scanner::new(usize::MAX);
+        scanner.push(events);
+        let mut taken = true;
+        while let Ok(Some(event)) = scanner.next_event() {
+            taken &= assembly.add(&event);
+        }
+        scanner.finish().iter().fold(taken, |taken, event| taken & assembly.add(event))
+    })
 }

@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -15,6 +15,7 @@ use super::http2::Stream;
 use super::line::Line;
 use super::pool::Pool;
 use crate::failure::{Failure, Phase};
+use crate::pace::Pace;
 
 /// Head and body.
 pub struct Response {
@@ -27,6 +28,8 @@ pub struct Response {
 pub struct Body {
     incoming: Incoming,
     connection: Held,
+    /// Of frames without data, which no reader sees.
+    pace: Pace,
 }
 
 enum Held {
@@ -37,11 +40,11 @@ enum Held {
 
 impl Body {
     pub(super) fn http1(incoming: Incoming, line: Line, pool: Arc<Pool>) -> Body {
-        Body { incoming, connection: Held::Http1(line, pool) }
+        Body { incoming, connection: Held::Http1(line, pool), pace: Pace::default() }
     }
 
     pub(super) fn http2(incoming: Incoming, stream: Stream) -> Body {
-        Body { incoming, connection: Held::Http2(stream) }
+        Body { incoming, connection: Held::Http2(stream), pace: Pace::default() }
     }
 
     /// The next read; none at the end. Trailers are passed over.
@@ -50,12 +53,13 @@ impl Body {
     /// A failure of phase stream; the caller knows the phase better.
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
+            ready!(self.pace.poll_proceed(context));
             match self.poll_frame(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) if data.is_empty() => {}
+                    Ok(data) if data.is_empty() => self.pace.event(0),
                     Ok(data) => return Poll::Ready(Some(Ok(data))),
-                    Err(_trailers) => {}
+                    Err(_trailers) => self.pace.event(0),
                 },
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(failure_of(&error, Phase::Stream)))),
                 Poll::Ready(None) => {

@@ -69,6 +69,33 @@ pub fn long_functions(tokens: &[Token], limit: usize) -> Vec<String> {
     problems
 }
 
+/// What reads a provider's bytes and does not itself say when it is the others' turn.
+const READS: [&str; 3] = ["poll_chunk", "poll_frame", "next_event"];
+/// What gives the others a turn, or is beside them.
+const TURNS: [&str; 2] = ["poll_proceed", "aside"];
+
+/// Loops that read a provider's bytes, in functions that never give other tasks a turn, as "LINE: message". What calls such a
+/// function in a loop of its own is given turns by it.
+pub fn loops_without_a_turn(tokens: &[Token]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is("fn")) {
+        let Some((name, end)) = tokens.get(at + 1).and_then(Token::word).zip(end_of_function(tokens, at)) else {
+            continue;
+        };
+        let body = &tokens[at + 2..end];
+        let has = |tokens: &[Token], words: &[&str]| tokens.iter().any(|token| words.iter().any(|word| token.is(word)));
+        let first_loop = body.iter().position(|token| ["loop", "while", "for"].iter().any(|word| token.is(word)));
+        let reads = first_loop.is_some_and(|first| has(&body[first..], &READS));
+        if reads && !has(body, &TURNS) {
+            problems.push(format!(
+                "{}: fn {name} reads a provider's bytes in a loop: ask Pace::poll_proceed before each step, or work aside",
+                token.line
+            ));
+        }
+    }
+    problems
+}
+
 /// One past the brace that ends the body of the function at `at`; none for a function without a body.
 fn end_of_function(tokens: &[Token], mut at: usize) -> Option<usize> {
     loop {
@@ -222,6 +249,27 @@ mod tests {
             "trait T { fn none(&self); }\nfn f<'a>(g: fn(u8) -> u8,\n  b: [u8; 2])\n{\n  '{'; \"}\";\n}\nfn h() {}";
         assert!(long_functions(&tokens(source), 5).is_empty());
         assert_eq!(long_functions(&tokens(source), 4), ["2: fn f has 5 lines; at most 4"]);
+    }
+
+    #[test]
+    fn a_loop_over_a_provider_s_bytes_gives_the_others_a_turn() {
+        for bad in [
+            "fn f() { loop { body.poll_chunk(context); } }",
+            "fn f<'a>(x: fn(u8)) -> u8 { a; while let Some(e) = poll_fn(|c| { body.poll_chunk(c) }).await { b } }",
+            "fn f() { while let Ok(Some(event)) = scanner.next_event() { g(event) } }",
+        ] {
+            assert_eq!(loops_without_a_turn(&tokens(bad)).len(), 1, "{bad}");
+        }
+        for fine in [
+            "fn f() { loop { ready!(self.pace.poll_proceed(context)); body.poll_chunk(context); } }",
+            "fn f() { aside(n, || { while let Ok(Some(event)) = scanner.next_event() { g(event) } }) }",
+            "fn f() { body.poll_chunk(context); loop { g() } }",
+            "fn f() { loop { g() } } fn h() { body.poll_chunk(context) }",
+            "trait T { fn next_event(&mut self); } fn f() { loop { stream.poll_item(context) } }",
+        ] {
+            assert!(loops_without_a_turn(&tokens(fine)).is_empty(), "{fine}");
+        }
+        assert!(loops_without_a_turn(&tokens("\nfn f() { loop { x.next_event() } }"))[0].starts_with("2: fn f "));
     }
 
     #[test]

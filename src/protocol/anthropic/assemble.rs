@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::protocol::assemble::Assemble;
+use crate::protocol::assemble::{Assemble, ITEMS_MAX};
 use crate::protocol::sse::Event;
 
 /// Takes in the events of one stream.
@@ -30,7 +30,10 @@ impl Assemble for Assembly {
     fn add(&mut self, event: &Event) -> bool {
         let Some(data) = event.fields().data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
         match serde_json::from_slice(&data) {
-            Ok(Value::Object(event)) => self.add_event(event),
+            Ok(Value::Object(event)) => {
+                self.add_event(event);
+                return self.blocks.len() <= ITEMS_MAX;
+            }
             Ok(_) => {}
             Err(_) => return data.trim_ascii() == b"[DONE]",
         }
@@ -132,8 +135,14 @@ fn input(text: &str) -> Value {
     if let Ok(input) = serde_json::from_str(text) {
         return input;
     }
-    let mut closers = Vec::new();
-    let mut safe = (0, Vec::new());
+    let (open, safe) = open_at(text);
+    let Some(open) = open else { return json!({}) };
+    closed(text, &open).or_else(|| closed(&text[..safe], &open_at(&text[..safe]).0?)).unwrap_or_else(|| json!({}))
+}
+
+/// What is open at the end of a text, and up to where it can be cut and closed. None if it is nested too deeply to be read.
+fn open_at(text: &str) -> (Option<Vec<char>>, usize) {
+    let (mut closers, mut safe) = (Vec::new(), 0);
     let (mut in_string, mut escaped) = (false, false);
     for (at, c) in text.char_indices() {
         match c {
@@ -141,22 +150,22 @@ fn input(text: &str) -> Value {
             '\\' if in_string => escaped = true,
             '"' => in_string = !in_string,
             _ if in_string => {}
-            // Nothing reads what is nested deeper.
-            '{' | '[' if closers.len() == 128 => return json!({}),
+            '{' | '[' if closers.len() == 128 => return (None, safe),
             '{' | '[' => {
                 closers.push(if c == '{' { '}' } else { ']' });
-                safe = (at + 1, closers.clone());
+                safe = at + 1;
             }
             '}' | ']' => drop(closers.pop()),
-            ',' => safe = (at, closers.clone()),
+            ',' => safe = at,
             _ => {}
         }
     }
-    let closed = |end: usize, closers: &[char]| {
-        let text: String = text[..end].chars().chain(closers.iter().rev().copied()).collect();
-        serde_json::from_str(&text).ok()
-    };
-    closed(text.len(), &closers).or_else(|| closed(safe.0, &safe.1)).unwrap_or_else(|| json!({}))
+    (Some(closers), safe)
+}
+
+fn closed(text: &str, closers: &[char]) -> Option<Value> {
+    let text: String = text.chars().chain(closers.iter().rev().copied()).collect();
+    serde_json::from_str(&text).ok()
 }
 
 fn object(from: &mut Map<String, Value>, name: &str) -> Map<String, Value> {

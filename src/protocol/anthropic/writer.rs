@@ -5,7 +5,7 @@
 //! for usage often comes behind the finish. A refusal is text with the stop reason `refusal`; a generated image is Markdown
 //! with a data URL, and of audio only the transcript is written, for Messages has no blocks for them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
@@ -25,8 +25,8 @@ pub struct Writer {
     /// The index that the next block gets.
     next: u64,
     open: Option<Open>,
-    /// Calls that have begun in the answer and wait for the one before them.
-    waiting: VecDeque<Waiting>,
+    /// Calls that have begun in the answer and wait for the one before them, by their numbers.
+    waiting: BTreeMap<u32, Waiting>,
     calls: u64,
     /// Of calls, as the upstream gave them.
     ids: HashSet<String>,
@@ -44,7 +44,6 @@ enum Open {
 
 /// A call that waits.
 struct Waiting {
-    call: u32,
     id: String,
     name: String,
     signature: Option<String>,
@@ -65,7 +64,7 @@ impl Writer {
             started: false,
             next: 0,
             open: None,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             calls: 0,
             ids: HashSet::new(),
             refused: false,
@@ -156,9 +155,9 @@ impl Writer {
         self.close(out);
     }
 
-    fn call(&mut self, waiting: Waiting, out: &mut BytesMut) {
+    fn call(&mut self, call: u32, waiting: Waiting, out: &mut BytesMut) {
         self.calls += 1;
-        self.waiting.push_back(waiting);
+        self.waiting.insert(call, waiting);
         self.open_next(out);
     }
 
@@ -172,7 +171,7 @@ impl Writer {
     }
 
     fn open_first(&mut self, out: &mut BytesMut) {
-        let Some(Waiting { call, id, name, signature, arguments }) = self.waiting.pop_front() else { return };
+        let Some((call, Waiting { id, name, signature, arguments })) = self.waiting.pop_first() else { return };
         if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
             let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
             self.open_block(Open::Thinking { block: u32::MAX, signed: true }, content, out);
@@ -197,7 +196,7 @@ impl Writer {
     }
 
     fn arguments(&mut self, call: u32, text: &str, out: &mut BytesMut) {
-        if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.call == call) {
+        if let Some(waiting) = self.waiting.get_mut(&call) {
             waiting.arguments.push_str(text);
         } else if matches!(self.open, Some(Open::Call { call: at, .. }) if at == call) {
             self.more(text, out);
@@ -282,7 +281,7 @@ impl WritePieces for Writer {
             Piece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
             Piece::Redacted { index: 0, data, .. } => self.redacted(&data, out),
             Piece::Call { index: 0, call, id, name, custom: _, signature } => {
-                self.call(Waiting { call, id, name, signature, arguments: String::new() }, out);
+                self.call(call, Waiting { id, name, signature, arguments: String::new() }, out);
             }
             Piece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
             Piece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),

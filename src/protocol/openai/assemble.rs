@@ -5,10 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::assemble::{ByChoice, Choice};
-
-/// Members of a choice, of a delta or of a tool call that name a thing and so do not grow.
-const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "signature", "mime_type"];
+use super::grown::{Grown, Members};
+use crate::protocol::assemble::{ByChoice, Choice, ITEMS_MAX};
 
 /// Takes in the chunks of one chat stream.
 pub type Assembly = ByChoice<Message>;
@@ -16,9 +14,9 @@ pub type Assembly = ByChoice<Message>;
 /// One choice: a message.
 #[derive(Debug, Default)]
 pub struct Message {
-    message: Map<String, Value>,
+    message: Members,
     finish_reason: Value,
-    logprobs: Value,
+    logprobs: Grown,
     /// Whatever else stands beside the delta.
     rest: Map<String, Value>,
 }
@@ -26,121 +24,48 @@ pub struct Message {
 impl Choice for Message {
     const OBJECT: &str = "chat.completion";
 
-    fn add(&mut self, members: Map<String, Value>) {
+    fn add(&mut self, members: Map<String, Value>) -> bool {
         let has_delta = members.contains_key("delta");
         for (name, value) in members {
             match (name.as_str(), value) {
-                ("delta", Value::Object(delta)) => join_members(&mut self.message, delta),
+                ("delta", Value::Object(delta)) => self.message.join(delta),
                 // A server that does not stream puts the whole message where the delta belongs.
-                ("message", Value::Object(message)) if !has_delta => join_members(&mut self.message, message),
+                ("message", Value::Object(message)) if !has_delta => self.message.join(message),
                 ("delta" | "message" | "index", _) | (_, Value::Null) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
-                ("logprobs", logprobs) => join(&mut self.logprobs, logprobs),
+                ("logprobs", logprobs) => self.logprobs.join(logprobs),
                 (_, value) => {
                     self.rest.insert(name, value);
                 }
             }
         }
+        self.message.len_of("tool_calls") <= ITEMS_MAX
     }
 
-    fn finish(mut self, index: u64) -> Value {
+    fn finish(self, index: u64) -> Value {
+        let mut joined = self.message.into_map();
         let mut message = Map::new();
-        let role =
-            self.message.shift_remove("role").filter(|role| role != "").unwrap_or_else(|| Value::from("assistant"));
+        let role = joined.shift_remove("role").filter(|role| role != "").unwrap_or_else(|| Value::from("assistant"));
         message.insert("role".to_owned(), role);
         // An answer that is only a tool call has `content: null`, which clients expect to find.
-        let content = self.message.shift_remove("content");
-        let has_calls = self.message.contains_key("tool_calls")
-            || self.message.contains_key("function_call")
-            || self.message.contains_key("refusal");
+        let content = joined.shift_remove("content");
+        let has_calls = ["tool_calls", "function_call", "refusal"].iter().any(|name| joined.contains_key(*name));
         let content = content.filter(|content| !(has_calls && content == "")).unwrap_or(Value::Null);
         message.insert("content".to_owned(), content);
-        if let Some(Value::Array(calls)) = self.message.get_mut("tool_calls") {
+        if let Some(Value::Array(calls)) = joined.get_mut("tool_calls") {
             for call in calls.iter_mut().filter_map(Value::as_object_mut) {
                 call.shift_remove("index");
             }
         }
-        message.extend(self.message);
+        message.extend(joined);
         let mut choice = Map::new();
         choice.insert("index".to_owned(), Value::from(index));
         choice.insert("message".to_owned(), Value::Object(message));
-        choice.insert("logprobs".to_owned(), self.logprobs);
+        choice.insert("logprobs".to_owned(), self.logprobs.into_value());
         choice.insert("finish_reason".to_owned(), self.finish_reason);
         choice.extend(self.rest);
         Value::Object(choice)
     }
-}
-
-fn join_members(into: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (name, value) in from {
-        match into.get_mut(&name) {
-            None => {
-                // An empty list of calls in the first delta is no list of calls.
-                if !(name == "tool_calls" && value.as_array().is_some_and(Vec::is_empty)) {
-                    into.insert(name, in_order(value));
-                }
-            }
-            Some(before) if NAMES.contains(&name.as_str()) => {
-                if before.is_null() || before == "" {
-                    *before = value;
-                }
-            }
-            Some(before) => join(before, value),
-        }
-    }
-}
-
-fn join(before: &mut Value, value: Value) {
-    match (before, value) {
-        (_, Value::Null) => {}
-        (before @ Value::Null, value) => *before = in_order(value),
-        (Value::String(before), Value::String(text)) => before.push_str(&text),
-        (Value::Array(before), Value::Array(items)) => items.into_iter().for_each(|item| join_item(before, item)),
-        // Mistral goes over from a list of parts to plain text within one stream.
-        (Value::Array(parts), Value::String(text)) => join_item(parts, text_part(text)),
-        (before @ Value::String(_), Value::Array(items)) => {
-            let text = before.as_str().unwrap_or_default().to_owned();
-            let mut parts = if text.is_empty() { Vec::new() } else { vec![text_part(text)] };
-            items.into_iter().for_each(|item| join_item(&mut parts, item));
-            *before = Value::Array(parts);
-        }
-        (Value::Object(before), Value::Object(members)) => join_members(before, members),
-        (before, value) => *before = value,
-    }
-}
-
-/// An item with an `index` grows the one of that index; a content part grows a last one of its own type.
-fn join_item(items: &mut Vec<Value>, item: Value) {
-    let same = match item.get("index").filter(|index| index.is_u64()) {
-        Some(index) => items.iter_mut().find(|before| before.get("index") == Some(index)),
-        None => items
-            .last_mut()
-            .filter(|before| is_part(before) && is_part(&item) && before.get("type") == item.get("type")),
-    };
-    match (same, item) {
-        (Some(Value::Object(before)), Value::Object(members)) => join_members(before, members),
-        (_, item) => items.push(in_order(item)),
-    }
-}
-
-/// A first value that is itself a list may already hold pieces of one thing.
-fn in_order(value: Value) -> Value {
-    match value {
-        Value::Array(items) => {
-            let mut joined = Vec::with_capacity(items.len());
-            items.into_iter().for_each(|item| join_item(&mut joined, item));
-            Value::Array(joined)
-        }
-        other => other,
-    }
-}
-
-fn is_part(value: &Value) -> bool {
-    matches!(value.get("type").and_then(Value::as_str), Some("text" | "thinking"))
-}
-
-fn text_part(text: String) -> Value {
-    serde_json::json!({ "type": "text", "text": text })
 }
 
 #[cfg(test)]
@@ -240,6 +165,31 @@ mod tests {
         assert_eq!(
             message["content"],
             json!([{"type":"thinking","thinking":[{"type":"text","text":"ab"}]},{"type":"text","text":"cd"}])
+        );
+    }
+
+    #[test]
+    fn an_answer_has_so_many_calls_at_most_and_choices() {
+        let call = |index: usize| json!({"choices":[{"index":0,"delta":{"tool_calls":[{"index":index,"id":"c"}]}}]});
+        let mut assembly = Assembly::default();
+        assert!((0..ITEMS_MAX).rev().all(|index| assembly.add_data(call(index).to_string().as_bytes())));
+        assert!(assembly.add_data(call(7).to_string().as_bytes()), "more of one that is there");
+        assert!(!assembly.add_data(call(ITEMS_MAX).to_string().as_bytes()));
+        let mut assembly = Assembly::default();
+        let most = crate::protocol::assemble::CHOICES_MAX as u64;
+        assert!((0..most).all(|index| assembly.add_data(delta(index, json!({})).to_string().as_bytes())));
+        assert!(!assembly.add_data(delta(most, json!({})).to_string().as_bytes()));
+    }
+
+    #[test]
+    fn items_grow_by_index_in_whatever_order_and_depth() {
+        let message = message(&[
+            json!({"d":[{"index":2,"t":"a","in":[{"index":5,"t":"x"},{"index":5,"t":"y"}]},{"index":0,"t":"b"},{"no":1}]}),
+            json!({"d":[{"index":0,"t":"c"},{"index":2,"t":"d","in":[{"index":5,"t":"z"},{"index":4}]},{"index":2},7]}),
+        ]);
+        assert_eq!(
+            message["d"],
+            json!([{"index":2,"t":"ad","in":[{"index":5,"t":"xz"},{"index":5,"t":"y"},{"index":4}]},{"index":0,"t":"bc"},{"no":1},7])
         );
     }
 

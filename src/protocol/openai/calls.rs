@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use crate::protocol::assemble::ITEMS_MAX;
 use crate::protocol::json::{Broken, Json};
 use crate::protocol::neutral::Piece;
 use crate::protocol::neutral::signature::{Owner, tag};
 use crate::protocol::surrogates::words;
 
-/// Calls of one choice that are read.
-const CALLS_MAX: usize = 1_024;
+/// Calls of one choice that are read: one more than an answer may have, so that it is noticed.
+const CALLS_MAX: usize = ITEMS_MAX + 1;
 
 /// The calls of one choice.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(super) struct Calls {
     calls: Vec<Call>,
     /// Which of them grows under a vendor's number.
     by_number: HashMap<u64, usize>,
+    /// The last call of an id.
+    by_id: HashMap<String, usize>,
     /// How many were told.
     told: u32,
 }
@@ -89,7 +92,8 @@ impl Calls {
         let next = self.told;
         let call = &mut self.calls[at];
         if call.told.is_none() {
-            if call.id.is_empty() {
+            if call.id.is_empty() && !fragment.id.is_empty() {
+                self.by_id.insert(fragment.id.clone(), at);
                 call.id = fragment.id;
             }
             call.custom |= fragment.custom;
@@ -114,7 +118,7 @@ impl Calls {
         let last = self.calls.len().checked_sub(1);
         let found = match fragment.number {
             Some(number) => self.by_number.get(&number).copied(),
-            None if !fragment.id.is_empty() => self.calls.iter().rposition(|call| call.id == fragment.id),
+            None if !fragment.id.is_empty() => self.by_id.get(&fragment.id).copied(),
             None if !fragment.name.is_empty() => None,
             None => last,
         };

@@ -7,6 +7,7 @@ mod assemble;
 mod calls;
 mod conversation;
 mod foreign;
+mod grown;
 pub(super) mod members;
 mod messages;
 mod parts;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Event;
 use super::wire::{Data, Wire, data_of};
-use crate::protocol::assemble::Assemble;
+use crate::protocol::assemble::{Assemble, ITEMS_MAX};
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
@@ -30,6 +30,7 @@ impl Assemble for Assembly {
                 let Ok(item) = value(wire.item) else { return false };
                 let index = wire.output_index.unwrap_or(self.items.len() as u64);
                 self.items.extend(item.map(|item| (index, item)));
+                return self.items.len() <= ITEMS_MAX;
             }
             _ => match value(wire.response) {
                 Ok(response) => self.response = response.unwrap_or(std::mem::take(&mut self.response)),

@@ -1,0 +1,191 @@
+//! JSON that grows by deltas: strings get longer, objects get members, lists get items, and an item with an `index` grows the
+//! one of that index. A provider chooses how many there are, so nothing is searched for: members and items are looked up.
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+/// Members of a choice, of a delta or of a tool call that name a thing and so do not grow.
+const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "signature", "mime_type"];
+
+/// A value in the making. What came once stays as it came; it is taken apart when something is joined to it, one level deep.
+#[derive(Debug)]
+pub(super) enum Grown {
+    Plain(Value),
+    Object(Members),
+    List(List),
+}
+
+/// The members of an object in the order of their first coming.
+#[derive(Debug, Default)]
+pub(super) struct Members(IndexMap<String, Grown>);
+
+#[derive(Debug, Default)]
+pub(super) struct List {
+    items: Vec<Grown>,
+    /// Where the item of an `index` stands: the first of them.
+    places: HashMap<u64, usize>,
+}
+
+impl Default for Grown {
+    fn default() -> Grown {
+        Grown::Plain(Value::Null)
+    }
+}
+
+impl Grown {
+    /// A first value that is itself a list may already hold pieces of one thing.
+    fn new(value: Value) -> Grown {
+        match value {
+            Value::Array(items) => Grown::List(List::joined(items)),
+            other => Grown::Plain(other),
+        }
+    }
+
+    pub fn join(&mut self, value: Value) {
+        self.open();
+        match (&mut *self, value) {
+            (_, Value::Null) => {}
+            (before @ Grown::Plain(Value::Null), value) => *before = Grown::new(value),
+            (Grown::Plain(Value::String(before)), Value::String(text)) => before.push_str(&text),
+            (Grown::List(before), Value::Array(items)) => items.into_iter().for_each(|item| before.join(item)),
+            // Mistral goes over from a list of parts to plain text within one stream.
+            (Grown::List(parts), Value::String(text)) => parts.join(text_part(text)),
+            (Grown::Plain(Value::String(text)), Value::Array(items)) => {
+                let first = (!text.is_empty()).then(|| text_part(std::mem::take(text)));
+                let mut parts = List { items: first.map(Grown::Plain).into_iter().collect(), ..List::default() };
+                items.into_iter().for_each(|item| parts.join(item));
+                *self = Grown::List(parts);
+            }
+            (Grown::Object(before), Value::Object(members)) => before.join(members),
+            (before, value) => *before = Grown::Plain(value),
+        }
+    }
+
+    /// Makes a plain object or list one that can grow.
+    fn open(&mut self) {
+        match self {
+            Grown::Plain(Value::Object(members)) => {
+                let members = std::mem::take(members).into_iter();
+                *self = Grown::Object(Members(members.map(|(name, value)| (name, Grown::Plain(value))).collect()));
+            }
+            Grown::Plain(Value::Array(items)) => {
+                let items = std::mem::take(items);
+                let mut list = List::default();
+                items.into_iter().for_each(|item| list.push(index_of(&item), Grown::Plain(item)));
+                *self = Grown::List(list);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn into_value(self) -> Value {
+        match self {
+            Grown::Plain(value) => value,
+            Grown::Object(members) => Value::Object(members.into_map()),
+            Grown::List(list) => list.items.into_iter().map(Grown::into_value).collect(),
+        }
+    }
+
+    fn is_empty_or_null(&self) -> bool {
+        matches!(self, Grown::Plain(Value::Null))
+            || matches!(self, Grown::Plain(Value::String(text)) if text.is_empty())
+    }
+
+    /// The `type` of a content part that grows; none of anything else.
+    fn part_type(&self) -> Option<&str> {
+        let kind = match self {
+            Grown::Plain(value) => value.get("type")?,
+            Grown::Object(Members(members)) => match members.get("type")? {
+                Grown::Plain(kind) => kind,
+                _ => return None,
+            },
+            Grown::List(_) => return None,
+        };
+        kind.as_str().filter(|kind| is_part(kind))
+    }
+}
+
+impl Members {
+    pub fn join(&mut self, from: Map<String, Value>) {
+        for (name, value) in from {
+            match self.0.get_mut(&name) {
+                None => {
+                    // An empty list of calls in the first delta is no list of calls.
+                    if !(name == "tool_calls" && value.as_array().is_some_and(Vec::is_empty)) {
+                        self.0.insert(name, Grown::new(value));
+                    }
+                }
+                Some(before) if NAMES.contains(&name.as_str()) => {
+                    if before.is_empty_or_null() {
+                        *before = Grown::Plain(value);
+                    }
+                }
+                Some(before) => before.join(value),
+            }
+        }
+    }
+
+    /// Items of the list that a member is.
+    pub fn len_of(&self, name: &str) -> usize {
+        match self.0.get(name) {
+            Some(Grown::List(list)) => list.items.len(),
+            Some(Grown::Plain(Value::Array(items))) => items.len(),
+            _ => 0,
+        }
+    }
+
+    pub fn into_map(self) -> Map<String, Value> {
+        self.0.into_iter().map(|(name, value)| (name, value.into_value())).collect()
+    }
+}
+
+impl List {
+    fn joined(items: Vec<Value>) -> List {
+        let mut list = List { items: Vec::with_capacity(items.len()), places: HashMap::new() };
+        items.into_iter().for_each(|item| list.join(item));
+        list
+    }
+
+    /// An item with an `index` grows the one of that index; a content part grows a last one of its own type.
+    fn join(&mut self, item: Value) {
+        let index = index_of(&item);
+        let same = match index {
+            Some(index) => self.places.get(&index).and_then(|at| self.items.get_mut(*at)),
+            None => {
+                let kind = item.get("type").and_then(Value::as_str).filter(|kind| is_part(kind));
+                self.items.last_mut().filter(|before| kind.is_some() && before.part_type() == kind)
+            }
+        };
+        match (same, item) {
+            (Some(before), Value::Object(members)) => {
+                before.open();
+                match before {
+                    Grown::Object(before) => before.join(members),
+                    _ => self.push(index, Grown::new(Value::Object(members))),
+                }
+            }
+            (_, item) => self.push(index, Grown::new(item)),
+        }
+    }
+
+    fn push(&mut self, index: Option<u64>, item: Grown) {
+        if let Some(index) = index {
+            self.places.entry(index).or_insert(self.items.len());
+        }
+        self.items.push(item);
+    }
+}
+
+fn index_of(item: &Value) -> Option<u64> {
+    item.get("index").and_then(Value::as_u64)
+}
+
+fn is_part(kind: &str) -> bool {
+    matches!(kind, "text" | "thinking")
+}
+
+fn text_part(text: String) -> Value {
+    serde_json::json!({ "type": "text", "text": text })
+}
