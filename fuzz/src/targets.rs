@@ -1,0 +1,222 @@
+//! What is fuzzed: each reader, writer and assembler of bytes that a provider, a client or an operator wrote. A target takes any
+//! bytes; it must not panic, and what it costs must not grow faster than they do.
+//!
+//! Three programs share these functions: the targets of cargo-fuzz beside this file, `examples/fuzz` for stable Rust, and the
+//! growth probe (`tests/growth.rs`). So this file knows nothing but the library.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use photofinish::config;
+use photofinish::protocol::assemble::Assemble;
+use photofinish::protocol::dialect::Options;
+use photofinish::protocol::frame::Frame;
+use photofinish::protocol::framing::Framing;
+use photofinish::protocol::neutral::{Piece, WritePieces};
+use photofinish::protocol::request::ApiRequest;
+use photofinish::protocol::sse::Event;
+use photofinish::protocol::template::Template;
+use photofinish::protocol::upward::Upward;
+use photofinish::protocol::{Dialect, Surface, error};
+
+/// Bytes of an event, at most.
+const EVENT_MAX: usize = 8 << 20;
+/// The surfaces that an answer of another dialect is translated for.
+pub const TRANSLATED: [Surface; 3] = [Surface::Chat, Surface::Responses, Surface::Messages];
+
+pub struct Target {
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+    /// Where a search may begin: small inputs that are good.
+    pub seeds: &'static [&'static str],
+}
+
+const EVENTS: &[&str] = &[
+    "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"He\"},\"finish_reason\":null}]}\n\n",
+    "\u{feff}: ping\r\n\r\nevent: error\rdata: one\rdata:two\r\rid: 7\nretry: 5\n\ndata: [DONE]\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning_details\":[{\"type\":\"reasoning.text\",\"text\":\"hm\",\"signature\":\"s\",\"index\":0}]},\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
+];
+const RESPONSES: &[&str] = &[
+    "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"r\",\"model\":\"m\",\"output\":[]}}\n\nevent: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"message\",\"id\":\"i\",\"content\":[]}}\n\nevent: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":\"He\"}\n\nevent: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"}],\"usage\":{\"input_tokens\":1,\"output_tokens\":2}}}\n\n",
+];
+const MESSAGES: &[&str] = &[
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"c\",\"usage\":{\"input_tokens\":3}}}\n\nevent: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{}}}\n\nevent: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"a\\\":[1,\"}}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":9}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+];
+const GEMINI: &[&str] = &[
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\",\"thought\":true},{\"functionCall\":{\"name\":\"f\",\"args\":{\"x\":1}},\"thoughtSignature\":\"cw==\"}]},\"finishReason\":\"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":4},\"modelVersion\":\"g\"}\r\n\r\n",
+];
+/// Turned into frames before they are mutated: see [`binary`].
+const CONVERSE: &[&str] = &[
+    "{\"output\":{\"message\":{\"role\":\"assistant\",\"content\":[{\"text\":\"a\"},{\"toolUse\":{\"toolUseId\":\"t\",\"name\":\"f\",\"input\":{\"x\":1}}},{\"reasoningContent\":{\"reasoningText\":{\"text\":\"h\",\"signature\":\"s\"}}}]}},\"stopReason\":\"tool_use\",\"usage\":{\"inputTokens\":1,\"outputTokens\":2}}",
+];
+const LINES: &[&str] = &[
+    "{\"model\":\"m\",\"message\":{\"role\":\"assistant\",\"content\":\"a\",\"thinking\":\"b\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]},\"done\":false}\n{\"done\":true,\"done_reason\":\"stop\",\"eval_count\":3}\n",
+];
+const CHAT_REQUEST: &[&str] = &[
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,AA==\"}}]},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":[\"string\",\"null\"],\"enum\":[\"a\"]}},\"$defs\":{\"y\":{}}}}}],\"tool_choice\":\"auto\",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":{}}},\"stream\":true,\"stop\":[\"x\"],\"metadata\":{\"k\":\"v\"},\"reasoning_effort\":\"low\"}",
+];
+const RESPONSES_REQUEST: &[&str] = &[
+    "{\"model\":\"m\",\"instructions\":\"i\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]},{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"t\"}],\"encrypted_content\":\"e\"},{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"o\"}],\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":{\"type\":\"object\"}},{\"type\":\"custom\",\"name\":\"g\",\"format\":{\"type\":\"grammar\",\"syntax\":\"lark\",\"definition\":\"x\"}}],\"stream\":false}",
+];
+const MESSAGES_REQUEST: &[&str] = &[
+    "{\"model\":\"m\",\"max_tokens\":9,\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":\"ephemeral\"}}],\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\",\"signature\":\"photofinish.openai.s\"},{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":[{\"type\":\"text\",\"text\":\"r\"}]}]}],\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
+];
+const OTHER_REQUESTS: &[&str] = &["{\"model\":\"m\",\"prompt\":[\"a\"],\"n\":2}", "{\"model\":\"e\",\"input\":\"a\"}"];
+const ERRORS: &[&str] = &[
+    "{\"error\":{\"type\":\"invalid_request_error\",\"message\":\"stream_options\",\"code\":null,\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}",
+    "[{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\"}}]",
+];
+const CONFIG: &[&str] = &[
+    "[server]\nlisten = \"127.0.0.1:0\"\n\n[providers.a]\nbase_url = \"http://127.0.0.1:1/v1\"\nauth = \"none\"\n\n[models.m]\nupstreams = [\"a/x\"]\n\n[race]\npolicy = \"race\"\n",
+];
+
+pub const ALL: &[Target] = &[
+    Target { name: "sse", run: |bytes| cut(Framing::Sse, bytes), seeds: EVENTS },
+    Target { name: "lines", run: |bytes| cut(Framing::Lines, bytes), seeds: LINES },
+    Target { name: "binary", run: |bytes| cut(Framing::Binary, bytes), seeds: CONVERSE },
+    Target { name: "stream_openai", run: |bytes| streams(Dialect::OpenAi, bytes), seeds: EVENTS },
+    Target { name: "stream_responses", run: |bytes| streams(Dialect::Responses, bytes), seeds: RESPONSES },
+    Target { name: "stream_anthropic", run: |bytes| streams(Dialect::Anthropic, bytes), seeds: MESSAGES },
+    Target { name: "stream_gemini", run: |bytes| streams(Dialect::Gemini, bytes), seeds: GEMINI },
+    Target { name: "stream_bedrock", run: |bytes| streams(Dialect::Bedrock, &binary(bytes)), seeds: CONVERSE },
+    Target { name: "stream_ollama", run: |bytes| streams(Dialect::Ollama, bytes), seeds: LINES },
+    Target { name: "request_chat", run: |bytes| request(Surface::Chat, bytes), seeds: CHAT_REQUEST },
+    Target { name: "request_responses", run: |bytes| request(Surface::Responses, bytes), seeds: RESPONSES_REQUEST },
+    Target { name: "request_messages", run: |bytes| request(Surface::Messages, bytes), seeds: MESSAGES_REQUEST },
+    Target { name: "request_other", run: other_requests, seeds: OTHER_REQUESTS },
+    Target { name: "errors", run: errors, seeds: ERRORS },
+    Target { name: "config", run: configuration, seeds: CONFIG },
+];
+
+/// Cuts bytes into events, in reads of different sizes; every byte has to come out again.
+fn cut(framing: Framing, bytes: &[u8]) {
+    // The first byte says how they are read.
+    let size = usize::from(bytes.first().copied().unwrap_or(1) % 32) + 1;
+    let whole: Vec<u8> = events(framing, bytes, usize::MAX).iter().flat_map(|event| event.raw.clone()).collect();
+    let parts: Vec<u8> = events(framing, bytes, size).iter().flat_map(|event| event.raw.clone()).collect();
+    assert!(framing == Framing::Binary || whole == bytes, "bytes were lost");
+    assert_eq!(whole, parts, "the events depend on the reads that they came in");
+}
+
+/// The events of a stream that is read in pieces of so many bytes. Ends at what cannot be cut.
+pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<Event> {
+    let mut cutter = framing.cutter(EVENT_MAX);
+    let mut found = Vec::new();
+    for read in bytes.chunks(size) {
+        cutter.push(Bytes::copy_from_slice(read));
+        loop {
+            match cutter.next_event() {
+                Ok(Some(event)) => found.push(event),
+                Ok(None) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found.extend(cutter.finish());
+    found
+}
+
+/// Bytes that stand for a whole answer become the frames of one, so that mutations get behind the checksums.
+pub fn binary(bytes: &[u8]) -> Bytes {
+    let frames = Dialect::Bedrock.events_of_whole(Surface::Chat, bytes);
+    frames.unwrap_or_else(|| Bytes::copy_from_slice(bytes))
+}
+
+fn streams(dialect: Dialect, bytes: &[u8]) {
+    TRANSLATED.into_iter().for_each(|surface| stream(dialect, surface, bytes));
+    for surface in Surface::ALL {
+        if let Some(events) = dialect.events_of_whole(surface, bytes) {
+            stream(dialect, surface, &events);
+        }
+    }
+}
+
+/// One answer on its way down: cut, classified, translated where the surface is another's, and put together.
+pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
+    let untouched = surface.dialect() == dialect;
+    let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, &Arc::default()));
+    let mut assembly = surface.assembly();
+    let mut template: Option<Template> = None;
+    let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
+    for event in events(dialect.framing(), bytes, 16 << 10) {
+        if template.as_ref().and_then(|template| template.payload_of(&event)).is_none() {
+            match dialect.read(surface, &event) {
+                Frame::Chunk(chunk) => template = Template::learn(&event, &chunk),
+                Frame::Error { data, .. } => drop(error::of_frame(&data)),
+                _ => {}
+            }
+        }
+        if untouched {
+            assembly.add(&event);
+        } else {
+            reader.read(&event, &mut pieces);
+            write(&mut pieces, &mut *writer, &mut out);
+        }
+    }
+    if !untouched {
+        writer.end(&mut out);
+        add(&out, &mut *assembly);
+    }
+    assembly.finish();
+}
+
+fn write(pieces: &mut Vec<Piece>, writer: &mut dyn WritePieces, out: &mut BytesMut) {
+    pieces.drain(..).for_each(|piece| writer.write(piece, out));
+}
+
+/// What the gateway itself wrote has to be read again.
+fn add(written: &[u8], assembly: &mut dyn Assemble) {
+    let mut too_much = false;
+    for event in events(Framing::Sse, written, usize::MAX) {
+        let readable = event.fields().data.is_none_or(|data| {
+            data.as_ref() == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_ok()
+        });
+        assert!(readable, "an event that was written is no JSON");
+        too_much |= !assembly.add(&event);
+    }
+    // More items than an answer may have are told, not a fault.
+    let _ = too_much;
+}
+
+/// A request on its way up: read, checked, and written for every dialect.
+pub fn request(surface: Surface, body: &[u8]) {
+    if let Ok(request) = ApiRequest::parse(surface, Bytes::copy_from_slice(body)) {
+        request.prompt();
+        request.body_for("another", true);
+        Upward::untouched(Arc::new(request)).body_for("another", true);
+    }
+    if !surface.is_translated() {
+        return;
+    }
+    let Ok(conversation) = surface.conversation(body) else { return };
+    let foreign = Dialect::ALL.into_iter().filter(|dialect| *dialect != surface.dialect());
+    for (dialect, own) in foreign.flat_map(|dialect| [(dialect, false), (dialect, true)]) {
+        let options = Options { model: "model".to_owned(), max_completion_tokens: own, takes_thoughts: own };
+        if let Ok(upward) = Upward::translated(surface, &conversation, dialect, &options) {
+            upward.losses().names().for_each(drop);
+            upward.body_for("another", true);
+        }
+    }
+}
+
+fn other_requests(body: &[u8]) {
+    for surface in [Surface::Completions, Surface::Embeddings, Surface::CountTokens] {
+        request(surface, body);
+    }
+}
+
+pub fn errors(body: &[u8]) {
+    error::of_frame(body);
+    error::rejects_stream_options(body);
+    for status in [200, 400, 401, 404, 429, 500] {
+        error::of_body(status, body);
+    }
+}
+
+pub fn configuration(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    if let Err(problems) = config::parse(text, Path::new("config.toml"), &|_| Some("value".to_owned())) {
+        problems.to_string();
+    }
+}

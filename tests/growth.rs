@@ -1,0 +1,118 @@
+//! What a reader, writer or assembler costs grows with its input, and not with the square of it: each is fed n, 2n and 4n of
+//! every structure that repeats in what a provider, a client or an operator writes.
+//!
+//! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a name, how many
+//! of it there may be, and what writes an input with so many. To add a reader, let a target of `fuzz/src/targets.rs` call it.
+//!
+//! What is measured is the processor time of this thread, so that other load does not count. Linear is 4 from n to 4n, quadratic
+//! is 16; what lies beyond [`LIMIT`] is measured again, the least of all rounds counts, and only what never comes below fails.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
+
+#[path = "growth/requests.rs"]
+mod requests;
+#[path = "growth/streams.rs"]
+mod streams;
+#[expect(dead_code, reason = "the list of targets is for the fuzzers")]
+#[path = "../fuzz/src/targets.rs"]
+mod targets;
+
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+
+/// Of four times as much, the time is at most so many times as long.
+const LIMIT: f64 = 8.0;
+/// Rounds before a structure is said to grow too fast.
+const ROUNDS: usize = 8;
+/// The time that n is to take at least: below it the clock and the caches decide.
+const ENOUGH: Duration = Duration::from_millis(2);
+/// Where n begins.
+const FIRST: usize = 64;
+
+/// A structure that repeats.
+pub struct Case {
+    pub name: &'static str,
+    /// 4n of it, at most: where a bound ends the growth, it would hide what lies before it.
+    pub most: usize,
+    /// An input with so many.
+    pub input: fn(usize) -> String,
+}
+
+pub const fn case(name: &'static str, most: usize, input: fn(usize) -> String) -> Case {
+    Case { name, most, input }
+}
+
+#[test]
+fn streams_of_every_dialect_cost_no_more_than_their_length() {
+    none(streams::slow());
+}
+
+#[test]
+fn requests_of_every_surface_cost_no_more_than_their_length() {
+    none(requests::slow());
+}
+
+#[test]
+fn the_probe_tells_linear_from_quadratic() {
+    let linear = |n: usize| {
+        (0..n * 500).for_each(|i| {
+            std::hint::black_box(i);
+        })
+    };
+    let quadratic = |n: usize| {
+        (0..n * n / 4).for_each(|i| {
+            std::hint::black_box(i);
+        })
+    };
+    assert_eq!(grows(1 << 30, &linear), None);
+    let ratio = grows(1 << 30, &quadratic).unwrap();
+    assert!(ratio > LIMIT, "{ratio}");
+}
+
+fn none(slow: Vec<String>) {
+    assert!(slow.is_empty(), "these cost more than their length:\n{}", slow.join("\n"));
+}
+
+/// What a structure does in one way of reading it; tells it if it grows too fast.
+pub fn probe(case: &Case, way: &str, run: &dyn Fn(&[u8])) -> Option<String> {
+    let prepared = |n: usize| (case.input)(n).into_bytes();
+    let ratio = grows_of(case.most, &|n| time_of(&prepared(n), run))?;
+    Some(format!("{} by {way}: {ratio:.1} times the time for four times as much", case.name))
+}
+
+fn time_of(input: &[u8], run: &dyn Fn(&[u8])) -> Duration {
+    let start = ThreadTime::now();
+    run(input);
+    start.elapsed()
+}
+
+fn grows(most: usize, work: &dyn Fn(usize)) -> Option<f64> {
+    grows_of(most, &|n| {
+        let start = ThreadTime::now();
+        work(n);
+        start.elapsed()
+    })
+}
+
+/// How many times as long four times as much takes, if that is beyond the limit.
+fn grows_of(most: usize, time: &dyn Fn(usize) -> Duration) -> Option<f64> {
+    let mut n = FIRST.min(most / 4);
+    while time(n) < ENOUGH && n * 8 <= most {
+        n *= 2;
+    }
+    let mut least = [Duration::MAX; 3];
+    let mut ratio = f64::MAX;
+    for _ in 0..ROUNDS {
+        for (least, n) in least.iter_mut().zip([n, 2 * n, 4 * n]) {
+            *least = (*least).min(time(n));
+        }
+        // Either half of the way may be the one that a bound cuts.
+        let [one, two, four] = least.map(|time| time.as_secs_f64().max(1e-9));
+        ratio = (four / one).max((four / two).powi(2));
+        if four / one <= LIMIT && (four / two).powi(2) <= LIMIT * 1.5 {
+            return None;
+        }
+    }
+    Some(ratio)
+}
