@@ -11,8 +11,8 @@
 pub mod budget;
 pub mod clock;
 pub mod machine;
-pub mod printable;
 pub mod pace;
+pub mod printable;
 pub mod shutdown;
 
 // 2 vocabulary

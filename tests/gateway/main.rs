@@ -21,11 +21,8 @@ mod door;
 mod drains;
 mod endings;
 mod failures;
-<<<<<<< HEAD
-mod floods;
-=======
 mod flooded;
->>>>>>> 8a31d58 (Read what providers send in time by its length, and give others a turn)
+mod floods;
 mod garbled;
 mod gateway;
 mod held;
