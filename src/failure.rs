@@ -144,13 +144,11 @@ impl Phase {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// As the upstream sent them; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
+    /// As the upstream sent them, without the key; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
     /// rare side of many results.
     pub headers: Box<HeaderMap>,
     /// At most the bound that the reader had; cut off beyond it.
     pub body: Bytes,
-    /// False for an empty stream that broke off: nothing whole can be made of it, and no translation of it is an answer.
-    pub complete: bool,
 }
 
 impl fmt::Debug for Answer {
@@ -167,6 +165,8 @@ pub struct Failure {
     pub phase: Phase,
     /// The HTTP status, where there was one.
     pub status: Option<u16>,
+    /// Of a refused key, model or account: the provider's words leave no doubt that it is not the request.
+    pub certain: bool,
     /// How long the provider asks to be left alone.
     pub retry_after: Option<Duration>,
     /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
@@ -179,7 +179,16 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(kind: FailureKind, phase: Phase, message: impl Into<String>) -> Failure {
-        Failure { kind, phase, status: None, retry_after: None, message: message.into(), answer: None, stale: false }
+        Failure {
+            kind,
+            phase,
+            status: None,
+            certain: false,
+            retry_after: None,
+            message: message.into(),
+            answer: None,
+            stale: false,
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use std::collections::BTreeSet;
+
 use crate::clock::Instant;
 use crate::config::{Config, Upstream};
 use crate::history::recorded::{Recorded, RecordedAttempt};
@@ -10,10 +12,10 @@ use crate::learning::{Learning, Remembering};
 use crate::proxy::Gateway;
 use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, Prompt};
-use crate::store::{Reader, RecordedFilter};
+use crate::store::Reader;
 
-/// Requests that are remembered: the newest. What is older has faded from what is learnt.
-const REMEMBERED_MAX: usize = 20_000;
+/// Attempts that are remembered of each configured upstream: the newest. What is older has faded from what is learnt.
+const REMEMBERED_MAX: usize = 4_000;
 
 /// A history that cannot be read is logged, and nothing is learnt from it.
 pub(super) async fn learn(gateway: &Arc<Gateway>) {
@@ -38,7 +40,9 @@ fn remember(config: &Config, learning: &Learning) {
     if !path.exists() {
         return;
     }
-    let filter = RecordedFilter { newest: REMEMBERED_MAX, ..RecordedFilter::default() };
+    let configured: BTreeSet<String> =
+        config.models.values().flat_map(|model| &model.upstreams).map(Upstream::name).collect();
+    let upstreams: Vec<String> = configured.into_iter().collect();
     let mut requests = 0_u64;
     let read = Reader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
         let each = |recorded: Recorded| {
@@ -49,7 +53,7 @@ fn remember(config: &Config, learning: &Learning) {
             let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
             learning.remember(&recorded, &Remembering { counts: &slows_hedging, ledger, cost: &cost });
         };
-        Ok(reader.recorded(&filter, each)?)
+        Ok(reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?)
     });
     learning.publish();
     match read {

@@ -22,7 +22,7 @@ use crate::protocol::downward::Downward;
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
-use crate::routing::keyring::{Key, scrub};
+use crate::routing::keyring::{self, Key, scrub};
 use crate::upstream::{Body, Client, Outgoing, Response};
 
 /// Bytes that are held back before the first payload.
@@ -73,6 +73,7 @@ pub(super) async fn exchange(
     }
     let Response { status, headers, body } = response;
     if let Some(encoding) = compression(&headers) {
+        let encoding = keyring::scrubbed(encoding, key.as_ref());
         let message = format!("the answer is compressed ({encoding}), which was not asked for");
         let failure = Failure::new(FailureKind::Malformed, Phase::Headers, message);
         guard.failed(&failure);
@@ -166,24 +167,27 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
     }
 }
 
-/// The stream ended and nothing was generated. `empty` is an answer too: it is kept, should all the others be empty, with an
-/// end where it finished without one.
+/// The stream ended and nothing was generated. One that finished is an answer too: it is kept, should all the others be empty,
+/// with an end where it came without one. One that only ended is a failure.
 fn without_payload(stream: &mut EventStream, mut held: BytesMut, headers: &HeaderMap, has_ended: bool) -> Failure {
-    if stream.is_complete() && !has_ended {
+    if !stream.is_complete() {
+        return if content_type_is(headers, "text/html") {
+            stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?")
+        } else {
+            stream.fail(FailureKind::Closed, "it ended without a token and without a finish reason")
+        };
+    }
+    if !has_ended {
         held.extend_from_slice(&stream.ending());
     }
-    let complete = stream.is_complete();
-    if !complete && content_type_is(headers, "text/html") {
-        return stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?");
-    }
-    let how = if complete { "finished" } else { "ended" };
-    let mut failure = stream.fail(FailureKind::Empty, format!("it {how} without generating anything"));
+    let mut failure = stream.fail(FailureKind::Empty, "it finished without generating anything");
     failure.status = Some(StatusCode::OK.as_u16());
     let mut headers = headers.clone();
+    keyring::scrub_headers(&mut headers, stream.key());
     if stream.is_translated() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     }
-    failure.answer = Some(Answer { complete, ..answer(StatusCode::OK.as_u16(), &headers, held.freeze()) });
+    failure.answer = Some(answer(StatusCode::OK.as_u16(), &headers, held.freeze()));
     failure
 }
 
@@ -198,7 +202,7 @@ fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> F
 }
 
 fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
-    Answer { status, headers: Box::new(headers.clone()), body, complete: true }
+    Answer { status, headers: Box::new(headers.clone()), body }
 }
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
@@ -235,7 +239,8 @@ async fn whole(
 
 /// An error answer. The status decides at once; the body is read for what else it says, as far as it comes in time.
 async fn refused(response: Response, key: Option<&Key>, budget: &Budget, guard: &mut Guard) -> Failure {
-    let Response { status, headers, body } = response;
+    let Response { status, mut headers, body } = response;
+    keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
     guard.refused(&failure);
     if compression(&headers).is_some() {
@@ -261,6 +266,7 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
     let facts = error::of_named_body(status, name, &body);
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
+    failure.certain = facts.certain;
     failure.retry_after = retry_after(headers).or_else(|| exhausted_for(headers));
     failure.answer = Some(answer(status, headers, body));
     failure

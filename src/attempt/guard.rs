@@ -56,7 +56,7 @@ impl Guard {
         let dispatch = Instant::now();
         Guard {
             record: new_record(spec, dispatch),
-            meter: Meter::new(dispatch, choices_asked(spec.choices)),
+            meter: Meter::new(dispatch, choices_asked(spec.choices), spec.key.clone()),
             read_at: spec.read_at,
             dispatch,
             fate,
@@ -75,7 +75,7 @@ impl Guard {
     pub fn dispatched(&mut self) {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
-        self.meter = Meter::new(self.dispatch, choices_asked(self.choices));
+        self.meter.begin(self.dispatch);
         self.recorder.step(&self.record, Step::Dispatched, 0);
     }
 

@@ -8,6 +8,7 @@ use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Payload};
 use crate::protocol::usage::Usage;
+use crate::routing::keyring::{Key, scrubbed};
 
 /// All times are microseconds after the dispatch.
 #[derive(Debug)]
@@ -41,11 +42,13 @@ pub struct Meter {
     choices_asked: u32,
     model: Option<String>,
     pub stalled: bool,
+    /// The key that was sent: no text of a provider is kept that quotes it.
+    key: Option<Key>,
 }
 
 impl Meter {
     /// For a request that asks for so many choices.
-    pub fn new(dispatch: Instant, choices_asked: u32) -> Meter {
+    pub fn new(dispatch: Instant, choices_asked: u32, key: Option<Key>) -> Meter {
         Meter {
             dispatch,
             first_byte: None,
@@ -72,7 +75,13 @@ impl Meter {
             choices_asked,
             model: None,
             stalled: false,
+            key,
         }
+    }
+
+    /// All times count from here.
+    pub fn begin(&mut self, dispatch: Instant) {
+        self.dispatch = dispatch;
     }
 
     /// Usage and times that the headers tell.
@@ -105,11 +114,12 @@ impl Meter {
             self.finish.get_or_insert(now);
             // The last one stands: a broken answer may be given a second reason.
             if self.finish_reason.as_deref() != Some(reason) {
-                self.finish_reason = Some(reason.chars().take(64).collect());
+                self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
             }
         }
         if self.model.is_none() {
-            self.model = chunk.model.as_deref().map(|model| model.chars().take(256).collect());
+            let kept = |model: &str| scrubbed(model, self.key.as_ref()).chars().take(256).collect();
+            self.model = chunk.model.as_deref().map(kept);
         }
         if let Some(usage) = &chunk.usage {
             self.usage.add(usage);
@@ -243,7 +253,7 @@ mod tests {
 
     fn metered(steps: &[(u64, Chunk<'_>)]) -> (Meter, Instant) {
         let start = Instant::now();
-        let mut meter = Meter::new(start, 1);
+        let mut meter = Meter::new(start, 1, None);
         for (millis, chunk) in steps {
             let at = start + Duration::from_millis(*millis);
             meter.read(at);

@@ -275,6 +275,11 @@ impl EventStream {
         failure
     }
 
+    /// The key that was sent.
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
     /// Ends the attempt because its body ended and it did not.
     pub fn ended_too_early(&mut self) -> Failure {
         self.fail(FailureKind::Closed, "the provider ended it without a finish reason")
@@ -284,6 +289,7 @@ impl EventStream {
     pub fn fail_with(&mut self, facts: ErrorFacts) -> Failure {
         let mut failure = Failure::new(facts.kind, self.phase(), facts.message);
         failure.status = facts.status;
+        failure.certain = facts.certain;
         self.guard.failed(&failure);
         failure
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::plot::{clean, columns as wide, padded};
 use crate::config::{
-    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Policy, Provider, RaceSettings, Simulation, Token,
-    Upstream, User, units,
+    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Permit, Policy, Provider, RaceSettings, Simulation,
+    Token, Upstream, User, units,
 };
 
 /// Prints the config in aligned columns. False: the database that it names cannot be used.
@@ -185,7 +185,15 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
         let keys =
             if keys.is_empty() { "no keys of their own".into() } else { format!("own keys for {}", keys.join(", ")) };
         let rights = if user.admin { "admin" } else { "user" };
-        vec![user.name.clone(), rights.to_owned(), keys]
+        let overrides = match &user.overrides {
+            Permit::Usual => "overrides: all but budget".to_owned(),
+            Permit::All => "overrides: all".to_owned(),
+            Permit::Listed(listed) if listed.is_empty() => "overrides: none".to_owned(),
+            Permit::Listed(listed) => {
+                format!("overrides: {}", listed.iter().map(|header| header.as_str()).collect::<Vec<_>>().join(", "))
+            }
+        };
+        vec![user.name.clone(), rights.to_owned(), keys, overrides]
     };
     config.users.iter().map(row).collect()
 }
@@ -243,6 +251,7 @@ mod tests {
             [users.ann]
             token = "planted-token"
             admin = true
+            overrides = ["policy", "slo"]
             keys = { cerebras = "planted-own" }
             "#,
         );
@@ -259,7 +268,7 @@ mod tests {
         assert_eq!(line("a:"), "a: race, NOT USABLE, all of it is off");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
         assert_eq!(line("openai/x"), "openai/x on weight 1");
-        assert_eq!(line("ann"), "ann admin own keys for cerebras");
+        assert_eq!(line("ann"), "ann admin own keys for cerebras overrides: policy, slo");
         assert!(!text.contains("planted"), "{text}");
     }
 

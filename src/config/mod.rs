@@ -8,6 +8,7 @@ mod exposed;
 mod load;
 mod lookup;
 mod own_address;
+mod permit;
 mod prices;
 mod problem;
 mod provider;
@@ -28,6 +29,7 @@ mod token;
 pub mod units;
 
 pub use load::{LoadError, load, parse};
+pub use permit::{Override, Permit};
 pub use prices::{Price, dearest};
 pub use problem::{Problem, Problems};
 pub use provider::{Auth, CancelBilling, Keys, Provider, Spoken};
@@ -261,6 +263,8 @@ pub struct User {
     pub token_sha256: [u8; 32],
     /// May read what concerns everybody: the metrics.
     pub admin: bool,
+    /// Which headers that override the plan this user may send.
+    pub overrides: Permit,
     /// Keys of this user's own, by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
 }
@@ -271,6 +275,7 @@ impl fmt::Debug for User {
         f.debug_struct("User")
             .field("name", &self.name)
             .field("admin", &self.admin)
+            .field("overrides", &self.overrides)
             .field("keys", &self.keys.keys())
             .finish_non_exhaustive()
     }

@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
+use super::permit::{Override, Permit};
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
 use super::text::{self, Secret};
@@ -12,6 +13,7 @@ pub(super) struct RawUser {
     /// SHA-256 of the token, and where that stands. None where it was wrong, which is reported.
     pub(super) token: Option<At<[u8; 32]>>,
     pub(super) admin: bool,
+    pub(super) overrides: Permit,
     /// By the name of the provider.
     pub(super) keys: Vec<(At<String>, Option<SecretString>)>,
 }
@@ -23,6 +25,12 @@ impl RawUser {
         check_name(table.scope, &name);
         let keys = read_keys(&mut table, &name.value);
         let admin = table.boolean("admin").unwrap_or(false);
+        let overrides = match table.boolean_or_choices("overrides", &Override::ALL, Override::as_str) {
+            None => Permit::Usual,
+            Some(Ok(true)) => Permit::All,
+            Some(Ok(false)) => Permit::Listed(Vec::new()),
+            Some(Err(listed)) => Permit::Listed(listed),
+        };
         table.know(&["token", "token_sha256"]);
         let token = match (table.has("token"), table.has("token_sha256")) {
             (true, false) => read_token(&mut table),
@@ -35,7 +43,7 @@ impl RawUser {
             }
         };
         table.finish();
-        RawUser { name, token, admin, keys }
+        RawUser { name, token, admin, overrides, keys }
     }
 }
 

@@ -145,6 +145,32 @@ impl<'s, 'i> Table<'s, 'i> {
         (!any || !strings.is_empty()).then_some(strings)
     }
 
+    /// `true`, `false`, or a list of names.
+    pub(super) fn boolean_or_choices<T: Copy>(
+        &mut self,
+        key: &'static str,
+        all: &[T],
+        name: impl Fn(T) -> &'static str,
+    ) -> Option<Result<bool, Vec<T>>> {
+        if matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::Boolean(_))) {
+            return self.boolean(key).map(Ok);
+        }
+        let mut choices = Vec::new();
+        for At { offset, value } in self.list(key, "true, false or a list of names")?.value {
+            let Some(typed) = as_string(self.scope, &self.what(key), At { offset, value }) else { continue };
+            match all.iter().copied().find(|choice| name(*choice) == typed.value) {
+                Some(choice) => choices.push(choice),
+                None => {
+                    let names: Vec<&str> = all.iter().copied().map(&name).collect();
+                    let message = format!("bad value \"{}\" for {}", shown(&typed.value), self.what(key));
+                    let problem = Found::at(offset, message).expected(one_of(&names));
+                    self.scope.report(problem.nearest(&typed.value, names));
+                }
+            }
+        }
+        Some(Err(choices))
+    }
+
     /// A list of whatever.
     pub(super) fn list(&mut self, key: &'static str, expected: &str) -> Option<At<VecDeque<At<DeValue<'i>>>>> {
         let At { offset, value } = self.take(key)?;

@@ -202,7 +202,13 @@ fn resolve_users(scope: &Scope<'_>, raw: Vec<RawUser>, providers: &Listed) -> Ve
             let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
             scope.report(Found::at(token.offset, message).expected("a token of its own for each user"));
         }
-        users.push(Arc::new(User { name, token_sha256: token.value, admin: raw.admin, keys }));
+        users.push(Arc::new(User {
+            name,
+            token_sha256: token.value,
+            admin: raw.admin,
+            overrides: raw.overrides,
+            keys,
+        }));
     }
     users
 }

@@ -48,20 +48,27 @@ fn everybody_knows_the_same_of_an_upstream() {
 }
 
 #[test]
-fn names_beyond_the_bound_share_one() {
+fn what_callers_name_pushes_out_nothing_that_is_configured() {
     let learning = Learning::new();
-    let full: HashMap<String, Arc<Known>> = (0..UPSTREAMS_MAX)
-        .map(|at| format!("p/{at}"))
-        .map(|name| (name.clone(), Arc::new(Known::new(&name))))
-        .collect();
-    learning.upstreams.store(Arc::new(full));
-    assert_eq!(learning.upstream("p/7").name(), "p/7");
-    assert!(Arc::ptr_eq(&learning.upstream("one/more"), &learning.upstream("and/another")));
-    let ledgers: Vec<SharedLedger> =
-        (0..LEDGERS_MAX + 2).map(|at| learning.ledger("m", at as f64 / 1e3, false)).collect();
-    assert!(Arc::ptr_eq(&ledgers[LEDGERS_MAX], &ledgers[LEDGERS_MAX + 1]));
-    assert!(!purse::lock(&ledgers[LEDGERS_MAX]).reserve(1.0), "nothing may be spent there");
-    assert_eq!(learning.accounts().len(), LEDGERS_MAX);
+    let named_before = learning.upstream("a/m");
+    let configure = |upstreams: &[&str], budgets: &[f64]| {
+        let ledgers = budgets.iter().map(|budget| LedgerKey::new("m", *budget, false));
+        learning.configure(upstreams.iter().map(|name| (*name).to_owned()), ledgers);
+    };
+    configure(&["a/m", "b/m"], &[0.1]);
+    assert!(Arc::ptr_eq(&named_before, &learning.upstream("a/m")), "what is known of it stays");
+    let (known, ledger) = (learning.upstream("b/m"), learning.ledger("m", 0.1, false));
+    for at in 0..NAMED_MAX + 50 {
+        learning.upstream(&format!("b/{at}"));
+        learning.ledger("m", at as f64 / 1e4 + 1.0, false);
+    }
+    assert_eq!((learning.upstreams().len(), learning.accounts().len()), (NAMED_MAX + 2, BROUGHT_MAX + 1));
+    assert!(Arc::ptr_eq(&known, &learning.upstream("b/m")) && Arc::ptr_eq(&ledger, &learning.ledger("m", 0.1, false)));
+    configure(&["c/m"], &[]);
+    assert!(Arc::ptr_eq(&known, &learning.upstream("b/m")) && Arc::ptr_eq(&ledger, &learning.ledger("m", 0.1, false)));
+    learning.retain_ledgers(|_| false);
+    learning.retain(|name| name == "c/m");
+    assert_eq!((learning.upstreams().len(), learning.accounts().len()), (1, 0));
 }
 
 #[test]

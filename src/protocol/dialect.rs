@@ -230,6 +230,15 @@ pub struct Invalid {
 }
 
 impl Dialect {
+    /// The surface on which a server of this dialect has conversations. What has no surface of its own here counts as chat.
+    pub fn conversing(self) -> Surface {
+        match self {
+            Dialect::Responses => Surface::Responses,
+            Dialect::Anthropic => Surface::Messages,
+            Dialect::OpenAi | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => Surface::Chat,
+        }
+    }
+
     pub const ALL: [Dialect; 6] =
         [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
 

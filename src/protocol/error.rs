@@ -3,7 +3,11 @@
 //! Vendors share no error format, only habits: an `error` object or text, FastAPI's `detail`, a bare `message`. Not for
 //! what a failure means to the race: that is `race::verdict`.
 
+mod blame;
+
 use serde_json::Value;
+
+use blame::{Blame, blame, lacks_rights, refuses_account};
 
 use super::bedrock::kind_of_exception;
 use crate::failure::FailureKind;
@@ -18,6 +22,8 @@ const DETAILS_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
     pub kind: FailureKind,
+    /// Of a refused key, model or account: its words leave no doubt that it is not the request.
+    pub certain: bool,
     /// The status that the frame itself names (`code: 429`), else the one that was given.
     pub status: Option<u16>,
     /// What it says; at most 2,000 bytes. May quote the prompt.
@@ -37,17 +43,20 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
         of_exception(&words, &message).filter(|_| (400..600).contains(&status)).unwrap_or_else(|| match status {
             // Nothing is followed: an address that redirects is no answer. And some numbers are no status at all.
             ..=399 | 600.. => FailureKind::Protocol,
+            401 if lacks_rights(&message) => FailureKind::Forbidden,
             401 => FailureKind::Unauthorized,
             // Google's way to say that a key is wrong, or that its account may not ask at all.
             400 if has_word(&words, &["api_key_invalid"]) => FailureKind::Unauthorized,
-            400 if has_word(&words, &["failed_precondition"]) => FailureKind::Forbidden,
+            400 if refuses_account(&words, &message) => FailureKind::Forbidden,
             // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
             403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
             402 | 403 => FailureKind::Forbidden,
-            404 if misses_something_else(&words, &message) => FailureKind::BadRequest,
-            404 => FailureKind::NotFound,
+            // It does not have what was called; embeddings, say.
+            404 | 501 => FailureKind::NotFound,
             408 | 504 => FailureKind::ServerError,
             413 => FailureKind::TooLarge,
+            // One request alone is more than the limit of a minute: no wait helps it, and others need none.
+            429 if message.to_lowercase().starts_with("request too large") => FailureKind::TooLarge,
             429 => FailureKind::RateLimited,
             498 | 503 | 529 => FailureKind::Overloaded,
             500..=599 => FailureKind::ServerError,
@@ -55,7 +64,20 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
                 of_words(&words, &message).filter(|kind| is_about_the_request(*kind)).unwrap_or(FailureKind::BadRequest)
             }
         });
-    ErrorFacts { kind, status: Some(status), message: or_status(message, status) }
+    let (kind, certain) = blamed(kind, &words, &message);
+    ErrorFacts { kind, certain, status: Some(status), message: or_status(message, status) }
+}
+
+/// A refusal is one of the request, or of the upstream and its key: then perhaps for certain.
+fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, bool) {
+    match kind {
+        FailureKind::Forbidden | FailureKind::NotFound => match blame(words, message) {
+            Blame::Upstream => (kind, true),
+            Blame::Request => (FailureKind::BadRequest, false),
+            Blame::Unknown => (kind, false),
+        },
+        kind => (kind, kind == FailureKind::Unauthorized),
+    }
 }
 
 /// Reads an error frame, or an error body, that came with a 200.
@@ -68,7 +90,8 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
         (Some(status), None) => of_body(status, b"").kind,
         (None, None) => FailureKind::InStreamError,
     };
-    ErrorFacts { kind, status, message }
+    let (kind, certain) = blamed(kind, &words, &message);
+    ErrorFacts { kind, certain, status, message }
 }
 
 /// True if a 4xx body complains about `stream_options` or `include_usage`. Only what the vendor says and where it points
@@ -252,24 +275,6 @@ fn refuses_content(words: &[String], message: &str) -> bool {
     ];
     words.iter().any(|word| named.iter().any(|name| word.contains(name)))
         || said.iter().any(|phrase| message.contains(phrase))
-}
-
-/// True for a 404 that is about what the request asks for beside the model, so that the upstream serves other requests
-/// well. Without such words it is the model, or the whole path, that is not there.
-fn misses_something_else(words: &[String], message: &str) -> bool {
-    let message = message.to_lowercase();
-    let said = [
-        "endpoints found that",
-        "requested parameters",
-        "support tool",
-        "support image",
-        "support audio",
-        "item with id",
-        "file with id",
-        "file not found",
-        "no such file",
-    ];
-    !words.iter().any(|word| word.contains("model_not_found")) && said.iter().any(|phrase| message.contains(phrase))
 }
 
 /// A plain 4xx is about the request, whatever else its words say.

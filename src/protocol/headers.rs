@@ -44,6 +44,22 @@ pub(super) fn is_remaining(name: &str) -> bool {
     remaining(name).is_some()
 }
 
+/// Whether a header of this name tells of rate limits, and of nothing else: only words that vendors use for that.
+pub fn is_about_rate_limits(name: &str) -> bool {
+    let is_limit = |word: &str| matches!(word, "ratelimit" | "ratelimitbysize" | "tokenlimit");
+    let is_known = |word: &str| {
+        let counted = ["requests", "req", "tokens", "input", "output", "prompt", "generated", "query", "cost"];
+        let told = ["limit", "remaining", "reset", "policy", "status", "unified", "fallback", "overage", "in", "use"];
+        let span = ["per", "second", "minute", "hour", "day", "month", "5h", "7d"];
+        is_limit(word)
+            || matches!(word, "x" | "anthropic")
+            || counted.contains(&word)
+            || told.contains(&word)
+            || span.contains(&word)
+    };
+    name.split('-').any(is_limit) && name.split('-').all(is_known)
+}
+
 /// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: the vendors use
 /// the same words in any order. A name with a word that is not known counts something else.
 fn remaining(name: &str) -> Option<Counted> {

@@ -206,6 +206,11 @@ impl ApiRequest {
         self.body.is_empty()
     }
 
+    /// The client itself sent `stream_options`.
+    pub fn has_stream_options(&self) -> bool {
+        self.edits.iter().any(|(set, _)| *set == Set::StreamOptions)
+    }
+
     /// The body for an upstream: its name for the model, and, where the surface has them, streaming, and usage asked for unless
     /// `stream_options` is false.
     pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {

@@ -117,6 +117,11 @@ impl Upward {
         self.surface
     }
 
+    /// The surface of the upstream that it goes to, whatever the caller's is.
+    pub fn asked(&self) -> Surface {
+        if self.is_translated() { self.dialect.conversing() } else { self.surface }
+    }
+
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }

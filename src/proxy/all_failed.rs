@@ -28,14 +28,7 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
 pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) -> Result<Served, Rejection> {
     let failed: Vec<Failed> = field.failed(race.failures());
-    let as_it_came_is_one = |candidate: usize, answer: &Answer| {
-        answer.complete || request.stream && !field.uploads[candidate].is_translated()
-    };
     match choose(race.failures(), request.include_usage) {
-        // What broke off before its first token is an answer only to who sees the stream itself.
-        Choice::AsItCame(candidate, answer) if !as_it_came_is_one(candidate, answer) => {
-            Err(Rejection::all_failed(&failed))
-        }
         Choice::AsItCame(candidate, answer) => {
             let runner = &field.runners[candidate];
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
@@ -129,7 +122,7 @@ fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
-    *headers = passed_on(&answer.headers);
+    *headers = passed_on(&answer.headers, None);
     content_type.map(|value| headers.insert(CONTENT_TYPE, value));
     HeaderValue::from_str(upstream).ok().map(|value| headers.insert("x-photofinish-upstream", value));
     response
@@ -162,7 +155,7 @@ fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, requ
     let json = HeaderValue::from_static("application/json");
     let body = Bytes::from(error.to_string());
     let headers = HeaderMap::from_iter(answer.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body, complete: true };
+    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body };
     shaped.headers.insert(CONTENT_TYPE, json);
     as_it_came(&shaped, upstream, request)
 }
@@ -178,7 +171,7 @@ mod tests {
     fn failure(kind: FailureKind, body: &'static str) -> Failure {
         let mut failure = Failure::new(kind, Phase::Headers, "");
         let body = Bytes::from_static(body.as_bytes());
-        failure.answer = Some(Answer { status: 400, headers: Box::default(), body, complete: true });
+        failure.answer = Some(Answer { status: 400, headers: Box::default(), body });
         failure
     }
 
@@ -256,7 +249,7 @@ mod tests {
             [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
         {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
-            let answer = Answer { status: 200, headers, body: Bytes::new(), complete: true };
+            let answer = Answer { status: 200, headers, body: Bytes::new() };
             let response = as_it_came(&answer, "a/m", &streaming);
             assert_eq!(response.headers()[CONTENT_TYPE], expected);
             let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));

@@ -12,6 +12,8 @@ use super::race_guard::RaceGuard;
 use crate::attempt::Ready;
 use crate::clock::{Instant, micros_between};
 use crate::protocol::Dialect;
+use crate::protocol::headers::is_about_rate_limits;
+use crate::routing::keyring::{Key, scrub_headers};
 
 /// What the response headers tell of the race.
 pub struct Facts {
@@ -84,7 +86,7 @@ pub fn head(ready: &Ready, facts: &Facts) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
-    *headers = passed_on(&ready.headers);
+    *headers = passed_on(&ready.headers, ready.stream.key());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     // Proxies between here and the client must not hold tokens back.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
@@ -97,20 +99,77 @@ pub fn head(ready: &Ready, facts: &Facts) -> Response<()> {
 pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = ready.status;
-    *response.headers_mut() = passed_on(&ready.headers);
+    *response.headers_mut() = passed_on(&ready.headers, ready.stream.key());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     facts.write(response.headers_mut());
     response
 }
 
-/// Request ids, rate limits and Retry-After go down to the client; cookies, `server` and connection headers do not.
-pub fn passed_on(upstream: &HeaderMap) -> HeaderMap {
-    let goes = |name: &str| {
-        name.ends_with("request-id")
-            || ["x-ratelimit-", "ratelimit-", "anthropic-ratelimit-", "retry-after"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-            || ["openai-processing-ms", "openai-version", "x-simulated"].contains(&name)
-    };
-    upstream.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
+/// Request ids, rate limits and Retry-After go down to the client; cookies, `server`, connection headers and everything that
+/// is not known do not. A `key` that is quoted in one is taken out.
+pub fn passed_on(upstream: &HeaderMap, key: Option<&Key>) -> HeaderMap {
+    let goes = |name: &str| PASSED_ON.contains(&name) || is_about_rate_limits(name);
+    let mut headers: HeaderMap = upstream
+        .iter()
+        .filter(|(name, _)| goes(name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    scrub_headers(&mut headers, key);
+    headers
+}
+
+/// Those that clients read, but for rate limits: their families have many names.
+const PASSED_ON: [&str; 11] = [
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "x-goog-request-id",
+    "retry-after",
+    "retry-after-ms",
+    "openai-processing-ms",
+    "openai-version",
+    "openai-model",
+    "x-simulated",
+];
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+
+    use super::*;
+
+    #[test]
+    fn a_known_list_goes_down_without_the_key() {
+        let key = Key::new(SecretString::from("sk-planted/1"), false);
+        let came = [
+            ("x-request-id", "req-1"),
+            ("request-id", "for sk-planted/1 and sk-planted%2f1"),
+            ("retry-after-ms", "20"),
+            ("x-ratelimit-remaining-tokens", "7"),
+            ("anthropic-ratelimit-input-tokens-reset", "2026-01-01T00:00:00Z"),
+            ("x-ratelimit-remaining-tokens-of-sk-planted", "1"),
+            ("x-debug-request-id", "1"),
+            ("retry-after-sk-planted", "1"),
+            ("set-cookie", "a=b"),
+            ("server", "x"),
+            ("content-type", "text/html"),
+            ("x-echo", "sk-planted/1"),
+        ];
+        let came: HeaderMap =
+            came.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
+        let mut went: Vec<(String, String)> = passed_on(&came, Some(&key))
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        went.sort();
+        let expected = [
+            ("anthropic-ratelimit-input-tokens-reset", "2026-01-01T00:00:00Z"),
+            ("request-id", "for *** and ***"),
+            ("retry-after-ms", "20"),
+            ("x-ratelimit-remaining-tokens", "7"),
+            ("x-request-id", "req-1"),
+        ];
+        assert_eq!(went, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
 }

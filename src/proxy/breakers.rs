@@ -4,23 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::caller::CallerId;
 use super::field::Runner;
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
 use crate::protocol::upward::Upward;
-use crate::routing::breaker::Standing;
+use crate::routing::breaker::{Asked, Standing};
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
 pub struct Trial {
     gateway: Arc<Gateway>,
-    upstream: String,
+    runner: Runner,
     begun: Instant,
 }
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        lock(&self.gateway.breakers).end_trial(&self.upstream, self.begun);
+        lock(&self.gateway.breakers).end_trial(self.runner.asked(), self.begun);
     }
 }
 
@@ -28,6 +29,7 @@ impl Drop for Trial {
 pub struct Lineup<'a> {
     gateway: &'a Arc<Gateway>,
     settings: &'a RaceSettings,
+    caller: CallerId,
     pub runners: Vec<Runner>,
     /// What goes up to each of them.
     pub uploads: Vec<Arc<Upward>>,
@@ -38,17 +40,19 @@ pub struct Lineup<'a> {
 }
 
 impl<'a> Lineup<'a> {
-    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings) -> Lineup<'a> {
-        Lineup { gateway, settings, runners: Vec::new(), uploads: Vec::new(), trials: Vec::new(), suspects: Vec::new() }
+    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings, caller: CallerId) -> Lineup<'a> {
+        let (runners, uploads, trials, suspects) = Default::default();
+        Lineup { gateway, settings, caller, runners, uploads, trials, suspects }
     }
 
     /// `resting`: for so long others are to go before it.
     pub fn add(&mut self, resting: Option<Duration>, runner: Runner, upward: Arc<Upward>) {
-        let breaker = || lock(&self.gateway.breakers).standing(&runner.name, &self.settings.breaker, Instant::now());
+        let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
+        let breaker = || lock(&self.gateway.breakers).standing(asked, settings, caller, Instant::now());
         let standing = resting.map_or_else(breaker, Standing::Open);
         let in_its_place = match standing {
             Standing::Closed => true,
-            Standing::Overdue => self.begin_trial(&runner.name),
+            Standing::Overdue => self.begin_trial(&runner),
             Standing::Due | Standing::Open(_) => false,
         };
         if in_its_place {
@@ -66,7 +70,7 @@ impl<'a> Lineup<'a> {
         let mut left_out = Vec::new();
         for (runner, upward, standing) in std::mem::take(&mut self.suspects) {
             let due = !matches!(standing, Standing::Open(_)) && self.runners.len() < self.settings.max_attempts;
-            let on_trial = (alone || due) && self.begin_trial(&runner.name);
+            let on_trial = (alone || due) && self.begin_trial(&runner);
             if alone || on_trial {
                 self.runners.push(Runner { extra: !alone, ..runner });
                 self.uploads.push(upward);
@@ -78,32 +82,33 @@ impl<'a> Lineup<'a> {
     }
 
     /// For the runner that is added next. False if it is being tried already.
-    fn begin_trial(&mut self, upstream: &str) -> bool {
-        let begun = lock(&self.gateway.breakers).begin_trial(upstream, &self.settings.breaker, Instant::now());
-        let trial = |begun| Trial { gateway: self.gateway.clone(), upstream: upstream.to_owned(), begun };
+    fn begin_trial(&mut self, runner: &Runner) -> bool {
+        let begun = lock(&self.gateway.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
+        let trial = |begun| Trial { gateway: self.gateway.clone(), runner: runner.clone(), begun };
         self.trials.extend(begun.map(|begun| (self.runners.len(), trial(begun))));
         begun.is_some()
     }
 }
 
 impl Gateway {
-    /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token.
-    pub(super) fn charge(&self, upstream: &str, breaker: &Breaker, broke: bool, sent: Instant) {
-        let opened = lock(&self.breakers).failed(upstream, breaker, broke, sent, Instant::now());
+    /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token. `caller`: whose
+    /// request may have caused it.
+    pub(super) fn charge(&self, asked: Asked<'_>, breaker: &Breaker, broke: bool, caller: Option<u64>, sent: Instant) {
+        let opened = lock(&self.breakers).failed(asked, breaker, broke, caller, sent, Instant::now());
         if let Some(open) = opened {
-            let failures = breaker.failures;
-            tracing::warn!(upstream, failures, ?open, "an upstream keeps failing: its breaker is open");
+            let (upstream, surface, failures) = (asked.upstream, asked.surface.path(), breaker.failures);
+            tracing::warn!(upstream, surface, failures, ?open, "an upstream keeps failing: its breaker is open");
         }
     }
 
     /// The first token came to what was sent at `sent`.
-    pub(super) fn close_breaker(&self, upstream: &str, sent: Instant) {
-        if lock(&self.breakers).first_token(upstream, sent) {
-            tracing::info!(upstream, "an upstream answers again: its breaker is closed");
+    pub(super) fn close_breaker(&self, asked: Asked<'_>, sent: Instant) {
+        if lock(&self.breakers).first_token(asked, sent) {
+            tracing::info!(upstream = asked.upstream, "an upstream answers again: its breaker is closed");
         }
     }
 
-    pub(super) fn ended_well(&self, upstream: &str) {
-        lock(&self.breakers).ended_well(upstream);
+    pub(super) fn ended_well(&self, asked: Asked<'_>) {
+        lock(&self.breakers).ended_well(asked);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::breakers::{Lineup, Trial};
-use super::caller::Caller;
+use super::caller::{Caller, CallerId};
 use super::gateway::{Gateway, Live};
 use super::heavy::Wanted;
 use super::outbound::Outbound;
@@ -15,7 +15,8 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
-use crate::routing::cooldown::Target;
+use crate::routing::breaker::Asked;
+use crate::routing::cooldown::{Aside, Held, Target};
 use crate::routing::keyring::{Key, Ring};
 use crate::routing::plan;
 use crate::routing::tariff::Basis;
@@ -29,6 +30,7 @@ const NAME_MAX: usize = 512;
 /// Everyone who may be started.
 pub struct Field {
     pub settings: RaceSettings,
+    pub caller: CallerId,
     /// The model whose budget pays; empty where the request names its upstreams itself.
     pub model: String,
     /// What its costs are counted in.
@@ -43,8 +45,8 @@ pub struct Field {
     pub crowded: bool,
     /// Upstreams whose dialect cannot say all of the request.
     pub left_out: Vec<String>,
-    /// Upstreams that are set aside, and for how long.
-    cooling: Vec<(String, Duration)>,
+    /// Upstreams that are set aside.
+    cooling: Vec<(String, Cooling)>,
 }
 
 /// An upstream with what it takes to ask it.
@@ -56,8 +58,20 @@ pub struct Runner {
     pub endpoint: Endpoint,
     /// In the order of trying; empty where none is sent.
     pub keys: Vec<Key>,
+    /// The surface of it that is asked, whatever the caller's is.
+    pub asked: Surface,
+    /// No model of the configuration lists it: the caller named it.
+    pub named: bool,
     /// Only to try it again, behind the others.
     pub extra: bool,
+}
+
+/// Why an upstream is not started, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Cooling {
+    wait: Duration,
+    /// None where its breaker is open.
+    why: Option<Aside>,
 }
 
 impl Runner {
@@ -67,8 +81,13 @@ impl Runner {
     }
 
     /// What is set aside when this upstream fails with that key.
-    pub fn target(&self, key_id: Option<String>) -> Target {
-        target(&self.upstream, key_id)
+    pub fn target(&self, key: Option<&Key>) -> Target {
+        target(&self.upstream, self.asked, self.named, key)
+    }
+
+    /// What its breaker is for.
+    pub fn asked(&self) -> Asked<'_> {
+        Asked { upstream: &self.name, surface: self.asked, named: self.named }
     }
 
     /// The first key that is not cooling down; the first of all if all are.
@@ -83,12 +102,12 @@ impl Runner {
 
     /// It was told to wait, since the race began.
     pub fn is_cooling(&self, gateway: &Gateway) -> bool {
-        wait_for_all(&self.upstream, &self.keys, |target| gateway.cooling(target)).is_some()
+        wait_for_all(&self.keys, |key| gateway.cooling(|| self.target(key))).is_some()
     }
 
     /// One with room under its rate limits goes before one without.
     fn rested_key(&self, gateway: &Gateway) -> Option<&Key> {
-        let target = |key: &Key| self.target(Some(key.id().to_owned()));
+        let target = |key: &Key| self.target(Some(key));
         let mut rested = self.keys.iter().filter(|key| gateway.cooling(|| target(key)).is_none());
         let first = rested.next()?;
         std::iter::once(first).chain(rested).find(|key| gateway.resting(|| target(key)).is_none()).or(Some(first))
@@ -112,7 +131,7 @@ impl Field {
         let cooling = self
             .cooling
             .iter()
-            .map(|(upstream, wait)| Failed { upstream: upstream.clone(), failure: cooling_down(*wait) });
+            .map(|(upstream, cooling)| Failed { upstream: upstream.clone(), failure: cooling_down(*cooling) });
         started.chain(cooling).collect()
     }
 }
@@ -148,14 +167,18 @@ pub fn resolve(
     let settings = for_surface(overrides.apply(settings), request.surface);
     let of_model = known.iter().flat_map(|model| &model.upstreams);
     let basis = Basis::of(of_model.chain(&upstreams));
-    let mut lineup = Lineup::new(gateway, &settings);
+    let caller_id = caller.id(live);
+    let mut lineup = Lineup::new(gateway, &settings, caller_id);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
     let (mut cooling, mut off) = (Vec::new(), Vec::new());
     for upstream in upstreams {
         let provider = &upstream.provider;
         let name = upstream.name();
         let Some(line) = live.line(&provider.name) else { continue };
-        let keys = match line.keys(caller.own_key(live, &provider.name)) {
+        let named = !live.is_configured(&name);
+        let own_key = caller.own_key(live, &provider.name);
+        may_share(caller, &upstream, named && own_key.is_none())?;
+        let keys = match line.keys(own_key) {
             Ring::Off => {
                 off.push(why_off(&upstream));
                 continue;
@@ -169,32 +192,33 @@ pub fn resolve(
         }
         let Some(upward) = outbound.for_upstream(&upstream)? else { continue };
         let Some(endpoint) = line.endpoint(upward.dialect()).cloned() else { continue };
-        match wait_for_all(&upstream, &keys, |target| gateway.cooling(target)) {
-            Some(wait) => cooling.push((name, wait)),
-            None => lineup.add(
-                wait_for_all(&upstream, &keys, |target| gateway.resting(target)),
-                Runner { upstream, name, endpoint, keys, extra: false },
-                upward,
-            ),
+        let runner = Runner { upstream, name, endpoint, asked: upward.asked(), keys, named, extra: false };
+        match wait_for_all(&runner.keys, |key| gateway.cooling(|| runner.target(key))) {
+            Some(held) => cooling.push((runner.name, Cooling { wait: held.wait, why: Some(held.why) })),
+            None => {
+                let resting = wait_for_all(&runner.keys, |key| gateway.resting(|| runner.target(key)));
+                lineup.add(resting.map(|held| held.wait), runner, upward);
+            }
         }
     }
-    cooling.extend(lineup.finish());
+    cooling.extend(lineup.finish().into_iter().map(|(name, wait)| (name, Cooling { wait, why: None })));
     let Lineup { runners, uploads, trials, .. } = lineup;
     if runners.is_empty() {
-        return Err(nobody(&cooling).unwrap_or_else(|| outbound.rejection(model, &off)));
+        return Err(if cooling.is_empty() { outbound.rejection(model, &off) } else { all_cool_down(cooling) });
     }
-    let model = known.map_or(String::new(), |model| model.name.clone());
-    let left_out = outbound.left_out().to_vec();
-    Ok(Field { settings, crowded: false, left_out, model, basis, runners: Arc::new(runners), uploads, trials, cooling })
+    let (model, runners) = (known.map_or(String::new(), |model| model.name.clone()), Arc::new(runners));
+    let (left_out, caller, crowded) = (outbound.left_out().to_vec(), caller_id, false);
+    Ok(Field { settings, caller, crowded, left_out, model, basis, runners, uploads, trials, cooling })
 }
 
-/// The answer where all who could serve it are set aside; none where nobody could.
-fn nobody(cooling: &[(String, Duration)]) -> Option<Rejection> {
-    let wait = cooling.iter().map(|(_, wait)| *wait).min()?;
-    let failed =
-        |(upstream, wait): &(String, Duration)| Failed { upstream: upstream.clone(), failure: cooling_down(*wait) };
-    let failed: Vec<Failed> = cooling.iter().map(failed).collect();
-    Some(Rejection::cooling_down(&failed, wait))
+/// Whether the caller may ask an upstream without a key of their own. `named`: no model lists it.
+fn may_share(caller: &Caller, upstream: &Upstream, named: bool) -> Result<(), Rejection> {
+    match &caller.user {
+        Some(user) if named && !user.overrides.any_upstream() => {
+            Err(Rejection::forbidden_upstream(&upstream.name(), &upstream.provider.name, &user.name))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A token count is never raced.
@@ -205,18 +229,13 @@ fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
     }
 }
 
-/// The shortest wait, if every key of an upstream has to.
-pub(super) fn wait_for_all(
-    upstream: &Upstream,
-    keys: &[Key],
-    wait: impl Fn(&dyn Fn() -> Target) -> Option<Duration>,
-) -> Option<Duration> {
+/// The shortest wait, if every key of an upstream has to; of one without keys, its own.
+pub(super) fn wait_for_all(keys: &[Key], wait: impl Fn(Option<&Key>) -> Option<Held>) -> Option<Held> {
     if keys.is_empty() {
-        return wait(&|| target(upstream, None));
+        return wait(None);
     }
-    let waits: Option<Vec<Duration>> =
-        keys.iter().map(|key| wait(&|| target(upstream, Some(key.id().to_owned())))).collect();
-    waits.and_then(|waits| waits.into_iter().min())
+    let waits: Option<Vec<Held>> = keys.iter().map(|key| wait(Some(key))).collect();
+    waits.and_then(|waits| waits.into_iter().min_by_key(|held| held.wait))
 }
 
 /// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
@@ -266,13 +285,38 @@ pub(super) fn named(
     if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
 }
 
-fn target(upstream: &Upstream, key_id: Option<String>) -> Target {
-    Target { provider: upstream.provider.name.clone(), model: upstream.model.clone(), key_id }
+pub(super) fn target(upstream: &Upstream, surface: Surface, named: bool, key: Option<&Key>) -> Target {
+    Target {
+        provider: upstream.provider.name.clone(),
+        model: upstream.model.clone(),
+        surface,
+        key_id: key.map(|key| key.id().to_owned()),
+        own_key: key.is_some_and(|key| key.own),
+        named,
+    }
 }
 
-fn cooling_down(wait: Duration) -> Failure {
+/// Nobody may be asked. If all were refused, no wait is what helps.
+fn all_cool_down(cooling: Vec<(String, Cooling)>) -> Rejection {
+    let wait = cooling.iter().map(|(_, cooling)| cooling.wait).min().unwrap_or_default();
+    let is_refused = |cooling: &Cooling| matches!(cooling.why, Some(Aside::KeyRefused | Aside::UpstreamRefused));
+    let all_refused = cooling.iter().all(|(_, cooling)| is_refused(cooling));
+    let failed: Vec<Failed> =
+        cooling.into_iter().map(|(upstream, cooling)| Failed { upstream, failure: cooling_down(cooling) }).collect();
+    if all_refused { Rejection::refused(&failed) } else { Rejection::cooling_down(&failed, wait) }
+}
+
+fn cooling_down(cooling: Cooling) -> Failure {
+    let Cooling { wait, why } = cooling;
+    let why = match why {
+        Some(Aside::KeyRefused) => "the provider refused its key (unauthorized)",
+        Some(Aside::UpstreamRefused) => "the provider refused its model or its account (forbidden or not_found)",
+        Some(Aside::KeyRateLimited) => "a rate limit",
+        Some(Aside::Exhausted) => "its rate limit is used up",
+        None => "it kept failing",
+    };
     let mut failure =
-        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("set aside for another {wait:.0?}"));
+        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("set aside for another {wait:.0?}: {why}"));
     failure.retry_after = Some(wait);
     failure
 }

@@ -1,7 +1,8 @@
 //! What every request shares: the live configuration, the connections, the recorder, and what was learnt since the start.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,17 +10,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::admission::{Load, Turned};
+use super::caller::CallerId;
 use super::heavy::Heavy;
 use crate::attempt::Slot;
 use crate::budget::Budget;
 use crate::clock::Instant;
-use crate::config::{Config, Keys, User};
-use crate::learning::Learning;
+use crate::config::{Config, Keys, Model, Upstream, User};
+use crate::learning::{Learning, LedgerKey};
 use crate::protocol::Dialect;
 use crate::recorder::Recorder;
 use crate::routing::breaker::Breakers;
-use crate::routing::cooldown::{Aside, Cooldowns, Target};
+use crate::routing::cooldown::{Aside, Cooldowns, Held, Target, Witness};
 use crate::routing::keyring::{Key, Ring, Shared};
+use crate::routing::tariff::Basis;
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint, InvalidUrl};
 
@@ -41,6 +44,8 @@ pub struct Gateway {
     cooldowns: Mutex<Cooldowns>,
     /// What said that a rate limit is used up: others go before it, but it is asked where there are none.
     exhausted: Mutex<Cooldowns>,
+    /// For the hashes by which bodies are told apart.
+    salt: RandomState,
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
@@ -60,6 +65,8 @@ pub struct Live {
     pub config: Config,
     /// By provider.
     lines: HashMap<String, Line>,
+    /// `provider/model` of all models.
+    upstreams: HashSet<String>,
     /// By user, then by provider.
     user_keys: HashMap<String, HashMap<String, Key>>,
 }
@@ -129,7 +136,22 @@ impl Live {
             user.keys.iter().map(|(provider, key)| (provider.clone(), Key::new(key.clone(), true))).collect()
         };
         let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
-        Ok(Live { config, lines, user_keys })
+        let upstreams = config.models.values().flat_map(|model| &model.upstreams).map(Upstream::name).collect();
+        Ok(Live { config, lines, upstreams, user_keys })
+    }
+
+    /// Whether a model lists it.
+    pub(super) fn is_configured(&self, upstream: &str) -> bool {
+        self.upstreams.contains(upstream)
+    }
+
+    /// What it names has places of its own.
+    fn teach_names(&self, learning: &Learning) {
+        let of_model = |model: &Arc<Model>| {
+            LedgerKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+        };
+        let ledgers = self.config.models.values().map(of_model);
+        learning.configure(self.upstreams.iter().cloned(), ledgers);
     }
 
     pub(super) fn line(&self, provider: &str) -> Option<&Line> {
@@ -144,6 +166,8 @@ impl Live {
 impl Gateway {
     pub fn new(live: Live, client: Client, recorder: Recorder, shutdown: Shutdown) -> Gateway {
         recorder.metrics().configure(&live.config);
+        let learning = Learning::new();
+        live.teach_names(&learning);
         let budget = Budget::new(live.config.server.memory);
         Gateway {
             budget,
@@ -155,9 +179,10 @@ impl Gateway {
             shutdown,
             cooldowns: Mutex::default(),
             exhausted: Mutex::default(),
+            salt: RandomState::new(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
-            learning: Arc::default(),
+            learning: Arc::new(learning),
             races: Arc::default(),
             audits: Arc::default(),
             drains: Arc::default(),
@@ -180,7 +205,7 @@ impl Gateway {
             let now = address(&live.config, provider);
             now.is_some() && now == address(&before.config, provider)
         };
-        lock(&self.breakers).retain(stays);
+        lock(&self.breakers).retain(|asked| stays(asked.upstream) && asked.named != live.is_configured(asked.upstream));
         self.learning.retain(stays);
         let billing = |config: &Config, model: &str| {
             let upstreams = &config.models.get(model)?.upstreams;
@@ -188,6 +213,7 @@ impl Gateway {
         };
         self.budget.resize(live.config.server.memory);
         self.learning.retain_ledgers(|model| billing(&live.config, model) == billing(&before.config, model));
+        live.teach_names(&self.learning);
         self.live.store(Arc::new(live));
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
@@ -278,13 +304,19 @@ impl Gateway {
         lock(&self.cooldowns).set_aside(aside, target, retry_after, Instant::now(), fastrand::f64())
     }
 
+    /// A refusal that may be about the request alone. True once enough others have met it too: see [`Cooldowns::suspect`].
+    pub(super) fn suspect(&self, target: &Target, caller: CallerId, body: &[u8]) -> bool {
+        let witness = Witness { caller: caller.id(), body: self.salt.hash_one(body) };
+        lock(&self.cooldowns).suspect(target, witness, caller.witnesses(), Instant::now())
+    }
+
     /// A good answer said that nothing is left of a rate limit for so long.
     pub(super) fn exhausted(&self, target: &Target, wait: Duration) {
         lock(&self.exhausted).set_aside(Aside::Exhausted, target, Some(wait), Instant::now(), 0.0);
     }
 
     /// How long others are to go before this one.
-    pub(super) fn resting(&self, target: impl FnOnce() -> Target) -> Option<Duration> {
+    pub(super) fn resting(&self, target: impl FnOnce() -> Target) -> Option<Held> {
         let exhausted = lock(&self.exhausted);
         if exhausted.is_empty() { None } else { exhausted.wait(&target(), Instant::now()) }
     }
@@ -298,7 +330,7 @@ impl Gateway {
         }
     }
 
-    pub(super) fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Duration> {
+    pub(super) fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Held> {
         let cooldowns = lock(&self.cooldowns);
         if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
     }

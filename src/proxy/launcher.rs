@@ -67,7 +67,7 @@ impl Launcher {
         read_at: Instant,
     ) -> Launcher {
         Launcher {
-            judge: Arc::new(Judge::new(gateway, field, read_at)),
+            judge: Arc::new(Judge::new(gateway, field, request, read_at)),
             request: request.clone(),
             uploads: field.uploads.clone(),
             settings: field.settings.clone(),

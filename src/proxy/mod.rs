@@ -132,7 +132,7 @@ async fn answer_to(
     let request = Arc::new(request);
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
-    let overrides = overrides::read(headers)?;
+    let overrides = overrides::read(headers, caller.user.as_deref())?;
     let resolve = {
         let (gateway, live, request) = (gateway.clone(), live.clone(), request.clone());
         move |wanted: &Wanted| field::resolve(&gateway, &live, &caller, &request, &overrides, wanted)
@@ -174,8 +174,14 @@ async fn run(
         let finish = race.run().await;
         let (begun, candidate, ordinal) = match finish {
             Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => return all_failed::all_failed(&race, field, request),
-            Finish::Deadline => return Err(Rejection::deadline(&field.failed(race.failures()))),
+            Finish::Failed => {
+                judge.settle(race.failures());
+                return all_failed::all_failed(&race, field, request);
+            }
+            Finish::Deadline => {
+                judge.settle(race.failures());
+                return Err(Rejection::deadline(&field.failed(race.failures())));
+            }
         };
         let runner = &field.runners[candidate];
         let facts = Facts::new(field, candidate, &begun, read_at);

@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use super::rejection::{Rejection, quoted};
 use crate::config::units::{format_duration, parse_duration};
-use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
+use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, Slo, User};
 
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";
@@ -18,6 +18,19 @@ const BUDGET: &str = "x-photofinish-budget";
 const SLO: &str = "x-photofinish-slo";
 const HOLD: &str = "x-photofinish-hold-max";
 const LOSSY: &str = "x-photofinish-lossy";
+
+/// The header of each override.
+const HEADERS: [(Override, &str); 9] = [
+    (Override::Policy, POLICY),
+    (Override::Upstreams, UPSTREAMS),
+    (Override::HedgeAfter, HEDGE_AFTER),
+    (Override::MaxAttempts, ATTEMPTS),
+    (Override::Optimise, OPTIMISE),
+    (Override::Budget, BUDGET),
+    (Override::Slo, SLO),
+    (Override::HoldMax, HOLD),
+    (Override::Lossy, LOSSY),
+];
 
 /// What the headers say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,9 +54,18 @@ struct Targets {
     tpot: Option<Duration>,
 }
 
+/// `user`: none for whom everything is allowed.
+///
 /// # Errors
-/// 400 that names the header.
-pub fn read(headers: &HeaderMap) -> Result<Overrides, Rejection> {
+/// 400 that names the header; 403 for one that this user may not send.
+pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejection> {
+    if let Some(user) = user {
+        let forbidden =
+            HEADERS.iter().find(|(override_, name)| !user.overrides.allows(*override_) && headers.contains_key(*name));
+        if let Some((override_, name)) = forbidden {
+            return Err(Rejection::forbidden_override(name, &user.name, override_.as_str()));
+        }
+    }
     Ok(Overrides {
         policy: value(headers, POLICY, policy)?,
         upstreams: value(headers, UPSTREAMS, |text| Ok(text.to_owned()))?,
@@ -170,7 +192,7 @@ mod tests {
     #[test]
     fn good_values_are_laid_over_the_models() {
         let config = crate::config::parse("", std::path::Path::new("x"), &|_| None).unwrap();
-        let applied = |pairs: &[(&'static str, &'static str)]| read(&headers(pairs)).unwrap().apply(&config.race);
+        let applied = |pairs: &[(&'static str, &'static str)]| read(&headers(pairs), None).unwrap().apply(&config.race);
         assert_eq!(applied(&[]), config.race);
         let all = [
             (POLICY, "adaptive"),
@@ -197,7 +219,7 @@ mod tests {
         let half = applied(&[(SLO, "tpot=0.5ms"), (HEDGE_AFTER, "300ms")]);
         assert_eq!((half.slo.ttft, half.slo.tpot), (config.race.slo.ttft, Duration::from_micros(500)));
         assert_eq!(half.hedge_after, HedgeAfter::After(Duration::from_millis(300)));
-        assert_eq!(read(&headers(&[(UPSTREAMS, "a/b, c/d")])).unwrap().upstreams.as_deref(), Some("a/b, c/d"));
+        assert_eq!(read(&headers(&[(UPSTREAMS, "a/b, c/d")]), None).unwrap().upstreams.as_deref(), Some("a/b, c/d"));
     }
 
     #[test]
@@ -217,7 +239,7 @@ mod tests {
             (HOLD, &["300", "-1s", "NaNs", ""], "a number and a unit"),
         ] {
             for value in values {
-                let rejection = read(&headers(&[(name, value)])).unwrap_err();
+                let rejection = read(&headers(&[(name, value)]), None).unwrap_err();
                 let message = rejection.message();
                 assert!(message.contains(name) && message.contains(expected), "{value}: {message}");
             }
@@ -225,7 +247,15 @@ mod tests {
         for name in [POLICY, HEDGE_AFTER, ATTEMPTS, OPTIMISE, BUDGET, SLO, HOLD, LOSSY, UPSTREAMS] {
             let mut twice = headers(&[(name, "2")]);
             twice.append(name, HeaderValue::from_static("2"));
-            assert!(read(&twice).unwrap_err().message().contains("more than once"), "{name}");
+            assert!(read(&twice, None).unwrap_err().message().contains("more than once"), "{name}");
         }
+    }
+
+    #[test]
+    fn every_override_has_the_header_of_its_name() {
+        for (override_, name) in HEADERS {
+            assert_eq!(name, format!("x-photofinish-{}", override_.as_str()));
+        }
+        assert!(Override::ALL.iter().all(|override_| HEADERS.iter().any(|(listed, _)| listed == override_)));
     }
 }

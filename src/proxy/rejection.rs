@@ -1,5 +1,6 @@
 //! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
 
+mod forbidden;
 mod overloaded;
 
 use std::borrow::Cow;
@@ -74,11 +75,6 @@ impl Rejection {
     pub fn unauthorized(why: &str) -> Rejection {
         let message = format!("{why}: send a user's token as `Authorization: Bearer …` or `x-api-key: …`");
         Rejection::new(StatusCode::UNAUTHORIZED, "authentication_error", "photofinish_unauthorized", message)
-    }
-
-    pub fn forbidden() -> Rejection {
-        let message = "only an admin may see this: set admin = true under [users.NAME]".to_owned();
-        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden", message)
     }
 
     /// A request header with a value that cannot be used.

@@ -1,6 +1,6 @@
 //! The verdict on a failed attempt: what it means for the race and for what is to be set aside. One pure function.
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::Aside;
 
 /// What follows from a failure.
@@ -8,10 +8,22 @@ use crate::routing::cooldown::Aside;
 pub struct Verdict {
     pub next: Next,
     pub aside: Option<Aside>,
-    /// The upstream's own fault: its breaker counts it.
-    pub counts: bool,
+    /// It is set aside at once; else only once several callers and bodies have met the same.
+    pub certain: bool,
+    pub counts: Counts,
     /// An operator should look: a refused key, a model that is not there.
     pub loud: bool,
+}
+
+/// Whether the upstream's breaker counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// It is not the upstream's own fault.
+    Never,
+    /// A request may have caused it: for its caller, until another meets one too.
+    Doubtful,
+    /// No request can cause it: for everybody.
+    Certain,
 }
 
 /// What the race does.
@@ -25,10 +37,10 @@ pub enum Next {
 
 /// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.
 pub fn verdict(failure: &Failure) -> Verdict {
-    let (next, aside, loud) = match failure.kind {
-        FailureKind::RateLimited => (Next::Try, Some(Aside::KeyRateLimited), false),
+    let (next, aside, certain) = match failure.kind {
+        FailureKind::RateLimited => (Next::Try, Some(Aside::KeyRateLimited), true),
         FailureKind::Unauthorized => (Next::Try, Some(Aside::KeyRefused), true),
-        FailureKind::Forbidden | FailureKind::NotFound => (Next::Try, Some(Aside::UpstreamRefused), true),
+        FailureKind::Forbidden | FailureKind::NotFound => (Next::Try, Some(Aside::UpstreamRefused), failure.certain),
         // A refusal on policy is not routed around.
         FailureKind::ContentPolicy => (Next::Stop, None, false),
         FailureKind::Dns
@@ -50,7 +62,27 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::GatewayLimit
         | FailureKind::Empty => (Next::Try, None, false),
     };
-    Verdict { next, aside, counts: is_the_upstreams_fault(failure.kind), loud }
+    let loud = certain && failure.kind != FailureKind::RateLimited;
+    Verdict { next, aside, certain, counts: counts(failure), loud }
+}
+
+fn counts(failure: &Failure) -> Counts {
+    let is_met_by_all = matches!(failure.kind, FailureKind::Dns | FailureKind::Connect | FailureKind::Tls)
+        || failure.kind == FailureKind::Timeout && failure.phase == Phase::Connect;
+    if is_met_by_all {
+        Counts::Certain
+    } else if is_the_upstreams_fault(failure.kind) {
+        Counts::Doubtful
+    } else {
+        Counts::Never
+    }
+}
+
+/// True where every attempt of a race failed, at more than one upstream, and all in the same way: then it is held against
+/// none of them, for what they have in common is the request, or the way to them.
+pub fn is_shared_by_all(failures: &[(usize, Failure)]) -> bool {
+    let Some(((first, failure), others)) = failures.split_first() else { return false };
+    others.iter().any(|(candidate, _)| candidate != first) && others.iter().all(|(_, other)| other.kind == failure.kind)
 }
 
 /// True for a failure of the upstream itself: not of its key, not of the request, and none that asks for a pause.
@@ -88,41 +120,68 @@ pub fn is_the_requests_fault(kind: FailureKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Phase;
 
     #[test]
     fn the_table() {
         use FailureKind::*;
-        let quiet = |aside| Verdict { next: Next::Try, aside, counts: false, loud: false };
-        let own = Verdict { counts: true, ..quiet(None) };
-        let loud = |aside| Verdict { loud: true, ..quiet(Some(aside)) };
+        let quiet = Verdict { next: Next::Try, aside: None, certain: false, counts: Counts::Never, loud: false };
+        let met_by_all = Verdict { counts: Counts::Certain, ..quiet };
+        let own = Verdict { counts: Counts::Doubtful, ..quiet };
+        let limited = Verdict { aside: Some(Aside::KeyRateLimited), certain: true, ..quiet };
+        let key = Verdict { aside: Some(Aside::KeyRefused), certain: true, loud: true, ..quiet };
+        let doubtful = Verdict { aside: Some(Aside::UpstreamRefused), ..quiet };
         let table = [
-            (Dns, own),
-            (Connect, own),
-            (Tls, own),
+            (Dns, met_by_all),
+            (Connect, met_by_all),
+            (Tls, met_by_all),
             (Reset, own),
             (Closed, own),
             (Timeout, own),
             (IdleTimeout, own),
-            (RateLimited, quiet(Some(Aside::KeyRateLimited))),
+            (RateLimited, limited),
             (Overloaded, own),
             (ServerError, own),
-            (Unauthorized, loud(Aside::KeyRefused)),
-            (Forbidden, loud(Aside::UpstreamRefused)),
-            (NotFound, loud(Aside::UpstreamRefused)),
-            (BadRequest, quiet(None)),
-            (ContextLength, quiet(None)),
-            (ContentPolicy, Verdict { next: Next::Stop, ..quiet(None) }),
-            (TooLarge, quiet(None)),
+            (Unauthorized, key),
+            (Forbidden, doubtful),
+            (NotFound, doubtful),
+            (BadRequest, quiet),
+            (ContextLength, quiet),
+            (ContentPolicy, Verdict { next: Next::Stop, ..quiet }),
+            (TooLarge, quiet),
             (InStreamError, own),
             (Malformed, own),
             (Protocol, own),
-            (CoolingDown, quiet(None)),
-            (GatewayLimit, quiet(None)),
-            (Empty, quiet(None)),
+            (CoolingDown, quiet),
+            (GatewayLimit, quiet),
+            (Empty, quiet),
         ];
         for (kind, expected) in table {
             assert_eq!(verdict(&Failure::new(kind, Phase::Headers, "")), expected, "{kind}");
+        }
+        assert_eq!(verdict(&Failure::new(Timeout, Phase::Connect, "")), met_by_all);
+        for kind in [Forbidden, NotFound] {
+            let told = Failure { certain: true, ..Failure::new(kind, Phase::Headers, "") };
+            assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });
+        }
+    }
+
+    #[test]
+    fn what_all_attempts_share_is_nobody_s_fault() {
+        use FailureKind::*;
+        let table: &[(&[(usize, FailureKind)], bool)] = &[
+            (&[], false),
+            (&[(0, ServerError)], false),
+            (&[(0, ServerError), (0, ServerError)], false),
+            (&[(0, ServerError), (1, ServerError)], true),
+            (&[(0, ServerError), (1, ServerError), (0, ServerError)], true),
+            (&[(0, Connect), (1, Connect), (2, Connect)], true),
+            (&[(0, ServerError), (1, Timeout)], false),
+            (&[(0, ServerError), (1, ServerError), (2, BadRequest)], false),
+        ];
+        for (failed, expected) in table {
+            let failures: Vec<(usize, Failure)> =
+                failed.iter().map(|(at, kind)| (*at, Failure::new(*kind, Phase::Headers, ""))).collect();
+            assert_eq!(is_shared_by_all(&failures), *expected, "{failed:?}");
         }
     }
 }

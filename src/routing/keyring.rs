@@ -5,9 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
+use super::scrub::without;
 use crate::config::{Keys, Provider, Token};
 
 /// A key with its short hash. Cheap to clone: a configured one is hashed once, not with every request.
@@ -113,11 +115,22 @@ pub fn key_id(key: &SecretString) -> String {
 
 /// Takes `key` out of what a provider said: some vendors quote the key that they refuse.
 pub fn scrub(bytes: Bytes, key: Option<&Key>) -> Bytes {
-    match key.map(Key::expose).filter(|key| !key.is_empty()) {
-        Some(key) if memchr::memmem::find(&bytes, key.as_bytes()).is_some() => {
-            Bytes::from(String::from_utf8_lossy(&bytes).replace(key, "***"))
+    key.and_then(|key| without(&bytes, key.expose().as_bytes())).map_or(bytes, Bytes::from)
+}
+
+/// The same for a text.
+pub fn scrubbed(text: &str, key: Option<&Key>) -> String {
+    let clean = key.and_then(|key| without(text.as_bytes(), key.expose().as_bytes()));
+    clean.map_or_else(|| text.to_owned(), |clean| String::from_utf8_lossy(&clean).into_owned())
+}
+
+/// The same for the values of headers.
+pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&Key>) {
+    let Some(key) = key else { return };
+    for value in headers.values_mut() {
+        if let Some(clean) = without(value.as_bytes(), key.expose().as_bytes()) {
+            *value = HeaderValue::from_bytes(&clean).unwrap_or(HeaderValue::from_static("***"));
         }
-        _ => bytes,
     }
 }
 

@@ -7,4 +7,5 @@ pub mod breaker;
 pub mod cooldown;
 pub mod keyring;
 pub mod plan;
+pub mod scrub;
 pub mod tariff;

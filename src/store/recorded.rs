@@ -1,6 +1,8 @@
 //! Whole requests with their attempts, oldest first: for learning from them again, and for playing them anew.
 
-use rusqlite::Row;
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::{Connection, Row};
 
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, Reader};
@@ -18,9 +20,22 @@ const RECORDED: &str = "\
            max(coalesce(eof_us, 0), coalesce(cancel_us, 0), coalesce(last_token_us, 0), coalesce(headers_us, 0)), \
            race.model, race.stream, race.input_tokens_estimate, race.winner, race.first_token_sent_us, race.done_us, \
            race.outcome, race.n_choices, race.policy \
-    FROM race JOIN attempt ON attempt.race_id = race.race_id \
-    WHERE race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) \
-    ORDER BY race.race_id, ordinal";
+    FROM race JOIN attempt ON attempt.race_id = race.race_id WHERE ";
+const OF_WINDOW: &str = "\
+    race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) ORDER BY race.race_id, ordinal";
+
+/// One of these requests; columns as in `RECORDED`.
+const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
+
+/// Attempts that tell how long a token took, or was waited for, newest first: of these upstreams (`?1`, a JSON list), and not
+/// more than `?2` attempts are looked at.
+const NEWEST_OF: &str = "\
+    SELECT race_id, provider || '/' || model_sent FROM \
+        (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
+    WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
+
+/// Attempts that are looked at for those of the upstreams that are wanted; beyond so many their last use is long ago.
+const LOOKED_AT_MAX: i64 = 2_000_000;
 
 /// The id of the oldest of so many newest races.
 const OLDEST_OF_NEWEST: &str = "\
@@ -58,7 +73,7 @@ impl Reader {
                 oldest => oldest?,
             };
             let since = first_race_id(filter.since.unwrap_or(0)).max(oldest);
-            let mut statement = state.prepare(RECORDED)?;
+            let mut statement = state.prepare(&format!("{RECORDED}{OF_WINDOW}"))?;
             let mut rows = statement.query((since, until, filter.model.as_deref()))?;
             let mut request: Option<Recorded> = None;
             while let Some(row) = rows.next()? {
@@ -73,6 +88,56 @@ impl Reader {
             Ok(())
         })
     }
+
+    /// The requests that tell of these upstreams (`provider/model`), oldest first: of each upstream its `newest` attempts that
+    /// show a time, whatever else was recorded since.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn recorded_of(
+        &self,
+        upstreams: &[String],
+        newest: usize,
+        mut each: impl FnMut(Recorded),
+    ) -> Result<(), ReadError> {
+        self.ask(|connection| {
+            let state = connection.unchecked_transaction()?;
+            let mut statement = state.prepare(&format!("{RECORDED}{ONE_RECORDED}"))?;
+            for race_id in newest_of(&state, upstreams, newest)? {
+                let mut rows = statement.query([&race_id])?;
+                let mut request: Option<Recorded> = None;
+                while let Some(row) = rows.next()? {
+                    if request.is_none() {
+                        request = Some(recorded(row)?);
+                    }
+                    if let Some(request) = &mut request {
+                        request.attempts.push(attempt(row)?);
+                    }
+                }
+                request.map(&mut each);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The ids of the requests that had these attempts, oldest first.
+fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> rusqlite::Result<BTreeSet<String>> {
+    let mut missing: HashMap<&str, usize> = upstreams.iter().map(|upstream| (upstream.as_str(), newest)).collect();
+    let mut statement = connection.prepare(NEWEST_OF)?;
+    let mut rows = statement.query((serde_json::json!(upstreams).to_string(), LOOKED_AT_MAX))?;
+    let mut races = BTreeSet::new();
+    while !missing.is_empty() {
+        let Some(row) = rows.next()? else { break };
+        let upstream = text(row, 1)?;
+        let Some(places) = missing.get_mut(upstream) else { continue };
+        *places = places.saturating_sub(1);
+        if *places == 0 {
+            missing.remove(upstream);
+        }
+        races.insert(row.get(0)?);
+    }
+    Ok(races)
 }
 
 fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {

@@ -108,7 +108,7 @@ async fn a_missing_model_sets_its_upstream_aside_and_no_other() {
     let ask = |model: &str| json!({"model": model, "stream": true, "messages": [{}]});
     assert_eq!(hear(&mut gateway.ask(&ask("a/gone")).await).await.status, 502);
     let heard = hear(&mut gateway.ask(&ask("a/gone")).await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_cooling_down"));
+    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_upstream_refused"));
     assert_eq!(hear(&mut gateway.ask(&ask("a/here")).await).await.said(), "hello");
     let heard = hear(&mut gateway.ask(&ask("a/gone,a/here")).await).await;
     assert_eq!(heard.upstream(), "a/here");

@@ -72,9 +72,11 @@ async fn gateway(fakes: &[FakeProvider; 2]) -> Served {
         [users.ann]
         token = "${ANN_TOKEN}"
         admin = true
+        overrides = true
         keys = { one = "${ANN_KEY}", two = "${ANN_KEY}" }
         [users.bob]
         token = "planted-token-of-bob"
+        overrides = true
         "#
     );
     let setup = Setup::new(&config)

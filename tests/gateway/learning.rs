@@ -96,6 +96,32 @@ async fn after_a_restart_it_knows_who_is_quick() {
 }
 
 #[tokio::test]
+async fn junk_does_not_push_out_what_is_learnt_again() {
+    let mut rows = history(&[("a", 900), ("b", 100)]);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    // Newer than all of the above: refused requests, and invented names.
+    for n in 0..1_000 {
+        let at_ms = now_ms + n;
+        let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
+        let (provider, model) = if n % 2 == 0 { ("a", "m".to_owned()) } else { ("b", format!("junk-{n}")) };
+        rows.push(Record::Attempt(Box::new(AttemptRecord {
+            outcome: AttemptOutcome::Failed,
+            failure: Some("bad_request"),
+            ..AttemptRecord::new(race_id.clone(), 0, provider.to_owned(), model, StartReason::First)
+        })));
+        let refused = RaceRecord { attempts: 1, outcome: RaceOutcome::Error, ..race(&race_id, at_ms, None) };
+        rows.push(Record::Race(Box::new(refused)));
+    }
+    let a = FakeProvider::answering(|_| hello()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fastest\"").start_after(&rows).await;
+    let (slow, quick) = (median_ms(&gateway, "a/m"), median_ms(&gateway, "b/m"));
+    assert!((800.0..1_000.0).contains(&slow) && (90.0..110.0).contains(&quick), "{slow} {quick}");
+    assert_eq!(gateway.learning().upstreams().len(), 2, "names that nobody configured are not learnt again");
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_quantile_is_the_delay_of_a_hedge() {
     let rows = history(&[("a", 900), ("b", 100)]);
     let a = FakeProvider::answering(|_| hello()).await;

@@ -6,6 +6,7 @@
 mod support;
 
 mod bad_input;
+mod blame;
 mod breaker;
 mod breaks;
 mod called;
@@ -48,6 +49,7 @@ mod lines_http2;
 mod names;
 mod oddities;
 mod overload;
+mod overrides;
 mod pairs;
 mod payloads;
 mod policies;

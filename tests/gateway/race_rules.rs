@@ -13,6 +13,7 @@ rules! { everywhere:
     r02_a_role_a_ping_or_an_empty_string_does_not_win,
     r03_an_empty_stream_does_not_win,
     r03_when_all_are_empty_the_answer_is_the_surfaces,
+    r03_what_ends_without_a_token_and_unfinished_is_a_failure,
     r04_a_fast_refusal_does_not_beat_a_healthy_attempt,
     r05_an_error_frame_does_not_win,
     r06_cancelling_the_losers_leaves_the_winner_alone,
@@ -94,6 +95,24 @@ async fn r03_when_all_are_empty_the_answer_is_the_surfaces(pair: Pair) {
     let finish = pair.called.whole_finish(&heard.json()).to_owned();
     assert!(["stop", "completed", "end_turn"].contains(&finish.as_str()), "{}", heard.body);
     assert_all_empty(&gateway.stop().await, 2);
+}
+
+async fn r03_what_ends_without_a_token_and_unfinished_is_a_failure(pair: Pair) {
+    let a = FakeProvider::start(vec![pair.open().role().end(), pair.open().role().end(), pair.open().end()]).await;
+    let gateway = pair.over(&[&a]).start().await;
+    let asked = [pair.streaming(&gateway).await, pair.whole(&gateway).await, pair.streaming(&gateway).await];
+    for mut client in asked {
+        let heard = hear(&mut client).await;
+        assert_eq!(heard.status, 502, "{}", heard.body);
+        assert!(heard.body.contains("closed"), "{}", heard.body);
+    }
+    let rows = gateway.stop().await;
+    for attempt in &rows.attempts {
+        assert_eq!(end(attempt), json!(["failed", null, null, "closed", "first_token"]));
+    }
+    for race in &rows.races {
+        assert_eq!(pick(race, &["outcome", "winner", "http_status"]), json!(["error", null, 502]));
+    }
 }
 
 fn assert_all_empty(rows: &Rows, attempts: usize) {

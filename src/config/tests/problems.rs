@@ -38,6 +38,16 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("providers.groq.api_key = [[1]]", "1:27: \"api_key\" in [providers.groq] is a list", "expected a string"),
     ("providers.a.simulate = 1", "1:24: \"simulate\" in [providers.a] is an integer", "expected a table"),
     ("users.a = {token=\"t\",admin=1}", "1:28: \"admin\" in [users.a] is an integer", "expected true or false"),
+    (
+        "users.a = {token=\"t\",overrides=1}",
+        "1:32: \"overrides\" in [users.a] is an integer",
+        "expected true, false or a list of names",
+    ),
+    (
+        "users.a = {token=\"t\",overrides=[\"polcy\"]}",
+        "1:33: bad value \"polcy\" for \"overrides\" in [users.a]",
+        "did you mean \"policy\"?",
+    ),
     ("users.a = {token=\"t\",keys=1}", "1:27: \"keys\" in [users.a] is an integer", "expected a table"),
     // values
     ("race.policy = \"rase\"", "1:15: bad value \"rase\" for \"policy\" in [race]", "did you mean \"race\"?"),

@@ -11,11 +11,11 @@ use super::{Asked, Listing};
 use crate::clock::Instant;
 use crate::config::{HedgeAfter, Policy, RaceSettings, Upstream};
 use crate::learning::Known;
-use crate::proxy::field::{wait_for_all, why_off};
+use crate::proxy::field::{target, wait_for_all, why_off};
 use crate::proxy::gateway::{Gateway, Live, lock};
 use crate::routing::adaptive::{Learner, Ledger, Outlook, Sent, Terms};
-use crate::routing::breaker::Standing;
-use crate::routing::keyring::Ring;
+use crate::routing::breaker::{self, Standing};
+use crate::routing::keyring::{Key, Ring};
 use crate::routing::tariff::{Basis, Prompt};
 
 /// Prompts that are predicted for, tokens. Upstreams are compared by the first.
@@ -158,16 +158,20 @@ impl<'a> View<'a> {
         Predicted { input_tokens, ttft_p50_ms: quantile(0.5), ttft_p95_ms: quantile(0.95) }
     }
 
-    /// As a caller without keys of their own meets it.
+    /// As a caller without keys of their own meets it, in conversations.
     fn obstacles(&self, upstream: &Upstream, name: &str, settings: &RaceSettings) -> Obstacles {
         let line = self.live.line(&upstream.provider.name);
         let ring = line.map_or(Cow::Owned(Ring::Off), |line| line.shared());
-        let cooling = match &*ring {
+        let surface = upstream.provider.preferred().dialect.conversing();
+        let asked = breaker::Asked { upstream: name, surface, named: !self.live.is_configured(name) };
+        let held = |key: Option<&Key>| self.gateway.cooling(|| target(upstream, surface, asked.named, key));
+        let held = match &*ring {
             Ring::Off => None,
-            Ring::NoneNeeded => wait_for_all(upstream, &[], |target| self.gateway.cooling(target)),
-            Ring::Keys(keys) => wait_for_all(upstream, keys, |target| self.gateway.cooling(target)),
+            Ring::NoneNeeded => wait_for_all(&[], held),
+            Ring::Keys(keys) => wait_for_all(keys, held),
         };
-        let breaker = lock(&self.gateway.breakers).standing(name, &settings.breaker, self.now);
+        let cooling = held.map(|held| held.wait);
+        let breaker = lock(&self.gateway.breakers).standing(asked, &settings.breaker, None, self.now);
         Obstacles { off: matches!(*ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }
     }
 }

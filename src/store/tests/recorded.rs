@@ -45,3 +45,35 @@ async fn requests_come_whole_and_oldest_first() {
     assert_eq!((lost.ttft_obs_us, lost.seen, lost.outcome), (Some(99_000), false, AttemptOutcome::Lost));
     assert_eq!((failed.ttft_obs_us, failed.failure), (None, Some(FailureKind::Connect)));
 }
+
+#[tokio::test]
+async fn of_each_upstream_its_newest_come_whatever_else_was_recorded() {
+    let (_directory, path, store) = new_store().await;
+    let mut batch = Vec::new();
+    for n in 0..60 {
+        let attempts = match n {
+            // Two upstreams at first; then others by the dozen, and one of the two once more, without a time.
+            0..4 => vec![sample::lost(n, 99_000), sample::won(n)],
+            30 => vec![sample::failed(n)],
+            _ => vec![AttemptRecord { model_sent: format!("junk-{n}"), ..sample::won(n) }],
+        };
+        batch.extend(attempts.into_iter().map(attempt));
+        batch.push(race(sample::race(n)));
+    }
+    store.write(&batch).await.unwrap();
+    let numbers = |upstreams: &[&str], newest: usize| -> Vec<i64> {
+        let upstreams: Vec<String> = upstreams.iter().map(|name| (*name).to_owned()).collect();
+        let mut read = Vec::new();
+        let each = |recorded: Recorded| read.push((recorded.started_at - sample::STARTED_AT) / 1_000);
+        Reader::open(&path).unwrap().recorded_of(&upstreams, newest, each).unwrap();
+        read
+    };
+    let won = sample::won(0);
+    let name = format!("{}/{}", won.provider, won.model_sent);
+    let (lost, failed) = (sample::lost(0, 1), sample::failed(0));
+    let others = [&lost, &failed].map(|other| format!("{}/{}", other.provider, other.model_sent));
+    assert_eq!(numbers(&[name.as_str()], 3), [1, 2, 3], "its newest three");
+    assert_eq!(numbers(&[name.as_str(), others[0].as_str()], 2), [2, 3], "both are in these");
+    assert!(numbers(&[others[1].as_str()], 9).is_empty(), "no attempt of it shows a time");
+    assert!(numbers(&[], 9).is_empty());
+}

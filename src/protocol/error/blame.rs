@@ -1,0 +1,212 @@
+//! Whom a refusal is about: the model, the key or the account, whatever was asked; or the one request that met it. By the
+//! words that vendors are known to use; a refusal in other words stays in doubt.
+//!
+//! Not for what follows from that: see `race::verdict`.
+
+use super::has_word;
+
+/// Whom a refusal (402, 403, 404) is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The upstream or its key: every request would meet it.
+    Upstream,
+    /// What this request asks for.
+    Request,
+    /// Its words do not tell.
+    Unknown,
+}
+
+/// Codes that no request can put there.
+const UPSTREAM_WORDS: [&str; 10] = [
+    "model_not_found",
+    "model_not_available",
+    "model_deprecated",
+    "model_decommissioned",
+    "insufficient_quota",
+    "insufficient_balance",
+    "billing",
+    "account_deactivated",
+    "organization_restricted",
+    "unsupported_country",
+];
+
+/// What a request may name beside its model.
+const REQUEST_WORDS: [&str; 7] =
+    ["previous_response", "container", "vector_store", "conversation", "file_", "image_", "_image"];
+const REQUEST_PHRASES: [&str; 26] = [
+    "can only afford",
+    "fewer max_tokens",
+    "previous response",
+    "response with id",
+    "item with id",
+    "prompt with id",
+    "conversation",
+    "container",
+    "vector store",
+    "file with id",
+    "file not found",
+    "no such file",
+    "files/",
+    "file ",
+    "cachedcontent",
+    "cached content",
+    "endpoints found that",
+    "endpoints found matching",
+    "data policy",
+    "allowed providers",
+    "requested parameters",
+    "support tool",
+    "support image",
+    "support audio",
+    "image",
+    "url",
+];
+
+/// Beside the word "model".
+const MODEL_PHRASES: [&str; 13] = [
+    "not found",
+    "not exist",
+    "no such model",
+    "unknown model",
+    "access to",
+    "decommissioned",
+    "deprecated",
+    "no longer",
+    "not available",
+    "unavailable",
+    "not supported",
+    "end of its life",
+    "could not resolve",
+];
+const ACCOUNT_PHRASES: [&str; 13] = [
+    "no endpoints found for",
+    "credit balance",
+    "insufficient credits",
+    "insufficient balance",
+    "out of credits",
+    "exceeded your current quota",
+    "quota exceeded",
+    "billing",
+    "location is not supported",
+    "country, region",
+    "key has expired",
+    "key expired",
+    "reported as leaked",
+];
+const ACCOUNT_STATES: [&str; 6] = ["suspended", "deactivated", "disabled", "flagged", "not active", "closed"];
+
+/// `words`: type, code and status, in lower case.
+pub fn blame(words: &[String], message: &str) -> Blame {
+    // What a vendor quotes may be the caller's.
+    let message = without_quotes(&message.to_lowercase());
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    if message.starts_with('<') {
+        // A page of whatever stands before the provider.
+        Blame::Unknown
+    } else if has_word(words, &UPSTREAM_WORDS) {
+        Blame::Upstream
+    } else if has_word(words, &REQUEST_WORDS) || says(&REQUEST_PHRASES) {
+        Blame::Request
+    } else if message.contains("model") && says(&MODEL_PHRASES)
+        || message.starts_with("model:") && has_word(words, &["not_found"])
+        || concerns_account(&message)
+    {
+        Blame::Upstream
+    } else {
+        Blame::Unknown
+    }
+}
+
+/// A 400 that would meet every request all the same: the account has nothing left, or may not ask from there.
+pub fn refuses_account(words: &[String], message: &str) -> bool {
+    let message = without_quotes(&message.to_lowercase());
+    has_word(words, &["billing_hard_limit"])
+        || message.starts_with("your credit balance")
+        || has_word(words, &["failed_precondition"]) && concerns_account(&message)
+}
+
+/// A 401 that is about the rights of a key and not about the key: it may serve other calls.
+pub fn lacks_rights(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("missing scopes") || message.contains("insufficient permissions")
+}
+
+fn concerns_account(message: &str) -> bool {
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+    says(&ACCOUNT_PHRASES) || message.contains("account") && says(&ACCOUNT_STATES)
+}
+
+/// Without what stands between quotes. An apostrophe within a word is none.
+fn without_quotes(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut until = None;
+    let mut characters = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(character) = characters.next() {
+        let inside_word = before.is_alphanumeric() && characters.peek().is_some_and(|next| next.is_alphanumeric());
+        let is_quote = matches!(character, '"' | '`') || character == '\'' && !inside_word;
+        match until {
+            Some(end) if end == character && is_quote => until = None,
+            Some(_) => {}
+            None if is_quote => until = Some(character),
+            None => kept.push(character),
+        }
+        before = character;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_blamed_by_its_words() {
+        let table: &[(&[&str], &str, Blame)] = &[
+            (&["invalid_request_error", "model_not_found"], "The model `x` does not exist", Blame::Upstream),
+            (&[], "The model `x` does not exist or you do not have access to it.", Blame::Upstream),
+            (&["not_found_error"], "model: claude-9", Blame::Upstream),
+            (&[], "models/gemini-9 is not found for API version v1beta", Blame::Upstream),
+            (&[], "The model `llama-1` has been decommissioned and is no longer supported.", Blame::Upstream),
+            (&[], "Project `p` does not have access to model `m`", Blame::Upstream),
+            (&[], "You don't have access to the model with the specified model ID.", Blame::Upstream),
+            (&[], "no such model", Blame::Upstream),
+            (&[], "No endpoints found for a/b.", Blame::Upstream),
+            (&["insufficient_quota"], "no", Blame::Upstream),
+            (&[], "Insufficient Balance", Blame::Upstream),
+            (&[], "Your account was flagged", Blame::Upstream),
+            (&[], "User location is not supported for the API use.", Blame::Upstream),
+            (
+                &[],
+                "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only \
+                 afford 9000.",
+                Blame::Request,
+            ),
+            (&["previous_response_not_found"], "Previous response with id 'resp_1' not found.", Blame::Request),
+            (&[], "Container with id 'model does not exist' not found.", Blame::Request),
+            (&[], "No such File object: file-1", Blame::Request),
+            (&["permission_denied"], "CachedContent not found (or permission denied)", Blame::Request),
+            (&[], "Error 403 while downloading the image", Blame::Request),
+            (&[], "No endpoints found matching your data policy", Blame::Request),
+            (&[], "No endpoints found that support tool use.", Blame::Request),
+            (&[], "'the model does not exist' was refused", Blame::Unknown),
+            (
+                &["permission_error"],
+                "Your API key does not have permission to use the specified resource",
+                Blame::Unknown,
+            ),
+            (&[], "<html><title>Attention Required! | Cloudflare</title><img url=x>", Blame::Unknown),
+            (&[], "Not Found", Blame::Unknown),
+            (&[], "", Blame::Unknown),
+        ];
+        for (words, message, expected) in table {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(blame(&words, message), *expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_left_out() {
+        assert_eq!(without_quotes("a 'b c' d's \"e\" `f` 'g"), "a  d's   ");
+    }
+}

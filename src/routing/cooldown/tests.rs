@@ -1,0 +1,179 @@
+//! What is set aside, for how long, and what ends it.
+
+use super::*;
+
+fn target(model: &str, key: &str) -> Target {
+    Target {
+        provider: "p".to_owned(),
+        model: model.to_owned(),
+        surface: Surface::Chat,
+        key_id: Some(key.to_owned()),
+        own_key: false,
+        named: false,
+    }
+}
+
+fn wait(cooldowns: &Cooldowns, target: &Target, now: Instant) -> Option<Duration> {
+    cooldowns.wait(target, now).map(|held| held.wait)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_rate_limit_cools_one_key_for_retry_after() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k1"), Some(SECOND * 7), now, 0.0);
+    assert_eq!(wait(&cooldowns, &target("other", "k1"), now), Some(SECOND * 7), "the key, whatever the model");
+    assert_eq!(wait(&cooldowns, &target("a", "k2"), now), None, "not another key");
+    assert_eq!(wait(&cooldowns, &target("a", "k1"), now + SECOND * 7), None);
+    let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k1"), Some(SECOND * 9_999), now, 0.0);
+    assert_eq!(wait, RETRY_AFTER_MAX);
+}
+
+#[test]
+fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    let mut at = now;
+    let waits: Vec<u64> = (0..9)
+        .map(|_| {
+            let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+            at += wait;
+            wait.as_secs()
+        })
+        .collect();
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    cooldowns.clear(&target("a", "k"), at, at);
+    assert_eq!(wait(&cooldowns, &target("a", "k"), at), None);
+    let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 0.0);
+    assert_eq!(wait, SECOND / 2, "from the start again, with the least jitter");
+}
+
+#[test]
+fn rate_limits_that_come_together_are_one_strike() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    let mut limited = |at| cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+    assert_eq!(limited(now), SECOND);
+    assert_eq!((0..7).map(|_| limited(now + SECOND / 4)).max(), Some(SECOND * 3 / 4), "what is left of it");
+    assert_eq!(limited(now + SECOND), SECOND * 2, "the second strike");
+    assert_eq!(limited(now + SECOND * 3 + STRIKES_FOR), SECOND, "long ago");
+}
+
+#[test]
+fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    let key = target("a", "k");
+    cooldowns.set_aside(Aside::KeyRateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
+    cooldowns.clear(&key, now, now + SECOND * 2);
+    assert_eq!(wait(&cooldowns, &key, now + SECOND * 2), Some(SECOND * 59), "sent before the 429 was heard");
+    cooldowns.clear(&key, now + SECOND * 2, now + SECOND * 3);
+    assert_eq!(wait(&cooldowns, &key, now + SECOND * 3), None, "sent after it");
+    cooldowns.set_aside(Aside::KeyRefused, &key, None, now + SECOND, 0.0);
+    cooldowns.clear(&key, now, now + SECOND * 2);
+    assert!(wait(&cooldowns, &key, now + SECOND * 2).is_some(), "a refused key");
+    cooldowns.clear(&key, now, now + SECOND + REFUSED_FIRST);
+    assert!(cooldowns.is_empty(), "it has run out");
+}
+
+#[test]
+fn without_a_key_only_the_upstream_is_set_aside() {
+    for aside in [Aside::KeyRateLimited, Aside::KeyRefused, Aside::UpstreamRefused] {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let keyless = |model| Target { key_id: None, ..target(model, "") };
+        cooldowns.set_aside(aside, &keyless("busy"), Some(SECOND), now, 0.0);
+        assert!(wait(&cooldowns, &keyless("busy"), now).is_some(), "{aside:?}");
+        assert_eq!(wait(&cooldowns, &keyless("idle"), now), None, "{aside:?}");
+        assert_eq!(wait(&cooldowns, &target("busy", "k"), now), None, "{aside:?}");
+        cooldowns.clear(&keyless("busy"), now + SECOND, now + SECOND);
+        assert!(cooldowns.is_empty(), "{aside:?}");
+    }
+}
+
+#[test]
+fn a_refused_upstream_leaves_the_key_s_other_models() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    cooldowns.set_aside(Aside::UpstreamRefused, &target("gone", "k"), None, now, 0.0);
+    assert_eq!(wait(&cooldowns, &target("gone", "k"), now), Some(REFUSED_FIRST));
+    assert_eq!(wait(&cooldowns, &target("here", "k"), now), None);
+    cooldowns.set_aside(Aside::KeyRefused, &target("gone", "k"), None, now, 0.0);
+    assert_eq!(wait(&cooldowns, &target("here", "k"), now), Some(REFUSED_FIRST));
+}
+
+#[test]
+fn what_is_used_up_rests_a_moment_for_this_key_and_model() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    assert_eq!(cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0), SECOND * 2);
+    assert_eq!(wait(&cooldowns, &target("a", "k"), now), Some(SECOND * 2));
+    assert_eq!((wait(&cooldowns, &target("b", "k"), now), wait(&cooldowns, &target("a", "l"), now)), (None, None));
+    let wait = cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
+    assert_eq!(wait, EXHAUSTED_MAX);
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    cooldowns.set_aside(Aside::KeyRefused, &target("m", "shared"), None, now, 0.0);
+    for key in 0..ENTRIES_MAX + 500 {
+        let brought = Target { own_key: true, ..target("m", &key.to_string()) };
+        cooldowns.set_aside(Aside::KeyRateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
+        let named = Target { named: true, ..target(&key.to_string(), "shared") };
+        cooldowns.set_aside(Aside::UpstreamRefused, &named, None, now, 0.0);
+    }
+    assert!(cooldowns.made_up.len() <= ENTRIES_MAX);
+    assert_eq!(wait(&cooldowns, &target("m", "shared"), now), Some(REFUSED_FIRST), "what callers make up");
+}
+
+#[test]
+fn a_refusal_is_short_at_first_and_longer_each_time() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    let mut at = now;
+    let mut refused = |at| cooldowns.set_aside(Aside::UpstreamRefused, &target("m", "k"), None, at, 0.0).as_secs();
+    let waits: Vec<u64> = (0..8)
+        .map(|_| {
+            let wait = refused(at);
+            assert_eq!(refused(at + SECOND), wait - 1, "one that was sent before tells nothing new");
+            at += SECOND * u32::try_from(wait).unwrap();
+            wait
+        })
+        .collect();
+    assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600]);
+    assert_eq!(refused(at + REFUSED_MAX), 10, "long ago");
+}
+
+#[test]
+fn a_doubtful_refusal_counts_once_several_bodies_and_callers_met_it() {
+    let table: &[(usize, &[(u64, u64)], bool)] = &[
+        (2, &[(1, 1), (2, 1)], false),
+        (2, &[(1, 1), (1, 2), (1, 3), (1, 4), (1, 5)], false),
+        (2, &[(1, 1), (1, 2), (2, 2), (2, 1)], false),
+        (2, &[(1, 1), (1, 2), (2, 3)], true),
+        (2, &[(1, 1), (1, 2), (1, 3), (1, 4), (2, 1)], true),
+        (1, &[(0, 7), (0, 7), (0, 7), (0, 7)], false),
+        (1, &[(0, 7), (0, 8), (0, 9)], true),
+    ];
+    for (callers, met, expected) in table {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let mut certain = false;
+        for (caller, body) in *met {
+            let witness = Witness { caller: *caller, body: *body };
+            certain = cooldowns.suspect(&target("m", "k"), witness, *callers, now);
+        }
+        assert_eq!(certain, *expected, "{met:?}");
+        assert_eq!(wait(&cooldowns, &target("m", "k"), now), None);
+    }
+}
+
+#[test]
+fn doubt_ends_with_an_answer_and_with_time() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    let key = target("m", "k");
+    let suspect =
+        |cooldowns: &mut Cooldowns, body, at| cooldowns.suspect(&target("m", "k"), Witness { caller: 0, body }, 1, at);
+    assert!(!suspect(&mut cooldowns, 1, now) && !suspect(&mut cooldowns, 2, now));
+    cooldowns.clear(&key, now, now);
+    assert!(!suspect(&mut cooldowns, 3, now) && !suspect(&mut cooldowns, 4, now), "it served one");
+    let later = now + SUSPECTED_FOR;
+    assert!(!suspect(&mut cooldowns, 5, later) && !suspect(&mut cooldowns, 6, later), "long ago");
+    let other = Target { surface: Surface::Embeddings, ..key.clone() };
+    assert!(!cooldowns.suspect(&other, Witness { caller: 0, body: 7 }, 1, later), "another surface");
+    assert!(suspect(&mut cooldowns, 7, later));
+}
