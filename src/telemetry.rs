@@ -51,7 +51,7 @@ pub fn start(default: &str) {
 }
 
 /// Lines that say the same, their time aside, that are written in a second.
-const SAME_MAX: u32 = 5;
+const SAME_MAX: u32 = 20;
 /// Lines from one place in the program that are written in a second, whatever they say.
 const PLACE_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ mod tests {
         let (mut limiter, now) = (Limiter::default(), Instant::now());
         let mut say = |text: &str, at: Instant| limiter.say(7, format!("12:00:00 {text}").as_bytes(), at);
         let failed = "INFO an attempt failed upstream=a/m";
-        for _ in 0..5 {
+        for _ in 0..20 {
             assert_eq!(say(failed, now), Some(0));
         }
         for _ in 0..1_000 {

@@ -120,7 +120,7 @@ mod tests {
         let places = heavy.huge.available_permits();
         let start = || {
             let (heavy, begun, held) = (heavy.clone(), begun.clone(), held.clone());
-            tokio::spawn(async move {
+            heavy.shutdown.clone().spawn(async move {
                 heavy
                     .run(HUGE + 1, soon(), move |_| {
                         begun.fetch_add(1, Ordering::SeqCst);
