@@ -11,7 +11,7 @@ use crate::clock::{Instant, micros_between};
 use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
-use crate::learning::Sighting;
+use crate::learning::{Ending, Sighting};
 use crate::protocol::{Surface, headers};
 use crate::recorder::{Recorder, Step};
 use crate::shutdown::Shutdown;
@@ -46,6 +46,8 @@ pub(super) struct Guard {
     counts: bool,
     recorder: Recorder,
     shutdown: Shutdown,
+    /// Its connection came out of the pool and died: that tells nothing of its upstream.
+    stale: bool,
     /// None for an attempt that nobody learns from.
     sighting: Option<Sighting>,
     _slot: Option<Slot>,
@@ -66,6 +68,7 @@ impl Guard {
             counts: spec.upward.surface() == Surface::CountTokens,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
+            stale: false,
             sighting: spec.sighting.take(),
             _slot: spec.slot.take(),
         }
@@ -152,6 +155,7 @@ impl Guard {
             self.record.failure = Some(failure.kind.as_str());
             self.record.failure_phase = Some(failure.phase.as_str());
         }
+        self.stale = failure.stale;
         self.record.retry_after_ms = failure.retry_after.and_then(|wait| i64::try_from(wait.as_millis()).ok());
     }
 
@@ -215,7 +219,8 @@ impl Drop for Guard {
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
         if let Some(sighting) = &mut self.sighting {
-            sighting.ended(&ending(&record, self.choices));
+            let ending = ending(&record, self.choices);
+            sighting.ended(&Ending { failed: ending.failed && !self.stale, ..ending });
         }
         let took_us = self.elapsed(Instant::now());
         self.recorder.attempt(record, self.choices, took_us);

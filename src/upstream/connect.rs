@@ -20,7 +20,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
-use super::counted::Counted;
+use super::counted::{Count, Counted};
 use super::endpoint::{Endpoint, Origin};
 use super::line::Line;
 use super::names::{Names, Resolver};
@@ -55,6 +55,8 @@ pub(super) enum Made {
         sender: http2::SendRequest<Full<Bytes>>,
         /// How many streams the peer allows at once, as far as it has said.
         streams_max: Arc<AtomicUsize>,
+        /// What is read of it.
+        count: Arc<Count>,
     },
 }
 
@@ -111,9 +113,9 @@ impl Connector {
     }
 
     async fn look_up(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
-        let problem = |why: String| {
-            // A look-up needs descriptors too.
-            let own = self.descriptors.are_scarce();
+        let problem = |why: Arc<io::Error>| {
+            // A look-up needs descriptors too, and does not always say so.
+            let own = is_own_lack(&why, &self.descriptors) || self.descriptors.are_scarce();
             let kind = if own { FailureKind::GatewayLimit } else { FailureKind::Dns };
             failure(kind, &format!("name look-up of {}: {why}", origin.host))
         };
@@ -126,7 +128,7 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, count) = Counted::new(stream);
+        let (stream, count) = Counted::http1(stream);
         let handshake = http1::Builder::new()
             .max_buf_size(READ_BUFFER_MAX)
             .max_headers(HEADERS_MAX)
@@ -140,7 +142,7 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, _count) = Counted::new(stream);
+        let (stream, count) = Counted::http2(stream);
         let handshake = http2::Builder::new(self.shutdown.clone())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
@@ -161,7 +163,7 @@ impl Connector {
             }
             ended
         }));
-        Ok(Made::Http2 { sender, streams_max })
+        Ok(Made::Http2 { sender, streams_max, count })
     }
 }
 

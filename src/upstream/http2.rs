@@ -11,6 +11,7 @@ use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Notify;
 
 use super::broken::{SendError, of_http2};
+use super::counted::Count;
 use super::seats::{AGE_MAX, RESETS_MAX, STREAMS_MAX, Seat};
 use crate::clock::Instant;
 
@@ -26,6 +27,8 @@ pub(super) struct Http2 {
     /// What is taken as allowed until then.
     streams_expected: usize,
     resets: AtomicUsize,
+    /// What is read of it.
+    count: Arc<Count>,
     /// Told of every stream that ends.
     changed: Arc<Notify>,
 }
@@ -42,6 +45,7 @@ impl Http2 {
         sender: SendRequest<Full<Bytes>>,
         streams_max: Arc<AtomicUsize>,
         streams_expected: usize,
+        count: Arc<Count>,
         changed: Arc<Notify>,
     ) -> Http2 {
         Http2 {
@@ -51,6 +55,7 @@ impl Http2 {
             streams_max,
             streams_expected,
             resets: AtomicUsize::new(0),
+            count,
             changed,
         }
     }
@@ -95,6 +100,7 @@ impl Stream {
     /// Sends a request and waits for the head of its answer.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
         let mut sender = self.connection.sender.clone();
+        self.connection.count.asked();
         let answer = sender.try_send_request(request).await;
         answer.map_err(|mut error| {
             self.ended = true;

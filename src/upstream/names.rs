@@ -53,16 +53,15 @@ pub(super) struct Names {
 struct Name {
     found: Option<(Instant, Vec<SocketAddr>)>,
     /// When the latest look-up failed, and why.
-    failed: Option<(Instant, String)>,
+    failed: Option<(Instant, Arc<io::Error>)>,
     /// When each look-up that runs began.
     running: Vec<Instant>,
 }
 
 /// What who asks for a name gets.
-#[derive(Debug, PartialEq)]
 enum Answer {
     Addresses(Vec<SocketAddr>),
-    Failed(String),
+    Failed(Arc<io::Error>),
     Wait,
 }
 
@@ -76,7 +75,7 @@ impl Names {
     ///
     /// # Errors
     /// Why there are none.
-    pub async fn look_up(self: &Arc<Names>, host: &str) -> Result<Vec<SocketAddr>, String> {
+    pub async fn look_up(self: &Arc<Names>, host: &str) -> Result<Vec<SocketAddr>, Arc<io::Error>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, 0)]);
         }
@@ -117,10 +116,13 @@ impl Names {
         let mut names = self.names();
         let name = names.entry(host).or_default();
         name.running.retain(|running| *running != begun);
+        let found = found.and_then(|addresses| match addresses.is_empty() {
+            true => Err(io::Error::other("it has no address")),
+            false => Ok(addresses),
+        });
         match found {
-            Ok(addresses) if !addresses.is_empty() => name.found = Some((Instant::now(), addresses)),
-            Ok(_) => name.failed = Some((Instant::now(), "it has no address".to_owned())),
-            Err(error) => name.failed = Some((Instant::now(), error.to_string())),
+            Ok(addresses) => name.found = Some((Instant::now(), addresses)),
+            Err(error) => name.failed = Some((Instant::now(), Arc::new(error))),
         }
         drop(names);
         self.changed.notify_waiters();
@@ -170,6 +172,10 @@ mod tests {
         (Names::new(Shutdown::new(), resolver), replies)
     }
 
+    async fn look_up(names: &Arc<Names>, host: &str) -> Result<Vec<SocketAddr>, String> {
+        names.look_up(host).await.map_err(|error| error.to_string())
+    }
+
     fn addresses(text: &str) -> Vec<SocketAddr> {
         vec![SocketAddr::new(text.parse().unwrap(), 0)]
     }
@@ -177,7 +183,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_lookup_serves_all_and_is_renewed_beside_the_request() {
         let (names, mut replies) = asked();
-        let all = futures_util::future::join_all((0..100).map(|_| names.look_up("a.test")));
+        let all = futures_util::future::join_all((0..100).map(|_| look_up(&names, "a.test")));
         let (found, reply) = tokio::join!(all, async {
             replies.recv().await.unwrap().send(Ok(addresses("1.1.1.1"))).unwrap();
         });
@@ -186,17 +192,17 @@ mod tests {
         assert!(replies.try_recv().is_err(), "one look-up");
 
         advance(FRESH_FOR).await;
-        assert_eq!(names.look_up("a.test").await, Ok(addresses("1.1.1.1")), "at once, while the new one hangs");
+        assert_eq!(look_up(&names, "a.test").await, Ok(addresses("1.1.1.1")), "at once, while the new one hangs");
         let hanging = replies.recv().await.unwrap();
         advance(HANGS_AFTER).await;
-        assert_eq!(names.look_up("a.test").await, Ok(addresses("1.1.1.1")));
+        assert_eq!(look_up(&names, "a.test").await, Ok(addresses("1.1.1.1")));
         let second = replies.recv().await.unwrap();
         advance(HANGS_AFTER).await;
-        assert_eq!(names.look_up("a.test").await, Ok(addresses("1.1.1.1")));
+        assert_eq!(look_up(&names, "a.test").await, Ok(addresses("1.1.1.1")));
         tokio::task::yield_now().await;
         assert!(replies.try_recv().is_err(), "no third while two hang");
         second.send(Ok(addresses("2.2.2.2"))).unwrap();
-        while names.look_up("a.test").await != Ok(addresses("2.2.2.2")) {
+        while look_up(&names, "a.test").await != Ok(addresses("2.2.2.2")) {
             tokio::task::yield_now().await;
         }
         drop(hanging);
@@ -205,18 +211,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_to_who_waited_and_not_kept() {
         let (names, mut replies) = asked();
-        let (found, _) = tokio::join!(names.look_up("a.test"), async {
+        let (found, _) = tokio::join!(look_up(&names, "a.test"), async {
             replies.recv().await.unwrap().send(Err(io::Error::other("no such name"))).unwrap();
         });
         assert_eq!(found, Err("no such name".to_owned()));
         advance(Duration::from_millis(1)).await;
-        let (found, _) = tokio::join!(names.look_up("a.test"), async {
+        let (found, _) = tokio::join!(look_up(&names, "a.test"), async {
             replies.recv().await.unwrap().send(Ok(addresses("1.1.1.1"))).unwrap();
         });
         assert_eq!(found, Ok(addresses("1.1.1.1")));
         // What was found outlives failures, but not for ever.
         advance(STALE_FOR).await;
-        let (found, _) = tokio::join!(names.look_up("a.test"), async {
+        let (found, _) = tokio::join!(look_up(&names, "a.test"), async {
             replies.recv().await.unwrap().send(Ok(Vec::new())).unwrap();
         });
         assert_eq!(found, Err("it has no address".to_owned()));
@@ -235,10 +241,10 @@ mod tests {
         let names = Names::new(Shutdown::new(), resolver);
         for hangs in 0..LOOKUPS_MAX / 2 - 1 {
             let host = format!("hangs{hangs}");
-            assert!(timeout(Duration::from_secs(60), names.look_up(&host)).await.is_err());
+            assert!(timeout(Duration::from_secs(60), look_up(&names, &host)).await.is_err());
         }
         assert_eq!(running.load(Ordering::Relaxed), LOOKUPS_MAX - 2, "two of each name");
-        assert_eq!(names.look_up("good").await, Ok(addresses("1.1.1.1")));
-        assert_eq!(names.look_up("127.0.0.1").await, Ok(addresses("127.0.0.1")), "an address needs no look-up");
+        assert_eq!(look_up(&names, "good").await, Ok(addresses("1.1.1.1")));
+        assert_eq!(look_up(&names, "127.0.0.1").await, Ok(addresses("127.0.0.1")), "an address needs no look-up");
     }
 }

@@ -205,8 +205,8 @@ impl Pool {
         match made {
             Made::Http1(line) => Some(Connection::Http1 { line, reused: false }),
             Made::Http2 { .. } if state.shared.len() + state.dials.len() >= HTTP2_MAX => None,
-            Made::Http2 { sender, streams_max } => {
-                let connection = Http2::new(sender, streams_max, state.streams_each, self.changed.clone());
+            Made::Http2 { sender, streams_max, count } => {
+                let connection = Http2::new(sender, streams_max, state.streams_each, count, self.changed.clone());
                 let connection = Arc::new(connection);
                 state.shared.push(connection.clone());
                 Some(Connection::Http2 { stream: Stream::open(connection), reused: false })
@@ -217,12 +217,13 @@ impl Pool {
     /// Why a request that has waited for so long has no connection.
     pub fn late(&self, waited: Duration) -> Failure {
         let connections = self.state().shared.len();
-        let message = if connections == 0 {
-            format!("no connection within {waited:?}")
+        let (kind, message) = if connections < HTTP2_MAX {
+            (FailureKind::Timeout, format!("no connection within {waited:?}"))
         } else {
-            format!("no free stream within {waited:?}: the {connections} HTTP/2 connections are full")
+            let full = format!("no free stream within {waited:?}: the {connections} HTTP/2 connections are full");
+            (FailureKind::GatewayLimit, full)
         };
-        Failure::new(FailureKind::Timeout, Phase::Connect, message)
+        Failure::new(kind, Phase::Connect, message)
     }
 
     /// Keeps a connection for a later request.

@@ -247,6 +247,33 @@ async fn who_wants_http1_is_asked_over_http1() {
     assert!(rows.attempts.iter().all(|attempt| pick(attempt, &["outcome", "http_version"]) == json!(["won", "1.1"])));
 }
 
+#[tokio::test]
+async fn endless_informational_answers_are_cut() {
+    let fake = FakeProvider::by_hand(&["h2"], move |stream, number| async move {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            if number > 0 {
+                answer(respond);
+                continue;
+            }
+            for _ in 0..5_000 {
+                let hints = http::Response::builder().status(103).body(()).unwrap();
+                respond.send_informational(hints).unwrap();
+            }
+            // Nothing more on this stream.
+            let _ = poll_fn(|context| connection.poll_closed(context)).await;
+            return;
+        }
+    })
+    .await;
+    let gateway = Secure::over(&fake).await;
+    let heard = hear(&mut gateway.ask(true).await).await;
+    assert_eq!(heard.status, 502, "{}", heard.body);
+    assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+    let rows = gateway.end().await;
+    assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "protocol", "headers"]));
+}
+
 /// What becomes of the request whose stream this is, and then of the connection.
 type Fate = fn(SendResponse<Bytes>, &mut Connection<Tls, Bytes>);
 
