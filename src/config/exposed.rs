@@ -64,7 +64,9 @@ mod tests {
             let set = |name: &str, mode| {
                 std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(mode)).unwrap();
             };
-            let text = format!("store.url = \"sqlite:history.db\"\n[providers.openai]\napi_key = \"{key}\"");
+            let url = path("history.db");
+            let url = url.display();
+            let text = format!("store.url = \"sqlite:{url}\"\n[providers.openai]\napi_key = \"{key}\"");
             std::fs::write(path("config.toml"), text).unwrap();
             set("config.toml", mode);
             let _ = std::fs::remove_file(path("history.db"));

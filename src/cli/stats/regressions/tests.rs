@@ -76,7 +76,7 @@ fn each_finding_is_a_line() {
     );
     let shown = text(&found, None);
     let lines: Vec<&str> = shown.lines().collect();
-    let name = "groq/llama\u{fffd}";
+    let name = "groq/llama\\u{1b}";
     assert_eq!(
         lines[..6],
         [
