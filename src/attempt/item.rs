@@ -61,7 +61,7 @@ impl EventStream {
         };
         if self.downward.is_overfull() {
             let message = "an answer of more items than an answer has".to_owned();
-            let facts = ErrorFacts { kind: FailureKind::Malformed, status: None, message };
+            let facts = ErrorFacts { kind: FailureKind::Malformed, certain: true, status: None, message };
             return Item { raw: Bytes::new(), kind: Kind::Error { facts, data: Bytes::new() }, size };
         }
         Item { raw, kind, size }

@@ -70,7 +70,9 @@ impl<C: Choice> ByChoice<C> {
         for (name, value) in chunk {
             match (name.as_str(), value) {
                 ("choices", Value::Array(choices)) => {
-                    taken &= choices.into_iter().fold(true, |taken, choice| self.add_choice(choice) && taken);
+                    for choice in choices {
+                        taken &= self.add_choice(choice);
+                    }
                 }
                 ("choices" | "object", _) | (_, Value::Null) => {}
                 ("usage", usage) => self.usage = Some(usage),

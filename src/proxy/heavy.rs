@@ -52,6 +52,16 @@ impl Heavy {
         if bytes <= INLINE_MAX {
             return Ok(work(&Wanted(None)));
         }
+        // Boxed, so that a small request's future has no room for it.
+        Box::pin(self.run_elsewhere(bytes, until, work)).await
+    }
+
+    async fn run_elsewhere<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        until: Instant,
+        work: impl FnOnce(&Wanted) -> T + Send + 'static,
+    ) -> Result<T, Rejection> {
         let done = async {
             let huge = if bytes > HUGE { self.huge.clone().acquire_owned().await.ok() } else { None };
             let place = self.places.clone().acquire_owned().await.ok();

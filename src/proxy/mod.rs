@@ -151,9 +151,11 @@ async fn answer_to(
     let plan = pilot.plan();
     guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
     let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
+    // Boxed, for it is the most of a request's state: those that are turned away before have no room for it.
+    let race = Box::pin(run(gateway, &request, &field, plan, launcher, read_at, guard));
     tokio::select! {
         biased;
-        served = run(gateway, &request, &field, plan, launcher, read_at, guard) => served,
+        served = race => served,
         () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
     }
 }

@@ -58,6 +58,8 @@ impl Secure {
 }
 
 type Tls = TlsStream<TcpStream>;
+/// A connection to the gateway, as the provider has it.
+type Served = Connection<Tls, Bytes>;
 
 fn ok() -> http::Response<()> {
     http::Response::builder().header("content-type", "text/event-stream").body(()).unwrap()
@@ -316,7 +318,7 @@ async fn only_what_was_refused_is_sent_again_in_silence() {
 }
 
 /// A stream whose connection ends in the middle, by `end`, once the client has its first token.
-async fn broken(end: fn(Connection<Tls, Bytes>) -> Option<Connection<Tls, Bytes>>) -> Rows {
+async fn broken(end: fn(Served) -> Option<Served>) -> Rows {
     let heard = Gate::new();
     let gate = heard.clone();
     let fake = FakeProvider::by_hand(&["h2"], move |stream, _| {

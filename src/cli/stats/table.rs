@@ -31,7 +31,7 @@ pub(super) fn write(
     let rows: Vec<Row> = groups.iter().map(Row::new).collect();
     let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
     let table = table(by, heads, &rows);
-    let widest = table.lines().map(|line| columns(line)).max().unwrap_or(0);
+    let widest = table.lines().map(columns).max().unwrap_or(0);
     match width {
         Some(width) if widest > width => write_blocks(by, heads, &rows, width, out),
         _ => table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end())),

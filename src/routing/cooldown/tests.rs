@@ -141,7 +141,9 @@ fn a_refusal_is_short_at_first_and_longer_each_time() {
 
 #[test]
 fn a_doubtful_refusal_counts_once_several_bodies_and_callers_met_it() {
-    let table: &[(usize, &[(u64, u64)], bool)] = &[
+    // Callers there are, who met it with which body, and whether it counts then.
+    type Row = (usize, &'static [(u64, u64)], bool);
+    let table: &[Row] = &[
         (2, &[(1, 1), (2, 1)], false),
         (2, &[(1, 1), (1, 2), (1, 3), (1, 4), (1, 5)], false),
         (2, &[(1, 1), (1, 2), (2, 2), (2, 1)], false),
