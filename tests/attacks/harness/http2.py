@@ -69,6 +69,8 @@ class Serving:
         self.ended = set()
 
     async def send(self, data):
+        if self.writer.is_closing():
+            raise ConnectionResetError  # asyncio would only warn of it
         self.writer.write(data)
         await self.writer.drain()
 

@@ -76,6 +76,8 @@ class Exchange:
 
     async def send(self, *parts):
         for part in parts:
+            if self.writer.is_closing():
+                raise ConnectionResetError  # asyncio would only warn of it
             self.writer.write(part if isinstance(part, bytes) else part.encode())
             await self.writer.drain()
 

@@ -367,7 +367,7 @@ class Stage:
         self.must(not torn, f"{torn} races have other numbers of rows than of attempts")
         self.figures["rows"] = self.figures.get("rows", 0) + sum(rows.values())
         self.figures["seen"] = self.figures.get("seen", 0) + sum(seen.values())
-        more = {kind: (count, rows.get(kind, 0)) for kind, count in seen.items() if count > rows.get(kind, 0)}
+        more = providers.without_row(seen, rows)
         self.must(not exact or not more, f"providers saw more requests than there are rows: {more} (seen, rows)")
 
     def look_for_secrets(self, gate):
