@@ -8,6 +8,7 @@ one word a line: `counts` prints the requests that each kind has seen. It ends w
 import asyncio
 import collections
 import json
+import logging
 import pathlib
 import resource
 import socket
@@ -190,6 +191,8 @@ async def main(certificate):
 
 
 if __name__ == "__main__":
+    # It warns of every byte that is sent to a gateway that has left.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))
