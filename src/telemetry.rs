@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::{MakeWriter, format};
 
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
@@ -34,6 +35,8 @@ pub fn start(default: &str) {
     for quiet in QUIET.iter().filter_map(|quiet| quiet.parse().ok()) {
         filter = filter.add_directive(quiet);
     }
+    // Who asks for more than is logged by default wants every line.
+    let bounded = filter.max_level_hint().is_none_or(|level| level <= LevelFilter::INFO);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // A second start finds the first one's subscriber in place: that one stays, and nothing is lost.
     let _ = tracing_subscriber::fmt()
@@ -41,7 +44,7 @@ pub fn start(default: &str) {
         .with_ansi(colour)
         .with_target(false)
         .fmt_fields(format::debug_fn(fields::write).delimited(" "))
-        .with_writer(Limited::default())
+        .with_writer(Limited(bounded.then(Mutex::default)))
         .try_init();
     if wrong {
         tracing::warn!(
@@ -56,13 +59,13 @@ const SAME_MAX: u32 = 20;
 const PLACE_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Standard error, within bounds: what fails a thousand times a second is told a few times, with a count of the rest.
-#[derive(Default)]
-struct Limited(Mutex<Limiter>);
+/// Standard error, within bounds: what fails a thousand times a second is told a few times, with a count of the rest. Without
+/// a limiter every line is written.
+struct Limited(Option<Mutex<Limiter>>);
 
 /// One line's way to standard error.
 struct Line<'a> {
-    limiter: &'a Mutex<Limiter>,
+    limiter: Option<&'a Mutex<Limiter>>,
     place: u64,
 }
 
@@ -70,18 +73,20 @@ impl<'a> MakeWriter<'a> for Limited {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line { limiter: &self.0, place: 0 }
+        Line { limiter: self.0.as_ref(), place: 0 }
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
-        Line { limiter: &self.0, place: hash((meta.file(), meta.line())) }
+        Line { limiter: self.0.as_ref(), place: hash((meta.file(), meta.line())) }
     }
 }
 
 impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let verdict = self.limiter.lock().unwrap_or_else(PoisonError::into_inner).say(self.place, line, Instant::now());
-        let Some(left_out) = verdict else { return Ok(line.len()) };
+        let say = |limiter: &Mutex<Limiter>| {
+            limiter.lock().unwrap_or_else(PoisonError::into_inner).say(self.place, line, Instant::now())
+        };
+        let Some(left_out) = self.limiter.map_or(Some(0), say) else { return Ok(line.len()) };
         let mut out = io::stderr().lock();
         if left_out > 0 {
             writeln!(out, "({left_out} lines were left out: they said the same, or came too fast)")?;

@@ -7,7 +7,7 @@
 //! What is measured is the processor time of this thread, so that other load does not count. Linear is 4 from n to 4n, quadratic
 //! is 16; what lies beyond [`LIMIT`] is measured again, the least of all rounds counts, and only what never comes below fails.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
 #[path = "growth/requests.rs"]
 mod requests;
