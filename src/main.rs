@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// The system's (glibc's) keeps what large requests used: 608 MB of 1,940 after ten bodies of 31 MB, where this one keeps 20.
+/// The system's (glibc's) keeps what large requests used: 4,879 MB after six bodies of 24 MB of schema for four dialects, where
+/// this one keeps 651; musl's is slow besides. Its third version keeps 1,198.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -184,7 +184,7 @@ fn excerpt(text: &str, from: usize) -> String {
 async fn cut_at_the_first_payload(app: &App, number: usize, recording: &Recording, expected: &mut Vec<Expected>) {
     let (before, behind) = recording.around_first_payload();
     for (end, outcome, events, kind) in
-        [(before, "empty", 0, Value::Null), (behind, "failed_mid", 1, json!(recording.first_kind))]
+        [(before, "failed", 0, Value::Null), (behind, "failed_mid", 1, json!(recording.first_kind))]
     {
         let what = format!("{} cut at byte {end}", recording.file);
         let size = end.max(1);
