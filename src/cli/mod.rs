@@ -17,6 +17,7 @@ mod signals;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -107,6 +108,9 @@ enum Command {
 
 /// As shells have it for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
+/// A thread for blocking work that has had none for so long ends. They take turns, so at tokio's ten seconds a little work keeps all
+/// that a burst has started, each with memory of its own.
+const IDLE_THREAD_FOR: Duration = Duration::from_millis(500);
 
 /// Runs the command that was typed.
 pub fn main() -> ExitCode {
@@ -123,7 +127,8 @@ pub fn main() -> ExitCode {
     // Its lines would stand in the middle of the picture, which tells of failures itself.
     let quiet = matches!(cli.command, Command::Race(_));
     telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
     };

