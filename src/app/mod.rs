@@ -6,6 +6,7 @@ mod reload;
 mod remembering;
 mod rolling;
 mod simulated;
+mod tidying;
 mod tokens;
 mod watching;
 mod welcome;
@@ -125,6 +126,7 @@ impl App {
         let (recorder, writer) = Recorder::start(store);
         let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder, resolver).await?;
         let router = server::router(gateway.clone());
+        serving.spawn(tidying::tidy(serving.clone()));
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));
         serving.spawn(server::serve(listener, router, serving.clone()));
