@@ -9,7 +9,7 @@ import gzip
 import json
 import typing
 
-GOOD = "the good answer"
+from harness.client import GOOD
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import providers
 from attacks import attack
 from harness import client
 from harness.many import at_once, timed
-from harness.stage import KEY
+from stage import KEY
 
 
 def two_at_once(stage, kinds, streams, total, **options):

@@ -5,8 +5,7 @@ import json
 import socket
 import struct
 
-import providers
-
+GOOD = "the good answer"
 SURFACES = {
     "chat": ("/v1/chat/completions", lambda model: {"model": model, "messages": [{"role": "user", "content": "Who is first?"}]}),
     "responses": ("/v1/responses", lambda model: {"model": model, "input": "Who is first?"}),
@@ -24,7 +23,7 @@ class Answer:
 
     @property
     def is_good(self):
-        return self.status == 200 and providers.GOOD in self.text and not self.cut and not self.broken
+        return self.status == 200 and GOOD in self.text and not self.cut and not self.broken
 
     @property
     def broken(self):
