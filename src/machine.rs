@@ -1,5 +1,7 @@
-//! What the machine lets this process have: memory and descriptors. Not what is done with it: see `budget` and `proxy`.
+//! What the machine lets this process have: memory, descriptors and listening sockets. Not what is done with it: see
+//! `budget`, `proxy` and `server`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
 /// Bytes that are taken to be there where nothing tells.
@@ -18,6 +21,22 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
 /// Requests are shed for so long after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
+/// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`). The
+/// usual 128 overflow in a burst of clients, and who comes then waits a second until the system sends again.
+const BACKLOG: u32 = 4_096;
+
+/// Listens on this address.
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for connections that the last process closed.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Bytes that this process may use: the least of the machine's memory, its control groups' limits and `ulimit -v`.
 pub fn memory() -> u64 {
@@ -146,6 +165,19 @@ mod tests {
         let v1 = ["/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
         assert_eq!(files("5:cpu,cpuacct:/c\n4:memory:/c\nodd\n"), v1);
         assert!(memory() > 0 && descriptors() > 0);
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_connections_is_completed_before_any_is_accepted() {
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
+        let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
+        let mut connections = Vec::new();
+        // One more than a queue holds waits for ever.
+        for _ in 0..allowed.min(400) {
+            connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
+        }
     }
 
     #[tokio::test(start_paused = true)]

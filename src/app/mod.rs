@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 
 use crate::clock::Instant;
 use crate::config::Config;
+use crate::machine;
 use crate::proxy::{Gateway, Live};
 use crate::recorder::{Condition, Recorder, Writer};
 use crate::server;
@@ -116,7 +116,7 @@ impl App {
     /// As [`App::start`].
     pub async fn start_with(config: Config, resolver: Resolver) -> anyhow::Result<App> {
         let listen = config.server.listen;
-        let listener = TcpListener::bind(listen).await.map_err(|error| {
+        let listener = machine::listen(listen).map_err(|error| {
             anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
         })?;
         let addr = listener.local_addr()?;

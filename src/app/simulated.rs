@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::config::{Config, Simulation};
+use crate::machine;
 use crate::shutdown::Shutdown;
 use crate::simulate::Simulator;
 
@@ -83,7 +84,8 @@ impl Next {
     }
 
     async fn start(&mut self, name: &str, simulation: &Simulation) -> anyhow::Result<Running> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for a simulated provider")?;
+        let listener =
+            machine::listen((Ipv4Addr::LOCALHOST, 0).into()).context("cannot listen for a simulated provider")?;
         let shutdown = Shutdown::new();
         self.started.push(shutdown.clone());
         let simulator = Simulator::start(name, simulation.clone(), listener, &shutdown)?;

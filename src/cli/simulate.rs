@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::net::TcpListener;
 
 use crate::config::units::{format_duration, parse_duration};
 use crate::config::{SimulatedFailure, Simulation};
+use crate::machine;
 use crate::shutdown::Shutdown;
 use crate::simulate::Simulator;
 
@@ -85,8 +85,7 @@ impl Options {
 /// When it cannot listen.
 pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
     let listen = options.listen;
-    let listener = TcpListener::bind(listen)
-        .await
+    let listener = machine::listen(listen)
         .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; another port is chosen with --listen"))?;
     let simulator = Simulator::start(&options.name, options.simulation(), listener, &shutdown)?;
     let base_url = simulator.base_url();
@@ -200,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_port_is_a_clear_error() {
-        let busy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let busy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = busy.local_addr().unwrap();
         let options = parse(&["--listen", &addr.to_string()]).unwrap();
         let error = run(options, Shutdown::new()).await.unwrap_err();

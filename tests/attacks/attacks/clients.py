@@ -1,8 +1,11 @@
 """Clients against the listener: floods, connections that do nothing, bodies that do not come, heads that are no heads."""
 
+import collections
 import contextlib
+import re
 import resource
 import selectors
+import subprocess
 import time
 
 from attacks import attack
@@ -254,49 +257,108 @@ def leaving(stage):
         stage.must(until(10, lambda: gate.ready().get("races_running", 0) <= 2), f"{gate.ready().get('races_running')} races run on")
 
 
-@attack("crowd", "3,000 clients at once where max_in_flight = 1000; those inside are served, the others told at once")
+# Clients inside; those that come when all of them have their first token; and what each of those inside is sent: 200 events
+# within four seconds.
+CROWD_INSIDE, CROWD_OUTSIDE = 1_000, 8_000
+CROWD_ANSWER = ["--ttft", "200ms", "--jitter", "0", "--tokens", "200", "--tokens-per-second", "50"]
+
+
+@attack("crowd", "8,000 clients at once while 1,000 are served and max_in_flight = 1000; these keep their pace, the others are told at once")
 def crowd(stage):
-    config = stage.config(server={"max_in_flight": 1000}).model("slow", "slow")
-    config.connect = "5s"  # a machine that is busy is not the point
-    with stage.gateway(config, good_fails=True) as gate:
-        answers = [answer for part in at_once(4, lambda _: crowd_of(gate.port, 750)) for answer in part]
-        counts = {}
-        for status, _ in answers:
-            counts[status] = counts.get(status, 0) + 1
-        served = sorted(seconds for status, seconds in answers if status == 200)
-        middle = served[len(served) // 2] if served else 0
-        stage.note(f"{len(answers)} clients: {counts}; those served took {middle:.1f} s in the middle, {served[-1] if served else 0:.1f} s at most")
-        stage.must(set(counts) <= {200, 429, 503}, f"other ends than an answer or a refusal: {counts}")
-        stage.must(len(served) >= 100, f"only {len(served)} of {len(answers)} were served")
+    with simulated(stage, CROWD_ANSWER) as port:
+        extra = f'[providers.simulated]\nbase_url = "http://127.0.0.1:{port}/v1"\n[models.crowd]\nupstreams = ["simulated/m"]'
+        config = stage.config(server={"max_in_flight": CROWD_INSIDE}, extra=extra)
+        config.connect = "5s"  # a machine that is busy is not the point
+        with stage.gateway(config, good_fails=True) as gate:
+            crowd_of(gate.port, "crowd", CROWD_INSIDE)  # connections are made, and the processes' memory is touched
+            alone = crowd_of(gate.port, "crowd", CROWD_INSIDE)
+            ends = crowd_of(gate.port, "crowd", CROWD_INSIDE, CROWD_OUTSIDE)
+    inside, outside = [end for end in ends if not end.later], [end for end in ends if end.later]
+    stage.note(f"{CROWD_INSIDE} inside without a crowd: {times(alone)}; with it: {times(inside)}")
+    refused = sorted(end.whole for end in outside if end.status == 503)
+    stage.note(f"{len(outside)} at once from outside: {collections.Counter(end.status for end in outside)}, refused after "
+               f"{at(refused, 0.5) * 1000:.0f} ms in the middle, {at(refused, 0.99) * 1000:.0f} ms at p99")
+    stage.must({end.status for end in inside} == {200}, f"of those inside: {collections.Counter(end.status for end in inside)}")
+    stage.must({end.status for end in outside} <= {200, 503}, f"of those outside: {collections.Counter(end.status for end in outside)}")
 
 
-def crowd_of(port, count):
-    """So many requests at once from one thread: status and seconds of each."""
-    data, ends = client.request("slow"), []
+@contextlib.contextmanager
+def simulated(stage, options):
+    """A simulated provider in a process of its own, for no script is as quick as the gateway: its port."""
+    command = [str(stage.binary), "simulate", "--listen", "127.0.0.1:0", *options]
+    stage.folder.mkdir(parents=True, exist_ok=True)
+    said = stage.folder / "simulated.log"
+    with open(said, "wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        until(10, lambda: "base_url=" in said.read_text())
+        port = int(re.search(r"base_url=http://127\.0\.0\.1:(\d+)", said.read_text())[1])
+        stage.scripted.ports["simulated"] = port
+        yield port
+    finally:
+        stage.scripted.ports.pop("simulated", None)
+        process.terminate()
+        process.wait(10)
+
+
+def at(ordered, share):
+    return ordered[int(len(ordered) * share)] if ordered else 0
+
+
+def times(ends):
+    figures = [sorted(getattr(end, name) for end in ends) for name in ("first", "gap", "whole")]
+    told = [f"{at(figure, 0.5) * 1000:.0f} and {at(figure, 0.99) * 1000:.0f} ms" for figure in figures]
+    return f"p50 and p99 of the first byte {told[0]}, of the longest gap {told[1]}, of the whole {told[2]}"
+
+
+class End:
+    """One request of a crowd; times in seconds since it was sent."""
+
+    def __init__(self, sock, later):
+        self.sock, self.later, self.data, self.status = sock, later, b"", 0
+        self.sent = self.read = time.monotonic()
+        self.first = self.gap = self.whole = 0.0
+
+    def take(self, part):
+        """Whether it has ended."""
+        now, self.data = time.monotonic(), self.data + part
+        if self.first:
+            self.gap = max(self.gap, now - self.read)
+        self.read, self.first, self.whole = now, self.first or now - self.sent, now - self.sent
+        head = self.data.startswith(b"HTTP/1.1 200")
+        is_whole = self.data.endswith(b"\r\n0\r\n\r\n") if head else b"\r\n\r\n" in self.data
+        if is_whole:
+            self.status = client.statuses(self.data)[0]
+        return is_whole or not part
+
+
+def crowd_of(port, model, count, later=0, early=False):
+    """Opens all connections, then sends `count` requests at once, and once these have begun to be answered, `later` more. `early`: each
+    request goes as soon as its connection is open."""
+    data, ends = client.request(model), []
+    socks = [client.connect(port, data if early else b"", timeout=10) for _ in range(count + later)]
     with selectors.DefaultSelector() as selector:
-        for _ in range(count):
-            try:
-                sock = client.connect(port, data, timeout=10)
-            except OSError:
-                ends.append((0, 0.0))
-                continue
-            sock.setblocking(False)
-            selector.register(sock, selectors.EVENT_READ, [time.monotonic(), b""])
-        end = time.monotonic() + 30
-        while selector.get_map() and time.monotonic() < end:
+        def send(few, is_later):
+            for sock in few:
+                sock.setblocking(False)
+                if not early:
+                    sock.send(data)
+                ends.append(End(sock, is_later))
+                selector.register(sock, selectors.EVENT_READ, ends[-1])
+
+        send(socks[:count], False)
+        waiting, deadline = socks[count:], time.monotonic() + 30
+        while selector.get_map() and time.monotonic() < deadline:
+            if waiting and all(end.first for end in ends):
+                send(waiting, True)
+                waiting = []
             for key, _ in selector.select(0.5):
                 try:
                     part = key.fileobj.recv(65_536)
                 except OSError:
                     part = b""
-                key.data[1] += part
-                whole = b"[DONE]" in key.data[1] or not key.data[1].startswith(b"HTTP/1.1 200") and b"\r\n\r\n" in key.data[1]
-                if whole or not part:
-                    status = (client.statuses(key.data[1]) or [0])[0]
-                    ends.append((status if whole else 0, time.monotonic() - key.data[0]))
+                if key.data.take(part):
                     selector.unregister(key.fileobj)
-                    key.fileobj.close()
-        for key in list(selector.get_map().values()):
-            ends.append((0, time.monotonic() - key.data[0]))
-            key.fileobj.close()
+    for sock in socks:
+        sock.close()
     return ends

@@ -1,5 +1,6 @@
 """The machine's limits: descriptors, memory, and a name server that says nothing."""
 
+import collections
 import contextlib
 import os
 import resource
@@ -18,17 +19,14 @@ def descriptors(stage):
     config = stage.config(breaker='{ failures = 5, open = "30s", open_max = "60s" }').model("slow", "slow")
     config.connect = "5s"  # a machine that is busy is not the point
     with stage.gateway(config, limits={resource.RLIMIT_NOFILE: 256}, good_fails=True, healthz_max=5_000) as gate:
-        ends = [end for part in at_once(4, lambda _: crowd_of(gate.port, 150)) for end in part]
-        counts = {}
-        for status, _ in ends:
-            counts[status] = counts.get(status, 0) + 1
+        counts = collections.Counter(end.status for end in crowd_of(gate.port, "slow", 600, early=True))
         time.sleep(1)
         answer = gate.ask("slow")
         gate.settle()
         blamed = dict(gate.rows("SELECT failure, count(*) FROM attempt WHERE failure IN ('connect', 'dns', 'tls') GROUP BY 1"))
         others = gate.rows("SELECT outcome, failure, count(*) FROM attempt WHERE outcome <> 'won' GROUP BY 1, 2")
         log = len(gate.text()) // 1024
-        stage.note(f"ends: {counts}; attempts that did not win: {others or 'none'}; {log} KB of log")
+        stage.note(f"ends: {dict(counts)}; attempts that did not win: {others or 'none'}; {log} KB of log")
         stage.must(not blamed, f"providers were blamed for our descriptors: {blamed}")
         stage.must(not gate.metric("photofinish_breaker_open"), "a breaker is open")
         stage.must(answer.is_good, f"after the burst: {answer}")
