@@ -156,7 +156,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
                 held.extend_from_slice(&raw);
                 return Err(without_payload(stream, held, headers, true));
             }
-            Kind::Other | Kind::UsageOnly => {
+            Kind::Other | Kind::Heartbeat | Kind::UsageOnly => {
                 stream.usage_in_prelude |= matches!(kind, Kind::UsageOnly);
                 held.extend_from_slice(&raw);
             }

@@ -25,8 +25,10 @@ pub struct Item {
 /// What a reader has to tell apart.
 #[derive(Debug)]
 pub enum Kind {
-    /// Nothing that decides anything: a comment, a role, usage beside a finish.
+    /// Nothing that decides anything: a role, usage beside a finish.
     Other,
+    /// A comment or a ping: the upstream is alive, and says no more.
+    Heartbeat,
     /// Generated output.
     Payload,
     /// The chunk that only `include_usage` brings.
@@ -57,6 +59,7 @@ impl EventStream {
         let raw = match kind {
             Kind::Error { .. } if self.is_translated() => Bytes::new(),
             Kind::Error { .. } => scrub(event.raw, self.key.as_ref()),
+            Kind::Heartbeat if self.is_translated() => self.heartbeat(),
             _ => self.downward.pass(event, matches!(kind, Kind::Done)),
         };
         if self.downward.is_overfull() {
@@ -76,6 +79,12 @@ impl EventStream {
         let mut raw = raw.to_vec();
         raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
         Item { raw: Bytes::from(raw), kind, size }
+    }
+
+    /// What a heartbeat becomes in a translation: nothing before the first token, for it would come too late.
+    fn heartbeat(&self) -> Bytes {
+        let begun = self.guard.meter.first_token_us().is_some() && !self.done;
+        Bytes::from_static(if begun { self.surface().heartbeat() } else { b"" })
     }
 
     /// Behind the end only usage counts.
@@ -103,7 +112,7 @@ impl EventStream {
         match frame {
             Frame::KeepAlive => {
                 meter.keepalive();
-                Kind::Other
+                Kind::Heartbeat
             }
             Frame::Done(chunk) => {
                 self.done = true;

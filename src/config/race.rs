@@ -30,6 +30,9 @@ pub struct RaceSettings {
     pub timeouts: Timeouts,
     /// What becomes of a request that an upstream's dialect cannot express.
     pub lossy: Lossy,
+    /// For clients that stream: how long after the request the first keep-alive comment goes out, and the answer's head with
+    /// it, and the pause between two of them; in [`RaceSettings::KEEPALIVE`]. None: never.
+    pub keepalive: Option<Duration>,
 }
 
 impl RaceSettings {
@@ -37,6 +40,8 @@ impl RaceSettings {
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
     /// What `hold_max` may be.
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
+    /// What `keepalive` may be. Within two seconds most failures are known, and these keep a status of their own.
+    pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=super::units::DURATION_MAX;
 }
 
 /// No plan may start more attempts than this.

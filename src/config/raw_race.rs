@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::reader::{At, Table};
-use super::units::DURATION_MAX;
+use super::units::{DURATION_MAX, parse_duration};
 use super::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
 
 /// `[race]`, and what a model sets of it.
@@ -22,6 +22,8 @@ pub(super) struct RawRace {
     pub(super) breaker: RawBreaker,
     pub(super) timeouts: RawTimeouts,
     pub(super) lossy: Option<Lossy>,
+    /// The inner one is none where it is off.
+    pub(super) keepalive: Option<Option<Duration>>,
 }
 
 /// `slo = { … }`
@@ -84,6 +86,7 @@ impl RawRace {
             breaker: RawBreaker::read(table),
             timeouts: RawTimeouts::read(table, true),
             lossy: table.choice("lossy", &Lossy::ALL, Lossy::as_str),
+            keepalive: read_keepalive(table),
         }
     }
 }
@@ -137,6 +140,19 @@ impl RawTimeouts {
         table.finish();
         timeouts
     }
+}
+
+/// A duration, or "off".
+fn read_keepalive(table: &mut Table<'_, '_>) -> Option<Option<Duration>> {
+    let text = table.text("keepalive")?;
+    match (text.value.value.as_str(), parse_duration(&text.value.value)) {
+        ("off", _) => return Some(None),
+        (_, Ok(after)) if RaceSettings::KEEPALIVE.contains(&after) => return Some(Some(after)),
+        _ => {}
+    }
+    let expected = "2s to 365d, such as \"10s\", or \"off\"";
+    table.scope.report(table.bad_value("keepalive", &text).expected(expected));
+    None
 }
 
 fn read_hedge_after(table: &mut Table<'_, '_>) -> Option<HedgeAfter> {

@@ -27,6 +27,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
         total: Duration::from_secs(600),
     },
     lossy: Lossy::Refuse,
+    keepalive: Some(Duration::from_secs(10)),
 };
 
 /// What `raw` says, and `base` where it says nothing.
@@ -48,6 +49,7 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         breaker: merge_breaker(scope, base.breaker, &raw.breaker),
         timeouts: merge_timeouts(base.timeouts, raw.timeouts),
         lossy: raw.lossy.unwrap_or(base.lossy),
+        keepalive: raw.keepalive.unwrap_or(base.keepalive),
     }
 }
 

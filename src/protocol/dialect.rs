@@ -189,6 +189,36 @@ impl Surface {
         }
     }
 
+    /// The event that ends a stream with an upstream's own error, which came with this status and body in the surface's shape.
+    pub fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
+        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = &said["error"];
+        match self.dialect() {
+            Dialect::OpenAi if error.is_object() => return Bytes::from(format!("data: {said}\n\n")),
+            Dialect::Anthropic if error.is_object() => return Bytes::from(format!("event: error\ndata: {said}\n\n")),
+            _ => {}
+        }
+        let member = |name: &str| error[name].as_str();
+        let unread = format!("the upstream answered {status}");
+        self.error_event(&ErrorShape {
+            status,
+            kind: member("type").unwrap_or("invalid_request_error"),
+            code: member("code").or(member("type")).unwrap_or("bad_request"),
+            message: member("message").unwrap_or(&unread),
+            param: member("param"),
+            attempts: None,
+        })
+    }
+
+    /// What tells the client, and every proxy before it, that a stream is alive. Clients read over it.
+    pub fn heartbeat(self) -> &'static [u8] {
+        match self {
+            // The vendor's own.
+            Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            Surface::Chat | Surface::Completions | Surface::Responses | Surface::Embeddings => b": keep-alive\n\n",
+        }
+    }
+
     /// What ends a stream that is complete, where the upstream's own end has not come.
     pub fn ending(self) -> &'static [u8] {
         match self {

@@ -1,7 +1,6 @@
 //! What a race without a winner is answered with. Which answer it is, is chosen by the class of the failures and not by
 //! their order; what the gateway itself says of it is in `rejection`.
 
-use axum::body::Body;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -105,7 +104,7 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
 }
 
 /// A provider's own error, or an empty answer: status, type and bytes as they came, and who sent them.
-fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response<Body> {
+fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), real_type),
@@ -119,7 +118,7 @@ fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response
             (body, stream_type.or(Some(HeaderValue::from_static(EVENT_STREAM))))
         }
     };
-    let mut response = Response::new(Body::from(body));
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
     *headers = passed_on(&answer.headers, None);
@@ -138,7 +137,7 @@ fn empty_stream(events: &Bytes, request: &ApiRequest) -> Bytes {
 }
 
 /// The error of a provider that speaks another dialect: its status and message, in the shape of the surface that was called.
-fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, request: &ApiRequest) -> Response<Body> {
+fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
     let code = match failure.kind {
         FailureKind::ContextLength => "context_length_exceeded",
         FailureKind::ContentPolicy => "content_policy_violation",

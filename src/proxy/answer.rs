@@ -1,7 +1,6 @@
 //! The head of a winner's answer, and which headers of an upstream go down. What a race without a winner is answered with:
 //! see `all_failed`.
 
-use axum::body::Body;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
@@ -11,8 +10,8 @@ use super::field::Field;
 use super::race_guard::RaceGuard;
 use crate::attempt::Ready;
 use crate::clock::{Instant, micros_between};
-use crate::protocol::Dialect;
 use crate::protocol::headers::is_about_rate_limits;
+use crate::protocol::{Dialect, Surface};
 use crate::routing::keyring::{Key, scrub_headers};
 
 /// What the response headers tell of the race.
@@ -70,13 +69,18 @@ impl Facts {
 
 /// Every answer to an authenticated request names its race, and how many attempts were started by then.
 pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
-    if let Ok(id) = HeaderValue::from_str(guard.race_id()) {
+    name(headers, guard.surface(), guard.race_id(), guard.started());
+}
+
+/// The same, where the guard is elsewhere.
+pub fn name(headers: &mut HeaderMap, surface: Surface, race_id: &str, started: usize) {
+    if let Ok(id) = HeaderValue::from_str(race_id) {
         headers.insert("x-photofinish-race", id);
     }
-    headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
+    headers.insert("x-photofinish-attempts", HeaderValue::from(started));
     // Clients show it beside an error; an upstream's own goes before it.
-    let name = if guard.surface().dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
-    if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(guard.race_id())) {
+    let name = if surface.dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
+    if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(race_id)) {
         headers.insert(name, id);
     }
 }
@@ -87,17 +91,22 @@ pub fn head(ready: &Ready, facts: &Facts) -> Response<()> {
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
     *headers = passed_on(&ready.headers, ready.stream.key());
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
-    // Proxies between here and the client must not hold tokens back.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    event_stream(headers);
     facts.write(headers);
     response
 }
 
+/// What every streamed answer says of itself.
+pub fn event_stream(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    // Proxies between here and the client must not hold tokens back.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+}
+
 /// A whole answer, put together of a stream.
-pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
     *response.status_mut() = ready.status;
     *response.headers_mut() = passed_on(&ready.headers, ready.stream.key());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,6 +1,6 @@
 //! A token count where no upstream can count: an estimate, and marked as one.
 
-use axum::body::Body;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::json;
@@ -11,10 +11,10 @@ use crate::protocol::request::ApiRequest;
 const BYTES_PER_TOKEN: usize = 4;
 
 /// The answer, in the shape that the vendor gives it; `x-photofinish-estimate` says what it is.
-pub fn estimate(request: &ApiRequest) -> Response<Body> {
+pub fn estimate(request: &ApiRequest) -> Response<Bytes> {
     let bytes: usize = request.prompt().iter().map(|part| part.len()).sum();
     let mut response =
-        Response::new(Body::from(json!({ "input_tokens": bytes.div_ceil(BYTES_PER_TOKEN) }).to_string()));
+        Response::new(Bytes::from(json!({ "input_tokens": bytes.div_ceil(BYTES_PER_TOKEN) }).to_string()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("x-photofinish-estimate", HeaderValue::from_static("bytes/4"));

@@ -9,6 +9,7 @@ mod body;
 mod breakers;
 mod caller;
 mod counting;
+mod early;
 mod entrant;
 mod field;
 mod gateway;
@@ -30,9 +31,12 @@ pub use gateway::{Gateway, Live, Totals};
 pub use models::{list, one};
 pub use rejection::Rejection;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::attempt::Slot;
@@ -46,6 +50,7 @@ use crate::routing::plan::Plan;
 use admission::Room;
 use answer::Facts;
 use caller::{Caller, authenticate};
+use early::{EarlyBody, EarlyHead};
 use entrant::Begun;
 use field::Field;
 use heavy::Wanted;
@@ -92,38 +97,79 @@ async fn handle(
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), slot);
-    match answer_to(gateway, live, user, &parts.headers, body, &mut guard).await {
+    let starters = match prepare(gateway, live, user, &parts.headers, body, &mut guard).await {
+        Ok(Prepared::Race(starters)) => starters,
+        Ok(Prepared::Answered(response)) => return response_of(Ok(Served::Whole(response)), guard),
+        Err(rejection) => return response_of(Err(rejection), guard),
+    };
+    let keepalive = starters.field.settings.keepalive.filter(|_| starters.request.stream);
+    let Some(every) = keepalive else {
+        let (served, guard) = Box::pin(starters.run(guard)).await;
+        return response_of(served, guard);
+    };
+    let (due, head) = (starters.read_at + every, EarlyHead::new(&guard));
+    // Boxed, for it is the most of a request's state: those that are turned away before have no room for it.
+    let mut racing: Racing = Box::pin(starters.run(guard));
+    match tokio::time::timeout_at(due, &mut racing).await {
+        Ok((served, guard)) => response_of(served, guard),
+        Err(_) => head.response(EarlyBody::new(racing, surface, every)),
+    }
+}
+
+/// What the race came to, as an answer whose head has not gone out yet.
+fn response_of(served: Result<Served, Rejection>, mut guard: RaceGuard) -> Response<Body> {
+    match served {
         Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
         Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());
             answer::name_race(response.headers_mut(), &guard);
-            response
+            response.map(Body::from)
         }
         Err(rejection) => {
             guard.rejected(&rejection);
-            let mut response = rejection.answer_to(surface);
+            let mut response = rejection.answer_to(guard.surface());
             answer::name_race(response.headers_mut(), &guard);
             response
         }
     }
 }
 
+/// A race under way, until it has an answer. It owns the race's guard, so that it can run on inside the answer's body.
+type Racing = Pin<Box<dyn Future<Output = (Result<Served, Rejection>, RaceGuard)> + Send>>;
+
 type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
 
 enum Served {
     /// The head of the answer, and what makes its body of the race's guard.
     Streaming(Relay, Response<()>),
-    Whole(Response<Body>),
+    Whole(Response<Bytes>),
 }
 
-async fn answer_to(
+/// What a request came to before anybody was asked.
+enum Prepared {
+    Race(Box<Starters>),
+    /// The gateway knows the answer itself.
+    Answered(Response<Bytes>),
+}
+
+/// A race that can begin.
+struct Starters {
+    gateway: Arc<Gateway>,
+    request: Arc<ApiRequest>,
+    field: Field,
+    plan: Plan,
+    launcher: Launcher,
+    read_at: Instant,
+}
+
+async fn prepare(
     gateway: &Arc<Gateway>,
     live: &Arc<Live>,
     user: Option<Arc<User>>,
     headers: &http::HeaderMap,
     body: Body,
     guard: &mut RaceGuard,
-) -> Result<Served, Rejection> {
+) -> Result<Prepared, Rejection> {
     let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget()).await?;
     let read_at = guard.request_read(&bytes);
     let (surface, length) = (guard.surface(), bytes.len());
@@ -139,7 +185,7 @@ async fn answer_to(
     };
     let mut field = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
-            return Ok(Served::Whole(counting::estimate(&request)));
+            return Ok(Prepared::Answered(counting::estimate(&request)));
         }
         field => field?,
     };
@@ -151,12 +197,20 @@ async fn answer_to(
     let plan = pilot.plan();
     guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
     let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
-    // Boxed, for it is the most of a request's state: those that are turned away before have no room for it.
-    let race = Box::pin(run(gateway, &request, &field, plan, launcher, read_at, guard));
-    tokio::select! {
-        biased;
-        served = race => served,
-        () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
+    let gateway = gateway.clone();
+    Ok(Prepared::Race(Box::new(Starters { gateway, request, field, plan, launcher, read_at })))
+}
+
+impl Starters {
+    /// Runs the race to an answer, or until the gateway ends.
+    async fn run(self: Box<Self>, mut guard: RaceGuard) -> (Result<Served, Rejection>, RaceGuard) {
+        let Starters { gateway, request, field, plan, launcher, read_at } = *self;
+        let served = tokio::select! {
+            biased;
+            served = run(&gateway, &request, &field, plan, launcher, read_at, &mut guard) => served,
+            () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
+        };
+        (served, guard)
     }
 }
 

@@ -42,6 +42,8 @@ pub struct RaceGuard {
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
+    /// The answer's head went out, as a 200, before it was known what it would be.
+    head_sent: bool,
     _slot: Slot,
 }
 
@@ -85,6 +87,7 @@ impl RaceGuard {
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
+            head_sent: false,
             _slot: slot,
         }
     }
@@ -186,6 +189,11 @@ impl RaceGuard {
         self.outcome = Some(if status.is_success() { RaceOutcome::Ok } else { RaceOutcome::Error });
     }
 
+    /// Whatever it comes to, the client has read a 200.
+    pub fn head_was_sent(&mut self) {
+        self.head_sent = true;
+    }
+
     /// The gateway answers itself.
     pub fn rejected(&mut self, rejection: &Rejection) {
         // Whoever had won delivered nothing.
@@ -243,6 +251,9 @@ impl Drop for RaceGuard {
         let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
         self.record.outcome = self.outcome.unwrap_or(gone);
         self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
+        if self.head_sent {
+            self.record.http_status = Some(i64::from(StatusCode::OK.as_u16()));
+        }
         let now = self.elapsed();
         self.record.done_us.get_or_insert(now);
         let (race_id, model) = (std::mem::take(&mut self.record.race_id), std::mem::take(&mut self.record.model));

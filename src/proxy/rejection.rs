@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
@@ -299,16 +300,7 @@ impl Rejection {
 
     /// In the shape of the surface that was called.
     pub fn answer_to(self, surface: Surface) -> Response<Body> {
-        let attempts: Option<Value> =
-            (!self.0.attempts.is_empty()).then(|| self.0.attempts.iter().map(attempt).collect());
-        let error = surface.error(&ErrorShape {
-            status: self.0.status.as_u16(),
-            kind: self.0.kind,
-            code: self.0.code,
-            message: &self.0.message,
-            param: self.0.param.as_deref(),
-            attempts: attempts.as_ref(),
-        });
+        let error = self.shaped(|error| surface.error(error));
         let mut response = Response::new(Body::from(error.to_string()));
         *response.status_mut() = self.0.status;
         let headers = response.headers_mut();
@@ -324,6 +316,26 @@ impl Rejection {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         response
+    }
+}
+
+impl Rejection {
+    /// The same as the event that ends a stream, for a client that has the head of an answer already.
+    pub fn event(&self, surface: Surface) -> Bytes {
+        self.shaped(|error| surface.error_event(error))
+    }
+
+    fn shaped<T>(&self, write: impl FnOnce(&ErrorShape<'_>) -> T) -> T {
+        let attempts: Option<Value> =
+            (!self.0.attempts.is_empty()).then(|| self.0.attempts.iter().map(attempt).collect());
+        write(&ErrorShape {
+            status: self.0.status.as_u16(),
+            kind: self.0.kind,
+            code: self.0.code,
+            message: &self.0.message,
+            param: self.0.param.as_deref(),
+            attempts: attempts.as_ref(),
+        })
     }
 }
 

@@ -78,7 +78,7 @@ impl<W: Watch> RelayBody<W> {
     /// The bytes for one event, if any go out.
     fn pass(&mut self, item: Item) -> Option<Bytes> {
         match item.kind {
-            Kind::Other | Kind::Payload => Some(item.raw),
+            Kind::Other | Kind::Heartbeat | Kind::Payload => Some(item.raw),
             Kind::UsageOnly => self.include_usage.then_some(item.raw),
             Kind::Malformed => None,
             Kind::Done => {

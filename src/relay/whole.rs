@@ -56,7 +56,7 @@ impl Assembler {
             }
             match item.kind {
                 Kind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
-                Kind::Malformed => {}
+                Kind::Malformed | Kind::Heartbeat => {}
                 Kind::Other | Kind::Payload | Kind::UsageOnly | Kind::Done => {
                     self.taken &= add_all(&mut *self.assembly, item.raw);
                 }

@@ -42,6 +42,7 @@ mod http_routing;
 mod http_secrets;
 mod http_simulated;
 mod http_two;
+mod keepalive;
 mod learning;
 mod limits;
 mod lines;

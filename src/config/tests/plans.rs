@@ -8,6 +8,7 @@ fn nothing_said_is_the_documented_default() {
     assert_eq!((race.hedge_after, race.hedge_after.unlearned()), (HedgeAfter::Quantile(0.95), Duration::from_secs(1)));
     assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Ttft, 0.1, Duration::from_millis(300)));
     assert_eq!(race.slo, Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
+    assert_eq!(race.keepalive, Some(Duration::from_secs(10)));
     assert_eq!(good("[providers.ollama]").providers["ollama"].domain, None);
 }
 
@@ -15,7 +16,7 @@ fn nothing_said_is_the_documented_default() {
 fn a_model_may_set_part_of_it() {
     let config = good(
         r#"
-        race = { optimise = "goodput", budget = 10, slo = { ttft = "2s", tpot = "0.5ms" }, hold_max = "5s" }
+        race = { optimise = "goodput", budget = 10, slo = { ttft = "2s", tpot = "0.5ms" }, hold_max = "5s", keepalive = "2s" }
         providers.ollama.domain = "park-1"
         providers.s = { simulate = {}, domain = "park-1" }
         [models.m]
@@ -25,6 +26,7 @@ fn a_model_may_set_part_of_it() {
         budget = 0
         slo = { ttft = "500ms" }
         hold_max = "0s"
+        keepalive = "off"
         "#,
     );
     let race = &config.models["m"].race;
@@ -32,6 +34,7 @@ fn a_model_may_set_part_of_it() {
     assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("p99.9", Duration::ZERO));
     assert_eq!(race.slo, Slo { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
     assert_eq!((config.race.budget, config.race.hold_max), (10.0, Duration::from_secs(5)));
+    assert_eq!((config.race.keepalive, race.keepalive), (Some(Duration::from_secs(2)), None));
     let upstreams = &config.models["m"].upstreams;
     let domains: Vec<_> = upstreams.iter().map(|upstream| upstream.provider.domain.as_deref()).collect();
     assert_eq!(domains, [Some("park-1"), Some("park-1"), None]);
