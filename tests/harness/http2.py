@@ -67,6 +67,8 @@ class Serving:
         self.more = asyncio.Event()
         self.tasks = set()
         self.ended = set()
+        self.bodies, self.whole = collections.defaultdict(bytes), set()  # of requests, where `keeps_bodies`
+        self.keeps_bodies = False
 
     async def send(self, data):
         if self.writer.is_closing():
@@ -88,7 +90,13 @@ class Serving:
             elif kind == WINDOW_UPDATE:
                 self.credit[stream] += int.from_bytes(payload, "big")
                 self.more.set()
+            elif kind == DATA and self.keeps_bodies and flags & END_STREAM:
+                self.bodies[stream] += payload
+                self.whole.add(stream)
+                self.more.set()
             elif kind == DATA and size:
+                if self.keeps_bodies:
+                    self.bodies[stream] += payload
                 await self.send(window(0, size) + (window(stream, size) if not flags & END_STREAM else b""))
             elif kind == RST_STREAM:
                 self.ended.add(stream)
@@ -119,6 +127,21 @@ class Serving:
             await play(self, stream)
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             pass
+
+    async def body(self, stream):
+        """The request's, when it is whole."""
+        while stream not in self.whole:
+            self.more.clear()
+            await self.more.wait()
+        return self.bodies.pop(stream)
+
+    async def reset(self, stream, code):
+        await self.send(frame(RST_STREAM, 0, stream, struct.pack(">I", code)))
+
+    async def goaway(self, last, code=0):
+        """Tells the last stream that is worked on, and closes."""
+        await self.send(frame(GOAWAY, 0, 0, struct.pack(">II", last, code)))
+        self.writer.close()
 
     async def headers(self, stream, status, headers=(), end=False):
         flags = END_HEADERS | (END_STREAM if end else 0)
