@@ -1,5 +1,6 @@
 //! Whose signature it is: the marks, and every maker's signatures through every surface.
 
+mod alike;
 mod foreign;
 mod matrix;
 

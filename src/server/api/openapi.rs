@@ -51,6 +51,16 @@ pub fn openapi() -> Value {
     for surface in Surface::ALL {
         document["paths"][surface.path()] = json!({ "post": named(surface.as_str(), called(surface)) });
     }
+    for operation in
+        document["paths"].as_object_mut().into_iter().flatten().flat_map(|(_, path)| path.as_object_mut()).flatten()
+    {
+        let responses = &mut operation.1["responses"];
+        if responses["default"].is_null() {
+            responses["default"] = error(
+                "403 for a foreign Origin, 421 for a foreign Host, 503 while the gateway has no room: each with a code that begins with photofinish_",
+            );
+        }
+    }
     document
 }
 

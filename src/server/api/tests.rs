@@ -92,6 +92,15 @@ fn the_document_has_every_path_and_no_other() {
 }
 
 #[test]
+fn every_path_tells_how_the_door_refuses() {
+    for (path, operations) in openapi()["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            assert!(operation["responses"]["default"]["description"].is_string(), "{method} {path}");
+        }
+    }
+}
+
+#[test]
 fn what_the_document_refers_to_is_there() {
     let document = openapi();
     let text = document.to_string();
