@@ -50,6 +50,8 @@ class Fault:
     unseen: bool = False
     # A request that makes it show.
     members: dict = dataclasses.field(default_factory=dict)
+    # The row must have the count of tokens.
+    tokens: bool = False
     # Text may differ from the usual.
     text: bool = True
     # Who is asked next.
@@ -351,6 +353,20 @@ async def malformed_event(x, say):
        surfaces=("chat", "completions", "messages", "messages/openai", "responses/openai", "chat/anthropic"))
 async def no_done(x, say):
     await stream(x, say.begin(), say.words(pieces()), say.finish())
+
+
+@fault("behind-done", "counts its tokens in an event behind `[DONE]`", alone="whole", row=("won", None, 200), usable=True, tokens=True,
+       surfaces=("chat", "messages/openai", "responses/openai"))
+async def behind_done(x, say):
+    counted = say.chunk({}, usage=say.usage).replace('"choices":[{"index":0,"delta":{},"finish_reason":null}]', '"choices":[]')
+    await stream(x, say.begin(), say.words(pieces()), say.finish(counted=False), say.done(), counted)
+
+
+@fault("reasoning-details", "reasoning that comes as `reasoning_details` only, then the answer", alone="whole", row=("won", None, 200), usable=True,
+       surfaces=("chat", "messages/openai", "responses/openai"))
+async def reasoning_details(x, say):
+    detail = {"type": "reasoning.text", "text": "Let me see.", "format": "unknown", "index": 0}
+    await stream(x, say.begin(), say.chunk({"content": "", "reasoning_details": [detail]}), say.words(pieces()), say.finish(), say.done())
 
 
 @fault("no-finish", "`[DONE]` (messages: `message_stop`) without a finish reason, 20 tokens short", alone=("broken", 502),

@@ -54,9 +54,14 @@ def judge(surface, streaming, seen):
             judged.kind = judged.kind or "cut"
             judged.problems.append(f"not an answer of {surface}: {type(why).__name__}: {why}")
     if seen.status == 200 and judged.kind != "cut":
-        for name in ("x-photofinish-race", "x-photofinish-upstream", "x-photofinish-attempts", "x-request-id"):
-            # Where a comment went first, the headers were sent before there was a winner.
-            judged.must(name in seen.headers or judged.comments and name != "x-photofinish-race", f"no {name}")
+        judged.must("x-photofinish-race" in seen.headers, "no x-photofinish-race")
+        # A head that was sent before there was a winner names none: a comment and a trailer do.
+        early = "trailer" in seen.headers
+        judged.must("x-request-id" in seen.headers or surface == "messages" and "request-id" in seen.headers, "no x-request-id")
+        judged.must("x-photofinish-attempts" in seen.headers, "no x-photofinish-attempts")
+        if judged.kind in ("whole", "empty"):
+            told = "x-photofinish-upstream" in (seen.trailers if early else seen.headers)
+            judged.must(told and (not early or any(text.startswith("x-photofinish-upstream: ") for text, _ in judged.comments)), "no x-photofinish-upstream")
     return judged
 
 
@@ -226,7 +231,7 @@ def responses(found, judged):
         failed = kind == "response.failed"
         judged.must(value.get("sequence_number") == number + 1, f"sequence_number {value.get('sequence_number')} behind {number} ({kind})")
         number = value.get("sequence_number", number + 1)
-        judged.must(at_event or kind == "response.created", f"begins with {kind}")
+        judged.must(at_event or kind in ("response.created", "error", "response.failed"), f"begins with {kind}")
         judged.model = (value.get("response") or {}).get("model") or judged.model
         if kind == "error":
             judged.kind, judged.message, judged.code = "broken", str(value.get("message")), value.get("code")

@@ -8,14 +8,16 @@ import time
 import caller
 import grammar
 import scenarios
-from faults import FAULTS
-from matrix import POLICIES, Case, collect, config
+from faults import FAULTS, STREAMED
+from matrix import POLICIES, Case, collect, config, play
 from speech import TEXT
 
 # Faults that show at once, before a token.
 PROMPT = ("429", "500", "503", "400", "401", "404", "context", "reset", "error-frame", "error-in-200", "wrong-type", "empty", "noise", "foreign", "refused-port")
 # From the failure to the client's first token, where a healthy candidate answers at once.
 AFTER_MAX_MS = 10.0
+# How long nobody says a token, where clients are to be kept alive.
+SILENT_S = 5
 
 
 class Log:
@@ -55,7 +57,7 @@ def play_flap(start, provider, profile, told):
     """A favourite that is down for a minute and then well: (worst wait, seconds from its healing to its first request, problems) by policy."""
     outage = scenarios.TIMES[profile]["outage"]
     opens = 5.0 if profile == "full" else 1.0
-    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[race]", "audit = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
+    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
              'hedge_after = "500ms"', "", "[providers.bad]", f"base_url = {json.dumps(provider.url('http', ''))}", "", "[providers.good]",
              f"base_url = {json.dumps(provider.url('http', ''))}", ""]
     for policy in POLICIES:
@@ -91,6 +93,101 @@ def play_flap(start, provider, profile, told):
         results[policy] = {"asked": len(during), "requests": len(waits[policy]), "back": back, "worst": max(waits[policy]), "problems": problems}
         told(f"flap under {policy}: asked {len(during)} times in {outage} s, back after {back if back is None else round(back, 1)} s")
     return results
+
+
+def play_alive(start, provider, told):
+    """Signs of life on every surface while nobody has a token, and what follows them: an answer, or the failure of all. Problems."""
+    provider.set(slow=SILENT_S)
+    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", "breaker = { failures = 0 }", 'keepalive = "2s"', 'policy = "fallback"',
+             f'timeouts = {{ first_token = "{SILENT_S + 4}s", total = "{SILENT_S + 2}s" }}', ""]
+    for ending, spoken in {"": ["openai", "responses", "anthropic"], "-openai": ["openai"], "-anthropic": ["anthropic"]}.items():
+        lines += [f'[providers."bad{ending}"]', f"base_url = {json.dumps(provider.url('http', ''))}", f"dialect = {json.dumps(spoken)}", ""]
+    found = []
+    for surface in STREAMED:
+        ending = "-" + surface.split("/")[1] if "/" in surface else ""
+        for fault in ("slow", "silent"):
+            for stream in (True, False):
+                case = Case(f"k{len(found)}", FAULTS[fault], surface, stream, "fallback", False, False)
+                found.append(case)
+                lines += [f'[models."{case.id}"]', f'upstreams = ["bad{ending}/{fault}~{case.id}"]', ""]
+    with start("alive", "\n".join(lines), {}) as gate:
+        asyncio.run(play(found, gate.port, lambda: None))
+        collect(found, gate, provider.log())
+    problems = []
+    for case in found:
+        for problem in alive(case):
+            problems.append(f"alive, {case}: {problem}; {case.seen}")
+    told(f"signs of life: {len(found)} cases, {len(problems)} problems")
+    return problems
+
+
+def alive(case):
+    """What is wrong with a case that waited for long."""
+    judged, seen = case.judged, case.seen
+    wrong = list(judged.problems)
+    wanted = "whole" if case.fault.name == "slow" else "broken" if case.stream else "error"
+    if judged.kind != wanted:
+        wrong.append(f"{judged}, expected {wanted}")
+    waited = seen.head_at - seen.begun
+    if not case.stream:
+        return wrong + (["a client that does not stream got its head early"] if wanted == "whole" and waited < SILENT_S - 0.5 else [])
+    if not 1.8 <= waited <= 3.5:
+        wrong.append(f"the head came after {waited:.1f} s, `keepalive` is 2 s")
+    signs = seen.body.count(b"event: ping") if case.of == "messages" else len(judged.comments)
+    # Those of the gateway: at 2 and at 4 s; the provider's own come every 0.5 s and may pass.
+    if signs < 2:
+        wrong.append(f"{signs} signs of life in {seen.end_at - seen.begun:.1f} s")
+    if judged.kind == "broken" and not str(judged.message):
+        wrong.append("the failure of all has no message")
+    return wrong
+
+
+def play_face(start, provider, told):
+    """What clients send wrong, on every surface: each gets the right status, and an error in the shape of its surface. Problems."""
+    provider.set()
+    lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[providers.bad]",
+             f"base_url = {json.dumps(provider.url('http', ''))}", 'dialect = ["openai", "responses", "anthropic"]', "", "[models.good]", 'upstreams = ["bad/good~face"]', ""]
+    wrong = {
+        "no JSON": (b"{", None, 400, "photofinish_invalid_request"), "no object": (b"[]", None, 400, "photofinish_invalid_request"),
+        "no model": (b'{"stream": false}', None, 400, "photofinish_invalid_request"),
+        "a model that is a number": (b'{"model": 5}', None, 400, "photofinish_invalid_request"),
+        "an unknown model": (b'{"model": "goood"}', None, 404, "photofinish_unknown_model"),
+        "a bad header": (b'{"model": "good"}', {"x-photofinish-policy": "fastets"}, 400, "photofinish_bad_header"),
+        "a model that is not there": (b'{"model": "bad/404~face"}', None, 502, "photofinish_all_failed"),
+    }
+    problems, count = [], 0
+
+    async def all_of_them(port):
+        nonlocal count
+        for surface, (path, usual) in caller.SURFACES.items():
+            for name, (body, headers, status, code) in wrong.items():
+                if b'": "' in body:
+                    body = json.dumps(usual | json.loads(body)).encode()
+                seen = await caller.send(port, path, body, headers)
+                judged = grammar.judge(surface, False, seen)
+                found = list(judged.problems)
+                if (seen.status, judged.code) != (status, code):
+                    found.append(f"{seen.status} {judged.code}, expected {status} {code}")
+                problems.extend(f"face, {surface}, {name}: {problem}; {seen}" for problem in found)
+                count += 1
+            seen = await caller.send(port, path, b"", method="GET")
+            if seen.status != 405 or seen.headers.get("allow") is None:
+                problems.append(f"face, {surface}, GET: {seen}, allow {seen.headers.get('allow')}")
+            seen = await caller.call(port, surface, "good", False)
+            judged = grammar.judge(surface, False, seen)
+            if judged.kind != "whole" or judged.problems or not judged.usage:
+                problems.append(f"face, {surface}: {judged}; {seen}")
+            count += 2
+        for path, key in (("/v1/models", "data"), ("/v1/models/good", "id")):
+            seen = await caller.send(port, path, b"", method="GET")
+            if seen.status != 200 or key not in json.loads(seen.body):
+                problems.append(f"face, {path}: {seen}")
+            count += 1
+
+    with start("face", "\n".join(lines), {}) as gate:
+        asyncio.run(all_of_them(gate.port))
+    told(f"what clients send wrong: {count} requests, {len(problems)} problems")
+    return problems
 
 
 def play_after(start, provider, times, told):

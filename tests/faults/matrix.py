@@ -11,7 +11,7 @@ import sys
 import caller
 import grammar
 from faults import ALL, FAULTS
-from speech import TEXT, WORDS
+from speech import TEXT, USAGE_OUT
 
 SERIAL, BESIDE = ("fallback", "fastest", "weighted"), ("race", "hedge", "adaptive")
 POLICIES = SERIAL + BESIDE
@@ -153,7 +153,7 @@ def collect(found, gate, lines):
     exchanges = collections.defaultdict(list)
     for line in lines:
         exchanges[line["case"]].append(line)
-    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us")
+    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us", "output_tokens")
     rows = collections.defaultdict(list)
     for row in gate.rows(f"SELECT {', '.join(names)} FROM attempt ORDER BY race_id, ordinal"):
         rows[row[0]].append(dict(zip(names, row)))
@@ -207,7 +207,8 @@ def check(case):
         case.must(fault.name != "tool-cut" and fault.name != "tool-broken", f"a cut tool call was delivered as a whole one: {arguments!r}")
     if judged.kind == "error" and seen.status == 429:
         after = seen.headers.get("retry-after", "")
-        case.must(after.isdigit() and 1 <= int(after) <= 60, f"a 429 with retry-after {after!r}")
+        most = 60 if fault.name == "429" else 2
+        case.must(after.isdigit() and 1 <= int(after) <= most, f"a 429 with retry-after {after!r}, at most {most} is right")
     if judged.kind == "error" and judged.attempts:
         case.must(len(judged.attempts) == len({attempt["upstream"] for attempt in judged.attempts}) or case.onward or fault.resent > 1,
                   "an upstream is told twice")
@@ -246,6 +247,7 @@ def recorded(case):
         if not row["model_sent"].startswith(case.fault.name + "~"):
             continue
         wanted, failures, status = case.fault.row
+        case.must(not case.fault.tokens or row["output_tokens"] == USAGE_OUT or row["outcome"] == "lost", f"the row tells {row['output_tokens']} output tokens")
         if row["outcome"] == "lost" and case.policy in BESIDE:
             continue
         if case.fault.once and row["outcome"] == "won" and (case.onward or case.fault.resent > 1) or case.fault.name == "signature" and row["outcome"] == "won":

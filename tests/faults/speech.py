@@ -60,8 +60,8 @@ class Chat:
         return [self.chunk({"tool_calls": [call]}),
                 *[self.chunk({"tool_calls": [{"index": 0, "function": {"arguments": part}}]}) for part in (arguments[:half], arguments[half:])]]
 
-    def finish(self, reason="stop"):
-        return self.chunk({}, {"tool": "tool_calls"}.get(reason, reason), usage=self.usage)
+    def finish(self, reason="stop", counted=True):
+        return self.chunk({}, {"tool": "tool_calls"}.get(reason, reason), **({"usage": self.usage} if counted else {}))
 
     def done(self):
         return sse("[DONE]")

@@ -121,6 +121,11 @@ def scenario_lines(results):
     return lines
 
 
+def flap_line(policy, one):
+    back = "never" if one["back"] is None else f"{one['back']:.1f} s"
+    return f"| `{policy}` | {one['requests']} | {one['asked']} | {back} | {one['worst'] * 1000:.0f} ms |"
+
+
 def write(path, command, plain, onward, results, flaps, waits):
     every = [wait for found in waits.values() for wait in found]
     whole = sum(case.judged.kind == "whole" for case in plain if case.beside)
@@ -132,7 +137,7 @@ def write(path, command, plain, onward, results, flaps, waits):
              *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that is down for a minute\n",
              "The first upstream answers 503 for 60 s and is then well; each policy is asked every 0.4 s, with the default breaker. *Asked*: requests that it saw while it was down.\n",
              "| policy | requests, all whole | asked | asked again after it was well | worst wait for a first token |", "| --- | --- | --- | --- | --- |",
-             *[f"| `{policy}` | {one['requests']} | {one['asked']} | {one['back']:.1f} s | {one['worst'] * 1000:.0f} ms |" for policy, one in flaps.items()],
+             *[flap_line(policy, one) for policy, one in flaps.items()],
              "\n## First token after a failure\n", "| fault | median | worst | of |", "| --- | --- | --- | --- |",
              *[f"| `{name}` | {statistics.median(found):.1f} ms | {max(found):.1f} ms | {len(found)} |" for name, found in waits.items() if found],
              "\n## Sixteen scenarios\n",
