@@ -22,6 +22,10 @@ pub struct RaceSettings {
     pub hold_max: Duration,
     /// Attempts started for one request, retries included; at least 1, at most [`MAX_ATTEMPTS`].
     pub max_attempts: usize,
+    /// Times that a failed upstream is asked again in one race, each; in [`RaceSettings::RETRIES`].
+    pub retries: u32,
+    /// The longest wait before it is, also where the provider asks for a longer one; in [`RaceSettings::RETRY_WAIT`].
+    pub retry_wait: Duration,
     /// Share of losers that run on to their first token, 0 to 1.
     pub audit: f64,
     /// Bounds for losers that are billed in full anyway, and so are read to their end.
@@ -42,6 +46,10 @@ impl RaceSettings {
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
     /// What `keepalive` may be. Within two seconds most failures are known, and these keep a status of their own.
     pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=super::units::DURATION_MAX;
+    /// What `retries` may be: more would be beyond every `max_attempts`.
+    pub const RETRIES: RangeInclusive<u64> = 0..=MAX_ATTEMPTS as u64 - 1;
+    /// What `retry_wait` may be.
+    pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
 }
 
 /// No plan may start more attempts than this.
@@ -89,6 +97,12 @@ impl Policy {
 
     pub fn from_name(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.as_str() == name)
+    }
+
+    /// Whether it has one attempt after the other, in an order that was given: then the same upstream is asked again before
+    /// the next.
+    pub fn asks_in_order(self) -> bool {
+        matches!(self, Policy::Fallback | Policy::Weighted)
     }
 
     /// Whether it starts extra attempts within `budget`.

@@ -17,6 +17,9 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     slo: Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) },
     hold_max: Duration::from_millis(300),
     max_attempts: 4,
+    retries: 0,
+    // Not much longer than a slow first token takes: another upstream may have answered by then.
+    retry_wait: Duration::from_secs(2),
     audit: 0.02,
     drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
     breaker: Breaker { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
@@ -40,6 +43,8 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         slo: Slo { ttft: raw.slo.ttft.unwrap_or(base.slo.ttft), tpot: raw.slo.tpot.unwrap_or(base.slo.tpot) },
         hold_max: raw.hold_max.unwrap_or(base.hold_max),
         max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
+        retries: raw.retries.unwrap_or(base.retries),
+        retry_wait: raw.retry_wait.unwrap_or(base.retry_wait),
         audit: raw.audit.unwrap_or(base.audit),
         drains: Drains {
             time: raw.drains.time.unwrap_or(base.drains.time),

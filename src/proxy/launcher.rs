@@ -24,7 +24,8 @@ use crate::learning::Sighting;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 use crate::protocol::{Dialect, Surface};
-use crate::race::{Arrival, Launch, Replan, Running, Starting, Which};
+use crate::race::retries::Retries;
+use crate::race::{Again, Arrival, Launch, Replan, Running, Starting, Which};
 use crate::recorder::Recorder;
 use crate::routing::adaptive::Why;
 use crate::routing::keyring::Key;
@@ -41,6 +42,7 @@ pub struct Launcher {
     uploads: Vec<Arc<Upward>>,
     settings: RaceSettings,
     pilot: Pilot,
+    retries: Retries,
     /// The first whole answer wins, and not the first token.
     whole: bool,
     /// Those of the client's that may go up to any of the runners.
@@ -72,6 +74,7 @@ impl Launcher {
             uploads: field.uploads.clone(),
             settings: field.settings.clone(),
             pilot,
+            retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
             whole: races_whole_answers(&field.settings, request),
             client_headers: forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
@@ -138,8 +141,26 @@ impl Launch for Launcher {
         Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
     }
 
-    fn failed(&mut self, candidate: usize, failure: &Failure) -> bool {
-        self.judge.failed(candidate, &self.judge.sent(candidate), failure)
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
+        let sent = self.judge.sent(candidate);
+        if self.judge.failed(candidate, &sent, failure) {
+            return Again::Now;
+        }
+        let Judge { gateway, runners, .. } = &*self.judge;
+        let runner = &runners[candidate];
+        // One on trial has had its chance.
+        if self.settings.retries == 0 || runner.extra {
+            return Again::No;
+        }
+        let rest = gateway.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
+        match self.retries.next(candidate, failure, rest, fastrand::f64()) {
+            Some(wait) => Again::Later { wait, first: self.settings.policy.asks_in_order() },
+            None => Again::No,
+        }
+    }
+
+    fn affords_retry(&mut self, candidate: usize, running: &[Running<Entrant>]) -> bool {
+        self.pilot.affords_retry(candidate, &seen(running))
     }
 
     fn lost(&mut self, entrant: Entrant) {

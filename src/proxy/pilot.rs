@@ -176,6 +176,16 @@ impl Pilot {
         }
     }
 
+    /// Whether a candidate may be asked again beside those that run: an extra attempt, as a hedge is one.
+    pub fn affords_retry(&self, candidate: usize, running: &[Seen]) -> bool {
+        let throttled = || self.steered[candidate].known.outlook().throttled(self.learning.now_us());
+        if self.crowded || throttled() {
+            return false;
+        }
+        let running = running.iter().map(|running| running.candidate);
+        !self.settings.policy.spends_budget() || self.reserve(candidate, running)
+    }
+
     /// Which of those that wait is next, by its place among them.
     pub fn next_after_failure(&self, waiting: &[usize]) -> usize {
         let learns = matches!(self.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);

@@ -53,9 +53,13 @@ pub trait Launch {
     /// Starts an attempt.
     fn launch(&mut self, starting: Starting) -> Self::Attempt;
 
-    /// Hears of a failure. True: ask the same candidate once more, for the request to it has changed or goes over a
-    /// new connection.
-    fn failed(&mut self, candidate: usize, failure: &Failure) -> bool;
+    /// Hears of a failure, and says whether the same candidate is asked again.
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again;
+
+    /// Asked when a retry is due while others run. False: it waits until one of them fails.
+    fn affords_retry(&mut self, _candidate: usize, _running: &[Running<Self::Attempt>]) -> bool {
+        true
+    }
 
     /// Takes a loser, which was told so; to drop it cancels it.
     fn lost(&mut self, attempt: Self::Attempt);
@@ -101,6 +105,19 @@ pub struct Starting {
     pub ordinal: usize,
     pub reason: StartReason,
     pub p_include: f64,
+}
+
+/// Whether a candidate that failed is asked again in the same race, as far as its time and its attempts allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    No,
+    /// At once: the request to it has changed, or goes over a new connection.
+    Now,
+    /// After `wait`. `first`: until it is started, no failure starts another; else the next is started at once.
+    Later {
+        wait: Duration,
+        first: bool,
+    },
 }
 
 /// What a plan that is asked again says.

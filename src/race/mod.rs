@@ -6,13 +6,14 @@
 
 mod ending;
 mod launch;
+pub mod retries;
 mod starting;
 pub mod verdict;
 
 #[cfg(test)]
 mod model_check;
 
-pub use launch::{Attempt, Cut, Held, Launch, Replan, Starting, Which};
+pub use launch::{Again, Attempt, Cut, Held, Launch, Replan, Starting, Which};
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -53,6 +54,8 @@ pub struct Race<L: Launch> {
     ask_at: Option<Instant>,
     /// Entries of candidates that were cut as losers.
     losers: Vec<Entry>,
+    /// The entry of the latest winner, which may yet break.
+    won: Option<Entry>,
     started: usize,
     /// A policy refusal came: nothing is started any more.
     stopped: bool,
@@ -61,7 +64,23 @@ pub struct Race<L: Launch> {
 
 struct Waiting {
     entry: Entry,
+    /// It was started before.
     retry: bool,
+    /// It failed and is started again then, not before, and by nothing else.
+    due: Option<Instant>,
+    /// Until it is started, no failure starts another candidate.
+    first: bool,
+}
+
+impl Waiting {
+    fn untried(entry: Entry) -> Waiting {
+        Waiting { entry, retry: false, due: None, first: false }
+    }
+
+    /// One that was started before waits for others to fail.
+    fn again(entry: Entry) -> Waiting {
+        Waiting { entry: Entry { start: Start::AfterFailure, ..entry }, retry: true, due: None, first: false }
+    }
 }
 
 /// An attempt that runs.
@@ -121,7 +140,7 @@ enum Event<R> {
 impl<L: Launch> Race<L> {
     /// A race that began at `began`; nothing runs until [`Race::run`] is polled.
     pub fn new(plan: Plan, launch: L, began: Instant) -> Race<L> {
-        let waiting = plan.entries.iter().map(|entry| Waiting { entry: *entry, retry: false }).collect();
+        let waiting = plan.entries.iter().copied().map(Waiting::untried).collect();
         let ask_at = plan.ask_after.map(|after| began + after.min(plan.total));
         Race {
             launch,
@@ -132,6 +151,7 @@ impl<L: Launch> Race<L> {
             held: None,
             ask_at,
             losers: Vec::new(),
+            won: None,
             started: 0,
             stopped: false,
             failures: Vec::new(),
@@ -146,7 +166,7 @@ impl<L: Launch> Race<L> {
             }
             self.ask();
             self.start_what_is_due();
-            if self.running.is_empty() && !self.start_next(StartReason::First) {
+            if self.running.is_empty() && !self.start_next(StartReason::First) && !self.awaits_retry() {
                 return Finish::Failed;
             }
             let wake = self.next_wake();
@@ -168,13 +188,14 @@ impl<L: Launch> Race<L> {
     }
 
     /// The winner broke before anything of it was delivered: [`Race::run`] goes on with the candidates not yet tried, then
-    /// with losers once more.
+    /// with losers once more. The winner itself may be asked again as after any failure.
     pub fn reopen(&mut self, candidate: usize, failure: Failure) {
         self.recall_losers();
         for waiting in &mut self.waiting {
             waiting.entry.start = Start::AfterFailure;
         }
-        self.heed(candidate, failure, None);
+        let entry = self.won.take().filter(|entry| entry.candidate == candidate);
+        self.heed(candidate, failure, entry);
     }
 
     /// Every failure so far with its candidate, in the order of their coming.
@@ -218,8 +239,9 @@ impl<L: Launch> Race<L> {
                 Poll::Ready(Ok(ready)) => {
                     let Running { entry, ordinal, started_at, .. } = self.running.remove(position);
                     for (entry, failure) in failed {
-                        self.launch.failed(entry.candidate, &failure);
+                        let again = self.launch.failed(entry.candidate, &failure);
                         self.keep(entry.candidate, failure);
+                        self.put_back(entry, again);
                     }
                     return Poll::Ready(Event::Ready(Arrival { ready, entry, ordinal, started_at }));
                 }
@@ -235,14 +257,16 @@ impl<L: Launch> Race<L> {
         Poll::Ready(Event::Failed)
     }
 
-    /// A failure: it is kept, and the next candidate is started at once.
+    /// A failure: it is kept, and the same candidate is to be asked again, or the next is started at once, or both.
     fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<Entry>) {
         let again = self.launch.failed(candidate, &failure);
         self.keep(candidate, failure);
         self.ask_at = self.plan.ask_after.map(|_| Instant::now());
-        match entry.filter(|_| again) {
-            Some(entry) => self.start_again(entry),
-            None => {
+        let is_back = entry.is_some_and(|entry| self.put_back(entry, again));
+        match again {
+            Again::Now if is_back => self.start_again(),
+            Again::Later { first: true, .. } if is_back => {}
+            _ => {
                 self.start_next(StartReason::Fallback);
             }
         }

@@ -32,6 +32,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
         courses,
         whole,
         asks_again: random.bool().then(|| random.usize(0..candidates)),
+        retries: (random.u32(0..3), random_delay(random), random.bool()),
         audits: random.bool(),
         leaves_at: (random.u8(0..4) == 0).then(|| random_delay(random)),
         winner_breaks: if random.u8(0..4) == 0 { random.u32(1..3) } else { 0 },
@@ -54,6 +55,7 @@ fn random_delay(random: &mut fastrand::Rng) -> Duration {
 fn random_course(random: &mut fastrand::Rng) -> Course {
     let kinds = [
         FailureKind::ServerError,
+        FailureKind::Reset,
         FailureKind::RateLimited,
         FailureKind::BadRequest,
         FailureKind::Empty,
@@ -65,7 +67,8 @@ fn random_course(random: &mut fastrand::Rng) -> Course {
         _ => Behaviour::Hang,
     };
     let breaks = (random.u8(0..4) == 0).then(|| random_delay(random));
-    Course { delay: random_delay(random), behaviour, lasts: random_delay(random), breaks }
+    let retry_after = random.bool().then(|| random_delay(random));
+    Course { delay: random_delay(random), behaviour, lasts: random_delay(random), breaks, retry_after }
 }
 
 async fn check(seed: u64) {
@@ -73,7 +76,7 @@ async fn check(seed: u64) {
     let (world, plan) = random_world(&mut random);
     let log = Rc::new(RefCell::new(Log::default()));
     let context = format!("seed {seed}: {world:?} {plan:?}");
-    let fakes = Fakes { world: world.clone(), decide: Decide::AtRandom(random), log: log.clone(), asked_again: false };
+    let fakes = Fakes::new(world.clone(), Decide::AtRandom(random), &plan, &log);
     let mut race = Race::new(plan.clone(), fakes, Instant::now());
     let leaves_at = Instant::now() + world.leaves_at.unwrap_or(Duration::from_secs(3_600));
     let mut breaks = world.winner_breaks;
@@ -106,6 +109,7 @@ async fn check(seed: u64) {
             Finish::Deadline => {
                 assert_eq!(held, None, "one was held back and not committed to: {context}");
                 assert!(Instant::now() >= race.deadline(), "{context}");
+                check_deadline(&plan, &log.borrow(), &context);
                 break;
             }
         }
@@ -116,6 +120,8 @@ async fn check(seed: u64) {
     audited.iter_mut().for_each(|row| row.ended = "audited");
     drop(audited);
     check_rows(&log.borrow(), started, &plan, delivered, &context);
+    let (most, ..) = world.retries;
+    assert!(log.borrow().retried.values().all(|retried| *retried <= most), "asked again too often: {context}");
 }
 
 /// `held`: who was held back to the end, and until when that was allowed.
@@ -135,7 +141,18 @@ fn check_nothing_was_left(race: &Race<Fakes>, plan: &Plan, log: &Log, context: &
     let refused = race.failures().iter().any(|(_, failure)| failure.kind == FailureKind::ContentPolicy);
     let all_tried =
         (0..plan.entries.len()).all(|candidate| log.started.iter().any(|starting| starting.candidate == candidate));
-    assert!(refused || all_tried || log.started.len() >= plan.max_attempts, "gave up too early: {context}");
+    let is_at_its_bound = log.started.len() >= plan.max_attempts;
+    assert!(refused || all_tried || is_at_its_bound, "gave up too early: {context}");
+    assert!(refused || log.due.is_empty() || is_at_its_bound, "one was to be asked again: {context}");
+}
+
+/// Nobody sits idle until the deadline.
+fn check_deadline(plan: &Plan, log: &Log, context: &str) {
+    let ran = log.rows.iter().any(|(_, ended)| *ended == "deadline");
+    assert!(ran, "it ended with nobody running: {context}");
+    let is_at_its_bound = log.started.len() >= plan.max_attempts;
+    // What has begun needs nobody beside it, so a retry may have become due in vain; but not one that others wait for.
+    assert!(ran || log.due.is_empty() || is_at_its_bound, "one was to be asked again: {context}");
 }
 
 fn check_rows(log: &Log, started: usize, plan: &Plan, delivered: Option<usize>, context: &str) {

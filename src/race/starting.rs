@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Launch, Race, Replan, Running, Starting, Waiting};
+use super::{Again, Launch, Race, Replan, Running, Starting, Waiting};
 use crate::clock::Instant;
 use crate::history::StartReason;
 use crate::routing::plan::{Entry, Start};
@@ -14,24 +14,35 @@ impl<L: Launch> Race<L> {
     /// Asks a plan that learns what to start beside what runs, when that is due.
     pub(super) fn ask(&mut self) {
         let now = Instant::now();
-        while !self.running.is_empty() && self.asks_at().is_some_and(|at| at <= now) {
-            let waiting = self.candidates_waiting();
-            match self.launch.replan(&self.running, &waiting) {
-                Replan::Start(candidate) => match waiting.iter().position(|waiting| *waiting == candidate) {
-                    Some(position) => self.start_at(position, StartReason::Hedge),
-                    None => self.ask_at = None,
-                },
+        while self.asks_at().is_some_and(|at| at <= now) {
+            let free = self.free();
+            match self.launch.replan(&self.running, &self.candidates(&free)) {
+                Replan::Start(candidate) => {
+                    match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {
+                        Some(place) => self.start_at(*place, StartReason::Hedge),
+                        None => self.ask_at = None,
+                    }
+                }
                 Replan::Again(after) => self.ask_at = Some(now + after.max(ASK_PAUSE).min(self.plan.total)),
                 Replan::Never => self.ask_at = None,
             }
         }
     }
 
+    /// By the plan's timers, and after a failure's wait. A retry beside others is one that the launcher can afford; else it
+    /// waits for them to fail.
     pub(super) fn start_what_is_due(&mut self) {
         let now = Instant::now();
         while let Some(position) =
             self.waiting.iter().position(|waiting| self.starts_at(waiting).is_some_and(|at| at <= now))
         {
+            let waiting = &mut self.waiting[position];
+            let (candidate, first) = (waiting.entry.candidate, waiting.first);
+            let is_retry = waiting.due.take().is_some();
+            let beside = is_retry && !first && !self.running.is_empty();
+            if beside && !self.launch.affords_retry(candidate, &self.running) {
+                continue;
+            }
             let reason = match self.waiting[position].entry.start {
                 Start::At(Duration::ZERO) => StartReason::First,
                 _ => StartReason::Hedge,
@@ -43,38 +54,59 @@ impl<L: Launch> Race<L> {
     /// Starts the next candidate: the first one in the plan's order, a later one by the launcher's choice. Losers come again
     /// when nothing else is left. False if none may be started.
     pub(super) fn start_next(&mut self, reason: StartReason) -> bool {
-        if self.waiting.is_empty() && self.running.is_empty() {
-            self.recall_losers();
-        }
-        if self.waiting.is_empty() || !self.may_start() {
+        if !self.may_start() || self.waiting.iter().any(|waiting| waiting.first && waiting.due.is_some()) {
             return false;
         }
-        let position = match reason {
+        let mut free = self.free();
+        if free.is_empty() && self.running.is_empty() {
+            self.recall_losers();
+            free = self.free();
+        }
+        let place = match reason {
             StartReason::First => 0,
             _ => {
                 // Those that lost already come behind those that were not tried.
-                let untried = self.waiting.iter().take_while(|waiting| !waiting.retry).count();
-                let choice = if untried == 0 { self.waiting.len() } else { untried };
-                self.launch.next_after_failure(&self.candidates_waiting()[..choice]).min(choice - 1)
+                let untried = free.iter().take_while(|place| !self.waiting[**place].retry).count();
+                free.truncate(if untried == 0 { free.len() } else { untried });
+                if free.is_empty() { 0 } else { self.launch.next_after_failure(&self.candidates(&free)) }
             }
         };
-        self.start_at(position, reason);
+        let Some(position) = free.get(place).or(free.last()) else { return false };
+        self.start_at(*position, reason);
         true
     }
 
-    /// Asks the same candidate once more, now or, where nothing may be started now, before all others.
-    pub(super) fn start_again(&mut self, entry: Entry) {
-        let entry = Entry { start: Start::AfterFailure, ..entry };
-        self.waiting.insert(0, Waiting { entry, retry: true });
+    /// Puts one that failed back among those that wait, before all others, if it is to be asked again and there is time and
+    /// an attempt left for it.
+    pub(super) fn put_back(&mut self, entry: Entry, again: Again) -> bool {
+        let (wait, first) = match again {
+            Again::No => return false,
+            Again::Now => (Duration::ZERO, true),
+            Again::Later { wait, first } => (wait, first),
+        };
+        let due = Instant::now() + wait.min(self.plan.total);
+        let is_possible = !self.stopped && self.started < self.plan.max_attempts && due < self.deadline();
+        if is_possible {
+            self.waiting.insert(0, Waiting { due: Some(due), first, ..Waiting::again(entry) });
+        }
+        is_possible
+    }
+
+    /// Starts what was put back just now, beside whatever runs, unless nothing may be started now.
+    pub(super) fn start_again(&mut self) {
         if self.may_start() {
             self.start_at(0, StartReason::Retry);
         }
     }
 
+    /// Nothing runs, but something will be started again.
+    pub(super) fn awaits_retry(&self) -> bool {
+        self.may_start() && self.waiting.iter().any(|waiting| waiting.due.is_some())
+    }
+
     /// Those that lost may be started once more.
     pub(super) fn recall_losers(&mut self) {
-        let losers = self.losers.drain(..).map(|entry| Entry { start: Start::AfterFailure, ..entry });
-        self.waiting.extend(losers.map(|entry| Waiting { entry, retry: true }));
+        self.waiting.extend(self.losers.drain(..).map(Waiting::again));
     }
 
     /// The next moment at which something is to be done without any attempt's doing.
@@ -94,24 +126,33 @@ impl<L: Launch> Race<L> {
         self.may_start() && !self.running.iter().any(Running::has_begun)
     }
 
-    /// When the plan's own timer starts it; none while it waits for something else.
+    /// When a timer starts it, the plan's or that of a retry; none while it waits for something else.
     fn starts_at(&self, waiting: &Waiting) -> Option<Instant> {
-        match waiting.entry.start {
-            Start::At(after) if self.timers_run() => Some(self.began + after.min(self.plan.total)),
-            _ => None,
-        }
+        let by_plan = match waiting.entry.start {
+            Start::At(after) => Some(self.began + after.min(self.plan.total)),
+            Start::AfterFailure => None,
+        };
+        waiting.due.or(by_plan).filter(|_| self.timers_run())
     }
 
+    /// Nobody is asked what to start beside nothing.
     fn asks_at(&self) -> Option<Instant> {
-        self.ask_at.filter(|_| !self.waiting.is_empty() && self.timers_run())
+        let is_free = |waiting: &Waiting| waiting.due.is_none();
+        let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.timers_run();
+        self.ask_at.filter(|_| may_ask())
     }
 
-    fn candidates_waiting(&self) -> Vec<usize> {
-        self.waiting.iter().map(|waiting| waiting.entry.candidate).collect()
+    /// The places of those that may be started at any time.
+    fn free(&self) -> Vec<usize> {
+        (0..self.waiting.len()).filter(|place| self.waiting[*place].due.is_none()).collect()
+    }
+
+    fn candidates(&self, places: &[usize]) -> Vec<usize> {
+        places.iter().map(|place| self.waiting[*place].entry.candidate).collect()
     }
 
     fn start_at(&mut self, position: usize, reason: StartReason) {
-        let Waiting { entry, retry } = self.waiting.remove(position);
+        let Waiting { entry, retry, .. } = self.waiting.remove(position);
         let reason = if retry { StartReason::Retry } else { reason };
         let ordinal = self.started;
         self.started += 1;

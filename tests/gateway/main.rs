@@ -62,6 +62,7 @@ mod race_record;
 mod race_rules;
 mod relay_rules;
 mod rescue;
+mod retries;
 mod shutdown;
 mod store_rollup;
 mod store_shutdown;

@@ -33,6 +33,7 @@ pub(super) fn paragraphs(report: &Report<'_>) -> Vec<String> {
     notes.push(assumed(report));
     notes.push(cost(report));
     notes.extend(weighted(report));
+    notes.extend(retries(report));
     notes.extend(left(report));
     notes
 }
@@ -169,6 +170,15 @@ fn weighted(report: &Report<'_>) -> Option<String> {
     let weights = || report.model.upstreams.iter().map(|upstream| upstream.weight);
     let uneven = weights().any(|weight| Some(weight) != weights().next());
     (is_asked && uneven).then(|| "weighted: played with equal weights, which the model's are not.".to_owned())
+}
+
+fn retries(report: &Report<'_>) -> Option<String> {
+    let retries = report.model.race.retries;
+    (retries > 0).then(|| {
+        format!(
+            "retries: played without, though the model has {retries}: no row tells how an upstream would have answered a moment later."
+        )
+    })
 }
 
 fn left(report: &Report<'_>) -> Option<String> {

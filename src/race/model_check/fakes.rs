@@ -2,6 +2,7 @@
 //! what they did. They hold the race to its word wherever it calls them.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +13,10 @@ use tokio::time::Sleep;
 
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::race::{Arrival, Attempt, Cut, Held, Launch, Replan, Running, Starting, Which};
+use crate::history::StartReason;
+use crate::race::retries::Retries;
+use crate::race::{Again, Arrival, Attempt, Cut, Held, Launch, Replan, Running, Starting, Which};
+use crate::routing::plan::Plan;
 
 /// What one candidate does each time it is started.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +28,8 @@ pub struct Course {
     pub lasts: Duration,
     /// It breaks so long after its first token, unless its whole answer is there by then.
     pub breaks: Option<Duration>,
+    /// How long its failure asks to be left alone.
+    pub retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +46,9 @@ pub struct World {
     pub whole: bool,
     /// The candidate that asks to be tried once more when it fails.
     pub asks_again: Option<usize>,
+    /// How often each candidate is asked again when it fails, the longest wait before it, and whether no other is started
+    /// meanwhile.
+    pub retries: (u32, Duration, bool),
     /// Losers that are kept running, as audits are.
     pub audits: bool,
     pub leaves_at: Option<Duration>,
@@ -56,6 +65,25 @@ pub struct Log {
     pub audited: Vec<Row>,
     /// Who is held back, and until when at the longest.
     pub held: Option<(usize, Instant)>,
+    /// Candidates that wait for their retry, until when, and whether no other is started meanwhile.
+    pub due: Vec<(usize, Instant, bool)>,
+    /// By candidate: how often it was started because its wait was over.
+    pub retried: HashMap<usize, u32>,
+}
+
+impl Log {
+    /// A start ends the wait of a retry, which has to be over.
+    fn note_start(&mut self, starting: &Starting) {
+        let retry = self.due.iter().position(|(candidate, ..)| *candidate == starting.candidate);
+        if let Some(position) = retry {
+            let (candidate, due, _) = self.due.remove(position);
+            assert!(Instant::now() >= due, "asked again before its wait was over");
+            assert_eq!(starting.reason, StartReason::Retry);
+            *self.retried.entry(candidate).or_default() += 1;
+        }
+        let others_wait = self.due.iter().any(|(.., first)| *first);
+        assert!(!others_wait || starting.reason != StartReason::Fallback, "another one was to be asked again first");
+    }
 }
 
 /// Not `Clone`: two would report one attempt twice.
@@ -104,7 +132,8 @@ impl Fake {
 
     fn fail(&mut self, kind: FailureKind, phase: Phase) -> Poll<Result<Token, Failure>> {
         self.row.as_mut().expect("polled after its end").ended = "failed";
-        Poll::Ready(Err(Failure::new(kind, phase, "")))
+        let retry_after = self.course.retry_after.filter(|_| phase == Phase::Headers);
+        Poll::Ready(Err(Failure { retry_after, ..Failure::new(kind, phase, "") }))
     }
 
     fn arrive(&mut self) -> Poll<Result<Token, Failure>> {
@@ -194,6 +223,8 @@ pub struct Script {
     /// The first time only.
     pub hold: Option<Duration>,
     pub prefers_new: bool,
+    /// No retry is affordable beside others.
+    pub is_poor: bool,
     /// This candidate is hopeless as soon as another one has begun.
     pub hopeless: Option<usize>,
 }
@@ -203,6 +234,17 @@ pub struct Fakes {
     pub decide: Decide,
     pub log: Rc<RefCell<Log>>,
     pub asked_again: bool,
+    pub retries: Retries,
+    pub deadline: Instant,
+}
+
+impl Fakes {
+    pub fn new(world: World, decide: Decide, plan: &Plan, log: &Rc<RefCell<Log>>) -> Fakes {
+        let (most, wait_max, _) = world.retries;
+        let retries = Retries::new(most, wait_max, world.courses.len());
+        let deadline = Instant::now() + plan.total;
+        Fakes { world, decide, log: log.clone(), asked_again: false, retries, deadline }
+    }
 }
 
 impl Launch for Fakes {
@@ -214,6 +256,7 @@ impl Launch for Fakes {
         let mut log = self.log.borrow_mut();
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
         assert_eq!(log.held, None, "started beside one that is held back");
+        log.note_start(&starting);
         log.started.push(starting);
         log.running += 1;
         let row = Row { ordinal: starting.ordinal, ended: "left", log: self.log.clone() };
@@ -221,10 +264,34 @@ impl Launch for Fakes {
         Fake { row: Some(row), course, whole: self.world.whole, begun: false, sleep }
     }
 
-    fn failed(&mut self, candidate: usize, _: &Failure) -> bool {
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
         let again = self.world.asks_again == Some(candidate) && !self.asked_again;
         self.asked_again |= again;
-        again
+        if again {
+            return Again::Now;
+        }
+        let jitter = match &mut self.decide {
+            Decide::As(_) => 0.0,
+            Decide::AtRandom(random) => random.f64(),
+        };
+        let Some(wait) = self.retries.next(candidate, failure, None, jitter) else { return Again::No };
+        let (due, first) = (Instant::now() + wait, self.world.retries.2);
+        if due < self.deadline {
+            self.log.borrow_mut().due.push((candidate, due, first));
+        }
+        Again::Later { wait, first }
+    }
+
+    fn affords_retry(&mut self, candidate: usize, running: &[Running<Fake>]) -> bool {
+        assert!(!running.is_empty(), "a retry alone is always affordable");
+        let affords = match &mut self.decide {
+            Decide::As(script) => !script.is_poor,
+            Decide::AtRandom(random) => random.bool(),
+        };
+        if !affords {
+            self.log.borrow_mut().due.retain(|(waiting, ..)| *waiting != candidate);
+        }
+        affords
     }
 
     fn lost(&mut self, mut attempt: Fake) {

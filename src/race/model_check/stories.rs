@@ -24,7 +24,7 @@ fn after(delay: u64) -> Start {
 
 /// First token, or failure, after so many milliseconds.
 fn course(delay: u64, behaviour: Behaviour) -> Course {
-    Course { delay: millis(delay), behaviour, lasts: Duration::ZERO, breaks: None }
+    Course { delay: millis(delay), behaviour, lasts: Duration::ZERO, breaks: None, retry_after: None }
 }
 
 fn ready(delay: u64) -> Course {
@@ -42,6 +42,10 @@ fn breaking(course: Course, breaks: u64) -> Course {
 
 fn error(delay: u64) -> Course {
     course(delay, Behaviour::Fail(FailureKind::ServerError))
+}
+
+fn limited(delay: u64, retry_after: u64) -> Course {
+    Course { retry_after: Some(millis(retry_after)), ..course(delay, Behaviour::Fail(FailureKind::RateLimited)) }
 }
 
 fn refusal(delay: u64) -> Course {
@@ -116,6 +120,17 @@ impl Story {
         self
     }
 
+    fn max_attempts(mut self, most: usize) -> Story {
+        self.plan.max_attempts = most;
+        self
+    }
+
+    /// `first`: before others are started.
+    fn retries(mut self, most: u32, first: bool) -> Story {
+        self.world.retries = (most, millis(2_000), first);
+        self
+    }
+
     fn held_for(mut self, hold: u64) -> Story {
         self.script.hold = Some(millis(hold));
         self
@@ -128,7 +143,7 @@ impl Story {
 
     fn race(self) -> (Race<Fakes>, Rc<RefCell<Log>>) {
         let log = Rc::new(RefCell::new(Log::default()));
-        let fakes = Fakes { world: self.world, decide: Decide::As(self.script), log: log.clone(), asked_again: false };
+        let fakes = Fakes::new(self.world, Decide::As(self.script), &self.plan, &log);
         (Race::new(self.plan, fakes, Instant::now()), log)
     }
 
@@ -305,4 +320,66 @@ async fn the_hopeless_are_cut_and_come_again_only_when_nothing_else_is_left() {
     assert_eq!(told.end(), ("won by 2", 650));
     let expected = [(0, StartReason::First, "failed"), (1, StartReason::First, "lost"), (1, StartReason::Retry, "won")];
     assert_eq!(told.rows, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_wait_is_waited_out_before_the_next_is_started_or_beside_it() {
+    use StartReason::*;
+    let two = |wait| story([(limited(10, wait), NOW), (ready(700), LATER)]);
+    let told = two(500).retries(1, true).tell().await;
+    assert_eq!((told.end(), told.ends()), (("won by 2", 1_220), vec!["failed", "failed", "won"]));
+    assert_eq!(told.rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(0, First), (0, Retry), (1, Fallback)]);
+    let told = two(500).retries(1, false).tell().await;
+    assert_eq!((told.end(), told.rows[2]), (("won by 1", 710), (0, Retry, "failed")), "the next is started at once");
+    let told = two(500).retries(1, false).script(|script| script.is_poor = true).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "no retry that cannot be paid for");
+    let told = two(2_001).retries(1, true).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "a long wait is not waited out");
+    let told = two(500).retries(0, true).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("won by 1", 710), 2), "none are configured");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_race_waits_for_a_retry_when_all_others_have_failed() {
+    let told = story([(limited(10, 1_000), NOW), (error(20), NOW)]).retries(1, false).tell().await;
+    // The error backs off for 50 ms, without jitter.
+    assert_eq!((told.end(), told.ends()), (("failed", 1_020), vec!["failed"; 4]));
+    let told = story([(limited(10, 1_000), NOW)]).retries(3, true).total(2_500).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("failed", 2_030), 3), "the third would come after the deadline");
+    let told = story([(limited(10, 1_000), NOW)]).retries(3, true).max_attempts(2).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("failed", 1_020), 2), "a retry is an attempt");
+    let told = story([(limited(10, 1_000), NOW), (refusal(20), NOW)]).retries(3, false).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("failed", 20), 2), "nothing is asked after a policy refusal");
+    let told = story([(refusal(20), NOW)]).retries(3, true).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("failed", 20), 1), "and a refusal is not asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_delays_nobody_who_runs_and_no_timer_but_a_failure() {
+    let told = story([(limited(10, 500), NOW), (ready(100), NOW)]).retries(1, true).tell().await;
+    assert_eq!(told.end(), ("won by 1", 100));
+    let told = story([(limited(10, 500), NOW), (ready(100), after(50))]).retries(1, true).tell().await;
+    assert_eq!(told.end(), ("won by 1", 150));
+    let slow = story([(limited(10, 500), NOW), (answer(100, 900), NOW)]).whole().retries(1, false).tell().await;
+    assert_eq!((slow.end(), slow.rows.len()), (("won by 1", 1_000), 2), "one that has begun needs nobody beside it");
+    let broken = story([(limited(10, 500), NOW), (breaking(answer(100, 900), 600), NOW)]).whole().retries(1, false);
+    let told = broken.tell().await;
+    let retried = told.rows.iter().filter(|row| row.1 == StartReason::Retry).count();
+    assert_eq!((told.end().0, retried), ("failed", 2), "but when it breaks, what was due is started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_winner_that_broke_is_asked_again_too() {
+    let (mut race, log) = story([(ready(10), NOW), (ready(10), LATER)]).retries(1, true).race();
+    let began = Instant::now();
+    for expected in [10, 70, 80] {
+        let Finish::Won { ready, candidate, .. } = race.run().await else { panic!("not won") };
+        assert_eq!(began.elapsed(), millis(expected));
+        drop(ready);
+        race.reopen(candidate, Failure::new(FailureKind::Reset, Phase::Stream, ""));
+    }
+    let started: Vec<usize> = log.borrow().started.iter().map(|starting| starting.candidate).collect();
+    assert_eq!(started, [0, 0, 1]);
+    let Finish::Won { candidate: 1, .. } = race.run().await else { panic!("it has a retry of its own") };
+    assert_eq!(began.elapsed(), millis(140));
 }
