@@ -20,6 +20,11 @@ pub const ONE_ROOM: &[Rule] = &[
     Rule { message: "tasks are spawned through Shutdown", rooms: &["shutdown"], found: is_spawn },
     Rule { message: "only upstream opens connections", rooms: &["upstream"], found: is_connect },
     Rule {
+        message: "only upstream and machine make sockets",
+        rooms: &["upstream", "machine"],
+        found: |at| at[0].is("TcpSocket"),
+    },
+    Rule {
         message: "only protocol knows a provider's JSON (simulate speaks it, cli reads it)",
         rooms: &["protocol", "simulate", "cli"],
         found: is_provider_json,
@@ -133,7 +138,7 @@ fn is_spawn(at: &[Token]) -> bool {
 }
 
 fn is_connect(at: &[Token]) -> bool {
-    begins(at, "TcpStream : : connect") || begins(at, "hyper : : client") || at[0].is("TcpSocket")
+    begins(at, "TcpStream : : connect") || begins(at, "hyper : : client")
 }
 
 /// Names of members that occur in providers' JSON and nowhere in the gateway's own.
