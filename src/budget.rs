@@ -1,17 +1,18 @@
-//! The bound on the memory of all bodies and buffers together: one counter, and leases on it that grow with what they stand for
-//! and are given back when that is dropped.
+//! The bound on the memory of all bodies and buffers together: one counter, and leases on it that grow with the data
+//! they stand for and are returned when it is dropped.
 //!
-//! It is an account, not an allocator: whoever buffers says how much before it does. What flows through is not counted.
+//! It counts and does not allocate: code that buffers leases the bytes first. Data that only flows through is not
+//! counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes by which a lease grows at least, so that many small reads do not each touch the shared counter.
+/// The least that a lease grows by, in bytes, so that many small reads do not each touch the shared counter.
 const STEP: usize = 4 << 10;
 
-/// There is no room for what was asked for.
+/// The budget has no room for the bytes that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -23,19 +24,19 @@ pub struct Budget {
 
 #[derive(Debug)]
 struct Inner {
-    /// Bytes that may be leased altogether.
+    /// Bytes that may be leased in total.
     max: AtomicUsize,
     /// Bytes that are leased.
     used: AtomicUsize,
 }
 
 impl Budget {
-    /// Of so many bytes.
+    /// A budget of `max` bytes.
     pub fn new(max: usize) -> Budget {
         Budget { inner: Arc::new(Inner { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }) }
     }
 
-    /// From now on it is of so many bytes. What is leased stays so.
+    /// Changes its size to `max` bytes. Existing leases stay.
     pub fn resize(&self, max: usize) {
         self.inner.max.store(max, Ordering::Relaxed);
     }
@@ -49,12 +50,12 @@ impl Budget {
         self.inner.used.load(Ordering::Relaxed)
     }
 
-    /// Whether so many bytes could be leased now.
+    /// Whether this many bytes could be leased now.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.used().saturating_add(bytes) <= self.max()
     }
 
-    /// A lease of nothing yet.
+    /// A new, empty lease.
     pub fn lease(&self) -> Lease {
         Lease { budget: self.clone(), bytes: 0 }
     }
@@ -73,7 +74,7 @@ impl Budget {
     }
 }
 
-/// A part of a budget; given back on drop. Not `Clone`: two would give back one part twice.
+/// A part of a budget, returned on drop. Not `Clone`: two would return one part twice.
 #[derive(Debug)]
 pub struct Lease {
     budget: Budget,
@@ -81,10 +82,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Makes it stand for so many bytes at least; it never shrinks by this. Cheap where it does already.
+    /// Grows the lease to at least this many bytes; never shrinks it. Cheap if it is large enough already.
     ///
     /// # Errors
-    /// When the budget has no room: it stays as it was.
+    /// When the budget has no room. The lease is then unchanged.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Full> {
         let Some(lacking) = bytes.checked_sub(self.bytes).filter(|lacking| *lacking > 0) else { return Ok(()) };
         let grown = lacking.max(STEP);
@@ -93,7 +94,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Makes it stand for exactly so many bytes, which are there already, room or not.
+    /// Sets the lease to exactly this many bytes. They are allocated already, so this works beyond the budget too.
     pub fn settle(&mut self, bytes: usize) {
         self.budget.inner.used.fetch_add(bytes, Ordering::Relaxed);
         self.budget.give_back(self.bytes);
@@ -104,7 +105,7 @@ impl Lease {
         self.bytes
     }
 
-    /// Ties it to what it stands for: it is given back when the last clone or slice is dropped.
+    /// Ties the lease to its bytes: it is returned when the last clone or slice of them is dropped.
     pub fn hold(self, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(Leased { bytes, _lease: self })
     }

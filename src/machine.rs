@@ -1,5 +1,5 @@
-//! What the machine lets this process have: memory, descriptors and listening sockets. Not what is done with it: see
-//! `budget`, `proxy` and `server`.
+//! What the machine grants this process: memory, descriptors and listening sockets. For how they are used see `budget`,
+//! `proxy` and `server`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::Instant;
 
-/// Bytes that are taken to be there where nothing tells.
+/// Memory that is assumed where the system does not tell, in bytes.
 const MEMORY_UNKNOWN: u64 = 2 << 30;
-/// More descriptors than this are not counted on: some systems say "no limit".
+/// The highest limit of descriptors that is believed: some systems say "no limit".
 const DESCRIPTORS_MAX: u64 = 1 << 20;
-/// Descriptors that connections to upstreams leave to the store, look-ups of names and further clients: a sixteenth of all,
-/// within these.
+/// Descriptors that connections to upstreams leave free for the store, name look-ups and further clients: a sixteenth
+/// of all, within this range.
 const RESERVE: std::ops::RangeInclusive<u64> = 16..=512;
-/// Requests are shed for so long after the latest sign that descriptors run out.
+/// How long requests are shed after the latest sign that descriptors run out.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
-/// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`). The
-/// usual 128 overflow in a burst of clients, and who comes then waits a second until the system sends again.
+/// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
+/// The usual 128 overflow in a burst of clients, and each client beyond them waits a second until its system tries
+/// again.
 const BACKLOG: u32 = 4_096;
 
 /// Listens on this address.
@@ -38,7 +39,7 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Bytes that this process may use: the least of the machine's memory, its control groups' limits and `ulimit -v`.
+/// Bytes that this process may use: the smallest of the machine's memory, its control groups' limits and `ulimit -v`.
 pub fn memory() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -48,16 +49,16 @@ pub fn memory() -> u64 {
     groups.chain(machine).chain(address_space).min().unwrap_or(MEMORY_UNKNOWN)
 }
 
-/// Descriptors that this process may have, once [`raise_descriptors`] was called.
+/// Descriptors that this process may have once [`raise_descriptors`] was called.
 pub fn descriptors() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX)
 }
 
-/// Raises the soft limit of descriptors to the hard one: shells and service managers set it low for the sake of `select`,
-/// which is not used here. Gives the limit before and after.
+/// Raises the soft limit of descriptors to the hard one. Shells and service managers keep it low for `select`, which is
+/// not used here. Returns the limit before and after.
 ///
 /// # Errors
-/// The system's; the limit is then as it was.
+/// The system's; the limit is then unchanged.
 pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
     let before = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
     let aim = descriptors().max(before);
@@ -68,7 +69,7 @@ pub fn raise_descriptors() -> std::io::Result<(u64, u64)> {
     Ok((before, aim))
 }
 
-/// True for an error that says that the machine, or this process, has no more of something: never the peer's fault.
+/// True for an error that means that the machine, or this process, ran out of a resource: never the peer's fault.
 pub fn is_exhausted(error: &std::io::Error) -> bool {
     // Not "address not available": a machine without IPv6 says that of `::1`.
     let own = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
@@ -80,13 +81,13 @@ pub fn no_descriptor() -> std::io::Error {
     Errno::MFILE.into()
 }
 
-/// Whether descriptors run out. Cheap to clone; all clones are one.
+/// Tells whether descriptors run out. Cheap to clone; all clones share one state.
 ///
-/// The kernel gives the lowest free number to a new descriptor. So a high number says that nearly all below are taken, and
-/// nothing has to be counted.
+/// The kernel gives a new descriptor the lowest free number. So a high number means that nearly all below it are taken,
+/// and nothing has to be counted.
 #[derive(Clone, Debug)]
 pub struct Descriptors {
-    /// A number from here on is of the reserve.
+    /// Numbers from here on belong to the reserve.
     reserve_from: u64,
     began: Instant,
     /// Microseconds after `began` until which they count as scarce.
@@ -94,13 +95,14 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// For a process that may have so many.
+    /// For a process that may have `limit` descriptors.
     pub fn new(limit: u64) -> Descriptors {
         let reserve = (limit / 16).clamp(*RESERVE.start(), *RESERVE.end());
         Descriptors { reserve_from: limit.saturating_sub(reserve), began: Instant::now(), scarce_until: Arc::default() }
     }
 
-    /// A connection was opened that has this descriptor. False if it has to be closed again, for it is one of the reserve.
+    /// To be called with the descriptor of each new connection. False if it belongs to the reserve: the connection must
+    /// be closed again.
     pub fn opened(&self, descriptor: i32) -> bool {
         let has_room = u64::try_from(descriptor).is_ok_and(|number| number < self.reserve_from);
         if !has_room {
@@ -109,28 +111,29 @@ impl Descriptors {
         has_room
     }
 
-    /// None was left.
+    /// To be called when the system had no descriptor left.
     pub fn ran_out(&self) {
         let until = self.began.elapsed() + SCARCE_FOR;
         self.scarce_until.store(u64::try_from(until.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// They ran out within the last second.
+    /// Whether they ran out within the last second.
     pub fn are_scarce(&self) -> bool {
         let until = self.scarce_until.load(Ordering::Relaxed);
-        // Without a look at the clock where they never did.
+        // The clock is not read where they never did.
         until > 0 && self.began.elapsed() < Duration::from_micros(until)
     }
 }
 
-/// Bytes, of the text of `/proc/meminfo`.
+/// The machine's memory in bytes, from the text of `/proc/meminfo`.
 fn mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }
 
-/// Where the limits of a process's control groups stand, those of the groups above included. `own`: `/proc/self/cgroup`.
+/// The files with the memory limits of a process's control groups and of all groups above them. `own`: the text of
+/// `/proc/self/cgroup`.
 fn group_files(own: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in own.lines() {
@@ -174,7 +177,7 @@ mod tests {
         let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
         let allowed = allowed.and_then(|text| text.trim().parse().ok()).unwrap_or(128_usize);
         let mut connections = Vec::new();
-        // One more than a queue holds waits for ever.
+        // A connection that the queue has no room for would wait for ever.
         for _ in 0..allowed.min(400) {
             connections.push(tokio::net::TcpStream::connect(address).await.unwrap());
         }

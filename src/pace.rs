@@ -1,8 +1,9 @@
-//! How long a task works at one go on what a provider sent. A provider can send faster than its bytes can be read, and then a
-//! loop that reads while there is something never ends: the other tasks of its thread, timers and shutdown among them, wait.
+//! Bounds how long a task works on a provider's bytes before other tasks run. A provider can send faster than the
+//! gateway reads. A loop that reads while there is data would then never end, and the other tasks of its thread, timers
+//! and shutdown included, would wait.
 //!
-//! A loop over such bytes counts what it does and gives the others a turn ([`Pace`]); what cannot be cut into pieces, as the
-//! JSON text of one large event, is worked on aside ([`aside`]). Not for what the gateway sends or stores itself.
+//! A loop over such bytes counts its work and yields ([`Pace`]). Work that cannot be split, such as parsing the JSON of
+//! one large event, goes through [`aside`]. Not for what the gateway itself sends or stores.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,35 +11,36 @@ use std::task::{Context, Poll, ready};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Work in one turn, in bytes. Bytes are counted when they come and once more in their event, so a turn ends after 40 to 64 KiB:
-/// some 50 µs of reading, or half a millisecond of translating.
+/// Work between two yields, in bytes. Bytes count when they are read and again with their event, so a turn ends after
+/// 40 to 64 KiB: about 50 µs of reading, or half a millisecond of translating.
 const TURN: usize = 128 << 10;
-/// What an event costs beside its bytes, in bytes.
+/// What an event costs in addition to its bytes, in bytes.
 const EVENT: usize = 256;
-/// From so many bytes on, work in one piece is done aside: reading them takes about as long as moving a thread's tasks over.
+/// Work in one piece on at least this many bytes runs aside: reading them takes about as long as handing over a
+/// thread's tasks.
 const ASIDE: usize = 64 << 10;
 
-/// Counts the work of one reader and says when it is the others' turn. The count goes over from poll to poll, so that a
-/// reader which is polled again and again within one poll of its task gets no more than its turn.
+/// Counts the work of one reader and tells when to yield. The count is kept from poll to poll, so a reader that is
+/// polled many times within one poll of its task still gets one turn only.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// In bytes, since the last turn of the others.
+    /// In bytes, since the last yield.
     worked: usize,
     rests: bool,
 }
 
 impl Pace {
-    /// Bytes came.
+    /// Bytes were read.
     pub fn bytes(&mut self, bytes: usize) {
         self.worked = self.worked.saturating_add(bytes);
     }
 
-    /// An event of so many bytes is worked on.
+    /// An event of this many bytes is processed.
     pub fn event(&mut self, bytes: usize) {
         self.worked = self.worked.saturating_add(EVENT + bytes);
     }
 
-    /// To be asked before each step of a loop. Pending when it is the others' turn; the task is woken behind them.
+    /// Call before each step of a loop. Pending when it is time to yield; the task is woken after the others have run.
     #[inline]
     pub fn poll_proceed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.worked < TURN {
@@ -51,20 +53,21 @@ impl Pace {
     fn rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.worked = 0;
         self.rests = true;
-        // Wakes the task when the thread has looked at its sockets and timers too.
+        // This wakes the task only after the thread has polled its sockets and timers too.
         ready!(pin!(tokio::task::yield_now()).poll(context));
         Poll::Ready(())
     }
 
-    /// Whether the last answer was that it is the others' turn: a pause that is nobody's fault.
+    /// Whether the last call yielded: then the pause is the gateway's own, not the provider's.
     pub fn rests(&self) -> bool {
         self.rests
     }
 }
 
-/// Does work on so many bytes that is one piece. If they are many, the other tasks of this thread go on elsewhere meanwhile.
+/// Runs work on this many bytes that cannot be split. If they are many, the other tasks of this thread move to another
+/// one meanwhile.
 pub fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    // A runtime of one thread has no elsewhere.
+    // A runtime of one thread has no other one.
     let has_others = || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if bytes >= ASIDE && has_others() { tokio::task::block_in_place(work) } else { work() }
 }
@@ -127,7 +130,7 @@ mod tests {
         }
     }
 
-    /// One worker, and work that waits for another task: only if that goes on elsewhere does it end.
+    /// One worker, and work that waits for another task: it ends only if that task moves to another thread.
     #[test]
     fn other_tasks_go_on_beside_work_in_one_piece() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();

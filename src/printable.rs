@@ -1,13 +1,14 @@
-//! Text of others for a terminal or a log line: names that callers choose, and what providers say. What steers a terminal,
-//! turns the direction of writing or cannot be seen is shown as an escape such as `\u{202e}`.
+//! Makes text of others safe to show on a terminal or in a log line: names that callers choose, and what providers say.
+//! Characters that control a terminal, change the direction of writing or are invisible become escapes such as
+//! `\u{202e}`.
 
-/// The text as one line.
+/// Escapes text that is shown on one line.
 pub fn printable(text: &str) -> String {
     escaped(text, is_harmful)
 }
 
-/// The same for what has lines, such as an answer: lines and tabs stay, and the joiners and marks that some scripts and
-/// emoji are written with.
+/// The same for text of several lines, such as an answer. Line feeds and tabs stay, and so do the joiners and marks
+/// that some scripts and emoji need.
 pub fn printable_lines(text: &str) -> String {
     escaped(text, |c| is_harmful(c) && !matches!(c, '\n' | '\t' | '\u{200c}'..='\u{200f}' | '\u{e0020}'..='\u{e007f}'))
 }
@@ -27,7 +28,7 @@ fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Controls, separators of lines, marks of direction, and what has no width or is a blank that is not seen as one.
+/// Control characters, line separators, direction marks, and characters that are invisible.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,9 +1,10 @@
-//! The way of every row into the store: the sheet of its race, a bounded queue, one writer task, batches.
+//! Takes every row to the store: through the sheet of its race, a bounded queue, and one writer task that writes
+//! batches.
 //!
-//! Whoever records never waits. The rows of a race wait on a sheet until the last of them is there, and go together from
-//! then on, so no transaction holds a part of a race. A store that is locked, damaged or away delays only the writer, which
-//! puts the rows into a file beside the database and brings them back later. A full queue drops rows and counts them. Owns
-//! its tasks apart from the gateway's other ones: it must outlive everything that records.
+//! Recording never waits. The rows of a race wait on its sheet until the last of them is there, and stay together from
+//! then on, so no transaction holds only a part of a race. A store that is locked, damaged or gone delays only the
+//! writer, which puts the rows into a file beside the database and moves them back later. A full queue drops rows and
+//! counts them. The recorder has its own tasks, apart from the gateway's: it must outlive everything that records.
 
 mod complaint;
 mod onlooker;
@@ -33,7 +34,7 @@ use writing::Writing;
 /// Records that may wait in memory; about 50 MB at most.
 pub const QUEUE_MAX: usize = 65_536;
 
-/// How long the last rows may take into the file beside the database, once the store was given up.
+/// How long the last rows may take to be written to the file beside the database, once the store was given up.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
 /// Takes the rows. Cheap to clone; all clones feed one queue.
@@ -41,7 +42,7 @@ const SPILL_FOR: Duration = Duration::from_secs(2);
 pub struct Recorder {
     /// None where nothing is to be stored.
     queue: Option<Queue>,
-    /// Where the rows of one race wait for each other. None: each goes by itself.
+    /// Where the rows of one race wait for each other. None: each row is sent by itself.
     sheet: Option<Arc<Sheet>>,
     metrics: Arc<Metrics>,
     state: Arc<State>,
@@ -68,7 +69,7 @@ impl Recorder {
         (recorder, Writer { tasks, task, state })
     }
 
-    /// Stores nothing; whoever watches hears of every row all the same.
+    /// Stores nothing; an onlooker still hears of every row.
     pub fn without_store() -> Recorder {
         let state = Arc::new(State::new());
         Recorder { queue: None, sheet: None, metrics: Arc::default(), state, onlooker: None }
@@ -79,7 +80,7 @@ impl Recorder {
         Recorder { onlooker: Some(onlooker), ..self }
     }
 
-    /// For one race: what it and its clones record is written together, once the last of them is gone.
+    /// For one race: what it and its clones record is written together, once the last of them is dropped.
     pub fn for_race(&self) -> Recorder {
         let sheet = self.queue.clone().map(|queue| Arc::new(Sheet::new(queue)));
         Recorder { sheet, ..self.clone() }
@@ -168,7 +169,7 @@ impl Recorder {
 }
 
 impl Writer {
-    /// As [`Writer::finish_unless`], with nobody in a hurry.
+    /// As [`Writer::finish_unless`], without a signal to hurry.
     pub async fn finish(self, limit: Duration) -> usize {
         self.finish_unless(limit, pending()).await
     }

@@ -1,4 +1,4 @@
-//! The log: lines on standard error, coloured only on a terminal. No key and no prompt may be given to it.
+//! The log: lines on standard error, coloured only on a terminal. Keys and prompts must not be logged.
 
 mod fields;
 
@@ -17,13 +17,15 @@ use tracing_subscriber::fmt::{MakeWriter, format};
 /// The variable that sets what is logged, e.g. `debug` or `photofinish=debug`.
 pub const LOG_VARIABLE: &str = "PHOTOFINISH_LOG";
 
-/// What is logged where the variable says nothing.
+/// What is logged where the variable is not set.
 pub const DEFAULT: &str = "info";
 
-/// What these say of single frames and statements could hold what must not be logged, whatever level is asked for.
+/// These libraries log single frames and statements, which could hold what must not be logged. So their level is fixed,
+/// unless the variable names a part of one, such as `h2::codec=debug`.
 const QUIET: [&str; 4] = ["h2=warn", "hyper=warn", "rustls=warn", "sqlx=warn"];
 
-/// Starts the log; `default` is what is logged where the variable says nothing. Later calls do nothing, so that tests may start several gateways in one process.
+/// Starts the log; `default` is what is logged where the variable is not set. Later calls do nothing, so that tests may
+/// start several gateways in one process.
 pub fn start(default: &str) {
     let (mut filter, wrong) = match std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty()) {
         None => (EnvFilter::new(default), false),
@@ -35,10 +37,10 @@ pub fn start(default: &str) {
     for quiet in QUIET.iter().filter_map(|quiet| quiet.parse().ok()) {
         filter = filter.add_directive(quiet);
     }
-    // Who asks for more than is logged by default wants every line.
+    // Whoever asks for more than the default wants every line.
     let bounded = filter.max_level_hint().is_none_or(|level| level <= LevelFilter::INFO);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // A second start finds the first one's subscriber in place: that one stays, and nothing is lost.
+    // A second start fails because the first one's subscriber is in place. That one stays, and nothing is lost.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)
@@ -48,22 +50,22 @@ pub fn start(default: &str) {
         .try_init();
     if wrong {
         tracing::warn!(
-            "{LOG_VARIABLE} is no filter, {DEFAULT} is used; expected debug, warn, photofinish=debug or the like"
+            "{LOG_VARIABLE} is not a valid filter, so {DEFAULT} is used; expected debug, warn, photofinish=debug or the like"
         );
     }
 }
 
-/// Lines that say the same, their time aside, that are written in a second.
+/// How many equal lines are written in a second. Their time does not count.
 const SAME_MAX: u32 = 20;
-/// Lines from one place in the program that are written in a second, whatever they say.
+/// How many lines from one place in the code are written in a second, whatever they say.
 const PLACE_MAX: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Standard error, within bounds: what fails a thousand times a second is told a few times, with a count of the rest. Without
-/// a limiter every line is written.
+/// Standard error with a limit: what fails a thousand times a second is logged a few times, with a count of the rest.
+/// Without a limiter every line is written.
 struct Limited(Option<Mutex<Limiter>>);
 
-/// One line's way to standard error.
+/// Writes one line to standard error.
 struct Line<'a> {
     limiter: Option<&'a Mutex<Limiter>>,
     place: u64,
@@ -100,24 +102,25 @@ impl Write for Line<'_> {
     }
 }
 
-/// Counts what was said in this second.
+/// Counts the lines of the current second.
 #[derive(Default)]
 struct Limiter {
     /// None before the first line.
     began: Option<Instant>,
-    /// By what is said, and by where; at most [`PLACE_MAX`] of the former for each of the latter.
+    /// Lines so far, by the hash of their text and by the hash of their place. There are at most [`PLACE_MAX`] texts
+    /// for each place.
     said: HashMap<u64, u32>,
     left_out: u64,
 }
 
 impl Limiter {
-    /// Whether a line may be written now: none if not, else how many were left out before it.
+    /// None if the line must be left out, else how many were left out before it.
     fn say(&mut self, place: u64, line: &[u8], now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= SECOND) {
             self.began = Some(now);
             self.said.clear();
         }
-        // A line begins with its time.
+        // A line begins with its time, which is not compared.
         let words = line.iter().position(|byte| *byte == b' ').map_or(line, |end| &line[end..]);
         let same = hash((place, words));
         let has_room = self.said.get(&place).is_none_or(|count| *count < PLACE_MAX)

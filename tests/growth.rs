@@ -1,11 +1,12 @@
-//! What a reader, writer or assembler costs grows with its input, and not with the square of it: each is fed n, 2n and 4n of
-//! every structure that repeats in what a provider, a client or an operator writes.
+//! Checks that the cost of every reader, writer and assembler grows in proportion to its input, and not with its
+//! square: each is fed n, 2n and 4n of every structure that a provider, a client or an operator can repeat.
 //!
 //! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a name, how many
 //! of it there may be, and what writes an input with so many. To add a reader, let a target of `fuzz/src/targets.rs` call it.
 //!
-//! What is measured is the processor time of this thread, so that other load does not count. Linear is 4 from n to 4n, quadratic
-//! is 16; what lies beyond [`LIMIT`] is measured again, the least of all rounds counts, and only what never comes below fails.
+//! What is measured is the processor time of this thread, so that other load does not count. Linear is 4 from n to 4n,
+//! quadratic is 16; a ratio above [`LIMIT`] is measured again. The least times of all rounds count, and only a ratio
+//! that stays above fails.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
@@ -21,11 +22,11 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 
-/// Of four times as much, the time is at most so many times as long.
+/// Four times the input may take at most this many times as long.
 const LIMIT: f64 = 8.0;
-/// Rounds before a structure is said to grow too fast.
+/// Rounds before a structure fails.
 const ROUNDS: usize = 8;
-/// The time that n is to take at least: below it the clock and the caches decide.
+/// The least time that n must take: below it the clock and the caches decide.
 const ENOUGH: Duration = Duration::from_millis(2);
 /// Where n begins.
 const FIRST: usize = 64;
@@ -33,7 +34,7 @@ const FIRST: usize = 64;
 /// A structure that repeats.
 pub struct Case {
     pub name: &'static str,
-    /// 4n of it, at most: where a bound ends the growth, it would hide what lies before it.
+    /// The greatest 4n: a bound of the reader would end the growth, and so hide how fast it is below the bound.
     pub most: usize,
     /// An input with so many.
     pub input: fn(usize) -> String,
@@ -74,7 +75,7 @@ fn none(slow: Vec<String>) {
     assert!(slow.is_empty(), "these cost more than their length:\n{}", slow.join("\n"));
 }
 
-/// What a structure does in one way of reading it; tells it if it grows too fast.
+/// Measures one structure in one way of reading it. Gives a message if the time grows too fast.
 pub fn probe(case: &Case, way: &str, run: &dyn Fn(&[u8])) -> Option<String> {
     let prepared = |n: usize| (case.input)(n).into_bytes();
     let ratio = grows_of(case.most, &|n| time_of(&prepared(n), run))?;
@@ -95,7 +96,7 @@ fn grows(most: usize, work: &dyn Fn(usize)) -> Option<f64> {
     })
 }
 
-/// How many times as long four times as much takes, if that is beyond the limit.
+/// The time of 4n over that of n, if that is above the limit.
 fn grows_of(most: usize, time: &dyn Fn(usize) -> Duration) -> Option<f64> {
     let mut n = FIRST.min(most / 4);
     while time(n) < ENOUGH && n * 8 <= most {
@@ -107,7 +108,7 @@ fn grows_of(most: usize, time: &dyn Fn(usize) -> Duration) -> Option<f64> {
         for (least, n) in least.iter_mut().zip([n, 2 * n, 4 * n]) {
             *least = (*least).min(time(n));
         }
-        // Either half of the way may be the one that a bound cuts.
+        // A bound may cut off the growth in either half, so both are looked at.
         let [one, two, four] = least.map(|time| time.as_secs_f64().max(1e-9));
         ratio = (four / one).max((four / two).powi(2));
         if four / one <= LIMIT && (four / two).powi(2) <= LIMIT * 1.5 {

@@ -1,8 +1,8 @@
-//! What is fuzzed: each reader, writer and assembler of bytes that a provider, a client or an operator wrote. A target takes any
-//! bytes; it must not panic, and what it costs must not grow faster than they do.
+//! The fuzz targets: every reader, writer and assembler of bytes that a provider, a client or an operator wrote. A
+//! target takes any bytes; it must not panic, and its cost must not grow faster than its input.
 //!
-//! Three programs share these functions: the targets of cargo-fuzz beside this file, `examples/fuzz` for stable Rust, and the
-//! growth probe (`tests/growth.rs`). So this file knows nothing but the library.
+//! Three programs share these functions: the targets of cargo-fuzz beside this file, `examples/fuzz` for stable Rust,
+//! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub const TRANSLATED: [Surface; 3] = [Surface::Chat, Surface::Responses, Surface
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
-    /// Where a search may begin: small inputs that are good.
+    /// Small valid inputs, for a search to begin with.
     pub seeds: &'static [&'static str],
 }
 
@@ -91,7 +91,7 @@ pub const ALL: &[Target] = &[
 
 /// Cuts bytes into events, in reads of different sizes; every byte has to come out again.
 fn cut(framing: Framing, bytes: &[u8]) {
-    // The first byte says how they are read.
+    // The first byte sets the size of the reads.
     let size = usize::from(bytes.first().copied().unwrap_or(1) % 32) + 1;
     let whole: Vec<u8> = events(framing, bytes, usize::MAX).iter().flat_map(|event| event.raw.clone()).collect();
     let parts: Vec<u8> = events(framing, bytes, size).iter().flat_map(|event| event.raw.clone()).collect();
@@ -99,7 +99,7 @@ fn cut(framing: Framing, bytes: &[u8]) {
     assert_eq!(whole, parts, "the events depend on the reads that they came in");
 }
 
-/// The events of a stream that is read in pieces of so many bytes. Ends at what cannot be cut.
+/// The events of a stream that is read in pieces of so many bytes. Ends at the first error.
 pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<Event> {
     let mut cutter = framing.cutter(EVENT_MAX);
     let mut found = Vec::new();

@@ -1,28 +1,30 @@
-//! Whether old rows may be removed by what the wall clock says now. A clock that has jumped far ahead makes the whole history
-//! look old, and what is removed is gone.
+//! Decides whether the wall clock can be trusted when old rows are removed. A clock that has jumped far ahead makes the
+//! whole history look old, and what is removed is gone.
 
 use std::time::Duration;
 
 use crate::clock::{Instant, micros_between};
 
-/// The wall clock is believed once it has run beside the monotonic one for so long.
+/// The wall clock is trusted once it has agreed with the monotonic one for this long.
 const STEADY_FOR: Duration = Duration::from_secs(86_400);
-/// Two looks at which the clocks differ by more, in microseconds, have a jump between them. Setting a clock right differs by
-/// less; a machine that slept differs by more, but its history has rows of the days before.
+/// The wall clock has jumped if it gains or loses more than this against the monotonic one between two checks;
+/// microseconds. Ordinary corrections are smaller. Sleep of the machine counts as a jump, but then the history has rows
+/// of the days before.
 const JUMP_US: i64 = 3_600 * 1_000_000;
-/// Or at once where the history has rows of so many days lately. A wrong clock at a start has one at most: today.
+/// It is trusted at once if the history has rows of this many recent days. If the clock is wrong from the start, there
+/// is one at most: today.
 const DAYS: usize = 3;
 
-/// Looks at both clocks.
+/// Compares the two clocks.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// Of the first look, or of the first one after a jump.
+    /// When the clocks were first compared, or first after a jump.
     since: Option<Instant>,
     last: Option<(i64, Instant)>,
 }
 
 impl Clocks {
-    /// How long the wall clock (microseconds since 1970, UTC) has gone as the monotonic one does.
+    /// How long the wall clock (microseconds since 1970, UTC) has agreed with the monotonic one.
     pub fn steady_for(&mut self, wall_us: i64, now: Instant) -> Duration {
         if let Some((last_us, last)) = self.last.replace((wall_us, now)) {
             let apart = (wall_us - last_us).saturating_sub(micros_between(last, now));
@@ -63,7 +65,7 @@ mod tests {
     fn a_jump_begins_the_day_anew() {
         let minute = Duration::from_secs(60);
         let days_us = |days: i64| days * 86_400 * 1_000_000;
-        // What the wall clock gains on the monotonic one in a minute; for how long it is steady after it.
+        // What the wall clock gains on the monotonic one in a minute, and how long it counts as steady after that.
         for (gains_us, steady_for) in [
             (0, 2 * minute),
             (5_000_000, 2 * minute),

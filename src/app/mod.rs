@@ -35,15 +35,15 @@ use rolling::Rolling;
 use simulated::Simulated;
 use tokens::Tokens;
 
-/// The start waits so long for the store. It is opened in the background where that takes longer.
+/// How long the start waits for the store. If that is not enough, it is opened in the background.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 /// How long what was cancelled may take to end.
 const CANCEL_FOR: Duration = Duration::from_secs(3);
 /// How long the recorder may take to write what is queued.
 const FLUSH_FOR: Duration = Duration::from_secs(30);
 
-/// After a second signal, what was cancelled may take so long to end, and then its rows: more than a client has to take
-/// the event that tells it.
+/// After a second signal: how long what was cancelled may take to end, and then its rows. Longer than a client has to
+/// read its last event.
 const HURRY_FOR: Duration = Duration::from_millis(1_250);
 
 /// A running gateway.
@@ -82,7 +82,7 @@ impl Parts {
         tokens.keep(&live.config);
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         if gateway.recorder().condition() == Condition::Ok {
-            // Before the first request: it is to be decided as well as the last one before.
+            // Before the first request, so that it is decided as well as the last one before the restart.
             remembering::learn(&gateway).await;
         } else {
             serving.spawn(remembering::learn_later(gateway.clone()));
@@ -154,8 +154,8 @@ impl App {
         self.reloading().reload(&path).await;
     }
 
-    /// Ends it: no new connections, running streams to their end for at most `drain`, what is left cancelled, rows flushed.
-    /// Gives the number of records that could not be written.
+    /// Ends it: accepts no new connections, lets streams run to their end for at most `drain`, cancels the rest, and
+    /// flushes the rows. Returns the number of records that could not be written.
     pub async fn stop(self) -> usize {
         self.stop_unless(std::future::pending()).await.lost
     }
@@ -227,7 +227,7 @@ impl App {
     }
 }
 
-/// Waits a moment for it to open. What may pass is tried again in the background, with every other row.
+/// Waits a moment for the store to open. After an error that may pass, the recorder goes on trying in the background.
 async fn open_store(path: &Path) -> anyhow::Result<Store> {
     match tokio::time::timeout(OPEN_FOR, Store::open(path)).await {
         Ok(Ok(store)) => {

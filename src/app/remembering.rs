@@ -1,5 +1,5 @@
-//! What the history teaches before the first request is served, so that a gateway that was started again decides as well as
-//! before. Where the history cannot be read yet, later.
+//! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
+//! If the history cannot be read yet, it learns later.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::race::verdict::slows_hedging;
 use crate::routing::tariff::{Basis, Prompt};
 use crate::store::Reader;
 
-/// Attempts that are remembered of each configured upstream: the newest. What is older has faded from what is learnt.
+/// Attempts of each configured upstream that are learnt from: the newest. Older ones would hardly count any more.
 const REMEMBERED_MAX: usize = 4_000;
 
 /// A history that cannot be read is logged, and nothing is learnt from it.
@@ -58,11 +58,13 @@ fn remember(config: &Config, learning: &Learning) {
     learning.publish();
     match read {
         Ok(()) => tracing::info!(requests, after = ?began.elapsed(), "learnt from the history"),
-        Err(error) => tracing::warn!(requests, %error, "the history teaches no more: plans begin with what is known"),
+        Err(error) => {
+            tracing::warn!(requests, %error, "the history could not be read to its end: plans begin with what is known")
+        }
     }
 }
 
-/// At the present prices. None for an upstream that its model has no more.
+/// At the present prices. None for an upstream that its model no longer lists.
 fn cost(attempt: &RecordedAttempt, recorded: &Recorded, config: &Config) -> Option<f64> {
     let model = config.model(&recorded.model)?;
     let is_it =

@@ -17,21 +17,21 @@ use crate::store::{Roller, RollupError, Step};
 const EVERY: Duration = Duration::from_secs(60);
 /// After each step, so that the writer gets its turn.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What was rolled up is told at most once in this time. What was removed is told after each round: a shorter retention
-/// may take much at once.
+/// What was rolled up is logged at most once in this time. What was removed is logged after each round: a shorter
+/// retention may remove much at once.
 const TOLD_EVERY: Duration = Duration::from_secs(86_400);
-/// And what went wrong.
+/// Errors are logged at most once in this time.
 const QUIET: Duration = Duration::from_secs(3_600);
 
 /// The task.
 pub(super) struct Rolling {
     gateway: Arc<Gateway>,
     shutdown: Shutdown,
-    /// None while a step that panicked has it.
+    /// None after a step that panicked.
     roller: Option<Roller>,
     path: PathBuf,
     attempts: u64,
-    /// Races whose rows were removed, and not told of yet.
+    /// Races whose rows were removed, and that were not logged yet.
     races: u64,
     /// Rows that are older than this are removed, by whole hours; microseconds since 1970, UTC.
     older_than: i64,
@@ -41,7 +41,7 @@ pub(super) struct Rolling {
     doubted: Option<Instant>,
 }
 
-/// What came of a step, and whether rows were to be removed and the clock is not believed.
+/// The result of a step, and whether rows were kept because the clock is not trusted.
 type Stepped = (Result<Step, RollupError>, bool);
 
 impl Rolling {
@@ -171,7 +171,7 @@ impl Rolling {
     }
 }
 
-/// Blocks. Nothing is removed by a clock that is not believed.
+/// Blocks. Nothing is removed while the clock is not trusted.
 fn step(roller: &mut Roller, now_us: i64, keep_from: Option<i64>, steady_for: Duration) -> Stepped {
     let Some(wanted) = keep_from else { return (roller.step(now_us, None), false) };
     match roller.days_with_rows(now_us) {

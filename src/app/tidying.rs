@@ -1,14 +1,14 @@
 //! Gives the memory of large requests back to the system once they are over.
 //!
-//! The allocator gives freed pages back a second after they were freed, but looks for them only when it frees a large block. After
-//! a burst of large bodies a quiet gateway frees none, and would keep hundreds of megabytes.
+//! The allocator returns pages a second after they were freed, but checks for them only when a large block is freed.
+//! After a burst of large bodies a quiet gateway frees no such block, and would keep hundreds of megabytes.
 
 use std::time::Duration;
 
 use crate::shutdown::Shutdown;
 
 const EVERY: Duration = Duration::from_secs(5);
-/// Bytes: large enough to be a block of its own. Nothing is written to it, so it takes no memory.
+/// In bytes: so large that the allocator gives it a block of its own. Nothing is written to it, so it takes no memory.
 const BLOCK: usize = 16 << 20;
 
 pub(super) async fn tidy(shutdown: Shutdown) {

@@ -1,7 +1,7 @@
 //! Keeps the tokens of providers fresh: runs their commands and reads their files in the background.
 //!
-//! A token that cannot be had is asked for again, less and less often; the one before stays in use meanwhile. What a command
-//! prints is told to nobody.
+//! If a token cannot be read, the gateway tries again, less and less often, and the one before stays in use meanwhile.
+//! What a command prints is never logged, but for the last line of its standard error where no token can be in it.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ const COMPLAINT_MAX: usize = 200;
 /// After a failure, doubled with each further one.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// However often it is refused, a token is not read oftener.
+/// A token is not read more often than this, however often it is refused.
 const EARLY: Duration = Duration::from_secs(5);
 
 /// The tokens of the configuration in force. Cheap to clone; all clones are one.
@@ -47,7 +47,7 @@ impl Tokens {
         Tokens { shutdown, kept: Arc::default() }
     }
 
-    /// Gives the tokens of a new configuration what is known of them. To be called before it is in force.
+    /// Copies the values that are known to the tokens of a new configuration. To be called before it is in force.
     pub fn hand_over(&self, config: &Config) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, token) in tokens(config) {
@@ -67,7 +67,7 @@ impl Tokens {
         }
     }
 
-    /// Keeps none fresh any more; what they are they stay.
+    /// Stops refreshing all tokens; they keep their values.
     pub fn stop(&self) {
         for (_, kept) in self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             kept.task.abort();

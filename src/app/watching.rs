@@ -1,6 +1,6 @@
-//! Looks every few minutes whether an upstream has become worse, and tells the log and the metrics.
+//! Checks every few minutes whether an upstream has become worse, and reports it in the log and the metrics.
 //!
-//! What is compared and what counts as worse: `report::regressions`. Nothing is decided by it.
+//! What is compared and what counts as worse: `report::regressions`. No decision depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(300);
 const LOOK_FOR: Duration = Duration::from_secs(30);
 /// Findings of one look; more than a history of sane size has.
 const FINDINGS_MAX: usize = 1_000;
-/// So many looks in a row must agree: one alone errs now and then.
+/// This many checks in a row must agree: a single one is wrong now and then.
 const LOOKS: u8 = 2;
 
 /// What a look has found, or in words why it could not.

@@ -1,4 +1,4 @@
-//! What is said in the log at most once in a while.
+//! Limits how often a log line is repeated.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::clock::micros_between;
 
-/// Between two lines of one complaint.
+/// The least time between two lines of one complaint.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
 /// Lets one log line through, then none for a while. Atomic: requests may meet here.

@@ -1,4 +1,4 @@
-//! The seam for whoever looks on while races run, such as a command that draws one. Not for the figures: those come from
+//! The interface for watching races while they run, such as a command that draws one. Not for figures: those come from
 //! the rows.
 
 use crate::history::AttemptRecord;

@@ -1,4 +1,4 @@
-//! The rows of one race, kept together until all of them are there, and the queue that they go into then.
+//! Keeps the rows of one race together until all of them are there, and then puts them into the queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What the recorder's two sides count, and how the store is.
+//! The counters that recorders and the writer share, and the condition of the store.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::complaint::Complaint;
 
-/// How the store is.
+/// The condition of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The last batch went in; also before the first.
@@ -28,7 +28,7 @@ impl Condition {
 }
 
 pub(super) struct State {
-    /// Rows in memory. Signed: what is sent during the finish may be taken off twice.
+    /// Rows in memory. Signed: what is sent during the finish may be subtracted twice.
     queued: AtomicI64,
     /// Rows in the file beside the database.
     spilled: AtomicU64,
@@ -68,29 +68,29 @@ impl State {
         self.dropped.load(Relaxed)
     }
 
-    /// Rows are about to be queued. Gives how many were before.
+    /// Rows are about to be queued. Returns how many there were before.
     pub fn add(&self, rows: usize) -> usize {
         usize::try_from(self.queued.fetch_add(rows as i64, Relaxed)).unwrap_or(0)
     }
 
-    /// They went from memory into the database.
+    /// Rows went from memory into the database.
     pub fn keep(&self, rows: usize) {
         self.written.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// They went from memory into the file beside it.
+    /// Rows went from memory into the file beside the database.
     pub fn spill(&self, rows: usize) {
         self.spilled.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// An earlier run has left so many in the file.
+    /// An earlier run has left this many rows in the file.
     pub fn found(&self, rows: u64) {
         self.spilled.store(rows, Relaxed);
     }
 
-    /// They went from the file into the database; whether there are more.
+    /// Rows went from the file into the database. `more`: there are more in the file.
     pub fn bring_back(&self, rows: u64, more: bool) {
         self.written.fetch_add(rows, Relaxed);
         let left = self.spilled.load(Relaxed).saturating_sub(rows);

@@ -1,4 +1,5 @@
-//! The writer task: batches out of the queue into the store; where it does not take them, into the file beside it, and back.
+//! The writer task: it writes batches from the queue to the store. While the store takes none, it writes them to the
+//! file beside the database, and moves them back later.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,17 +14,17 @@ use crate::history::invariants;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Spill, Store, WriteError};
 
-/// Records in one transaction, and the rest of the last race.
+/// Records in one transaction. The last race of a batch may exceed it, so that it stays whole.
 const BATCH_MAX: usize = 1_000;
 
-/// How long the first record of a batch waits for company. Bounds what a crash may lose.
+/// How long the first record of a batch waits for more. Bounds what a crash may lose.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Between tries while the store cannot take a batch; doubles from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
-/// While the store takes no rows, it is said again so often.
+/// Between two log lines while the store takes no rows.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Writing {
@@ -34,9 +35,9 @@ pub(super) struct Writing {
     state: Arc<State>,
     /// None while the store takes rows.
     trouble: Option<Trouble>,
-    /// When rows are to be brought back next, if there are any.
+    /// When rows are moved back next, if there are any.
     back_at: Instant,
-    /// The file beside the database does not take rows, or does not give them back.
+    /// Limits the log lines about the file beside the database: it takes no rows, or gives none back.
     stuck: Complaint,
 }
 
@@ -80,13 +81,14 @@ impl Writing {
             Ok(0) => {}
             Ok(rows) => {
                 self.state.found(rows);
-                tracing::info!(rows, path = %self.spill.path().display(), "rows of an earlier run come back");
+                tracing::info!(rows, path = %self.spill.path().display(), "an earlier run left rows in a file: they are written to the database now");
             }
             Err(error) => self.complain(&error),
         }
     }
 
-    /// Takes what is there: nothing, where only something else is to be done. False when nothing more is to come.
+    /// Waits for rows and takes them. The batch stays empty when it is only time to try the store again or to move rows
+    /// back. False when no more rows will come.
     async fn next_batch(&mut self, tasks: &Shutdown) -> bool {
         self.batch.clear();
         if tasks.is_draining() {
@@ -109,7 +111,7 @@ impl Writing {
         true
     }
 
-    /// Fills the batch out of the queue until `until`. False where nothing was there.
+    /// Fills the batch from the queue until `until`. False if there was nothing.
     async fn take_more(&mut self, until: Instant, tasks: &Shutdown) -> bool {
         let mut any = false;
         while self.batch.len() < BATCH_MAX {
@@ -131,8 +133,8 @@ impl Writing {
         any
     }
 
-    /// Until the batch is in the store or in the file beside it, or can never be. An empty one asks whether the store takes
-    /// rows again.
+    /// Returns once the batch is in the store or in the file beside it, or can never be. An empty batch tests whether
+    /// the store takes rows again.
     async fn keep(&mut self, tasks: &Shutdown) {
         loop {
             if self.is_due() && !tasks.is_cancelled() {
@@ -196,7 +198,7 @@ impl Writing {
         self.state.lose(self.batch.len());
         if self.state.refusal.is_due() {
             let dropped = self.state.dropped();
-            tracing::error!(%error, dropped, "the database does not take the rows of the history: they are lost");
+            tracing::error!(%error, dropped, "the database refuses rows of the history: they are lost");
         }
     }
 
@@ -218,7 +220,7 @@ impl Writing {
         }
     }
 
-    /// Moves some of the rows that wait in the file into the store, which takes rows.
+    /// Moves some of the rows in the file to the store, if the store takes rows.
     async fn bring_back(&mut self) {
         if self.trouble.is_some() || self.state.spilled() == 0 || Instant::now() < self.back_at {
             return;
@@ -240,7 +242,7 @@ impl Writing {
     fn complain(&self, error: &WriteError) {
         if self.stuck.is_due() {
             let (path, waiting) = (self.spill.path().display(), self.state.queued());
-            tracing::warn!(%path, %error, waiting, "the file for rows that wait cannot be used now: they stay in memory");
+            tracing::warn!(%path, %error, waiting, "the file for waiting rows cannot be used now: the rows stay in memory");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Whether a database file is still one: somebody may have written over it. SQLite does not look at pages that it has in its
-//! cache, so rows would go on into a file that nobody can read.
+//! Checks whether a database file is still one: something may have overwritten it. SQLite does not read pages again
+//! that are in its cache, so rows would be written to a file that nobody can read.
 
 use std::io::SeekFrom;
 use std::path::Path;
@@ -12,17 +12,17 @@ use super::FileId;
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Looks at the beginning of a file.
+/// Reads the beginning of a file.
 ///
-/// The handle stays open as long as the file is the same: to close any handle of a file drops the locks that SQLite holds
-/// on it in this process.
+/// The handle stays open as long as the file is the same: closing any handle of a file drops the locks that SQLite
+/// holds on it in this process.
 #[derive(Default)]
 pub(super) struct Header {
     file: Option<(FileId, File)>,
 }
 
 impl Header {
-    /// False only where it was read and is something else.
+    /// False only if it was read and is not a database.
     pub(super) async fn is_of_a_database(&mut self, path: &Path, id: FileId) -> bool {
         if self.file.as_ref().is_none_or(|(of, _)| *of != id) {
             self.file = File::open(path).await.ok().map(|file| (id, file));

@@ -1,7 +1,7 @@
 //! The history on disk: one SQLite file, opened, migrated, written in batches and read back. The only place with SQL.
 //!
-//! Not for a request's path: [`Store::write`] belongs to the recorder's one writer task, [`Reader`] to whoever asks the
-//! history, and [`Roller`] to whoever keeps it small.
+//! Not on a request's path: [`Store::write`] is for the recorder's one writer task, [`Reader`] for questions to the
+//! history, and [`Roller`] for the task that keeps it small.
 
 mod bundle;
 mod cells;
@@ -46,7 +46,7 @@ use write::Statements;
 /// The database, open for writing, over one connection.
 pub struct Store {
     path: PathBuf,
-    /// Of the file; the disk's room where there is none.
+    /// The greatest size of the file. None: as much as the disk has room for.
     bytes_max: Option<u64>,
     statements: Statements,
     slot: Mutex<Slot>,
@@ -69,7 +69,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The first write opens it.
+    /// A store whose first write opens the file.
     pub fn unopened(path: &Path) -> Store {
         Store { path: path.into(), bytes_max: None, statements: Statements::new(), slot: Mutex::default() }
     }
@@ -105,8 +105,8 @@ impl Store {
         }
     }
 
-    /// How a transaction on the connection ended. None: the file went away meanwhile and has taken it with it, so it is to
-    /// be run again on the one that is there now.
+    /// Handles the end of a transaction. None: the file was removed or replaced meanwhile, and the rows with it, so the
+    /// transaction has to run again on the file that is there now.
     async fn ended<T>(
         &self,
         slot: &mut Slot,
@@ -120,8 +120,8 @@ impl Store {
         (result.is_err() || FileId::at(&self.path).await == Some(file)).then_some(result)
     }
 
-    /// The open connection, if the file that it writes to is still the one at the path; else a new one. It is taken out of
-    /// the slot: if the caller is dropped halfway, the connection goes with it, and its transaction is undone.
+    /// The open connection, if the file that it writes to is still the one at the path; else a new one. It is taken out
+    /// of the slot: if the caller is dropped halfway, so is the connection, and its transaction is undone.
     async fn still_there(&self, slot: &mut Slot) -> Result<Opened, WriteError> {
         let found = FileId::at(&self.path).await;
         if let Some(opened) = slot.opened.take_if(|opened| found != Some(opened.file)) {
@@ -133,7 +133,7 @@ impl Store {
             if slot.header.is_of_a_database(&self.path, opened.file).await {
                 return Ok(opened);
             }
-            // Kept open: to close it would write what is in its log into the noise.
+            // Kept open: closing it would write its log into the overwritten file.
             slot.opened = Some(opened);
             return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path.clone() }));
         }
@@ -157,10 +157,10 @@ impl Opened {
 
     /// Closes a connection to a file that is no longer at its path.
     async fn leave(mut self) {
-        // Its `-wal` file is still there, and would be played into whatever database stands at the path next. Emptied
-        // into the old file it does no harm, and one that was moved away is complete.
+        // Its `-wal` file is still at the path, and would be applied to whatever database stands there next. So it is
+        // emptied into the old file first; if that was moved away, it is complete then.
         let _ = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut self.connection).await;
-        // Closed before the next one opens: they would share the locks of one `-shm` file.
+        // Closed before the next one opens: both would use the locks of one `-shm` file.
         let _ = self.connection.close().await;
     }
 }
@@ -170,7 +170,7 @@ impl Opened {
 struct FileId(u64, u64);
 
 impl FileId {
-    /// Of what is at the path now; none where nothing is.
+    /// The file that is at the path now; none where there is nothing.
     async fn at(path: &Path) -> Option<FileId> {
         tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
     }

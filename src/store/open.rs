@@ -36,7 +36,7 @@ pub enum OpenError {
     Empty { path: PathBuf },
     #[error(
         "{path} is not an SQLite database, or it is damaged. Move it away, or set another url under [store]; a file \
-         that was never there is made anew"
+         that is missing is created"
     )]
     NotADatabase { path: PathBuf },
     #[error("{path} is the database of another program; it was not touched. Set another url under [store]")]
@@ -58,8 +58,8 @@ pub enum OpenError {
     #[error("cannot write {path}: {reason}. The disk is full or failing: make room on it")]
     Disk { path: PathBuf, reason: String },
     #[error(
-        "{path} was overwritten while it was in use: it is no database any more. Move it away, or put a backup in its \
-         place under a new name and rename that; a file that is not there is made anew"
+        "{path} was overwritten while it was in use, and is no longer a database. Move it away, and a new one is made; \
+         or copy a backup beside it, and rename the copy to this name"
     )]
     Overwritten { path: PathBuf },
 }
@@ -89,10 +89,10 @@ const ANALYSIS_LIMIT: u32 = 400;
 
 /// Opens for writing; creates the file, readable for its owner only, and brings its tables up to date.
 ///
-/// To go over to a write-ahead log, SQLite does not wait for its busy timeout, so two that start on one new file would find
-/// it locked: waited for here.
+/// When SQLite switches to a write-ahead log, it does not wait for a lock as the busy timeout says. Of two processes
+/// that start on one new file, one would find it locked, so this function waits.
 ///
-/// `bytes_max`: of the file, while this connection writes to it.
+/// `bytes_max`: the greatest size of the file, while this connection writes to it.
 pub(super) async fn writable(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -142,7 +142,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     if metadata.len() == 0 && !has_log(path) {
         return Err(OpenError::Empty { path: path.into() });
     }
-    // Opened by SQLite alone: to close another handle would drop the locks of this process.
+    // Only SQLite opens it: closing another handle would drop the locks of this process.
     let opened = Connection::open_with_flags(path, READING).map(drop);
     opened.map_err(|error| explain_read(path, &error))?;
     let connection = connect(path).map_err(|error| match cannot_write_beside(&error) && has_log(path) {
@@ -259,8 +259,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .thread_name(|id| format!("sqlite-{id}"))
 }
 
-/// SQLite gives its `-wal` and `-shm` files the mode of this one. A file that is there is not even opened: to close it
-/// again would drop the locks that other connections of this process hold on it.
+/// SQLite gives its `-wal` and `-shm` files the mode of this one. An existing file is not even opened: closing it again
+/// would drop the locks that other connections of this process hold on it.
 async fn create_private(path: &Path) -> std::io::Result<()> {
     let mut open = tokio::fs::OpenOptions::new();
     open.write(true).create_new(true);

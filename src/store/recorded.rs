@@ -1,4 +1,4 @@
-//! Whole requests with their attempts, oldest first: for learning from them again, and for playing them anew.
+//! Reads whole requests with their attempts, oldest first: to learn from them at a start, and to replay them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,17 +27,17 @@ const OF_WINDOW: &str = "\
 /// One of these requests; columns as in `RECORDED`.
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
-/// Attempts that tell how long a token took, or was waited for, newest first: of these upstreams (`?1`, a JSON list), and not
-/// more than `?2` attempts are looked at.
+/// Attempts of these upstreams (`?1`, a JSON list) that show how long a token took or was waited for, newest first. At
+/// most `?2` attempts of any upstream are looked at.
 const NEWEST_OF: &str = "\
     SELECT race_id, provider || '/' || model_sent FROM \
         (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
     WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
-/// Attempts that are looked at for those of the upstreams that are wanted; beyond so many their last use is long ago.
+/// Attempts of any upstream that are looked at in search of those that are wanted. Older ones are too old to matter.
 const LOOKED_AT_MAX: i64 = 2_000_000;
 
-/// The id of the oldest of so many newest races.
+/// Of the races before `?1`, the id of the one with `?2` newer ones.
 const OLDEST_OF_NEWEST: &str = "\
     SELECT race_id FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2";
 
@@ -50,12 +50,12 @@ pub struct RecordedFilter {
     pub until: Option<i64>,
     /// The model that was asked for.
     pub model: Option<String>,
-    /// The newest of the window, whatever their model; not more are looked at.
+    /// How many requests are looked at, whatever their model: the newest of the window.
     pub newest: usize,
 }
 
 impl Reader {
-    /// Hands each request that an attempt was started for to `each`, oldest first.
+    /// Passes each request with at least one attempt to `each`, oldest first.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
@@ -89,8 +89,8 @@ impl Reader {
         })
     }
 
-    /// The requests that tell of these upstreams (`provider/model`), oldest first: of each upstream its `newest` attempts that
-    /// show a time, whatever else was recorded since.
+    /// Passes to `each` the requests that show times of these upstreams (`provider/model`), oldest first: for each
+    /// upstream its newest attempts with a time, at most `newest` of them, whatever else was recorded since.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.

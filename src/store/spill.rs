@@ -1,7 +1,7 @@
-//! Rows that the database does not take now, in a second database beside it: the same tables, and the same writer. They
-//! come back in the order of their races, each once, and then the file goes.
+//! Keeps rows that the database cannot take now in a second database beside it, with the same tables and the same
+//! writer. They are moved back in the order of their races, each once, and then the file is removed.
 //!
-//! It is for a database that is locked, damaged or away. On a full disk it cannot grow either.
+//! It helps while the database is locked, damaged or gone. On a full disk this file cannot grow either.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,11 @@ use super::write::{self, Record, WriteError};
 use super::{OpenError, Opened, Store};
 use crate::history::{AttemptRecord, RaceRecord};
 
-/// Bytes of the file: about two million rows. Beyond it rows wait in memory, and are then lost.
+/// The greatest size of the file, in bytes: about two million rows. Further rows wait in memory, and are lost once that
+/// is full.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Races that come back in one transaction.
+/// Races that are moved back in one transaction.
 const MOVED_MAX: i64 = 300;
 
 /// The file, if there is one.
@@ -23,7 +24,7 @@ pub struct Spill {
     pub(super) store: Store,
 }
 
-/// What came back.
+/// What one step moved back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     pub rows: u64,
@@ -32,7 +33,7 @@ pub struct Moved {
 }
 
 impl Spill {
-    /// Of the database at this path. Opens and makes nothing yet.
+    /// For the database at this path. Opens and creates nothing yet.
     pub fn of(database: &Path) -> Spill {
         let mut path = database.as_os_str().to_owned();
         path.push(".spill");
@@ -58,7 +59,7 @@ impl Spill {
         Ok(rows)
     }
 
-    /// Takes the whole batch, or nothing of it.
+    /// Writes the whole batch, or nothing of it.
     pub async fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
         self.store.write(batch).await
     }
@@ -83,14 +84,15 @@ impl Spill {
         self.store.close().await;
     }
 
-    /// Copied first, removed here after: a crash between them leaves rows in both, which the next copy leaves alone.
+    /// Copies first and removes here afterwards. A crash in between leaves rows in both files, and the next copy skips
+    /// them.
     async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<Moved, WriteError> {
         let failed = WriteError::unsound;
-        // Held to the end: another process may put rows here too.
+        // Locked to the end: another process may put rows here too.
         let mut here = opened.connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
         let until: Option<String> =
             sqlx::query_scalar(FIRST_TO_STAY).bind(MOVED_MAX).fetch_one(&mut *here).await.map_err(failed)?;
-        // Above every id.
+        // Sorts after every id.
         let until = until.unwrap_or_else(|| "g".to_owned());
         let ids: Vec<String> = sqlx::query_scalar(IDS).bind(&until).fetch_all(&mut *here).await.map_err(failed)?;
         into.copy_from(self.path(), &until, &ids).await?;
@@ -103,7 +105,8 @@ impl Spill {
         Ok(Moved { rows, more: left > 0 })
     }
 
-    /// It is empty. Closed first: SQLite removes what it keeps beside a file only while that is there.
+    /// Removes the empty file. It is closed first: SQLite removes its own files beside a database only while that is
+    /// there.
     async fn remove(&self, opened: Opened) {
         let removed = async {
             opened.connection.close().await?;
@@ -117,7 +120,7 @@ impl Spill {
 }
 
 impl Store {
-    /// Copies what the database at `path` has of races before `until`, whose ids these are.
+    /// Copies the rows of all races before `until` from the database at `path`. `ids` are those of these races.
     async fn copy_from(&self, path: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
         let mut slot = self.slot.lock().await;
         loop {
@@ -134,7 +137,8 @@ async fn copy(connection: &mut SqliteConnection, from: &Path, until: &str, ids: 
     let failed = WriteError::unsound;
     let from = from.to_str().ok_or_else(|| WriteError::unavailable(&not_text(from)))?;
     sqlx::query("ATTACH ? AS spill").bind(from).execute(&mut *connection).await.map_err(failed)?;
-    // Not immediate: that would lock the file that is copied from too. Its first statement writes, which is as good.
+    // Not immediate: that would also lock the file that is copied from. The first statement writes, so it takes the
+    // lock at once all the same.
     let mut transaction = connection.begin().await.map_err(failed)?;
     for (table, columns) in
         [(RaceRecord::TABLE, RaceRecord::COLUMNS.join(",")), (AttemptRecord::TABLE, AttemptRecord::COLUMNS.join(","))]
@@ -153,7 +157,7 @@ async fn copy(connection: &mut SqliteConnection, from: &Path, until: &str, ids: 
 }
 
 fn not_text(path: &Path) -> OpenError {
-    OpenError::Unusable { path: PathBuf::from(path), reason: "its name is no text".to_owned() }
+    OpenError::Unusable { path: PathBuf::from(path), reason: "its name is not valid UTF-8".to_owned() }
 }
 
 async fn count(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
@@ -163,7 +167,7 @@ async fn count(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt)";
 
-/// By either table: an attempt may be here without its race.
+/// Both tables are searched: an attempt may be here without its race.
 const FIRST_TO_STAY: &str = "\
     SELECT min(id) FROM (\
         SELECT * FROM (SELECT race_id AS id FROM race ORDER BY race_id LIMIT 1 OFFSET ?1) \

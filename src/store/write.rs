@@ -1,8 +1,8 @@
-//! A batch of records as one transaction of few statements.
+//! Writes a batch of records as one transaction of few statements.
 //!
-//! Statements, not rows, are what costs: rows go in many to a statement, in three fixed sizes, so that six prepared
-//! statements do for every batch. A record that is there already is left as it is: a batch whose commit was made, but
-//! whose answer was lost, may be sent again.
+//! The cost is in the statements, not in the rows. So a statement writes many rows, in one of three fixed sizes, and
+//! six prepared statements serve every batch. A record that is there already stays as it is, so a batch can be sent
+//! again when nobody knows whether its commit succeeded.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -125,8 +125,8 @@ impl Record {
     }
 }
 
-/// Notes the hours, and their days, to which rows of these races were added: also those that are not over. By another
-/// clock, or after a step of this one, they may be rolled up already.
+/// Notes the hours and days that got rows of these races, also those that are not over: if another process's clock is
+/// ahead, or this one was set back, they may be rolled up already.
 pub(super) async fn came<'i>(
     connection: &mut SqliteConnection,
     race_ids: impl Iterator<Item = &'i str>,
@@ -163,7 +163,7 @@ fn bound<R: Row>(rows: &[&R]) -> Result<SqliteArguments, BoxDynError> {
     Ok(arguments)
 }
 
-/// Whether time, or the operator, may mend it.
+/// Whether the error may pass with time, or by what the operator does.
 fn may_pass(error: &sqlx::Error) -> bool {
     use super::code::{BUSY, CANTOPEN, CORRUPT, FULL, IOERR, LOCKED, NOTADB, READONLY};
     match error {
@@ -173,8 +173,8 @@ fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Tells that an hour, or a day, has new rows: it is to be rolled up, or once more. Rows of an hour whose rows are going
-/// are too late to be counted, by the whole retention.
+/// Marks an hour, or a day, as having new rows, so that it is rolled up, if need be again. An hour whose old rows are
+/// being removed (state 2) stays as it is: these rows are late by the whole retention, too late to be counted.
 pub(super) const CAME: &str = "\
     INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
     ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";

@@ -1,5 +1,5 @@
-//! How the fields of a line in the log are written: what callers and providers say in it can neither steer the terminal nor
-//! look like a line of its own.
+//! Writes the fields of a log line, so that text of callers and providers can neither control the terminal nor look
+//! like a line of its own.
 
 use std::fmt;
 

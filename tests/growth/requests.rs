@@ -1,4 +1,4 @@
-//! Structures that repeat in requests and in the config, and what reads and writes them.
+//! Structures that can be repeated in requests and in the config, and the code that reads and writes them.
 
 use photofinish::protocol::Surface;
 use photofinish::protocol::limits;
@@ -9,10 +9,10 @@ use crate::{Case, case, probe};
 /// As many as a translated request may have of messages, parts and tools.
 const BOUND: usize = 20_000;
 const MANY: usize = 1 << 18;
-/// Schemas are nested so deeply at most.
+/// How deeply a schema may be nested.
 const DEPTH: usize = 120;
 
-/// The messages or the input, and the tools, of a request of any surface; what a surface does not know it passes over.
+/// The messages or the input, and the tools, of a request of any surface; a surface ignores what it does not know.
 const OF_EVERY_SURFACE: &[Case] = &[
     case("messages", BOUND, |n| body(&list(n, |_| user("\"a\"")), "")),
     case("messages of both in turns", BOUND / 2, |n| {
@@ -143,7 +143,7 @@ const HEADERS: &[Case] = &[case("rate limits", 20_000, |n| {
     each(n, |at| format!("x-ratelimit-remaining-k{at}: 0\nx-ratelimit-reset-k{at}: 1s\n"))
 })];
 
-/// What grows too fast.
+/// Everything that grows too fast.
 pub fn slow() -> Vec<String> {
     let mut slow = Vec::new();
     for (surface, own) in [(Surface::Chat, CHAT), (Surface::Responses, RESPONSES), (Surface::Messages, MESSAGES)] {
@@ -168,7 +168,7 @@ pub fn slow() -> Vec<String> {
     slow
 }
 
-/// One body that every surface takes for its own.
+/// One body that is valid on every surface.
 fn body(turns: &str, more: &str) -> String {
     format!(r#"{{"model":"m","max_tokens":9,"messages":{turns},"input":{turns}{more}}}"#)
 }
@@ -193,7 +193,7 @@ fn text() -> String {
     r#"{"type":"text","text":"a"}"#.to_owned()
 }
 
-/// Each surface takes one of them, and tells the other as lost or as wrong.
+/// Each surface reads one of them, and reports the other as lost or as wrong.
 fn image() -> String {
     r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}"#.to_owned()
 }

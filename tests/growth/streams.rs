@@ -1,4 +1,4 @@
-//! Structures that repeat in answers, and what reads them.
+//! Structures that can be repeated in answers, and the code that reads them.
 
 use photofinish::protocol::framing::Framing;
 use photofinish::protocol::{Dialect, Surface};
@@ -11,7 +11,7 @@ const ITEMS: usize = 4_096;
 const CHOICES: usize = 128;
 const MANY: usize = 1 << 20;
 
-/// Lines and events, whatever stands in them.
+/// Lines and events, whatever is in them.
 const LINES: &[Case] = &[
     case("data lines", MANY, |n| "data:y\n".repeat(n) + "\n"),
     case("data lines that end in CR", MANY, |n| "data:y\r".repeat(n) + "\n"),
@@ -228,7 +228,7 @@ const GEMINI: &[Case] = &[
     }),
 ];
 
-/// Whole answers, which become frames.
+/// Whole answers, which are turned into frames.
 const CONVERSE: &[Case] = &[
     case("texts", MANY, |n| converse(&list(n, |_| r#"{"text":"a"}"#.to_owned()))),
     case("calls", ITEMS, |n| {
@@ -282,7 +282,7 @@ const WHOLE: &[Case] = &[
     }),
 ];
 
-/// What grows too fast.
+/// Everything that grows too fast.
 pub fn slow() -> Vec<String> {
     let mut slow = Vec::new();
     for case in LINES {
