@@ -153,7 +153,7 @@ def collect(found, gate, lines):
     exchanges = collections.defaultdict(list)
     for line in lines:
         exchanges[line["case"]].append(line)
-    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us", "output_tokens")
+    names = ("race_id", "ordinal", "provider", "model_sent", "start_reason", "outcome", "failure", "http_status", "dispatch_us", "first_token_us", "output_tokens", "first_kind")
     rows = collections.defaultdict(list)
     for row in gate.rows(f"SELECT {', '.join(names)} FROM attempt ORDER BY race_id, ordinal"):
         rows[row[0]].append(dict(zip(names, row)))
@@ -247,6 +247,7 @@ def recorded(case):
         if not row["model_sent"].startswith(case.fault.name + "~"):
             continue
         wanted, failures, status = case.fault.row
+        case.must(case.fault.name != "reasoning-details" or row["first_kind"] in ("reasoning", None), f"the row's first token was {row['first_kind']}")
         case.must(not case.fault.tokens or row["output_tokens"] == USAGE_OUT or row["outcome"] == "lost", f"the row tells {row['output_tokens']} output tokens")
         if row["outcome"] == "lost" and case.policy in BESIDE:
             continue

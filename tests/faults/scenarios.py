@@ -50,7 +50,8 @@ async def answer(x, say, cut=None, stall=None, slow=False, broken=None, done=Tru
         await paced(x, say, words[:broken], [])
         await x.send(faults.chunk('data: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [{"delta": {"content": \n\n'))
         words = words[broken:]
-    await paced(x, say, words, [say.finish(), *([say.done()] if done else [])])
+    counted = say.chunk({}, usage=say.usage).replace('"choices":[{"index":0,"delta":{},"finish_reason":null}]', '"choices":[]')
+    await paced(x, say, words, [say.finish(counted=False), counted, *([say.done()] if done else [])])
     await x.send(faults.LAST)
 
 
