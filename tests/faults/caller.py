@@ -5,7 +5,8 @@ import dataclasses
 import json
 import time
 
-QUESTION = "Who is first?"
+from speech import QUESTION
+
 MESSAGES = [{"role": "user", "content": QUESTION}]
 # The path, and the members of a plain request.
 SURFACES = {

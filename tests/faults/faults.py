@@ -33,6 +33,8 @@ class Fault:
     surfaces: tuple = ALL
     # Harm that comes after a token: a streaming client has had a part of the answer.
     mid: bool = False
+    # The stream has its end all the same, or what was delivered cannot be continued: `rescue` changes nothing for a streaming client.
+    lost: bool = False
     # The provider's answer can be used as it is, so nobody else need be asked.
     usable: bool = False
     # The first exchange fails and the next is good.
@@ -281,13 +283,16 @@ async def empty(x, say):
     await stream(x, say.begin(), say.finish(), say.done())
 
 
-@fault("whitespace", "an answer of white space alone", alone="empty", row=("empty", None, 200), surfaces=STREAMED, mid=True, text=False)
+# A client that streams has had it by then.
+NOTHING = {"alone": "empty", "row": (("won", "empty"), None, 200), "mid": True, "text": False, "lost": True}
+
+
+@fault("whitespace", "an answer of white space alone", surfaces=STREAMED, **NOTHING)
 async def whitespace(x, say):
     await stream(x, say.begin(), say.words([" ", "\n", " "]), say.finish(), say.done())
 
 
-@fault("reasoning", "reasoning, and then the end without an answer", alone="empty", row=("empty", None, 200), surfaces=("chat", "messages"),
-       mid=True, text=False)
+@fault("reasoning", "reasoning, and then the end without an answer", surfaces=("chat", "messages"), **NOTHING)
 async def reasoning(x, say):
     await stream(x, say.begin(), say.reasoning("Let me see which one is first."), say.finish(), say.done())
 
@@ -405,7 +410,7 @@ async def gigantic(x, say):
 
 # --- Tool calls -------------------------------------------------------------------------------------------------------
 
-NO_ARGUMENTS = {"row": ("failed_mid", ("closed", "malformed"), 200), "mid": True, "surfaces": TOOLS, "text": False}
+NO_ARGUMENTS = {"row": ("failed_mid", ("closed", "malformed"), 200), "mid": True, "surfaces": TOOLS, "text": False, "lost": True}
 
 
 @fault("tool-cut", "a tool call that is cut in its arguments, then the end without a finish reason", alone=("broken", 502), **NO_ARGUMENTS)

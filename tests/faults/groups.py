@@ -54,16 +54,16 @@ def play_scenarios(start, provider, here, profile, only, told):
 
 
 def play_flap(start, provider, profile, told):
-    """A favourite that is down for a minute and then well: (worst wait, seconds from its healing to its first request, problems) by policy."""
-    outage = scenarios.TIMES[profile]["outage"]
+    """A favourite that is well, down for a minute and then well: what was seen by policy."""
+    outage, warm = scenarios.TIMES[profile]["outage"], 6 if profile == "full" else 3
     opens = 5.0 if profile == "full" else 1.0
     lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
              'hedge_after = "500ms"', "", "[providers.bad]", f"base_url = {json.dumps(provider.url('http', ''))}", "", "[providers.good]",
              f"base_url = {json.dumps(provider.url('http', ''))}", ""]
     for policy in POLICIES:
         lines += [f'[models."flap-{policy}"]', f'upstreams = ["bad/flap~{policy}", {{ upstream = "good/good-later~{policy}", weight = 0 }}]', f'policy = "{policy}"', ""]
-    provider.set(**scenarios.TIMES[profile])
-    begun, waits, wrong = time.monotonic(), {policy: [] for policy in POLICIES}, {policy: [] for policy in POLICIES}
+    provider.set(**scenarios.TIMES[profile], warm=warm)
+    begun, waits, wrong = time.monotonic() + warm, {policy: [] for policy in POLICIES}, {policy: [] for policy in POLICIES}
     end = begun + outage + opens + 4
 
     async def ask(policy, gate):
@@ -80,11 +80,12 @@ def play_flap(start, provider, profile, told):
 
     with start("flap", "\n".join(lines), {}) as gate:
         asyncio.run(all_of_them(gate))
+    provider.set(warm=0)
     results, log = {}, provider.log()
     for policy in POLICIES:
         bad = [line for line in log if line["kind"] == "flap" and line["case"] == policy]
         during = [line for line in bad if not line["healthy"]]
-        back = next((line["at"] - begun - outage for line in bad if line["healthy"]), None)
+        back = next((line["at"] - begun - outage for line in bad if line["healed"]), None)
         problems = [f"{policy}: {len(wrong[policy])} of {len(waits[policy])} answers are not whole: {wrong[policy][:2]}"] if wrong[policy] else []
         if back is None or back > opens + 1.5:
             problems.append(f"{policy}: asked again {f'{back:.1f} s' if back else 'never'} after it was well; `open` is {opens:g} s")

@@ -86,8 +86,9 @@ async def no_answer(x, say):
 
 
 async def flap(x, say):
-    """Down for the first minute, then well."""
-    x.line["healthy"] = time.monotonic() - x.times["begun"] >= x.times["outage"]
+    """Well for a while (not at all in S15), down for a minute, then well."""
+    at = time.monotonic() - x.times["begun"] - x.times.get("warm", 0)
+    x.line["healthy"], x.line["healed"] = not 0 <= at < x.times["outage"], at >= x.times["outage"]
     await (answer(x, say) if x.line["healthy"] else overloaded(x, say))
 
 

@@ -17,6 +17,7 @@ assert len(WORDS) == 60, len(WORDS)
 ARGUMENTS = '{"path":"/srv/data","recursive":true,"exclude":["/srv/data/keep","/srv/data/tmp"]}'
 CUT_ARGUMENTS = '{"path":"/srv/data","recursive":true,"exclude":["/srv/data/ke'
 USAGE_IN, USAGE_OUT = 21, 60
+QUESTION = "Who is first?"
 
 
 def pieces(start=0, end=None):
@@ -101,7 +102,9 @@ class Completions(Chat):
                 "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}]}
 
     def prefix(self):
-        return None
+        """The prompt with more behind it."""
+        prompt = self.asked.get("prompt")
+        return prompt[len(QUESTION):] if isinstance(prompt, str) and len(prompt) > len(QUESTION) else None
 
 
 class Embeddings(Chat):

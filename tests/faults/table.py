@@ -129,10 +129,12 @@ def flap_line(policy, one):
 def write(path, command, plain, onward, results, flaps, waits):
     every = [wait for found in waits.values() for wait in found]
     whole = sum(case.judged.kind == "whole" for case in plain if case.beside)
+    late = [case.after_ms for case in plain if case.after_ms is not None and case.fault.silent]
     counts = (f"{len(plain) + len(onward)} cases: {len(FAULTS)} faults on {len(ALL)} surfaces under {len(POLICIES)} policies. Beside a healthy upstream {whole} of "
               f"{sum(case.beside for case in plain)} requests got the whole answer without `retries` and `rescue`; the others had a part of it before the harm, or were refused by a content "
               f"policy.\n\n**First token after a failure**, where a healthy candidate answers at once: median {statistics.median(every):.1f} ms, 95 % within "
-              f"{sorted(every)[int(len(every) * 0.95)]:.1f} ms, of {len(every)} (target: a median of at most 10 ms). After silence it is the phase's time-out.")
+              f"{sorted(every)[int(len(every) * 0.95)]:.1f} ms, of {len(every)} (target: a median of at most 10 ms). After silence it "
+              f"is the time-out (`first_token`), and {statistics.median(late):.0f} ms more (median of {len(late)}, many at once).")
     parts = [HEAD.format(command=command, day=datetime.date.today(), counts=counts, first=FIRST_TOKEN_S, idle=IDLE_S, total=TOTAL_S), *fault_lines(plain), "\n## Policies\n",
              *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that is down for a minute\n",
              "The first upstream answers 503 for 60 s and is then well; each policy is asked every 0.4 s, with the default breaker. *Asked*: requests that it saw while it was down.\n",
