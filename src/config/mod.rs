@@ -240,6 +240,8 @@ pub struct Upstream {
     /// For `weighted`: its share; 1 by default, never negative.
     pub weight: f64,
     pub price: Option<Price>,
+    /// Tokens of prompt and answer that it takes, where that is said.
+    pub context: Option<u64>,
     /// The race's, with what the upstream sets of its own. `total` is always the race's.
     pub timeouts: Timeouts,
 }

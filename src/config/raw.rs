@@ -53,8 +53,12 @@ pub(super) struct RawUpstream {
     pub(super) model: String,
     pub(super) weight: f64,
     pub(super) price: Option<Price>,
+    pub(super) context: Option<u64>,
     pub(super) timeouts: RawTimeouts,
 }
+
+/// Tokens of prompt and answer: no model takes fewer or more.
+const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 
 /// USD per million tokens, or a weight: nobody needs more.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
@@ -165,7 +169,7 @@ impl RawUpstream {
             let typed = as_string(scope, &name, entry)?;
             let (provider, model) = split_upstream(scope, text::plain(scope, &name, typed)?)?;
             let timeouts = RawTimeouts::default();
-            return Some(RawUpstream { offset, provider, model, weight: 1.0, price: None, timeouts });
+            return Some(RawUpstream { offset, provider, model, weight: 1.0, price: None, context: None, timeouts });
         }
         let mut table = as_table(scope, &name, name.clone(), entry)?;
         if !table.has("upstream") {
@@ -175,10 +179,11 @@ impl RawUpstream {
         let upstream = table.text("upstream");
         let weight = table.number("weight", AMOUNTS).unwrap_or(1.0);
         let price = read_price(&mut table);
+        let context = table.integer("context", CONTEXT);
         let timeouts = RawTimeouts::read(&mut table, false);
         table.finish();
         let (provider, model) = split_upstream(scope, upstream?)?;
-        Some(RawUpstream { offset, provider, model, weight, price, timeouts })
+        Some(RawUpstream { offset, provider, model, weight, price, context, timeouts })
     }
 }
 

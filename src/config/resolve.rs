@@ -184,6 +184,7 @@ fn resolve_upstreams(
                 model: raw.model,
                 weight: raw.weight,
                 price: raw.price,
+                context: raw.context,
                 timeouts: merge_timeouts(timeouts, raw.timeouts),
             }),
         }

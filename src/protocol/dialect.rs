@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::assemble::Assemble;
 use super::frame::Frame;
 use super::framing::Framing;
+use super::neutral::signature::Taken;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
 use super::sse::Event;
 use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, responses, whole};
@@ -118,14 +119,23 @@ impl Surface {
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
 
-    /// A request that goes up untouched without what translated answers left in it: reasoning of other vendors, which its own
-    /// would refuse. None if there is none.
-    pub fn without_foreign(self, body: &[u8]) -> Option<Vec<u8>> {
+    /// A request that goes up untouched without reasoning of earlier turns: what translated answers left in it, which is other
+    /// vendors' and would be refused, or all of it. None if there is none.
+    pub fn without_reasoning(self, body: &[u8], taken: Taken) -> Option<Vec<u8>> {
         match self {
-            Surface::Chat => openai::without_foreign(body),
-            Surface::Responses => responses::without_foreign(body),
-            Surface::Messages | Surface::CountTokens => anthropic::without_foreign(body),
+            Surface::Chat => openai::without_reasoning(body, taken),
+            Surface::Responses => responses::without_reasoning(body, taken),
+            Surface::Messages | Surface::CountTokens => anthropic::without_reasoning(body, taken),
             Surface::Completions | Surface::Embeddings => None,
+        }
+    }
+
+    /// What it calls reasoning of earlier turns.
+    pub fn reasoning(self) -> &'static str {
+        match self {
+            Surface::Messages | Surface::CountTokens => "thinking",
+            Surface::Responses => "reasoning",
+            Surface::Chat | Surface::Completions | Surface::Embeddings => "reasoning_details",
         }
     }
 

@@ -4,10 +4,14 @@
 //! what a failure means to the race: that is `race::verdict`.
 
 mod blame;
+mod complaint;
+mod window;
 
 use serde_json::Value;
 
 use blame::{Blame, blame, lacks_rights, refuses_account};
+pub use complaint::{rejects_reasoning, rejects_stream_options};
+pub use window::{TooLong, too_long};
 
 use super::bedrock::kind_of_exception;
 use crate::failure::FailureKind;
@@ -92,34 +96,6 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     };
     let (kind, certain) = blamed(kind, &words, &message);
     ErrorFacts { kind, certain, status, message }
-}
-
-/// True if a 4xx body complains about `stream_options` or `include_usage`. Only what the vendor says and where it points
-/// counts: some quote the whole request (`input`), which has the word in it whatever is wrong with it.
-pub fn rejects_stream_options(body: &[u8]) -> bool {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(value) => complains_of_stream_options(&value),
-        Err(_) => names_stream_options(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)])),
-    }
-}
-
-/// Members in which vendors say what is wrong, and where.
-const COMPLAINTS: [&str; 10] =
-    ["error", "errors", "message", "msg", "detail", "details", "loc", "param", "description", "reason"];
-
-fn complains_of_stream_options(value: &Value) -> bool {
-    match value {
-        Value::String(text) => names_stream_options(text),
-        Value::Array(values) => values.iter().any(complains_of_stream_options),
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| COMPLAINTS.contains(&name.as_str()) && complains_of_stream_options(value)),
-        _ => false,
-    }
-}
-
-fn names_stream_options(text: &str) -> bool {
-    text.contains("stream_options") || text.contains("include_usage")
 }
 
 /// The words that classify (type, code, status), lower case, and the message.

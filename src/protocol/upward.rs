@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::dialect::{Dialect, Invalid, Options, Surface};
+use super::neutral::signature::Taken;
 use super::neutral::{Conversation, Losses, as_functions};
 use super::request::ApiRequest;
 use crate::budget::Lease;
@@ -45,21 +46,38 @@ impl fmt::Debug for Upward {
 impl Upward {
     /// For upstreams of the caller's own dialect: as it came, but for reasoning that another vendor made.
     pub fn untouched(request: Arc<ApiRequest>) -> Upward {
+        Upward::cleaned(&request, Taken::Foreign).unwrap_or_else(|| Upward::spliced(request, Losses::default()))
+    }
+
+    /// For an upstream that refused the reasoning in it: without any. None if there was none.
+    pub fn without_reasoning(request: &ApiRequest, dialect: Dialect, options: &Options) -> Option<Upward> {
         let surface = request.surface;
-        let mut losses = Losses::default();
-        let cleaned = surface.without_foreign(request.body());
-        let cleaned = cleaned.and_then(|body| ApiRequest::written(surface, Bytes::from(body)).ok());
-        if cleaned.is_some() {
-            losses.hint(match surface {
-                Surface::Messages | Surface::CountTokens => "thinking",
-                Surface::Responses => "reasoning",
-                _ => "reasoning_details",
-            });
+        if dialect == surface.dialect() {
+            return Upward::cleaned(request, Taken::All);
         }
+        let mut conversation = surface.conversation(request.body()).ok()?;
+        if !conversation.forget_reasoning() {
+            return None;
+        }
+        let mut upward = Upward::translated(surface, &conversation, dialect, options).ok()?;
+        upward.losses.hint(surface.reasoning());
+        Some(upward)
+    }
+
+    fn cleaned(request: &ApiRequest, taken: Taken) -> Option<Upward> {
+        let surface = request.surface;
+        let body = surface.without_reasoning(request.body(), taken)?;
+        let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
+        let mut losses = Losses::default();
+        losses.hint(surface.reasoning());
+        Some(Upward::spliced(Arc::new(request), losses))
+    }
+
+    fn spliced(request: Arc<ApiRequest>, losses: Losses) -> Upward {
         Upward {
-            surface,
-            dialect: surface.dialect(),
-            body: Body::Spliced(cleaned.map_or(request, Arc::new)),
+            surface: request.surface,
+            dialect: request.surface.dialect(),
+            body: Body::Spliced(request),
             losses,
             customs: HashSet::new(),
             echo: Arc::default(),

@@ -38,8 +38,13 @@ impl Facts {
         let client_ttft_us = micros_between(read_at, committed_at);
         let token_us = stream.dispatch_us() + ttft_us;
         let overhead_us = (client_ttft_us - token_us).max(0);
-        let losses = field.uploads[candidate].losses();
-        let dropped = (!losses.is_empty()).then(|| losses.names().collect::<Vec<_>>().join(", "));
+        let upward = &field.uploads[candidate];
+        let mut lost: Vec<&str> = upward.losses().names().collect();
+        let reasoning = upward.surface().reasoning();
+        if begun.without_reasoning && !lost.contains(&reasoning) {
+            lost.push(reasoning);
+        }
+        let dropped = (!lost.is_empty()).then(|| lost.join(", "));
         let left_out = (!field.left_out.is_empty()).then(|| field.left_out.join(", "));
         Facts { upstream: runner.name.clone(), dropped, left_out, ttft_us, token_us, client_ttft_us, overhead_us }
     }

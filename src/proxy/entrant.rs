@@ -32,6 +32,8 @@ pub struct Begun {
     pub at: Instant,
     /// All of it, where it ran on to that: then nothing is left to be read.
     pub whole: Option<Bytes>,
+    /// It was asked without the reasoning of earlier turns.
+    pub without_reasoning: bool,
 }
 
 /// How far an entrant came.
@@ -69,8 +71,8 @@ impl Entrant {
         let Stage::Asking(attempt) = &mut self.stage else { return Poll::Pending };
         let ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = Stage::Over;
-        self.judge.answered(self.candidate, ready.exhausted_for);
-        Poll::Ready(Ok(Begun { ready, at: Instant::now(), whole: None }))
+        let complained = self.judge.answered(self.candidate, ready.exhausted_for);
+        Poll::Ready(Ok(Begun { ready, at: Instant::now(), whole: None, without_reasoning: complained.reasoning }))
     }
 }
 

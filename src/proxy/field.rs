@@ -20,6 +20,7 @@ use crate::routing::cooldown::{Aside, Held, Target};
 use crate::routing::keyring::{Key, Ring};
 use crate::routing::plan;
 use crate::routing::tariff::Basis;
+use crate::routing::windows::Window;
 use crate::upstream::Endpoint;
 
 /// Upstreams that one request may name itself.
@@ -39,6 +40,8 @@ pub struct Field {
     pub runners: Arc<Vec<Runner>>,
     /// What goes up to each of them. Apart from them, for it is large, and nobody needs it once an answer goes down.
     pub uploads: Vec<Arc<Upward>>,
+    /// How long a prompt each of them takes; empty where nothing is known of any.
+    pub windows: Vec<Window>,
     /// The right to start some of them, by their place.
     pub trials: Vec<(usize, Trial)>,
     /// The gateway is crowded: nothing is started but the first, and others after failures.
@@ -207,8 +210,9 @@ pub fn resolve(
         return Err(if cooling.is_empty() { outbound.rejection(model, &off) } else { all_cool_down(cooling) });
     }
     let (model, runners) = (known.map_or(String::new(), |model| model.name.clone()), Arc::new(runners));
+    let windows = gateway.windows_of(&runners);
     let (left_out, caller, crowded) = (outbound.left_out().to_vec(), caller_id, false);
-    Ok(Field { settings, caller, crowded, left_out, model, basis, runners, uploads, trials, cooling })
+    Ok(Field { settings, caller, crowded, left_out, model, basis, runners, uploads, windows, trials, cooling })
 }
 
 /// Whether the caller may ask an upstream without a key of their own. `named`: no model lists it.
@@ -279,6 +283,7 @@ pub(super) fn named(
             model: model_name.to_owned(),
             weight: 1.0,
             price: None,
+            context: None,
             timeouts: settings.timeouts,
         }));
     }

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 
 use super::admission::{Load, Turned};
 use super::caller::CallerId;
+use super::field::Runner;
 use super::heavy::Heavy;
 use crate::attempt::Slot;
 use crate::budget::Budget;
@@ -23,6 +24,7 @@ use crate::routing::breaker::Breakers;
 use crate::routing::cooldown::{Aside, Cooldowns, Held, Target, Witness};
 use crate::routing::keyring::{Key, Ring, Shared};
 use crate::routing::tariff::Basis;
+use crate::routing::windows::{Length, Window, Windows};
 use crate::shutdown::Shutdown;
 use crate::upstream::{Client, Endpoint, InvalidUrl};
 
@@ -49,6 +51,8 @@ pub struct Gateway {
     pub(super) breakers: Mutex<Breakers>,
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
+    /// How long a prompt upstreams take, as far as they have refused one.
+    windows: Mutex<Windows>,
     learning: Arc<Learning>,
     races: Arc<AtomicI64>,
     audits: Arc<AtomicI64>,
@@ -182,6 +186,7 @@ impl Gateway {
             salt: RandomState::new(),
             breakers: Mutex::default(),
             without_stream_options: Mutex::default(),
+            windows: Mutex::default(),
             learning: Arc::new(learning),
             races: Arc::default(),
             audits: Arc::default(),
@@ -218,6 +223,7 @@ impl Gateway {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
+        *lock(&self.windows) = Windows::default();
     }
 
     pub fn recorder(&self) -> &Recorder {
@@ -333,6 +339,31 @@ impl Gateway {
     pub(super) fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Held> {
         let cooldowns = lock(&self.cooldowns);
         if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
+    }
+
+    /// Of each of these; empty where nothing is known of any.
+    pub(super) fn windows_of(&self, runners: &[Runner]) -> Vec<Window> {
+        let windows = lock(&self.windows);
+        if windows.is_empty() && runners.iter().all(|runner| runner.upstream.context.is_none()) {
+            return Vec::new();
+        }
+        let now = Instant::now();
+        runners.iter().map(|runner| windows.of(&runner.name, runner.upstream.context, now)).collect()
+    }
+
+    /// An upstream refused a prompt as too long: see [`Windows::refused`].
+    pub(super) fn refused_length(&self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>) {
+        lock(&self.windows).refused(upstream, tokens, bytes, Instant::now());
+    }
+
+    /// An upstream took a prompt; how long it is, is only asked when any was refused.
+    pub(super) fn took_length(&self, upstream: &str, length: impl FnOnce() -> Option<Length>) {
+        let mut windows = lock(&self.windows);
+        if !windows.is_empty()
+            && let Some(length) = length()
+        {
+            windows.took(upstream, length);
+        }
     }
 
     pub(super) fn takes_stream_options(&self, upstream: &str) -> bool {

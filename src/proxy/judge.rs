@@ -5,15 +5,20 @@ use std::time::Duration;
 
 use super::caller::CallerId;
 use super::field::{Field, Runner};
+use super::fits;
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::Breaker;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::error::rejects_stream_options;
+use crate::protocol::error::{rejects_reasoning, rejects_stream_options, too_long};
 use crate::protocol::request::ApiRequest;
 use crate::race::verdict::{Counts, Verdict, is_shared_by_all, is_the_requests_fault, verdict};
 use crate::routing::cooldown::Aside;
 use crate::routing::keyring::Key;
+
+/// A refused prompt tells how long one may be if no more tokens than a share of its bytes were asked for: then it was the
+/// prompt that was too long.
+const ANSWER_SHARE: usize = 16;
 
 /// What an answer is judged by, also that of a loser that runs on after the race.
 pub struct Judge {
@@ -47,15 +52,25 @@ pub struct Sent {
     pub at: Instant,
     pub key: Option<Key>,
     pub stream_options: bool,
-    /// In this race it has complained about `stream_options`. Whether that was meant, an answer without them tells.
-    pub complained: bool,
+    /// What it has complained about in this race, and so is left out.
+    pub complained: Complained,
     /// In this race a pooled connection to it has died: new starts go over a new one.
     pub stale: bool,
 }
 
+/// What of a request an upstream would not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Complained {
+    /// Whether that was meant, an answer without them tells.
+    pub stream_options: bool,
+    /// Of earlier turns, which another vendor made.
+    pub reasoning: bool,
+}
+
 impl Judge {
     pub fn new(gateway: &Arc<Gateway>, field: &Field, request: &Arc<ApiRequest>, read_at: Instant) -> Judge {
-        let nothing = Sent { at: read_at, key: None, stream_options: false, complained: false, stale: false };
+        let nothing =
+            Sent { at: read_at, key: None, stream_options: false, complained: Complained::default(), stale: false };
         Judge {
             gateway: gateway.clone(),
             runners: field.runners.clone(),
@@ -69,13 +84,14 @@ impl Judge {
     }
 
     /// The first token of this candidate's latest start is there. `exhausted_for`: one of its rate limits is used up for so
-    /// long.
-    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) {
+    /// long. Gives what had been left out for it.
+    pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) -> Complained {
         let sent = self.sent(candidate);
         self.first_token(candidate, &sent);
         if let Some(wait) = exhausted_for {
             self.gateway.exhausted(&self.runners[candidate].target(sent.key.as_ref()), wait);
         }
+        sent.complained
     }
 
     /// An answer of this candidate's latest start ended, by the failure that broke it or well.
@@ -139,10 +155,25 @@ impl Judge {
 
     fn heard_well(&self, candidate: usize, sent: &Sent) {
         self.forgive(candidate, sent);
+        let length = || self.request.upgrade().map(|request| fits::length(&request));
+        self.gateway.took_length(&self.runners[candidate].name, length);
         // A complaint about what the client wrote there says nothing of what is added to the requests of others.
-        if sent.complained && !sent.stream_options && !self.own_stream_options {
+        if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
             self.gateway.leave_off_stream_options(&self.runners[candidate].name);
         }
+    }
+
+    /// What it takes, as it says, or else how long the prompt is that it refused.
+    fn learn_window(&self, candidate: usize, failure: &Failure) {
+        let Runner { name, named, .. } = &self.runners[candidate];
+        // What callers name themselves is not remembered.
+        let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
+        let length = fits::length(&request);
+        // The answer that was asked for may be what is too long.
+        let most_answer = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(0);
+        let by_length = !length.has_media && most_answer <= length.bytes / ANSWER_SHARE;
+        let window = too_long(&failure.message).window;
+        self.gateway.refused_length(name, window, by_length.then_some(length.bytes));
     }
 
     fn forgive(&self, candidate: usize, sent: &Sent) {
@@ -158,6 +189,9 @@ impl Judge {
             return true;
         }
         self.charge(candidate, sent, failure);
+        if failure.kind == FailureKind::ContextLength {
+            self.learn_window(candidate, failure);
+        }
         let runner = &self.runners[candidate];
         let verdict = verdict(failure);
         let aside = self.aside(candidate, sent, &verdict);
@@ -175,18 +209,30 @@ impl Judge {
             // It was let in and read.
             self.forgive(candidate, sent);
         }
-        let complains = failure.kind == FailureKind::BadRequest
-            && sent.stream_options
-            && failure.answer.as_ref().is_some_and(|answer| rejects_stream_options(&answer.body));
+        let complains = sent.stream_options && refuses(failure, rejects_stream_options);
         if complains {
             tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
-            lock(&self.sent)[candidate].complained = true;
+            lock(&self.sent)[candidate].complained.stream_options = true;
         }
         // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
         let of_the_key = matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused))
             || aside.is_some() && failure.kind == FailureKind::Forbidden;
         let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
         complains || other_key
+    }
+
+    /// True if it refused reasoning that it was sent, for the first time in this race: it may be asked once more without.
+    pub fn refuses_reasoning(&self, sent: &Sent, failure: &Failure) -> bool {
+        !sent.complained.reasoning && refuses(failure, rejects_reasoning)
+    }
+
+    /// It is asked without from now on.
+    pub fn leave_out_reasoning(&self, candidate: usize) {
+        lock(&self.sent)[candidate].complained.reasoning = true;
+        tracing::info!(
+            upstream = self.runners[candidate].name,
+            "rejects reasoning of earlier turns: asked again without"
+        );
     }
 
     fn log(&self, candidate: usize, sent: &Sent, failure: &Failure) {
@@ -206,6 +252,12 @@ impl Judge {
             tracing::info!(upstream, failure = kind, phase, status, "an attempt failed");
         }
     }
+}
+
+fn refuses(failure: &Failure, complains: fn(&[u8]) -> bool) -> bool {
+    // Of a stored item that is not the vendor's own it may say that there is none.
+    matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound)
+        && failure.answer.as_ref().is_some_and(|answer| complains(&answer.body))
 }
 
 impl Drop for Judge {

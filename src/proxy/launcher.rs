@@ -12,15 +12,17 @@ use super::entrant::{Begun, Entrant, Stage};
 use super::field::{Field, Runner};
 use super::gateway::Gateway;
 use super::judge::{Judge, Sent};
+use super::outbound;
 use super::pilot::Pilot;
 use super::race_guard::RaceGuard;
 use super::steered::Seen;
 use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 use crate::history::StartReason;
 use crate::learning::Sighting;
+use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 use crate::protocol::{Dialect, Surface};
@@ -103,7 +105,7 @@ impl Launch for Launcher {
         let key = runner.key(gateway).cloned();
         let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
         let stream_options = upward.dialect() == Dialect::OpenAi
-            && !complained
+            && !complained.stream_options
             && runner.upstream.provider.stream_options
             && gateway.takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -143,7 +145,10 @@ impl Launch for Launcher {
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
         let sent = self.judge.sent(candidate);
-        if self.judge.failed(candidate, &sent, failure) {
+        if failure.kind == FailureKind::ContextLength {
+            self.pilot.too_long(candidate, too_long(&failure.message));
+        }
+        if self.judge.failed(candidate, &sent, failure) || self.leaves_out_reasoning(candidate, &sent, failure) {
             return Again::Now;
         }
         let Judge { gateway, runners, .. } = &*self.judge;
@@ -184,8 +189,9 @@ impl Launch for Launcher {
     fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
         // What was told to wait since the race began gets no hedge; a failure may still come to it.
         let Judge { gateway, runners, .. } = &*self.judge;
-        let rested: Vec<usize> =
-            waiting.iter().copied().filter(|candidate| !runners[*candidate].is_cooling(gateway)).collect();
+        let may_hedge =
+            |candidate: usize| !runners[candidate].is_cooling(gateway) && !self.pilot.is_too_small(candidate);
+        let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
         self.pilot.replan(&seen(running), &rested)
     }
 
@@ -223,6 +229,19 @@ impl Launcher {
             let run = self.run_on(candidate, attempt, None);
             self.beside((place, trial), limit, run);
         }
+    }
+
+    /// True if it was refused for the reasoning of earlier turns, and there is a request without now.
+    fn leaves_out_reasoning(&mut self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
+        if !self.judge.refuses_reasoning(sent, failure) {
+            return false;
+        }
+        let upstream = &self.judge.runners[candidate].upstream;
+        let without = outbound::without_reasoning(&self.request, upstream, self.judge.gateway.budget());
+        let Some(upward) = without else { return false };
+        self.uploads[candidate] = Arc::new(upward);
+        self.judge.leave_out_reasoning(candidate);
+        true
     }
 
     fn take_trial(&mut self, candidate: usize) -> Option<Trial> {

@@ -12,6 +12,7 @@ mod counting;
 mod early;
 mod entrant;
 mod field;
+mod fits;
 mod gateway;
 mod heavy;
 mod judge;

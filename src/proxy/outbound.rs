@@ -7,6 +7,7 @@ use super::heavy::translation_bytes;
 use super::rejection::Rejection;
 use crate::budget::{Budget, Full, Lease};
 use crate::config::{Lossy, Provider, Upstream};
+use crate::pace::aside;
 use crate::protocol::Dialect;
 use crate::protocol::dialect::{Invalid, Options};
 use crate::protocol::neutral::Conversation;
@@ -144,6 +145,16 @@ impl<'a> Outbound<'a> {
             Some(_) => {}
         }
     }
+}
+
+/// What goes up to an upstream that has refused the reasoning in it. None if there was none, or there is no memory for it.
+pub fn without_reasoning(request: &ApiRequest, upstream: &Upstream, budget: &Budget) -> Option<Upward> {
+    let dialect = upstream.provider.spoken_for(request.surface)?.dialect;
+    let mut lease = budget.lease();
+    lease.cover(translation_bytes(request.body())).ok()?;
+    let upward = aside(request.len(), || Upward::without_reasoning(request, dialect, &options(upstream, dialect)))?;
+    lease.settle(upward.len());
+    Some(upward.leased(lease))
 }
 
 /// The model stands in the options only where the dialect's body depends on it: others share one translation.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::field::{Field, Runner};
+use super::fits::Fits;
 use super::steered::{Looked, Reasons, Seen, Steered, aim, progress_of, running_of};
 use crate::clock::{Instant, micros};
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::learning::{Blocks, Learning, Purse, Spotted};
+use crate::protocol::error::TooLong;
 use crate::protocol::request::ApiRequest;
 use crate::race::{Replan, Which};
 use crate::routing::adaptive::{self, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
@@ -34,6 +36,7 @@ pub struct Pilot {
     /// Drawn once: whether this request is one to probe with.
     draw: f64,
     reasons: Reasons,
+    fits: Fits,
     /// Nothing is started but the first, and others after failures.
     crowded: bool,
     /// When a first token was held back.
@@ -77,6 +80,7 @@ impl Pilot {
             began_us,
             draw: fastrand::f64(),
             reasons: Reasons::default(),
+            fits: Fits::new(field, request),
             crowded: field.crowded,
             held_us: 0,
         }
@@ -124,6 +128,7 @@ impl Pilot {
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed),
         }
+        self.fits.put_behind(&mut listed.entries);
         if self.crowded {
             self.leave_out_extras(&mut listed);
         }
@@ -189,13 +194,30 @@ impl Pilot {
     /// Which of those that wait is next, by its place among them.
     pub fn next_after_failure(&self, waiting: &[usize]) -> usize {
         let learns = matches!(self.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
+        let suited = self.fits.best_of(waiting);
+        let place_of = |candidate: usize| suited.iter().copied().find(|place| waiting[*place] == candidate);
         // Those on trial stand behind the others, whatever they seem to be.
         let best = || {
-            let order =
-                self.ask(|candidate| !waiting.contains(&candidate) || self.steered[candidate].extra(), adaptive::order);
-            order.first().and_then(|best| waiting.iter().position(|candidate| *candidate == best))
+            let out = |candidate: usize| place_of(candidate).is_none() || self.steered[candidate].extra();
+            self.ask(out, adaptive::order).first().and_then(place_of)
         };
-        if learns { best().unwrap_or(0) } else { 0 }
+        let listed = suited.first().copied().unwrap_or(0);
+        if learns { best().unwrap_or(listed) } else { listed }
+    }
+
+    /// This candidate has refused the prompt as too long: those with more room are next.
+    pub fn too_long(&mut self, candidate: usize, told: TooLong) {
+        self.fits.refused(candidate, told);
+    }
+
+    /// It surely has no room for the prompt, and others may.
+    pub fn is_too_small(&self, candidate: usize) -> bool {
+        self.fits.is_too_small(candidate)
+    }
+
+    /// Not among the first: on trial, or too small for the prompt.
+    fn is_behind(&self, candidate: usize) -> bool {
+        self.steered[candidate].extra() || self.fits.is_too_small(candidate)
     }
 
     /// How long to hold back the first token of `ready` for those that run.
@@ -263,7 +285,7 @@ impl Pilot {
     fn open(&mut self, listed: &mut Plan) {
         let by_rule = self.settings.policy == Policy::Rule;
         let opening = self.ask(
-            |candidate| self.steered[candidate].extra(),
+            |candidate| self.is_behind(candidate),
             |question| match by_rule {
                 true => rule::open(question),
                 false => adaptive::open(question),
@@ -323,7 +345,7 @@ impl Pilot {
     }
 
     fn order(&self) -> Picks {
-        self.ask(|candidate| self.steered[candidate].extra(), adaptive::order)
+        self.ask(|candidate| self.is_behind(candidate), adaptive::order)
     }
 
     /// The delay of a hedge: where it is a quantile, the leader's for this prompt, if enough is known of it.

@@ -9,3 +9,4 @@ pub mod keyring;
 pub mod plan;
 pub mod scrub;
 pub mod tariff;
+pub mod windows;

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use crate::protocol::neutral::signature::{cleaned, marks};
+use crate::protocol::neutral::signature::{Taken, cleaned};
 
-/// The request without reasoning that others signed. None if there is none.
-pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
-    cleaned(body, |request| {
+/// The request without reasoning that others signed, or without any. None if there is none.
+pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+    cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
         let mut found = false;
         messages.retain_mut(|message| {
             let Some(Value::Array(blocks)) = message.get_mut("content") else { return true };
             let before = blocks.len();
-            blocks.retain(|block| !is_foreign(block));
+            blocks.retain(|block| !goes(block, taken));
             found |= blocks.len() < before;
             blocks.len() == before || !blocks.is_empty()
         });
@@ -23,10 +23,10 @@ pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-fn is_foreign(block: &Value) -> bool {
+fn goes(block: &Value, taken: Taken) -> bool {
     match block.get("type").and_then(Value::as_str) {
-        Some("thinking") => marks(block, &["signature"]),
-        Some("redacted_thinking") => marks(block, &["data"]),
+        Some("thinking") => taken.takes(block, &["signature"]),
+        Some("redacted_thinking") => taken.takes(block, &["data"]),
         _ => false,
     }
 }

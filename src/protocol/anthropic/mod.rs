@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 pub use assemble::Assembly;
 pub use check::check;
 pub use conversation::conversation;
-pub use foreign::without_foreign;
+pub use foreign::without_reasoning;
 pub use model::writes_alike;
 pub use payload::read;
 pub use reader::Reader;

@@ -34,6 +34,25 @@ pub struct Conversation {
     pub losses: Losses,
 }
 
+impl Conversation {
+    /// Takes out what models thought in earlier turns, and the signatures of their calls. False if there is none.
+    pub fn forget_reasoning(&mut self) -> bool {
+        let mut found = false;
+        for turn in &mut self.turns {
+            let before = turn.parts.len();
+            turn.parts.retain(|part| !matches!(part, Part::Thinking(_)));
+            found |= turn.parts.len() < before;
+            for part in &mut turn.parts {
+                if let Part::Call(call) = part {
+                    found |= call.signature.take().is_some();
+                }
+            }
+        }
+        self.turns.retain(|turn| !turn.parts.is_empty());
+        found
+    }
+}
+
 /// Options that shape the tokens. All numbers are as the caller wrote them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {

@@ -108,16 +108,39 @@ pub fn append(signature: &mut String, more: &str) {
     signature.push_str(more);
 }
 
+/// Which reasoning of earlier turns is taken out of a request that goes up in the form in which it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// What has the mark of another owner.
+    Foreign,
+    /// All of it: its vendor said that it is not its own.
+    All,
+}
+
+impl Taken {
+    /// Whether this block or item goes, whose signature stands in one of these members.
+    pub fn takes(self, object: &Value, members: &[&str]) -> bool {
+        self == Taken::All || marks(object, members)
+    }
+
+    /// The same for a signature that stands alone.
+    pub fn takes_signature(self, text: &str) -> bool {
+        self == Taken::All || is_tagged(text)
+    }
+}
+
 /// A request without what `clean` takes out of it; it says whether it found anything. None if there is nothing, as nearly
 /// always: then the request can go as it is.
-pub fn cleaned(body: &[u8], clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
-    memchr::memmem::find(body, MARK.as_bytes())?;
+pub fn cleaned(body: &[u8], taken: Taken, clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
+    if taken == Taken::Foreign {
+        memchr::memmem::find(body, MARK.as_bytes())?;
+    }
     let mut request: Value = serde_json::from_slice(body).ok()?;
     clean(&mut request).then(|| request.to_string().into_bytes())
 }
 
 /// Whether one of these members of an object has the mark.
-pub fn marks(object: &Value, members: &[&str]) -> bool {
+fn marks(object: &Value, members: &[&str]) -> bool {
     members.iter().any(|member| object.get(member).and_then(Value::as_str).is_some_and(is_tagged))
 }
 

@@ -4,22 +4,22 @@
 use serde_json::Value;
 
 use super::parts::CALL_SIGNATURES;
-use crate::protocol::neutral::signature::{cleaned, is_tagged, marks};
+use crate::protocol::neutral::signature::{Taken, cleaned};
 
-/// The request without the signatures that other dialects made. None if there are none.
-pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
-    cleaned(body, |request| {
+/// The request without the signatures that other dialects made, or without any. None if there are none.
+pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+    cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
-        messages.iter_mut().fold(false, |found, message| clean(message) | found)
+        messages.iter_mut().fold(false, |found, message| clean(message, taken) | found)
     })
 }
 
-fn clean(message: &mut Value) -> bool {
+fn clean(message: &mut Value, taken: Taken) -> bool {
     let mut found = false;
     for name in ["reasoning_details", "thinking_blocks", "content"] {
         let Some(Value::Array(entries)) = message.get_mut(name) else { continue };
         let before = entries.len();
-        entries.retain(|entry| !is_foreign(name, entry));
+        entries.retain(|entry| !goes(name, entry, taken));
         if entries.len() == before {
             continue;
         }
@@ -34,22 +34,22 @@ fn clean(message: &mut Value) -> bool {
         }
     }
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-        found |= clean_call(call);
+        found |= clean_call(call, taken);
     }
     found
 }
 
-fn is_foreign(name: &str, entry: &Value) -> bool {
+fn goes(name: &str, entry: &Value, taken: Taken) -> bool {
     let thinks = |entry: &Value| matches!(entry["type"].as_str(), Some("thinking" | "redacted_thinking"));
-    (name != "content" || thinks(entry)) && marks(entry, &["signature", "data"])
+    (name != "content" || thinks(entry)) && taken.takes(entry, &["signature", "data"])
 }
 
 /// Nothing is left of a member that held the signature alone.
-fn clean_call(call: &mut Value) -> bool {
+fn clean_call(call: &mut Value, taken: Taken) -> bool {
     let mut found = false;
     for (member, path) in CALL_SIGNATURES {
         let pointer = format!("/{member}{path}");
-        if call.pointer(&pointer).and_then(Value::as_str).is_some_and(is_tagged) {
+        if call.pointer(&pointer).and_then(Value::as_str).is_some_and(|text| taken.takes_signature(text)) {
             found = true;
             remove(call, &pointer);
         }

@@ -31,7 +31,7 @@ pub use crate::protocol::frame::{Chunk, Frame, Payload};
 pub use assemble::Assembly;
 pub(super) use conversation::check_type;
 pub use conversation::{check, conversation};
-pub use foreign::without_foreign;
+pub use foreign::without_reasoning;
 pub use reader::Reader;
 pub use request::request;
 pub use writer::Writer;

@@ -3,14 +3,35 @@
 
 use serde_json::Value;
 
-use crate::protocol::neutral::signature::{cleaned, marks};
+use crate::protocol::neutral::signature::{Taken, cleaned};
 
-/// The request without reasoning that others made. None if there is none.
-pub fn without_foreign(body: &[u8]) -> Option<Vec<u8>> {
-    cleaned(body, |request| {
+/// The request without reasoning that others made, or without any. None if there is none.
+pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+    cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
         let before = items.len();
-        items.retain(|item| item["type"] != "reasoning" || !marks(item, &["encrypted_content"]));
-        items.len() < before
+        items.retain(|item| !is_reasoning(item) || !taken.takes(item, &["encrypted_content"]));
+        let found = items.len() < before;
+        if found && taken == Taken::All {
+            items.iter_mut().for_each(unname);
+        }
+        found
     })
+}
+
+fn is_reasoning(item: &Value) -> bool {
+    let is_reference =
+        || item["type"] == "item_reference" && item["id"].as_str().is_some_and(|id| id.starts_with("rs_"));
+    item["type"] == "reasoning" || is_reference()
+}
+
+/// By its id the vendor would know that reasoning is missing before it.
+fn unname(item: &mut Value) {
+    if let Some(members) = item.as_object_mut()
+        && members
+            .get("type")
+            .is_some_and(|kind| kind == "message" || kind == "function_call" || kind == "custom_tool_call")
+    {
+        members.shift_remove("id");
+    }
 }

@@ -29,7 +29,7 @@ pub use assemble::Assembly;
 pub use check::check;
 pub use conversation::conversation;
 pub use envelope::{error_event, error_event_behind};
-pub use foreign::without_foreign;
+pub use foreign::without_reasoning;
 pub use read::read;
 pub use reader::Reader;
 pub use request::request;

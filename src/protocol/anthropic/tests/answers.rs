@@ -1,6 +1,7 @@
 //! Answers: streams into pieces, pieces into streams, streams into a whole.
 
 use super::*;
+use crate::protocol::neutral::signature::Taken;
 use crate::protocol::neutral::{Finish, Part};
 use crate::protocol::usage::Usage;
 
@@ -299,22 +300,24 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
     );
     // Anthropic gets back its own alone, translated or not.
     let (request, _, _) = request_for("claude-opus-4-6", &read);
-    let bare: Value = serde_json::from_slice(&without_foreign(body.to_string().as_bytes()).unwrap()).unwrap();
+    let bare: Value =
+        serde_json::from_slice(&without_reasoning(body.to_string().as_bytes(), Taken::Foreign).unwrap()).unwrap();
     let own = json!([
         { "type": "thinking", "thinking": "own", "signature": "EqQB" },
         { "type": "tool_use", "id": "call_a", "name": "f", "input": {} },
     ]);
     assert_eq!((&request["messages"][1]["content"], &bare["messages"][1]["content"]), (&own, &own));
-    assert_eq!(without_foreign(bare.to_string().as_bytes()), None);
+    assert_eq!(without_reasoning(bare.to_string().as_bytes(), Taken::Foreign), None);
 }
 
 #[test]
 fn a_mark_in_a_text_is_no_mark_and_an_empty_turn_is_left_out() {
     let quoted = json!({ "messages": [{ "role": "user", "content": "photofinish.unsigned: what is it?" }] });
-    assert_eq!(without_foreign(quoted.to_string().as_bytes()), None);
+    assert_eq!(without_reasoning(quoted.to_string().as_bytes(), Taken::Foreign), None);
     let alone = json!({ "messages": [{ "role": "assistant", "content": [
         { "type": "thinking", "thinking": "x", "signature": "photofinish.unsigned" }] }, { "role": "user", "content": "y" }] });
-    let bare: Value = serde_json::from_slice(&without_foreign(alone.to_string().as_bytes()).unwrap()).unwrap();
+    let bare: Value =
+        serde_json::from_slice(&without_reasoning(alone.to_string().as_bytes(), Taken::Foreign).unwrap()).unwrap();
     assert_eq!(bare, json!({ "messages": [{ "role": "user", "content": "y" }] }));
 }
 

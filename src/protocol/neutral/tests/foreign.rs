@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::matrix::{follow_up, through};
 use crate::protocol::dialect::{Dialect, Surface};
+use crate::protocol::neutral::signature::Taken;
 
 fn cleaned(surface: Surface, body: &Value) -> Option<Value> {
-    let cleaned = surface.without_foreign(body.to_string().as_bytes())?;
+    let cleaned = surface.without_reasoning(body.to_string().as_bytes(), Taken::Foreign)?;
     Some(serde_json::from_slice(&cleaned).unwrap())
 }
 

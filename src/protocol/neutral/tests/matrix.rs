@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::dialect::{Dialect, Options, Surface};
 use crate::protocol::neutral::Losses;
+use crate::protocol::neutral::signature::Taken;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 
@@ -200,7 +201,7 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
             let request = ApiRequest::parse(surface, Bytes::from(body.clone())).unwrap();
             let upward = Upward::untouched(request.into());
             let sent = String::from_utf8(upward.body_for("m", false).to_vec()).unwrap();
-            let cleaned = surface.without_foreign(body.as_bytes());
+            let cleaned = surface.without_reasoning(body.as_bytes(), Taken::Foreign);
             if owner(maker.dialect) == surface.dialect() {
                 assert_eq!(cleaned, None, "{place}");
                 assert!(upward.losses().is_empty() && sent.starts_with(body.trim_end_matches('}')), "{place}: {sent}");
@@ -214,7 +215,7 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
                 assert!(ApiRequest::parse(surface, Bytes::from(left.clone())).is_ok(), "{place}: {left}");
                 assert!(surface.conversation(left.as_bytes()).unwrap().losses.is_empty(), "{place}: {left}");
             }
-            assert_eq!(surface.without_foreign(cleaned.as_bytes()), None, "{place}");
+            assert_eq!(surface.without_reasoning(cleaned.as_bytes(), Taken::Foreign), None, "{place}");
         }
     }
 }

@@ -1,0 +1,167 @@
+//! How long a prompt each upstream takes: as the configuration says, or as its refusals told. Only for the order in which
+//! upstreams are asked; nobody is left out for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// Upstreams of which it is remembered.
+const REMEMBERED_MAX: usize = 10_000;
+/// How long that is believed: a server may be started anew with more room.
+const BELIEVED_FOR: Duration = Duration::from_secs(3_600);
+/// Bytes of a prompt for each of its tokens, where there are many: prose has 4 to 5. No text that is read by people has more,
+/// so that a prompt has at least so many tokens.
+const BYTES_PER_TOKEN: usize = 6;
+
+/// What was learnt of all upstreams, by name.
+#[derive(Debug, Default)]
+pub struct Windows {
+    learnt: HashMap<String, Learnt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Learnt {
+    at: Instant,
+    window: Window,
+}
+
+/// What is known of one upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// It takes so many.
+    pub tokens: Option<u64>,
+    /// It refused a prompt of so many bytes.
+    pub refused_bytes: Option<usize>,
+}
+
+/// How long a prompt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    pub bytes: usize,
+    /// It has images or files in it, so its bytes tell nothing of its tokens.
+    pub has_media: bool,
+}
+
+impl Length {
+    fn tokens_at_least(self) -> u64 {
+        let tokens = if self.has_media { 0 } else { self.bytes / BYTES_PER_TOKEN };
+        u64::try_from(tokens).unwrap_or(u64::MAX)
+    }
+}
+
+impl Window {
+    /// Whether a prompt is surely too long, or as long as one that was refused.
+    pub fn is_too_small_for(self, length: Length) -> bool {
+        let refused = self.refused_bytes.is_some_and(|bytes| !length.has_media && length.bytes >= bytes);
+        refused || self.tokens.is_some_and(|tokens| length.tokens_at_least() > tokens)
+    }
+}
+
+impl Windows {
+    /// True while nothing was learnt: then nothing is to be asked.
+    pub fn is_empty(&self) -> bool {
+        self.learnt.is_empty()
+    }
+
+    /// An upstream refused a prompt as too long. `tokens`: what it takes, if it said so; `bytes`: the prompt's own length, if it
+    /// was that.
+    pub fn refused(&mut self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>, now: Instant) {
+        if tokens.or(bytes.map(|_| 0)).is_none() {
+            return;
+        }
+        if self.learnt.len() >= REMEMBERED_MAX && !self.learnt.contains_key(upstream) {
+            self.learnt.retain(|_, learnt| now < learnt.at + BELIEVED_FOR);
+            if self.learnt.len() >= REMEMBERED_MAX {
+                return;
+            }
+        }
+        let before = self.learnt(upstream, now);
+        let shorter = [bytes, before.refused_bytes].into_iter().flatten().min();
+        let window = Window { tokens: tokens.or(before.tokens), refused_bytes: shorter };
+        self.learnt.insert(upstream.to_owned(), Learnt { at: now, window });
+    }
+
+    /// An upstream took a prompt: none that is shorter was refused for its length alone.
+    pub fn took(&mut self, upstream: &str, length: Length) {
+        let Some(Learnt { window, .. }) = self.learnt.get_mut(upstream) else { return };
+        if length.has_media || !window.is_too_small_for(length) {
+            return;
+        }
+        window.refused_bytes = window.refused_bytes.filter(|bytes| length.bytes < *bytes);
+        window.tokens = window.tokens.filter(|tokens| length.tokens_at_least() <= *tokens);
+        if *window == Window::default() {
+            self.learnt.remove(upstream);
+        }
+    }
+
+    /// What is known of this upstream. The configuration goes before what was learnt.
+    pub fn of(&self, upstream: &str, configured: Option<u64>, now: Instant) -> Window {
+        let learnt = self.learnt(upstream, now);
+        match configured {
+            Some(tokens) => Window { tokens: Some(tokens), ..learnt },
+            None => learnt,
+        }
+    }
+
+    fn learnt(&self, upstream: &str, now: Instant) -> Window {
+        let learnt = self.learnt.get(upstream).filter(|learnt| now < learnt.at + BELIEVED_FOR);
+        learnt.map_or(Window::default(), |learnt| learnt.window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: usize) -> Length {
+        Length { bytes, has_media: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_refusal_tells_is_believed_for_a_while() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        windows.refused("a/m", None, None, now);
+        assert!(windows.is_empty(), "it told nothing");
+        windows.refused("a/m", Some(1_000), Some(9_000), now);
+        assert_eq!(windows.of("a/m", None, now), Window { tokens: Some(1_000), refused_bytes: Some(9_000) });
+        assert_eq!(windows.of("a/m", Some(2_000), now).tokens, Some(2_000), "the configuration knows better");
+        assert_eq!(windows.of("b/m", None, now), Window::default());
+        assert_eq!(windows.of("a/m", None, now + BELIEVED_FOR), Window::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_numbers_the_shortest_that_was_refused_counts_until_one_as_long_is_taken() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        windows.refused("a/m", None, Some(900), now);
+        windows.refused("a/m", None, Some(950), now);
+        let window = windows.of("a/m", None, now);
+        assert_eq!(window, Window { tokens: None, refused_bytes: Some(900) });
+        assert!(window.is_too_small_for(text(900)) && !window.is_too_small_for(text(899)));
+        windows.took("a/m", text(899));
+        assert!(!windows.is_empty());
+        windows.refused("a/m", Some(100), None, now);
+        windows.took("a/m", text(900));
+        assert_eq!(windows.of("a/m", None, now), Window { tokens: None, refused_bytes: None }, "150 tokens at least");
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn only_what_surely_does_not_fit_is_too_long() {
+        let window = Window { tokens: Some(1_000), refused_bytes: Some(100) };
+        assert!(!Window { refused_bytes: None, ..window }.is_too_small_for(text(6_005)));
+        assert!(Window { refused_bytes: None, ..window }.is_too_small_for(text(6_006)));
+        assert!(!window.is_too_small_for(Length { bytes: 9_000_000, has_media: true }), "images are few tokens");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_table_is_bounded() {
+        let (mut windows, now) = (Windows::default(), Instant::now());
+        for number in 0..=REMEMBERED_MAX {
+            windows.refused(&number.to_string(), Some(1_000), None, now);
+        }
+        assert_eq!(windows.learnt.len(), REMEMBERED_MAX);
+        windows.refused("later", Some(1_000), None, now + BELIEVED_FOR);
+        assert_eq!(windows.learnt.len(), 1);
+    }
+}
