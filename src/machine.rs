@@ -24,7 +24,7 @@ const SCARCE_FOR: Duration = Duration::from_secs(1);
 /// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
 /// The usual 128 overflow in a burst of clients, and each client beyond them waits a second until its system tries
 /// again.
-const BACKLOG: u32 = 4_096;
+pub const BACKLOG: u32 = 4_096;
 
 /// Listens on this address.
 ///

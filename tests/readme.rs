@@ -41,6 +41,7 @@ fn every_key_is_in_the_config_of_the_readme() {
     let keys: BTreeSet<&str> = block.lines().flat_map(words).collect();
     for table in [
         "[server]\nzzz = 1",
+        "[server]\ntls = { cert = \"x\", key = \"x\", zzz = 1 }",
         "[store]\nzzz = 1",
         "[race]\nzzz = 1",
         "[race]\ntimeouts = { zzz = 1 }",

@@ -14,7 +14,6 @@ mod welcome;
 pub use alone::Alone;
 pub use reload::Watch;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +21,10 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::clock::Instant;
-use crate::config::Config;
-use crate::machine;
+use crate::config::{Config, Listen};
 use crate::proxy::{Gateway, Live};
 use crate::recorder::{Condition, Recorder, Writer};
-use crate::server;
+use crate::server::{self, Listener};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 use crate::upstream::{Client, Resolver, system_resolver};
@@ -48,7 +46,8 @@ const HURRY_FOR: Duration = Duration::from_millis(1_250);
 
 /// A running gateway.
 pub struct App {
-    addr: SocketAddr,
+    /// Where it listens.
+    listens: Vec<Listen>,
     gateway: Arc<Gateway>,
     writer: Writer,
     /// Client connections and everything that serves them.
@@ -105,7 +104,7 @@ impl App {
     /// does not keep it from that.
     ///
     /// # Errors
-    /// When the store can never be opened as configured, or the address cannot be listened on, in words for an operator.
+    /// When the store can never be opened as configured, or an address cannot be listened on, in words for an operator.
     pub async fn start(config: Config) -> anyhow::Result<App> {
         App::start_with(config, system_resolver()).await
     }
@@ -115,28 +114,27 @@ impl App {
     /// # Errors
     /// As [`App::start`].
     pub async fn start_with(config: Config, resolver: Resolver) -> anyhow::Result<App> {
-        let listen = config.server.listen;
-        let listener = machine::listen(listen).map_err(|error| {
-            anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
-        })?;
-        let addr = listener.local_addr()?;
+        let listeners = bind(&config.server.listen).await?;
+        let listens: Vec<Listen> = listeners.iter().map(|listener| listener.at().clone()).collect();
+        let tls = config.server.tls.is_some();
         welcome::configuration(&config);
         let path = config.store.path.clone();
         let store = open_store(&path).await?;
         let (recorder, writer) = Recorder::start(store);
         let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder, resolver).await?;
-        let router = server::router(gateway.clone());
         serving.spawn(tidying::tidy(serving.clone()));
         serving.spawn(Rolling::new(gateway.clone()).run());
         serving.spawn(watching::watch(path, gateway.clone()));
-        serving.spawn(server::serve(listener, router, serving.clone()));
-        tracing::info!("listening on http://{addr}");
-        Ok(App { addr, gateway, writer, serving, lines, simulated, tokens })
+        serving.spawn(server::serve(listeners, gateway.clone()));
+        for listen in &listens {
+            tracing::info!("listening on {}", listen.url(tls));
+        }
+        Ok(App { listens, gateway, writer, serving, lines, simulated, tokens })
     }
 
-    /// Where it listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
+    /// Where it listens, in the order of the configuration.
+    pub fn listens(&self) -> &[Listen] {
+        &self.listens
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {
@@ -222,9 +220,20 @@ impl App {
             gateway: self.gateway.clone(),
             simulated: self.simulated.clone(),
             tokens: self.tokens.clone(),
-            bound: self.addr,
+            bound: self.listens.clone(),
         }
     }
+}
+
+async fn bind(listen: &[Listen]) -> anyhow::Result<Vec<Listener>> {
+    let mut listeners = Vec::with_capacity(listen.len());
+    for listen in listen {
+        let bound = Listener::bind(listen).await;
+        listeners.push(bound.map_err(|error| {
+            anyhow::anyhow!("cannot listen on {listen}: {error}; choose another `listen` under [server]")
+        })?);
+    }
+    Ok(listeners)
 }
 
 /// Waits a moment for the store to open. After an error that may pass, the recorder goes on trying in the background.

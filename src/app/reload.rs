@@ -1,6 +1,7 @@
-//! A new configuration while the gateway runs: on SIGHUP, or when the file has changed.
+//! A new configuration while the gateway runs: on SIGHUP, or when the file has changed, or one that it names: a certificate, its
+//! key, the authorities of a provider.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,29 +11,36 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::simulated::Simulated;
 use super::tokens::Tokens;
 use super::welcome;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Listen};
 use crate::proxy::{Gateway, Live};
 
-/// How often the file is looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
+/// How often the files are looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What is watched. Made before the gateway starts: what changes or is signalled while it does is not missed.
 pub struct Watch {
     path: PathBuf,
     seen: Option<Stamp>,
+    /// Of the files beside it, which change together and not at once: what the latest reload read, and what the latest look saw.
+    read_beside: Stamps,
+    seen_beside: Stamps,
     hangup: Signal,
 }
 
 /// What tells one state of a file from another.
 type Stamp = (SystemTime, u64);
+/// None: it is not there.
+type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
 impl Watch {
     /// From now on SIGHUP does not end the process.
     ///
     /// # Errors
     /// When the signal cannot be listened for.
-    pub fn new(path: PathBuf) -> std::io::Result<Watch> {
-        Ok(Watch { seen: stamp(&path), path, hangup: signal(SignalKind::hangup())? })
+    pub fn new(config: &Config) -> std::io::Result<Watch> {
+        let (path, read_beside) = (config.path.clone(), stamps(config));
+        let hangup = signal(SignalKind::hangup())?;
+        Ok(Watch { seen: stamp(&path), path, seen_beside: read_beside.clone(), read_beside, hangup })
     }
 
     /// Runs until the gateway drains.
@@ -46,9 +54,18 @@ impl Watch {
             };
             let now = stamp(&self.path);
             // A file that is away for a moment is being replaced.
-            if asked || (now != self.seen && now.is_some()) {
+            let is_new = now != self.seen && now.is_some();
+            let beside = stamps(&reloading.gateway.live().config);
+            let has_settled = beside == self.seen_beside && beside.values().all(Option::is_some);
+            self.seen_beside.clone_from(&beside);
+            if asked || is_new || (has_settled && beside != self.read_beside) {
                 self.seen = now;
                 reloading.reload(&self.path).await;
+                self.read_beside = stamps(&reloading.gateway.live().config);
+                // What changed while it was read is new.
+                self.read_beside
+                    .iter_mut()
+                    .for_each(|(path, stamp)| *stamp = beside.get(path).copied().unwrap_or(*stamp));
             }
         }
     }
@@ -61,7 +78,7 @@ pub(super) struct Reloading {
     pub simulated: Simulated,
     pub tokens: Tokens,
     /// Where the gateway listens, whatever `listen` says by now.
-    pub bound: SocketAddr,
+    pub bound: Vec<Listen>,
 }
 
 impl Reloading {
@@ -75,12 +92,12 @@ impl Reloading {
 
     async fn replace(&self, path: &Path) -> anyhow::Result<()> {
         let config = config::load(path)?;
-        anyhow::ensure!(
-            !config.users.is_empty() || self.bound.ip().to_canonical().is_loopback(),
-            "the gateway listens on {}, which others can reach, and the new configuration has no [users]: \
-             restart the gateway if it is to listen elsewhere, or keep a user",
-            self.bound
-        );
+        if let Some(open) = self.bound.iter().find(|listen| !listen.is_local() && config.users.is_empty()) {
+            anyhow::bail!(
+                "the gateway listens on {open}, which others can reach, and the new configuration has no [users]: \
+                 restart the gateway if it is to listen elsewhere, or keep a user"
+            );
+        }
         let next = self.simulated.next(&config).await?;
         let before = self.gateway.live();
         let restart = restart_needed(&before.config, &config);
@@ -97,11 +114,18 @@ impl Reloading {
     }
 }
 
-fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 2] {
+fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 3] {
     [
         ("server.listen", before.server.listen != after.server.listen),
+        // Another certificate does not.
+        ("server.tls", before.server.tls.is_some() != after.server.tls.is_some()),
         ("store.url", before.store.path != after.store.path),
     ]
+}
+
+/// Of the files that a configuration names.
+fn stamps(config: &Config) -> Stamps {
+    config.files().map(|path| (path.to_owned(), stamp(path))).collect()
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {

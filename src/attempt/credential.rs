@@ -60,6 +60,7 @@ mod tests {
     use http::Method;
 
     use super::*;
+    use crate::config::Way;
     use crate::protocol::Dialect;
     use crate::upstream::Endpoint;
 
@@ -80,7 +81,8 @@ mod tests {
             HeaderName::from_static("anthropic-version"),
             HeaderValue::from_static("2023-06-01"),
         )]);
-        let spoken = Spoken { dialect: Dialect::Anthropic, base_url: String::new(), auth, headers };
+        let spoken =
+            Spoken { dialect: Dialect::Anthropic, base_url: String::new(), auth, headers, way: Way::default() };
         let mut outgoing = outgoing();
         add(&mut outgoing, &spoken, key, SystemTime::UNIX_EPOCH);
         outgoing.headers
@@ -112,6 +114,7 @@ mod tests {
             base_url: String::new(),
             auth: Auth::Bearer,
             headers: headers.clone(),
+            way: Way::default(),
         };
         let mut outgoing = outgoing();
         outgoing.headers.insert("anthropic-version", HeaderValue::from_static("2099-01-01"));

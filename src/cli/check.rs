@@ -19,19 +19,24 @@ use crate::config::{
 /// Those of `out`.
 pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
     let server = &config.server;
-    columns(
-        out,
-        "",
-        &[
-            vec!["config".into(), config.path.display().to_string()],
-            vec!["store".into(), config.store.path.display().to_string()],
-            vec!["listen".into(), server.listen.to_string()],
-            vec!["body_max".into(), units::format_bytes(u64::try_from(server.body_max).unwrap_or(u64::MAX))],
-            vec!["memory".into(), units::format_bytes(u64::try_from(server.memory).unwrap_or(u64::MAX))],
-            vec!["max_in_flight".into(), server.max_in_flight.to_string()],
-            vec!["drain".into(), units::format_duration(server.drain)],
-        ],
-    )?;
+    let bytes = |bytes: usize| units::format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let mut rows = vec![
+        vec!["config".into(), config.path.display().to_string()],
+        vec!["store".into(), config.store.path.display().to_string()],
+    ];
+    rows.extend(server.listen.iter().map(|listen| vec!["listen".into(), listen.url(server.tls.is_some())]));
+    rows.extend(server.tls.iter().map(|tls| vec!["certificate".into(), tls.cert.display().to_string()]));
+    if !server.trusted_proxies.is_empty() {
+        let trusted: Vec<String> = server.trusted_proxies.iter().map(ToString::to_string).collect();
+        rows.push(vec!["trusted_proxies".into(), trusted.join(", ")]);
+    }
+    rows.extend([
+        vec!["body_max".into(), bytes(server.body_max)],
+        vec!["memory".into(), bytes(server.memory)],
+        vec!["max_in_flight".into(), server.max_in_flight.to_string()],
+        vec!["drain".into(), units::format_duration(server.drain)],
+    ]);
+    columns(out, "", &rows)?;
     section(out, "Providers", config.providers.values().map(|provider| provider_row(config, provider)).collect())?;
     render_models(config, out)?;
     section(out, "Users", user_rows(config))?;
@@ -57,7 +62,11 @@ fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
         (None, Keys::Keys(keys)) if keys.len() == 1 => ("on", "1 key".to_owned()),
         (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
     };
-    vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()]
+    let mut row = vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()];
+    let way = &provider.preferred().way;
+    row.extend(way.proxy.iter().map(|proxy| format!("through {proxy}")));
+    row.extend(way.authorities.iter().map(|authorities| format!("ca_file {}", authorities.path.display())));
+    row
 }
 
 /// Off until the gateway has read the first, which `check` does not do.

@@ -225,7 +225,7 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             replay::run(&config, &options, width, &mut out, err)
         }
         Command::Routing(options) => {
-            let at = routing::At::listening(config.server.listen)?;
+            let at = routing::At::listening(&config.server.listen, config.server.tls.is_some())?;
             routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
         }
         Command::Simulate(_) | Command::Race(_) | Command::Providers(_) => Ok(()),

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use secrecy::SecretString;
 
 use super::history::Screen;
+use crate::config::Listen;
 use crate::proxy::standing::Routing;
 use crate::upstream::Endpoint;
 
@@ -20,7 +21,7 @@ pub struct Options {
     #[arg(long)]
     pub model: Option<String>,
     /// Where the gateway is, such as http://127.0.0.1:8080; by default where the configuration says that it listens. https
-    /// is for one behind a proxy.
+    /// is for one that speaks TLS.
     #[arg(long, value_name = "URL", value_parser = gateway_at)]
     pub url: Option<At>,
     /// The token of a user with admin = true; needed where there are users. Better in the variable, where others cannot
@@ -51,21 +52,23 @@ pub struct At {
 }
 
 impl At {
-    /// The gateway that listens on `listen`, as it is reached from this machine.
+    /// The gateway that listens there, as it is reached from this machine.
     ///
     /// # Errors
-    /// When its port is of its own choosing.
-    pub fn listening(listen: SocketAddr) -> anyhow::Result<At> {
-        anyhow::ensure!(
-            listen.port() != 0,
-            "the configuration leaves the port to the system: say with --url where the gateway is"
-        );
-        let ip = match listen.ip() {
+    /// When the configuration does not tell: its port is the system's choice, it has only socket files, or its certificate is
+    /// for a name.
+    pub fn listening(listen: &[Listen], tls: bool) -> anyhow::Result<At> {
+        const SAY: &str = "say with --url where the gateway is";
+        let address = listen.iter().find_map(Listen::address);
+        let Some(address) = address else { anyhow::bail!("the configuration names socket files only: {SAY}") };
+        anyhow::ensure!(!tls, "the gateway's certificate is for a name: {SAY}, such as https://gateway.example.com");
+        anyhow::ensure!(address.port() != 0, "the configuration leaves the port to the system: {SAY}");
+        let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
-        let url = format!("http://{}", SocketAddr::new(ip, listen.port()));
+        let url = format!("http://{}", SocketAddr::new(ip, address.port()));
         Ok(At { endpoint: Endpoint::parse(&url)?, url })
     }
 }

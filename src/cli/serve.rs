@@ -12,7 +12,7 @@ use crate::machine;
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let raised = machine::raise_descriptors();
-    let watch = Watch::new(config.path.clone())?;
+    let watch = Watch::new(&config)?;
     let app = App::start(config).await?;
     match raised {
         Ok((before, now)) => tracing::info!(before, now, "descriptors: the soft limit is the hard one"),

@@ -13,6 +13,15 @@ pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
     ))
 }
 
+/// The same of the private key of the listeners.
+pub(super) fn key(path: &Path) -> Option<String> {
+    let mode = mode_for_others(&std::fs::metadata(path).ok()?)?;
+    Some(format!(
+        "the private key {path} has the mode {mode:o}, which lets other users of this machine at it: chmod 600 {path}",
+        path = path.display()
+    ))
+}
+
 /// The same of the database, and of rows that wait beside it.
 pub(super) fn database(path: &Path) -> Option<String> {
     let mut spill = path.as_os_str().to_owned();

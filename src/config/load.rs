@@ -47,11 +47,12 @@ pub fn load(path: &Path) -> Result<Config, LoadError> {
     let read = read(&text, path, &|name| std::env::var(name).ok());
     let (mut config, holds_secrets) = read.map_err(LoadError::Problems)?;
     config.warnings.extend(exposed::config(&config.path, &metadata).filter(|_| holds_secrets));
+    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| exposed::key(&tls.key)));
     config.warnings.extend(exposed::database(&config.store.path));
     Ok(config)
 }
 
-/// Reads a config out of its text. Touches no file but those that `file:` names; `path` is for messages only.
+/// Reads a config out of its text. Touches no file but those that `file:`, `tls` and `ca_file` name; `path` is for messages only.
 ///
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.

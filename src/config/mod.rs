@@ -4,7 +4,9 @@
 //! the common providers. Nothing here is an `Option` that has to be `Some`.
 
 pub mod catalogue;
+mod certificate;
 mod exposed;
+mod listen;
 mod load;
 mod lookup;
 mod own_address;
@@ -17,6 +19,7 @@ mod raw;
 mod raw_credential;
 mod raw_provider;
 mod raw_race;
+mod raw_server;
 mod raw_user;
 mod reader;
 mod resolve;
@@ -27,7 +30,10 @@ mod tests;
 mod text;
 mod token;
 pub mod units;
+mod way;
 
+pub use certificate::Tls;
+pub use listen::Listen;
 pub use load::{LoadError, load, parse};
 pub use permit::{Override, Permit};
 pub use prices::{Price, dearest};
@@ -37,15 +43,16 @@ pub use race::{
     Breaker, Drains, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo, Timeouts, UNLEARNED_HEDGE,
 };
 pub use token::{Token, TokenSource};
+pub use way::{Authorities, Proxy, Way};
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 /// Everything of one config file. Immutable; a reload makes another one.
@@ -68,10 +75,24 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
+impl Config {
+    /// Files beside it that are read with it, and again when they change.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let tls = self.server.tls.iter().flat_map(|tls| [tls.cert.as_path(), tls.key.as_path()]);
+        let ways = self.providers.values().flat_map(|provider| &provider.dialects).map(|spoken| &spoken.way);
+        tls.chain(ways.filter_map(|way| Some(way.authorities.as_ref()?.path.as_path())))
+    }
+}
+
 /// `[server]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    pub listen: SocketAddr,
+    /// At least one, none twice.
+    pub listen: Vec<Listen>,
+    /// Where it is there, every address that is listened on speaks TLS; socket files do not.
+    pub tls: Option<Tls>,
+    /// Who may say in `x-forwarded-for` for whom it asks.
+    pub trusted_proxies: Vec<IpNet>,
     /// Bytes; a larger request is answered 413.
     pub body_max: usize,
     /// Bytes that all bodies and buffers may take together; a request that has no room is answered 503.

@@ -2,31 +2,34 @@
 //!
 //! Sees only what the file says: not a name of this machine, and not a proxy that leads back to it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use http::Uri;
 
+use super::Listen;
 use super::problem::Found;
 use super::raw::RawModel;
 use super::reader::Scope;
 use super::resolve::Listed;
 
 /// A provider that a model uses is a problem, once; one that only stands there is a warning.
-pub(super) fn check(scope: &Scope<'_>, listen: SocketAddr, providers: &Listed, models: &[RawModel]) {
-    let mut own: BTreeSet<&str> =
-        providers.values().flatten().filter(|provider| provider.is_at(listen)).map(|p| p.name.as_str()).collect();
+pub(super) fn check(scope: &Scope<'_>, listen: &[Listen], providers: &Listed, models: &[RawModel]) {
+    let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
+    let mut own: BTreeMap<&str, SocketAddr> = BTreeMap::new();
+    for provider in providers.values().flatten() {
+        own.extend(provider.own_address(&addresses).map(|address| (provider.name.as_str(), address)));
+    }
     for upstream in models.iter().flat_map(|model| &model.upstreams) {
-        if own.remove(upstream.provider.as_str()) {
-            let name = &upstream.provider;
-            let message = format!("provider {name} is at {listen}, where the gateway itself listens");
+        if let Some((name, address)) = own.remove_entry(upstream.provider.as_str()) {
+            let message = format!("provider {name} is at {address}, where the gateway itself listens");
             let expected = format!("another port in base_url of [providers.{name}], or in \"listen\" in [server]");
             scope.report(Found::at(upstream.offset, message).expected(expected));
         }
     }
-    for name in own {
+    for (name, address) in own {
         scope.warn(format!(
-            "provider {name} is at {listen}, where the gateway itself listens: give one of them another port"
+            "provider {name} is at {address}, where the gateway itself listens: give one of them another port"
         ));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use secrecy::SecretString;
 
-use super::{Simulation, Token};
+use super::{Listen, Simulation, Token, Way};
 use crate::protocol::{Dialect, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
@@ -46,6 +46,8 @@ pub struct Spoken {
     pub auth: Auth,
     /// Headers that go up where the client sent none of that name.
     pub headers: HeaderMap,
+    /// How its address is connected to.
+    pub way: Way,
 }
 
 /// How a key is sent.
@@ -137,9 +139,18 @@ impl Provider {
         }
     }
 
-    /// Whether one of its addresses is the one that the gateway listens on.
-    pub fn is_at(&self, listen: SocketAddr) -> bool {
-        self.dialects.iter().any(|spoken| super::own_address::leads_to(&spoken.base_url, listen))
+    /// Whether one of its addresses is one that the gateway listens on.
+    pub fn is_at(&self, listen: &[Listen]) -> bool {
+        let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
+        self.own_address(&addresses).is_some()
+    }
+
+    /// The first of these at which the provider is.
+    pub(super) fn own_address(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
+        let leads_to = |listen: SocketAddr| {
+            self.dialects.iter().any(|spoken| super::own_address::leads_to(&spoken.base_url, listen))
+        };
+        listen.iter().copied().find(|listen| leads_to(*listen))
     }
 }
 

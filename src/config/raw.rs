@@ -2,7 +2,6 @@
 //!
 //! What depends on another table (does that provider exist?) is `resolve`'s, and so are the defaults.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,24 +9,18 @@ use std::time::Duration;
 use super::problem::Found;
 use super::raw_provider::RawProvider;
 use super::raw_race::{RawRace, RawTimeouts};
+use super::raw_server::RawServer;
 use super::raw_user::RawUser;
 use super::reader::{At, Scope, Table, as_string, as_table};
 use super::text::{self, Text};
-use super::units::{self, DURATION_MAX};
-use super::{Cors, Price, Retention};
+use super::units;
+use super::{Price, Retention};
 
 use toml::de::{DeTable, DeValue};
 
 /// The file. What is `None` was not typed, or was wrong and is reported.
 pub(super) struct Raw {
-    pub(super) listen: Option<At<SocketAddr>>,
-    pub(super) body_max: Option<u64>,
-    pub(super) memory: Option<u64>,
-    pub(super) max_in_flight: Option<u64>,
-    pub(super) event_max: Option<u64>,
-    pub(super) drain: Option<Duration>,
-    pub(super) hosts: Vec<String>,
-    pub(super) cors: Cors,
+    pub(super) server: RawServer,
     /// As typed: it may be relative.
     pub(super) store: Option<PathBuf>,
     pub(super) retention: Option<Retention>,
@@ -62,35 +55,11 @@ const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 
 /// USD per million tokens, or a weight: nobody needs more.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
-/// Origins of web pages.
-const ORIGINS_MAX: usize = 256;
-/// Names of the gateway.
-const HOSTS_MAX: usize = 256;
-/// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
-const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
-/// Bytes; less would refuse ordinary prompts.
-const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
-const MAX_IN_FLIGHT: RangeInclusive<u64> = 1..=1_000_000;
-/// Bytes; less would break ordinary answers, more is no event.
-const EVENT_MAX: RangeInclusive<u64> = (16 << 10)..=(64 << 20);
 
 impl Raw {
     pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
         let mut root = Table::new(scope, "the file".into(), 0, document);
-        let (mut listen, mut body_max, mut drain) = (None, None, None);
-        let (mut hosts, mut cors) = (Vec::new(), Cors::None);
-        let (mut memory, mut max_in_flight, mut event_max) = (None, None, None);
-        if let Some(mut server) = root.table("server", "[server]".into()) {
-            listen = read_listen(&mut server);
-            body_max = server.bytes("body_max", BODY_MAX);
-            memory = server.bytes("memory", MEMORY);
-            max_in_flight = server.integer("max_in_flight", MAX_IN_FLIGHT);
-            event_max = server.bytes("event_max", EVENT_MAX);
-            drain = server.duration("drain", Duration::ZERO..=DURATION_MAX);
-            hosts = read_hosts(&mut server);
-            cors = read_cors(&mut server);
-            server.finish();
-        }
+        let server = root.table("server", "[server]".into()).map_or_else(RawServer::default, RawServer::read);
         let (mut store, mut retention) = (None, None);
         if let Some(mut table) = root.table("store", "[store]".into()) {
             store = read_store(&mut table);
@@ -107,22 +76,7 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw {
-            listen,
-            body_max,
-            memory,
-            max_in_flight,
-            event_max,
-            drain,
-            hosts,
-            cors,
-            store,
-            retention,
-            race,
-            providers,
-            models,
-            users,
-        }
+        Raw { server, store, retention, race, providers, models, users }
     }
 }
 
@@ -220,83 +174,6 @@ fn read_price(upstream: &mut Table<'_, '_>) -> Option<Price> {
     }
     let (input, output) = (input?, output?);
     Some(Price { input, cached: cached.unwrap_or(input), output })
-}
-
-fn read_listen(server: &mut Table<'_, '_>) -> Option<At<SocketAddr>> {
-    let text = server.text("listen")?;
-    let address = text.value.value.parse().ok();
-    if address.is_none() {
-        let expected = "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
-        server.scope.report(server.bad_value("listen", &text).expected(expected));
-    }
-    Some(At { offset: text.offset, value: address? })
-}
-
-/// Names without a port: which one a client reaches the gateway by says nothing of who it is.
-fn read_hosts(server: &mut Table<'_, '_>) -> Vec<String> {
-    const EXPECTED: &str =
-        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses are known";
-    let what = server.what("hosts");
-    let typed = server.strings("hosts").unwrap_or_default();
-    if let Some(first) = typed.get(HOSTS_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {HOSTS_MAX} names")));
-    }
-    let mut hosts = Vec::new();
-    for typed in typed.into_iter().take(HOSTS_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
-        let name = text.value.value.strip_suffix('.').unwrap_or(&text.value.value);
-        if is_host(name) {
-            hosts.push(name.to_ascii_lowercase());
-        } else {
-            server.scope.report(server.bad_value("hosts", &text).expected(EXPECTED));
-        }
-    }
-    hosts
-}
-
-/// As DNS has it, with the underscores that containers have in their names.
-fn is_host(name: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
-}
-
-/// An origin is what a browser calls the place of a page: no path, and the port only where it is not the usual one.
-fn read_cors(server: &mut Table<'_, '_>) -> Cors {
-    const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
-    let Some(typed) = server.strings("cors") else { return Cors::None };
-    let what = server.what("cors");
-    let (mut origins, mut any) = (Vec::new(), false);
-    if let Some(first) = typed.get(ORIGINS_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {ORIGINS_MAX} origins")));
-    }
-    for typed in typed.into_iter().take(ORIGINS_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
-        match text.value.value.as_str() {
-            "*" => any = true,
-            origin if is_origin(origin) => origins.push(origin.to_ascii_lowercase()),
-            _ => server.scope.report(server.bad_value("cors", &text).expected(EXPECTED)),
-        }
-    }
-    match (any, origins.is_empty()) {
-        (true, true) => Cors::Any,
-        (true, false) => {
-            server.scope.report(Found::at(server.offset, format!("{what} has \"*\" and origins")).expected(EXPECTED));
-            Cors::Any
-        }
-        (false, true) => Cors::None,
-        (false, false) => Cors::Only(origins),
-    }
-}
-
-fn is_origin(text: &str) -> bool {
-    let Some((scheme, authority)) = text.split_once("://") else { return false };
-    // Browser extensions and apps have schemes of their own.
-    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    let is_authority = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    is_scheme && !authority.is_empty() && authority.len() <= 255 && authority.chars().all(is_authority)
 }
 
 /// The path in `sqlite:PATH`. Another URL is not quoted: it may hold a password.

@@ -5,6 +5,7 @@ use http::{HeaderName, Uri};
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
 use super::text::{self, Text};
+use super::way::RawWay;
 use super::{CancelBilling, Keys, SimulatedFailure, Simulation, raw_credential};
 use crate::protocol::Dialect;
 
@@ -27,6 +28,8 @@ pub(super) struct RawProvider {
     pub(super) cancel_billing: Option<CancelBilling>,
     /// None also where it was wrong.
     pub(super) domain: Option<String>,
+    /// `proxy` and `ca_file`.
+    pub(super) way: RawWay,
     pub(super) simulate: Option<Simulation>,
     /// Whether `simulate` is there, right or wrong.
     pub(super) has_simulate: bool,
@@ -69,6 +72,7 @@ impl RawProvider {
         check_name(table.scope, &name);
         let (has_base_url, has_simulate) = (table.has("base_url"), table.has("simulate"));
         let (has_key, has_aws, has_token) = (table.has("api_key"), table.has("aws"), table.has("token"));
+        let (has_proxy, has_ca_file) = (table.has("proxy"), table.has("ca_file"));
         let has_dialect = table.has("dialect");
         let keys = raw_credential::read(&mut table, &name.value, name.offset);
         let base_url = table.text("base_url").and_then(|text| read_base_url(&table, &text));
@@ -77,6 +81,7 @@ impl RawProvider {
         let forward_headers = read_forward_headers(&mut table);
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
         let domain = read_domain(&mut table);
+        let way = RawWay::read(&mut table);
         let simulate = read_simulation(&mut table);
         if has_simulate {
             let others = [
@@ -85,6 +90,8 @@ impl RawProvider {
                 (has_aws, "aws"),
                 (has_token, "token"),
                 (has_dialect, "dialect"),
+                (has_proxy, "proxy"),
+                (has_ca_file, "ca_file"),
             ];
             let parts = parts.iter().map(|(key, _)| (true, *key));
             for (has, key) in others.into_iter().chain(parts) {
@@ -106,6 +113,7 @@ impl RawProvider {
             forward_headers,
             cancel_billing,
             domain,
+            way,
             simulate,
             has_simulate,
         }

@@ -17,7 +17,10 @@ use super::raw_user::RawUser;
 use super::reader::{At, Scope};
 use super::resolve_provider;
 use super::resolve_race::{RACE, merge_timeouts, race_settings};
-use super::{Config, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices};
+use super::way::Environment;
+use super::{
+    Config, Listen, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices,
+};
 use crate::machine;
 
 /// Bytes.
@@ -37,29 +40,36 @@ const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 
 /// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
 pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
-    check_listen(scope, raw.listen.as_ref(), !raw.users.is_empty());
+    let server = raw.server;
+    check_listen(scope, &server.listen, !raw.users.is_empty());
+    let environment = Environment::read(scope);
     let race = race_settings(scope, &RACE, &raw.race);
-    let mut providers = listed_providers(scope, raw.providers);
-    add_catalogue_providers(scope, &mut providers, &raw.models);
-    let listen = raw.listen.as_ref().map_or(LISTEN, |listen| listen.value);
-    own_address::check(scope, listen, &providers, &raw.models);
+    let mut providers = listed_providers(scope, raw.providers, &environment);
+    add_catalogue_providers(scope, &mut providers, &raw.models, &environment);
+    let mut listen: Vec<Listen> = server.listen.into_iter().map(|listen| listen.value).collect();
+    if listen.is_empty() {
+        listen.push(Listen::Tcp(LISTEN));
+    }
+    own_address::check(scope, &listen, &providers, &raw.models);
     let (models, aliases) = resolve_models(scope, raw.models, &providers, &race);
     let users = resolve_users(scope, raw.users, &providers);
     if models.is_empty() {
         scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
     }
-    let memory = raw.memory.unwrap_or_else(|| machine::memory() / MEMORY_SHARE);
+    let memory = server.memory.unwrap_or_else(|| machine::memory() / MEMORY_SHARE);
     Config {
         path: absolute(path),
         server: Server {
             listen,
-            body_max: whole(raw.body_max.unwrap_or(BODY_MAX)),
+            tls: server.tls,
+            trusted_proxies: server.trusted_proxies,
+            body_max: whole(server.body_max.unwrap_or(BODY_MAX)),
             memory: whole(memory),
-            max_in_flight: whole(raw.max_in_flight.unwrap_or_else(|| in_flight(memory, machine::descriptors()))),
-            event_max: whole(raw.event_max.unwrap_or(EVENT_MAX)),
-            drain: raw.drain.unwrap_or(DRAIN),
-            hosts: raw.hosts,
-            cors: raw.cors,
+            max_in_flight: whole(server.max_in_flight.unwrap_or_else(|| in_flight(memory, machine::descriptors()))),
+            event_max: whole(server.event_max.unwrap_or(EVENT_MAX)),
+            drain: server.drain.unwrap_or(DRAIN),
+            hosts: server.hosts,
+            cors: server.cors,
         },
         store: Store {
             path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))),
@@ -84,33 +94,32 @@ fn whole(number: u64) -> usize {
 }
 
 /// Whoever reaches a gateway without users spends its keys.
-fn check_listen(scope: &Scope<'_>, listen: Option<&At<SocketAddr>>, has_users: bool) {
-    let Some(listen) = listen else { return };
-    if has_users || listen.value.ip().to_canonical().is_loopback() {
-        return;
+fn check_listen(scope: &Scope<'_>, listen: &[At<Listen>], has_users: bool) {
+    for listen in listen.iter().filter(|listen| !has_users && !listen.value.is_local()) {
+        let message =
+            format!("\"listen\" in [server] is {}, which others can reach, and there are no [users]", listen.value);
+        let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
+        scope.report(Found::at(listen.offset, message).expected(expected));
     }
-    let message =
-        format!("\"listen\" in [server] is {}, which others can reach, and there are no [users]", listen.value);
-    let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
-    scope.report(Found::at(listen.offset, message).expected(expected));
 }
 
 /// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
 pub(super) type Listed = BTreeMap<String, Option<Arc<Provider>>>;
 
-fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>) -> Listed {
-    raw.into_iter().map(|raw| (raw.name.value.clone(), resolve_provider::listed(scope, raw).map(Arc::new))).collect()
+fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>, environment: &Environment) -> Listed {
+    let listed = |raw| resolve_provider::listed(scope, raw, environment).map(Arc::new);
+    raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
 /// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
-fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel]) {
+fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel], environment: &Environment) {
     for upstream in models.iter().flat_map(|model| &model.upstreams) {
         let name = &upstream.provider;
         if providers.contains_key(name) {
             continue;
         }
         let Some(entry) = catalogue::find(name) else { continue };
-        let provider = resolve_provider::known(scope, entry, upstream.offset).map(Arc::new);
+        let provider = resolve_provider::known(scope, entry, upstream.offset, environment).map(Arc::new);
         providers.insert(name.clone(), provider);
     }
 }

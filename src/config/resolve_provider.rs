@@ -8,7 +8,8 @@ use super::problem::{Found, shown};
 use super::raw_provider::{RawProvider, base_url_problem};
 use super::reader::{At, Scope};
 use super::text::{self, Secret};
-use super::{Auth, CancelBilling, Keys, Provider, Spoken};
+use super::way::{Environment, RawWay};
+use super::{Auth, CancelBilling, Keys, Provider, Spoken, Way};
 use crate::protocol::Dialect;
 
 /// Where Google's clouds are asked if nothing is said.
@@ -19,14 +20,20 @@ const REGION: &str = "us-east-1";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// One that the file has a table for. None if it is wrong, which is reported.
-pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
+pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, environment: &Environment) -> Option<Provider> {
     if raw.has_simulate {
         return simulated(raw);
     }
     let entry = catalogue::find(&raw.name.value);
     let dialects = dialects(scope, &raw, entry);
     check_parts(scope, &raw, entry, &dialects);
-    let dialects = dialects?;
+    let mut dialects = dialects?;
+    raw.way.check(
+        scope,
+        &format!("[providers.{}]", shown(&raw.name.value)),
+        dialects.iter().map(|spoken| &*spoken.base_url),
+    );
+    dialects.iter_mut().for_each(|spoken| spoken.way = raw.way.to(&spoken.base_url, environment));
     let name = raw.name.value;
     if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
         scope.warn(format!(
@@ -59,11 +66,17 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider) -> Option<Provider> {
 }
 
 /// One of the catalogue that a model uses without a table of its own: its key is in the usual variable.
-pub(super) fn known(scope: &Scope<'_>, entry: &'static Entry, offset: usize) -> Option<Provider> {
+pub(super) fn known(
+    scope: &Scope<'_>,
+    entry: &'static Entry,
+    offset: usize,
+    environment: &Environment,
+) -> Option<Provider> {
     let name = entry.name.to_owned();
     let served = entry.serves.iter().filter(|served| !served.only_if_named);
     let spoken = |served: &Served| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
-    let dialects: Vec<Spoken> = served.filter_map(spoken).collect();
+    let mut dialects: Vec<Spoken> = served.filter_map(spoken).collect();
+    dialects.iter_mut().for_each(|spoken| spoken.way = RawWay::default().to(&spoken.base_url, environment));
     let Some(first) = dialects.first() else {
         let message = format!("provider {name} has no address of its own");
         let expected = format!("a table [providers.{name}] with {} and a key", what_it_needs(entry));
@@ -89,8 +102,13 @@ pub(super) fn known(scope: &Scope<'_>, entry: &'static Entry, offset: usize) -> 
 /// It speaks what the simulator speaks.
 fn simulated(raw: RawProvider) -> Option<Provider> {
     let simulation = raw.simulate?;
-    let spoken =
-        Spoken { dialect: Dialect::OpenAi, base_url: String::new(), auth: Auth::Bearer, headers: HeaderMap::new() };
+    let spoken = Spoken {
+        dialect: Dialect::OpenAi,
+        base_url: String::new(),
+        auth: Auth::Bearer,
+        headers: HeaderMap::new(),
+        way: Way::default(),
+    };
     Some(Provider {
         name: raw.name.value,
         base_url: String::new(),
@@ -211,7 +229,7 @@ fn spoken(
     if dialect == Dialect::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
     }
-    Some(Spoken { dialect, base_url, auth, headers })
+    Some(Spoken { dialect, base_url, auth, headers, way: Way::default() })
 }
 
 fn part<'a>(parts: &'a [(&'static str, At<String>)], key: &str) -> Option<&'a str> {

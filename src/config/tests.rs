@@ -8,9 +8,11 @@ use secrecy::ExposeSecret;
 
 use super::*;
 
+mod certificates;
 mod plans;
 mod problems;
 mod providers;
+mod ways;
 
 const SHIPPED: &str = include_str!("../../config.toml");
 
@@ -53,7 +55,7 @@ fn keys(provider: &Provider) -> Vec<&str> {
 #[test]
 fn an_empty_file_has_the_defaults() {
     let config = good("");
-    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.server.listen, [Listen::Tcp("127.0.0.1:8080".parse().unwrap())]);
     assert_eq!((config.server.body_max, config.server.drain), (32 << 20, Duration::from_secs(30)));
     assert!(config.path.is_absolute() && config.store.path.is_absolute());
     assert!(config.store.path.ends_with("photofinish.db"));
@@ -89,6 +91,10 @@ fn the_commented_examples_of_the_shipped_config_are_right() {
         |line: &str| line.strip_prefix("# ").filter(|line| line.starts_with('[') || line.contains(" = ")).is_some();
     let uncomment = |line: &str| if code(line) { line[2..].to_owned() } else { line.to_owned() };
     let text = SHIPPED.lines().map(uncomment).collect::<Vec<_>>().join("\n");
+    let folder = certificates::folder();
+    let text = ["cert.pem", "key.pem"].iter().fold(text, |text, name| {
+        text.replace(&format!("\"{name}\""), &format!("\"{}\"", folder.path().join(name).display()))
+    });
     let config = parse(&text, Path::new("config.toml"), &|_| Some("k".into())).unwrap_or_else(|p| panic!("{p}"));
     assert!(config.providers.contains_key("my-vllm"));
     assert_eq!(config.users.len(), 1);
@@ -198,7 +204,22 @@ fn others_may_reach_it_if_there_are_users() {
         good(&format!("server.listen = \"{listen}\""));
     }
     let config = good("server.listen = \"[::]:${PORT}\"\nusers.a.token = \"t\"");
-    assert_eq!(config.server.listen.port(), 9000);
+    assert_eq!(config.server.listen, [Listen::Tcp("[::]:9000".parse().unwrap())]);
+    let several =
+        good("server.listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"unix:/run/gateway.sock\", \"unix:here.sock\"]");
+    let shown: Vec<String> = several.server.listen.iter().map(ToString::to_string).collect();
+    let here = std::path::absolute("here.sock").unwrap();
+    let here = format!("unix:{}", here.display());
+    assert_eq!(shown, ["127.0.0.1:0", "127.0.0.1:0", "unix:/run/gateway.sock", &here]);
+}
+
+#[test]
+fn proxies_that_are_trusted_are_networks() {
+    let config = good("server.trusted_proxies = [\"10.1.2.3/8\", \"192.0.2.7\", \"fd00::/8\"]");
+    let trusted: Vec<String> = config.server.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(trusted, ["10.0.0.0/8", "192.0.2.7/32", "fd00::/8"]);
+    let all = good("server.trusted_proxies = \"0.0.0.0/0\"");
+    assert!(all.warnings.iter().any(|warning| warning.contains("trusts every address")), "{:?}", all.warnings);
 }
 
 #[test]

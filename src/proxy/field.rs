@@ -258,7 +258,7 @@ pub(super) fn named(
             .providers
             .get(provider)
             .ok_or_else(|| format!("there is no provider {} in the configuration", quoted(provider)))?;
-        if known.is_at(live.config.server.listen) {
+        if known.is_at(&live.config.server.listen) {
             return Err(format!("the provider {} is at the gateway's own address", quoted(provider)));
         }
         if model_name.is_empty() {

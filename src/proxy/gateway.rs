@@ -131,7 +131,7 @@ impl Live {
             let mut endpoints = Vec::with_capacity(provider.dialects.len());
             for spoken in &provider.dialects {
                 let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
-                endpoints.push((spoken.dialect, Endpoint::parse(url)?));
+                endpoints.push((spoken.dialect, Endpoint::parse(url)?.by(spoken.way.clone())));
             }
             let line = Line { endpoints, shared: Shared::of(provider), turn: AtomicUsize::new(0) };
             lines.insert(provider.name.clone(), line);
@@ -204,7 +204,10 @@ impl Gateway {
     pub fn reload(&self, live: Live) {
         self.recorder.metrics().configure(&live.config);
         let before = self.live();
-        let address = |config: &Config, provider: &str| Some(config.providers.get(provider)?.base_url.clone());
+        let address = |config: &Config, provider: &str| {
+            let provider = config.providers.get(provider)?;
+            Some((provider.base_url.clone(), provider.preferred().way.clone()))
+        };
         let stays = |upstream: &str| {
             let provider = upstream.split('/').next().unwrap_or_default();
             let now = address(&live.config, provider);

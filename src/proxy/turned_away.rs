@@ -29,6 +29,21 @@ impl Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_foreign_page", message)
     }
 
+    /// A proxy that is trusted to tell passes it on from another machine.
+    pub fn remote_client() -> Rejection {
+        let message =
+            "this gateway has no users, so it serves its own machine only, and a proxy passes this request on from \
+                       elsewhere: add [users] to serve others"
+                .to_owned();
+        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_remote_client", message)
+    }
+
+    /// Plain HTTP where TLS is spoken.
+    pub fn only_https() -> Rejection {
+        let message = "this address speaks HTTPS: call it with https://".to_owned();
+        Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_only_https", message)
+    }
+
     pub fn body_slow(rate_min: u64) -> Rejection {
         let message =
             format!("the request body came too slowly: send at least {} a second on average", format_bytes(rate_min));

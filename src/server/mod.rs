@@ -1,23 +1,27 @@
 //! The listener: connections in, requests routed to `proxy`, a bound on everything, and a clean end.
 //!
-//! HTTP/1.1 and HTTP/2 (with prior knowledge) on one port. A connection is watched while its request is served: when the
+//! HTTP/1.1 and HTTP/2 on one port: by ALPN where it speaks TLS, by prior knowledge otherwise. A connection is watched while its request is served: when the
 //! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod api;
+mod behind;
 mod cors;
 mod door;
 mod health;
+mod listener;
 mod metrics;
 mod places;
 mod routes;
 mod socket;
 mod stream;
+mod tls;
 
-pub use routes::router;
+pub use listener::Listener;
 
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,21 +29,24 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::clock::Instant;
 use crate::machine;
-use crate::proxy::Rejection;
+use crate::proxy::{Gateway, Live, Rejection};
 use crate::shutdown::Shutdown;
 use places::{Place, Places};
 use stream::{Noted, Streams};
+use tls::Begun;
 
 /// Client connections at once. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -64,18 +71,66 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Between two warnings that connections are turned away.
 const WARN_AGAIN: Duration = Duration::from_secs(5);
 
-/// Accepts until draining begins. Each connection is a task of `shutdown`.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) {
+/// Accepts on all of them until draining begins. Each connection is a task of the gateway's shutdown.
+pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
-    accept(listener, Places::new(all - reserve, reserve), router, shutdown).await;
+    let house = House {
+        places: Places::new(all - reserve, reserve),
+        router: routes::router(gateway.clone()),
+        tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
+        shutdown: gateway.shutdown().clone(),
+        live: Arc::new(move || gateway.live()),
+    };
+    join_all(listeners.into_iter().map(|listener| accept(listener, house.clone()))).await;
 }
 
-async fn accept(listener: TcpListener, places: Arc<Places>, router: Router, shutdown: Shutdown) {
+/// What every connection is served with.
+#[derive(Clone)]
+struct House {
+    places: Arc<Places>,
+    router: Router,
+    /// The certificate at the start; none: no TLS, whatever a later configuration says.
+    tls: Option<Arc<ServerConfig>>,
+    shutdown: Shutdown,
+    /// The configuration in force.
+    live: Arc<dyn Fn() -> Arc<Live> + Send + Sync>,
+}
+
+impl House {
+    /// What a handshake that begins now goes by.
+    fn certificate(&self) -> Option<Arc<ServerConfig>> {
+        let first = self.tls.as_ref()?;
+        let live = (self.live)();
+        Some(live.config.server.tls.as_ref().map_or(first, |tls| &tls.server).clone())
+    }
+
+    /// The answer to what is not served: work in a place that is not for work, and, where there are no users, what a trusted
+    /// proxy passes on from elsewhere. A listener for this machine alone was not meant for it.
+    fn refusal<B>(&self, place: &Place, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
+        let refuse = |rejection: Rejection| Some(rejection.answer_to(routes::near(request.uri().path())));
+        if request.method() == Method::POST && !place.may_work() {
+            return refuse(Rejection::crowded());
+        }
+        let live = (self.live)();
+        let trusted = &live.config.server.trusted_proxies;
+        if trusted.is_empty() {
+            return None;
+        }
+        let client = behind::client(peer, request.headers(), trusted);
+        if let Some(client) = client {
+            place.is_for(client);
+        }
+        let is_remote = client.is_none_or(|client| !client.is_loopback());
+        if live.config.users.is_empty() && is_remote { refuse(Rejection::remote_client()) } else { None }
+    }
+}
+
+async fn accept(listener: Listener, house: House) {
     let mut turned_away = TurnedAway::default();
-    let mut draining = std::pin::pin!(shutdown.draining());
+    let mut draining = std::pin::pin!(house.shutdown.draining());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -83,16 +138,17 @@ async fn accept(listener: TcpListener, places: Arc<Places>, router: Router, shut
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match places.enter(peer.ip()).await {
+            Ok((stream, peer)) => match house.places.enter(peer).await {
                 Some(place) => {
-                    shutdown.spawn(connection(stream, place, router.clone(), shutdown.clone()));
+                    let tls = house.certificate().filter(|_| listener.is_for_tls());
+                    house.shutdown.spawn(connection(stream, peer, place, tls, house.clone()));
                 }
                 None => turned_away.warn(&"every connection is at work"),
             },
             Err(error) => {
                 turned_away.warn(&error);
                 // A connection that nobody works on may give its descriptor back.
-                places.make_room();
+                house.places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -125,15 +181,19 @@ impl TurnedAway {
     }
 }
 
-async fn connection(stream: TcpStream, place: Place, router: Router, shutdown: Shutdown) {
+async fn connection(stream: TcpStream, peer: IpAddr, place: Place, tls: Option<Arc<ServerConfig>>, mut house: House) {
     let (socket, client) = socket::share(stream);
-    serve_connection(socket, client.left(), place, router, shutdown).await;
-}
-
-/// The answer to what would be work, in a place that is not for work.
-fn crowded<B>(place: &Place, request: &Request<B>) -> Option<Response<Body>> {
-    let is_refused = request.method() == Method::POST && !place.may_work();
-    is_refused.then(|| Rejection::crowded().answer_to(routes::near(request.uri().path())))
+    let Some(certificate) = tls else {
+        return serve_connection(socket, client.left(), peer, place, &house).await;
+    };
+    match tls::begin(socket, &client, certificate, &place, &house.shutdown).await {
+        Begun::Tls(stream) => serve_connection(*stream, client.left(), peer, place, &house).await,
+        Begun::Plain(socket) => {
+            house.router = tls::only_https();
+            serve_connection(socket, client.left(), peer, place, &house).await;
+        }
+        Begun::Ended => {}
+    }
 }
 
 fn builder(shutdown: &Shutdown) -> Builder<Streams> {
@@ -149,20 +209,20 @@ fn builder(shutdown: &Shutdown) -> Builder<Streams> {
 async fn serve_connection<S>(
     stream: S,
     client_left: impl Future<Output = ()>,
+    peer: IpAddr,
     place: Place,
-    router: Router,
-    shutdown: Shutdown,
+    house: &House,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let builder = builder(&shutdown);
-    let router = TowerToHyperService::new(router);
+    let builder = builder(&house.shutdown);
+    let router = TowerToHyperService::new(house.router.clone());
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let work = place.connection.begin();
-        let answer =
-            crowded(&place, &request).map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
+        let refusal = house.refusal(&place, peer, &request);
+        let answer = refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
         async {
             let response = match answer {
                 Ok(response) => response.await?,
@@ -176,9 +236,9 @@ async fn serve_connection<S>(
     let mut given_up = std::pin::pin!(place.given_up());
     // hyper waits for the bytes that tell the version, for what opens HTTP/2, and for further requests on it, without a bound.
     let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
-    let mut draining = std::pin::pin!(shutdown.draining());
+    let mut draining = std::pin::pin!(house.shutdown.draining());
     let cancelled = async {
-        shutdown.cancelled().await;
+        house.shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);

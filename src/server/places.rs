@@ -24,7 +24,7 @@ const SEARCH_AGAIN: Duration = Duration::from_millis(100);
 /// A newcomer waits so long for a connection that is being closed: far longer than that takes.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
-/// All places of one listener.
+/// All places of all listeners.
 pub(super) struct Places {
     /// Those for work.
     ordinary: usize,
@@ -135,6 +135,16 @@ impl Held {
         (id, connection)
     }
 
+    /// One of this address's is no longer its own.
+    fn leaves(&mut self, peer: IpAddr) {
+        if let Some(count) = self.by_peer.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&peer);
+            }
+        }
+    }
+
     /// Those that are idle, of the address that holds most first, and of these the longest idle first. In the reserve also
     /// those that are not: all of it is brief.
     fn close_idle(&mut self, in_reserve: bool) -> usize {
@@ -189,6 +199,16 @@ impl Place {
         true
     }
 
+    /// From now on it is this client's: the connection is a proxy's that asks for it.
+    pub(super) fn is_for(&self, client: IpAddr) {
+        let client = network(client);
+        let mut held = self.places.lock();
+        let Some(entry) = held.connections.get_mut(&self.id).filter(|entry| entry.peer != client) else { return };
+        let before = std::mem::replace(&mut entry.peer, client);
+        held.leaves(before);
+        *held.by_peer.entry(client).or_default() += 1;
+    }
+
     /// Resolves when the connection has to be closed to make room.
     pub(super) async fn given_up(&self) {
         loop {
@@ -210,12 +230,7 @@ impl Drop for Place {
         let mut held = self.places.lock();
         if let Some(entry) = held.connections.remove(&self.id) {
             held.ordinary -= usize::from(!entry.in_reserve && !entry.leaving);
-            if let Some(count) = held.by_peer.get_mut(&entry.peer) {
-                *count -= 1;
-                if *count == 0 {
-                    held.by_peer.remove(&entry.peer);
-                }
-            }
+            held.leaves(entry.peer);
         }
         drop(held);
         self.places.left.notify_waiters();
@@ -330,6 +345,21 @@ mod tests {
         drop(work);
         assert_eq!(places.make_room(), 2);
         assert!(is_given_up(&place).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn behind_a_proxy_it_is_the_client_that_holds() {
+        let places = Places::new(200, 100);
+        let mut held = Vec::new();
+        for number in 0..200 {
+            held.push(entered(&places, 1).await);
+            // The first is one client's, all others another's.
+            held[number].is_for(peer(if number == 0 { 2 } else { 3 }));
+        }
+        let _newcomer = entered(&places, 4).await;
+        assert!(!is_given_up(&held[0]).await && is_given_up(&held[1]).await);
+        drop(held);
+        assert_eq!(places.lock().by_peer.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ impl FromRef<Site> for Arc<Gateway> {
 }
 
 /// Every path of the gateway. What is not here is a 404 in the dialect's shape.
-pub fn router(gateway: Arc<Gateway>) -> Router {
+pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     // A reload does not move the database, whatever the file says by then.
     let reads = Reads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
     let router = routes().into_iter().fold(Router::new(), |router, (path, served)| router.route(path, served));

@@ -26,7 +26,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// What a client sent before it left is read by then, or never.
 const READ_REST_FOR: Duration = Duration::from_millis(100);
 
-/// The two views of one socket.
+/// The two views of one socket. What TCP alone has fails on another kind, and is not needed there.
 pub(super) fn share(stream: TcpStream) -> (Socket, Client) {
     // Without it small events wait for the client's delayed acknowledgement. An error is a client that left already.
     let _ = stream.set_nodelay(true);
@@ -53,6 +53,13 @@ struct Shared {
 }
 
 impl Client {
+    /// The first byte that the client sends, which is still to be read. None: it left before.
+    pub(super) async fn first_byte(&self) -> Option<u8> {
+        let mut first = [0];
+        let peeked = self.0.stream.peek(&mut first).await;
+        matches!(peeked, Ok(1)).then_some(first[0])
+    }
+
     /// Resolves when the client sends no more, and hyper does not read what it sent before. As everywhere in hyper, half
     /// a close is a close. Behind more than the system's receive buffer holds nothing can be heard; the next write then tells.
     pub(super) async fn left(&self) {

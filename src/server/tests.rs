@@ -1,8 +1,10 @@
 //! Connections that say nothing, and clients that take nothing, on a stopped clock.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,11 +15,13 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::clock::Instant;
+use crate::config::{Listen, parse};
 
 /// Bytes between client and server.
 const PIPE: usize = 64 * 1024;
@@ -48,10 +52,20 @@ async fn place() -> Place {
     Places::new(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
 }
 
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Without a certificate, by the default configuration.
+fn house(router: Router, places: Arc<Places>) -> House {
+    let config = parse("", Path::new("config.toml"), &|_| None).unwrap();
+    let live = Arc::new(Live::new(config, &HashMap::new()).unwrap());
+    House { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
+}
+
 async fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
     let (client, server) = duplex(PIPE);
-    let shutdown = Shutdown::new();
-    let serving = serve_connection(server, pending(), place().await, router, shutdown.clone());
+    let house = house(router, Places::new(1, 0));
+    let (shutdown, place) = (house.shutdown.clone(), place().await);
+    let serving = async move { serve_connection(server, pending(), HERE, place, &house).await };
     (client, shutdown.spawn(serving), shutdown)
 }
 
@@ -144,9 +158,10 @@ async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_firs
 
 /// A listener with so many places.
 async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, shutdown) = (listener.local_addr().unwrap(), Shutdown::new());
-    shutdown.spawn(accept(listener, places, router().0, shutdown.clone()));
+    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
+    let (address, house) = (listener.at().address().unwrap(), house(router().0, places));
+    let shutdown = house.shutdown.clone();
+    shutdown.spawn(accept(listener, house));
     (address, shutdown)
 }
 
@@ -250,8 +265,8 @@ async fn a_client_that_takes_nothing_loses_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let shutdown = Shutdown::new();
-    let serving = shutdown.spawn(connection(stream, place().await, router, shutdown.clone()));
+    let house = house(router, Places::new(1, 0));
+    let serving = house.shutdown.clone().spawn(connection(stream, HERE, place().await, None, house));
     client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     client.read_u8().await.unwrap();
     // From here on nothing but the clock moves.
@@ -269,4 +284,56 @@ async fn a_dead_client_is_found_by_probes() {
     let (stream, _) = listener.accept().await.unwrap();
     let (socket, _) = socket::share(stream);
     assert!(socket.is_probed());
+}
+
+/// A certificate that nobody knows.
+fn certificate() -> Arc<ServerConfig> {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = vec!["gateway.test".to_owned()];
+    let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key.into()).unwrap())
+}
+
+/// What a client may send of a handshake: nothing, the head of a record, part of it.
+const BEGINNINGS: [&[u8]; 3] = [b"", &[22, 3, 1], &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]];
+
+#[tokio::test]
+async fn a_handshake_that_stalls_is_cut() {
+    for said in BEGINNINGS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let house = house(router().0, Places::new(1, 0));
+        let connection = connection(stream, HERE, place().await, Some(certificate()), house.clone());
+        client.write_all(said).await.unwrap();
+        tokio::time::pause();
+        let began = Instant::now();
+        house.shutdown.spawn(connection).await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), tls::HANDSHAKE_FOR.as_secs(), "{said:?}");
+        tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_gives_its_place_to_a_newcomer_and_waits_for_no_drain() {
+    let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
+    let address = listener.at().address().unwrap();
+    let house = House { tls: Some(certificate()), ..house(router().0, Places::new(2, 1)) };
+    let shutdown = house.shutdown.clone();
+    shutdown.spawn(accept(listener, house));
+    let mut stalled = Vec::new();
+    for round in 0..30 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(BEGINNINGS[round % BEGINNINGS.len()]).await.unwrap();
+        stalled.push(client);
+        let mut plain = asked(address, "GET /").await;
+        let answer = heard(&mut plain, "}").await;
+        assert!(answer.contains(" 400 ") && answer.contains("photofinish_only_https"), "round {round}: {answer}");
+        assert_eq!(heard(&mut plain, "never").await.trim_start_matches('}'), "", "closed");
+    }
+    shutdown.drain();
+    assert!(shutdown.finished(Duration::from_secs(5)).await);
 }

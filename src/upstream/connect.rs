@@ -1,10 +1,11 @@
-//! Makes one connection: name look-up, TCP, TLS, HTTP handshake. The caller's timeout covers all four.
+//! Makes one connection: name look-up, TCP, a proxy's tunnel, TLS, HTTP handshake. The caller's timeout covers all of them.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
@@ -25,6 +27,8 @@ use super::endpoint::{Endpoint, Origin};
 use super::line::Line;
 use super::names::{Names, Resolver};
 use super::seats::STREAMS_MAX;
+use super::tunnel;
+use crate::config::{Authorities, Proxy};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::machine::{self, Descriptors};
 use crate::shutdown::Shutdown;
@@ -38,6 +42,11 @@ const HEADER_LIST_MAX: u32 = 64 * 1024;
 const ADDRESSES_MAX: usize = 8;
 /// An address that has not answered by then is no longer waited for alone.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// A connection on which nothing moves is probed after so long: while a model thinks, nothing else tells a peer that is gone
+/// from one that is silent, and firewalls forget connections that are silent for a few minutes.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+/// … and then again and again, until the system gives up (on Linux after nine without an answer).
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Headers of an HTTP/1.1 answer.
 const HEADERS_MAX: usize = 1_024;
 /// The read buffer of an HTTP/1.1 connection. A client that stalls keeps it filled.
@@ -61,9 +70,11 @@ pub(super) enum Made {
 }
 
 pub(super) struct Connector {
-    tls: TlsConnector,
-    /// Offers HTTP/1.1 alone.
-    tls_http1: TlsConnector,
+    tls: Tls,
+    /// The authorities that are believed everywhere.
+    roots: RootCertStore,
+    /// For addresses with authorities of their own. Configurations name them, so there are not many.
+    own_tls: Mutex<HashMap<Arc<Authorities>, Tls>>,
     names: Arc<Names>,
     pub descriptors: Descriptors,
     shutdown: Shutdown,
@@ -78,18 +89,10 @@ impl Connector {
         if roots.is_empty() {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls_http1 = TlsConnector::from(Arc::new(config.clone()));
-        config.alpn_protocols.insert(0, b"h2".to_vec());
-        let tls = TlsConnector::from(Arc::new(config));
+        let tls = Tls::new(roots.clone())?;
         let descriptors = Descriptors::new(machine::descriptors());
         let names = Names::new(shutdown.clone(), resolver);
-        Ok(Connector { tls, tls_http1, names, descriptors, shutdown })
+        Ok(Connector { tls, roots, own_tls: Mutex::default(), names, descriptors, shutdown })
     }
 
     /// `http1`: offer nothing else. `changed` is told when an HTTP/2 connection takes another number of streams, or ends.
@@ -98,30 +101,50 @@ impl Connector {
     /// `dns`, `connect`, `tls` or `protocol`, each of phase connect.
     pub async fn connect(&self, endpoint: &Endpoint, http1: bool, changed: Arc<Notify>) -> Result<Made, Failure> {
         let origin = endpoint.origin();
-        let addresses = self.look_up(origin).await?;
-        let tcp = dial(addresses, &self.descriptors).await?;
+        let tcp = match &origin.way.proxy {
+            None => self.tcp(&origin.host, origin.port).await?,
+            Some(proxy) => {
+                let named = |failure: Failure| Failure { kind: failure.kind, ..refused_by(proxy, &failure) };
+                tunnel::open(self.tcp(&proxy.host, proxy.port).await.map_err(named)?, proxy, origin).await?
+            }
+        };
         if !origin.https {
             return self.http1(tcp).await;
         }
         let name = ServerName::try_from(origin.host.clone())
             .map_err(|_| failure(FailureKind::Tls, "the host is no valid server name"))?;
-        let connector = if http1 { &self.tls_http1 } else { &self.tls };
+        let tls = self.tls(origin)?;
+        let connector = if http1 { tls.http1 } else { tls.both };
         let tls = connector.connect(name, tcp).await;
         let tls = tls.map_err(|error| failure(FailureKind::Tls, &format!("TLS: {error}")))?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         if http2 { self.http2(tls, changed).await } else { self.http1(tls).await }
     }
 
-    async fn look_up(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Failure> {
+    /// What an origin's certificate is judged by.
+    fn tls(&self, origin: &Origin) -> Result<Tls, Failure> {
+        let Some(authorities) = &origin.way.authorities else { return Ok(self.tls.clone()) };
+        let mut own = self.own_tls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tls) = own.get(authorities) {
+            return Ok(tls.clone());
+        }
+        let mut roots = self.roots.clone();
+        roots.add_parsable_certificates(authorities.certificates.iter().cloned());
+        let tls = Tls::new(roots).map_err(|error| failure(FailureKind::Tls, &error.to_string()))?;
+        own.insert(authorities.clone(), tls.clone());
+        Ok(tls)
+    }
+
+    async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let problem = |why: Arc<io::Error>| {
             // A look-up needs descriptors too, and does not always say so.
             let own = is_own_lack(&why, &self.descriptors) || self.descriptors.are_scarce();
             let kind = if own { FailureKind::GatewayLimit } else { FailureKind::Dns };
-            failure(kind, &format!("name look-up of {}: {why}", origin.host))
+            failure(kind, &format!("name look-up of {host}: {why}"))
         };
-        let mut addresses = self.names.look_up(&origin.host).await.map_err(problem)?;
-        addresses.iter_mut().for_each(|address| address.set_port(origin.port));
-        Ok(addresses)
+        let mut addresses = self.names.look_up(host).await.map_err(problem)?;
+        addresses.iter_mut().for_each(|address| address.set_port(port));
+        dial(addresses, &self.descriptors).await
     }
 
     async fn http1<S>(&self, stream: S) -> Result<Made, Failure>
@@ -167,6 +190,34 @@ impl Connector {
     }
 }
 
+/// TLS with one set of authorities. Cheap to clone.
+#[derive(Clone)]
+struct Tls {
+    /// Offers HTTP/2 and HTTP/1.1.
+    both: TlsConnector,
+    /// Offers HTTP/1.1 alone.
+    http1: TlsConnector,
+}
+
+impl Tls {
+    fn new(roots: RootCertStore) -> Result<Tls, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let http1 = TlsConnector::from(Arc::new(config.clone()));
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        Ok(Tls { both: TlsConnector::from(Arc::new(config)), http1 })
+    }
+}
+
+/// The proxy itself could not be connected to.
+fn refused_by(proxy: &Proxy, failure: &Failure) -> Failure {
+    tunnel::refused(proxy, &format!("cannot be reached: {}", failure.message))
+}
+
 /// Tries the addresses of a name: the next one when one is refused, or has not answered for a moment. The first that
 /// answers is taken.
 async fn dial(addresses: Vec<SocketAddr>, descriptors: &Descriptors) -> Result<TcpStream, Failure> {
@@ -209,6 +260,9 @@ async fn connect(address: SocketAddr, descriptors: &Descriptors) -> io::Result<T
     if !descriptors.opened(socket.as_raw_fd()) {
         return Err(machine::no_descriptor());
     }
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
+    // A system that cannot probe can still connect.
+    let _ = SockRef::from(&socket).set_tcp_keepalive(&probes);
     socket.connect(address).await
 }
 
@@ -256,6 +310,7 @@ mod tests {
         let descriptors = Descriptors::new(machine::descriptors());
         let stream = dial(vec![nobody, nobody, nobody, there], &descriptors).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);
+        assert!(SockRef::from(&stream).keepalive().unwrap(), "it is probed");
         assert_eq!(dial(Vec::new(), &descriptors).await.unwrap_err().kind, FailureKind::Dns);
     }
 }

@@ -1,20 +1,23 @@
-//! Where a provider is: an origin, which connections are pooled by, and a path prefix.
+//! Where a provider is and how it is connected to: an origin, which connections are pooled by, and a path prefix.
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, Version};
+
+use crate::config::Way;
 
 /// Why a `base_url` is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an http or https URL with a host: {0:?}")]
 pub struct InvalidUrl(pub String);
 
-/// Scheme, host and port.
+/// Scheme, host and port, and what a connection to it is made with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub https: bool,
     /// Without brackets.
     pub host: String,
     pub port: u16,
+    pub way: Way,
 }
 
 /// A parsed `base_url`. Cheap to clone.
@@ -46,7 +49,13 @@ impl Endpoint {
         let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
         let host_header = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid())?;
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Endpoint { origin: Origin { https, host, port }, authority, host_header, prefix })
+        Ok(Endpoint { origin: Origin { https, host, port, way: Way::default() }, authority, host_header, prefix })
+    }
+
+    /// The same, connected to in this way.
+    pub fn by(mut self, way: Way) -> Endpoint {
+        self.origin.way = way;
+        self
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -83,7 +92,10 @@ mod tests {
     #[test]
     fn a_base_url_is_taken_apart() {
         let endpoint = Endpoint::parse("https://api.example.com/openai/v1/").unwrap();
-        assert_eq!(endpoint.origin, Origin { https: true, host: "api.example.com".to_owned(), port: 443 });
+        assert_eq!(
+            (endpoint.origin.https, endpoint.origin.host.as_str(), endpoint.origin.port),
+            (true, "api.example.com", 443)
+        );
         assert_eq!(endpoint.uri("/chat/completions", Version::HTTP_11), "/openai/v1/chat/completions");
         assert_eq!(endpoint.uri("/x", Version::HTTP_2), "https://api.example.com/openai/v1/x");
         assert_eq!(endpoint.url("/x?y=z"), "https://api.example.com/openai/v1/x?y=z");

@@ -2,7 +2,7 @@
 //!
 //! Its own, and not a ready-made client, because a race needs what those hide: whether a connection was reused, how long
 //! it took to get one, a connect timeout that covers name look-up and TLS, and a dead pooled connection that is told from a
-//! request that was refused. The system's proxy variables are not looked at.
+//! request that was refused. Through which proxy a connection goes, and whose certificates it believes, is the endpoint's to say.
 
 mod broken;
 mod connect;
@@ -15,6 +15,7 @@ mod pool;
 mod response;
 mod seats;
 mod sigv4;
+mod tunnel;
 
 pub use endpoint::{Endpoint, InvalidUrl};
 pub use names::{Resolver, system_resolver};
@@ -225,7 +226,7 @@ impl Inner {
 
     fn pool(&self, endpoint: &Endpoint) -> Arc<Pool> {
         let origin = endpoint.origin();
-        self.pools().entry(origin.clone()).or_insert_with(|| Arc::new(Pool::new(origin.https))).clone()
+        self.pools().entry(origin.clone()).or_insert_with(|| Arc::new(Pool::new(origin))).clone()
     }
 
     /// Within `limit`, and not beyond the end of the gateway.

@@ -16,11 +16,13 @@ use tokio::sync::futures::Notified;
 
 use super::broken::{SendError, of_http1};
 use super::connect::Made;
+use super::endpoint::Origin;
 use super::http2::{Http2, Stream};
 use super::line::Line;
 use super::response::{Body, Response};
 use super::seats::{DIAL_PATIENCE, HTTP2_MAX, Queue, STREAMS_MAX, Step, step};
 use crate::clock::Instant;
+use crate::config::Proxy;
 use crate::failure::{Failure, FailureKind, Phase};
 
 /// Idle HTTP/1.1 connections that are kept; a further one is closed.
@@ -32,6 +34,8 @@ const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
     https: bool,
+    /// What its connections go through.
+    proxy: Option<Arc<Proxy>>,
     state: Mutex<State>,
     /// Told when a stream may be free, a dial has ended, or a connection has.
     changed: Arc<Notify>,
@@ -59,6 +63,8 @@ struct State {
 struct Idle {
     line: Line,
     since: Instant,
+    /// A request has gone over it.
+    used: bool,
 }
 
 /// One connection for one request.
@@ -100,7 +106,7 @@ pub(super) struct Dial {
 pub(super) struct Waiting(Arc<Pool>);
 
 impl Pool {
-    pub fn new(https: bool) -> Pool {
+    pub fn new(origin: &Origin) -> Pool {
         let state = State {
             idle: Vec::new(),
             shared: Vec::new(),
@@ -112,7 +118,7 @@ impl Pool {
             streams_each: STREAMS_MAX,
             failed: None,
         };
-        Pool { https, state: Mutex::new(state), changed: Arc::default() }
+        Pool { https: origin.https, proxy: origin.way.proxy.clone(), state: Mutex::new(state), changed: Arc::default() }
     }
 
     /// What is there now, or what is to be done. `counted`: the asker waits already.
@@ -126,9 +132,10 @@ impl Pool {
                 }
                 if asker.fresh { None } else { state.idle.pop() }
             };
-            let Some(Idle { mut line, since }) = idle else { return Claim::DialOwn };
+            let Some(Idle { mut line, since, used }) = idle else { return Claim::DialOwn };
             if since.elapsed() < IDLE_FOR && line.is_usable() {
-                return Claim::Have(Connection::Http1 { line, reused: true });
+                // One that was made for those who wait is as new as one of their own.
+                return Claim::Have(Connection::Http1 { line, reused: used || since < asker.since });
             }
         }
     }
@@ -218,7 +225,8 @@ impl Pool {
     pub fn late(&self, waited: Duration) -> Failure {
         let connections = self.state().shared.len();
         let (kind, message) = if connections < HTTP2_MAX {
-            (FailureKind::Timeout, format!("no connection within {waited:?}"))
+            let through = self.proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}")).unwrap_or_default();
+            (FailureKind::Timeout, format!("no connection within {waited:?}{through}"))
         } else {
             let full = format!("no free stream within {waited:?}: the {connections} HTTP/2 connections are full");
             (FailureKind::GatewayLimit, full)
@@ -229,15 +237,20 @@ impl Pool {
     /// Keeps a connection for a later request.
     pub fn put_back(&self, connection: Connection) {
         match connection {
-            Connection::Http1 { line, .. } => self.put_back_http1(line),
+            Connection::Http1 { line, reused } => self.keep(line, reused),
             Connection::Http2 { mut stream, .. } => stream.ended = true,
         }
     }
 
+    /// Keeps a line over which a request has gone.
     pub(super) fn put_back_http1(&self, line: Line) {
+        self.keep(line, true);
+    }
+
+    fn keep(&self, line: Line, used: bool) {
         let mut state = self.state();
         if state.idle.len() < IDLE_MAX {
-            state.idle.push(Idle { line, since: Instant::now() });
+            state.idle.push(Idle { line, since: Instant::now(), used });
         }
     }
 

@@ -1,10 +1,10 @@
-//! The proxy variables of the environment are not obeyed.
+//! This machine is never asked through the proxy that the environment names. How others are: `proxied`.
 
 use crate::process::{Setup, provider};
 use crate::support::{FakeProvider, Script};
 
 #[tokio::test]
-async fn the_proxy_variables_lead_nowhere() {
+async fn a_provider_on_this_machine_is_asked_directly() {
     let fake = FakeProvider::answering(|_| Script::stream(&["direct"])).await;
     let proxy = FakeProvider::answering(|_| Script::status(502, &[], "{}")).await;
     let config = format!("{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use photofinish::app::App;
-use photofinish::config;
+use photofinish::config::{self, Listen};
 use photofinish::learning::Learning;
 use photofinish::store::{Record, Store};
 use photofinish::upstream::{Resolver, system_resolver};
@@ -23,6 +23,7 @@ pub const CHAT: &str = "/v1/chat/completions";
 /// A config, table by table. What is not said keeps its default; no losers are audited.
 #[derive(Debug)]
 pub struct Setup {
+    listen: String,
     server: String,
     race: String,
     tables: String,
@@ -51,6 +52,7 @@ pub struct Rows {
 impl Setup {
     pub fn new() -> Setup {
         Setup {
+            listen: "\"127.0.0.1:0\"".to_owned(),
             server: String::new(),
             race: String::new(),
             tables: String::new(),
@@ -62,6 +64,12 @@ impl Setup {
     /// Providers `a`, `b`, … behind the model `m`, in this order, as `a/m`, `b/m`, ….
     pub fn over(fakes: &[&FakeProvider]) -> Setup {
         ('a'..='z').zip(fakes).fold(Setup::new(), |setup, (name, fake)| setup.provider(&name.to_string(), fake, ""))
+    }
+
+    /// The value of `listen`, which is a free port otherwise.
+    pub fn listen(mut self, value: &str) -> Setup {
+        self.listen = value.to_owned();
+        self
     }
 
     /// A line under `[server]`.
@@ -104,8 +112,8 @@ impl Setup {
 
     /// The whole file.
     pub fn text(&self, database: &Path) -> String {
-        let (server, database) = (&self.server, database.display());
-        let mut text = format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}[store]\nurl = \"sqlite:{database}\"\n");
+        let (listen, server, database) = (&self.listen, &self.server, database.display());
+        let mut text = format!("[server]\nlisten = {listen}\n{server}[store]\nurl = \"sqlite:{database}\"\n");
         let audit = if self.race.contains("audit") { "" } else { "audit = 0.0\n" };
         write!(text, "[race]\n{audit}{}{}", self.race, self.tables).unwrap();
         if !self.has_model && !self.upstreams.is_empty() {
@@ -148,8 +156,13 @@ impl Setup {
 }
 
 impl TestGateway {
+    /// The first address that it listens on.
     pub fn addr(&self) -> SocketAddr {
-        self.app.addr()
+        self.addrs()[0]
+    }
+
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.app.listens().iter().filter_map(Listen::address).collect()
     }
 
     /// What it has learnt.

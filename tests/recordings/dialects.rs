@@ -235,7 +235,7 @@ impl Asked<'_> {
         // A key of its own, for a recorded 401 sets its key aside.
         let key_header = format!("x-photofinish-key-of-{}", self.recording.dialect);
         let key = format!("sk-{}", uuid::Uuid::now_v7());
-        let mut client = RawClient::connect(self.app.addr()).await;
+        let mut client = RawClient::connect(self.app.listens()[0].address().unwrap()).await;
         client.request("POST", &format!("/v1/{path}"), &[(&key_header, &key)], body.to_string()).await;
         let head = client.head().await;
         let header = |name: &str| head.header(name).unwrap_or_default().to_owned();

@@ -140,7 +140,7 @@ async fn ask(app: &App, replay: &Replay) -> Answer {
     if replay.include_usage {
         body["stream_options"] = json!({"include_usage": true});
     }
-    let mut client = RawClient::connect(app.addr()).await;
+    let mut client = RawClient::connect(app.listens()[0].address().unwrap()).await;
     client.post("/v1/chat/completions", &body).await;
     let head = client.head().await;
     let header = |name: &str| head.header(name).unwrap_or_default().to_owned();

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::Value;
@@ -44,6 +47,14 @@ impl RawClient {
     pub async fn try_connect(addr: SocketAddr) -> io::Result<RawClient> {
         let stream = soon("a connection", TcpStream::connect(addr)).await?;
         stream.set_nodelay(true)?;
+        Ok(RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() })
+    }
+
+    /// Over a socket file, which is read and written like any other socket.
+    pub async fn connect_file(path: &Path) -> io::Result<RawClient> {
+        let stream = std::net::TcpStream::from(OwnedFd::from(UnixStream::connect(path)?));
+        stream.set_nonblocking(true)?;
+        let stream = TcpStream::from_std(stream)?;
         Ok(RawClient { stream, buffer: BytesMut::new(), sse: SseReader::default(), events: VecDeque::new() })
     }
 

@@ -7,6 +7,7 @@ mod dialect;
 mod eventstream;
 mod log;
 mod provider;
+mod proxy;
 mod script;
 mod secure;
 mod sse;
@@ -19,7 +20,9 @@ pub use dialect::{Dialect, frame};
 pub use eventstream::message;
 pub use log::{Exchange, Request};
 pub use provider::FakeProvider;
+pub use proxy::{FakeProxy, Tunnel};
 pub use script::{Gate, Script, Step};
+pub use secure::{Identity, NAME, secured};
 pub use sse::{SseReader, sse_events};
 
 /// How long a test waits for an event before it fails. Only ever reached by a failing test.

@@ -1,4 +1,5 @@
-//! The fake provider over TLS, where HTTP/2 is negotiated. Here hyper writes the bytes, and scripts decide what and when.
+//! The fake provider over TLS, where HTTP/2 is negotiated: here hyper writes the bytes, and scripts decide what and when. And
+//! certificates for tests, with a client that believes them.
 
 use std::io;
 use std::sync::Arc;
@@ -13,17 +14,50 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::client::TlsStream as ClientStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::log::{Log, Request};
 use super::provider::Answer;
 use super::script::Step;
+use super::soon;
 
-/// For 127.0.0.1 and localhost; and the PEM of the authority that signed it, made for this provider alone.
-pub(super) fn acceptor(alpn: &[&str]) -> (TlsAcceptor, String) {
+/// A name that no resolver knows, for which the certificates are good too.
+pub const NAME: &str = "provider.test";
+
+/// A certificate for 127.0.0.1, localhost and [`NAME`], all PEM; its authority is made for it alone.
+pub struct Identity {
+    pub ca: String,
+    pub cert: String,
+    pub key: String,
+}
+
+impl Identity {
+    pub fn new() -> Identity {
+        let (ca, certificate, key) = certificate();
+        Identity { ca, cert: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// A client's TLS over a connection, which believes these authorities (PEM) alone. `alpn`: what it offers.
+pub async fn secured(stream: TcpStream, ca: &str, alpn: &[&str]) -> io::Result<ClientStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").unwrap();
+    soon("the TLS handshake", TlsConnector::from(Arc::new(config)).connect(name, stream)).await
+}
+
+fn certificate() -> (String, rcgen::Certificate, KeyPair) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority_key = KeyPair::generate().unwrap();
@@ -31,9 +65,13 @@ pub(super) fn acceptor(alpn: &[&str]) -> (TlsAcceptor, String) {
     let issuer = Issuer::new(authority, authority_key);
 
     let key = KeyPair::generate().unwrap();
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let names = ["127.0.0.1", "localhost", NAME].map(str::to_owned).to_vec();
+    (ca, CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap(), key)
+}
 
+/// As [`Identity`] has it; and the PEM of its authority.
+pub(super) fn acceptor(alpn: &[&str]) -> (TlsAcceptor, String) {
+    let (ca, certificate, key) = certificate();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -169,9 +169,12 @@ fn the_gateway_is_where_the_config_says_or_the_option() {
         ("[::]:99", "http://[::1]:99"),
         ("10.0.0.5:80", "http://10.0.0.5:80"),
     ] {
-        assert_eq!(At::listening(listen.parse().unwrap()).unwrap().url, url);
+        let listen = [Listen::Unix("/run/gateway.sock".into()), Listen::Tcp(listen.parse().unwrap())];
+        assert_eq!(At::listening(&listen, false).unwrap().url, url);
+        assert!(At::listening(&listen[..1], false).unwrap_err().to_string().contains("--url"));
+        assert!(At::listening(&listen, true).unwrap_err().to_string().contains("https://gateway.example.com"));
     }
-    let error = At::listening("127.0.0.1:0".parse().unwrap()).unwrap_err().to_string();
+    let error = At::listening(&[Listen::Tcp("127.0.0.1:0".parse().unwrap())], false).unwrap_err().to_string();
     assert!(error.contains("--url"), "{error}");
     for url in ["http://gateway:8080/", "https://gateway.example/llm"] {
         let line = Line::try_parse_from(["routing", "--url", url, "--token", "planted"]).unwrap();

@@ -1,0 +1,127 @@
+//! `tls = { cert, key }` under `[server]`: reads the certificate and its private key, and checks that they belong together.
+//!
+//! No message quotes what a file holds.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CertificateError, Error, ServerConfig};
+
+use super::problem::Found;
+use super::reader::{At, Table};
+
+/// Bytes of a file in PEM form; a larger one is none.
+const PEM_MAX: u64 = 1 << 20;
+
+/// The certificate that the listeners show, with its key.
+#[derive(Clone)]
+pub struct Tls {
+    /// A file in PEM form, absolute: the certificate first, then those that signed it.
+    pub cert: PathBuf,
+    /// Likewise, with the private key.
+    pub key: PathBuf,
+    /// Both, as they were read; HTTP/2 and HTTP/1.1 by ALPN.
+    pub server: Arc<ServerConfig>,
+}
+
+impl PartialEq for Tls {
+    /// The same files.
+    fn eq(&self, other: &Tls) -> bool {
+        self.cert == other.cert && self.key == other.key
+    }
+}
+
+impl Eq for Tls {}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("cert", &self.cert).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Reads the table and the files that it names. None where there is none, or it is wrong, which is reported.
+pub(super) fn read(server: &mut Table<'_, '_>) -> Option<Tls> {
+    let mut table = server.table("tls", "tls of [server]".to_owned())?;
+    let missing: Vec<String> =
+        ["cert", "key"].into_iter().filter(|key| !table.has(key)).map(|key| format!("no \"{key}\"")).collect();
+    if !missing.is_empty() {
+        let message = format!("{} has {}", table.name, missing.join(" and "));
+        let expected = "two files in PEM form: tls = { cert = \"cert.pem\", key = \"key.pem\" }";
+        table.scope.report(Found::at(table.offset, message).expected(expected));
+    }
+    let cert = path(&mut table, "cert");
+    let key = path(&mut table, "key");
+    let read = cert.zip(key).and_then(|(cert, key)| match load(&table, &cert, &key) {
+        Ok(server) => Some(Tls { cert: cert.value, key: key.value, server }),
+        Err(found) => {
+            table.scope.report(found);
+            None
+        }
+    });
+    table.finish();
+    read
+}
+
+/// A file's path, absolute: relative to the working directory.
+pub(super) fn path(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<PathBuf>> {
+    let text = table.text(key)?;
+    match std::path::absolute(&text.value.value) {
+        Ok(path) => Some(At { offset: text.offset, value: path }),
+        Err(_) => {
+            table.scope.report(table.bad_value(key, &text).expected("the path of a file in PEM form"));
+            None
+        }
+    }
+}
+
+fn load(table: &Table<'_, '_>, cert: &At<PathBuf>, key: &At<PathBuf>) -> Result<Arc<ServerConfig>, Found> {
+    let of_cert = |why: String| Found::at(cert.offset, format!("{} {why}", table.what("cert")));
+    let of_key = |why: String| Found::at(key.offset, format!("{} {why}", table.what("key")));
+    let chain = certificates(&cert.value).map_err(of_cert)?;
+    let pem = read_pem(&key.value).map_err(of_key)?;
+    let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        let is_encrypted = memchr::memmem::find(&pem, b"ENCRYPTED").is_some();
+        of_key(match is_encrypted {
+            true => format!("is encrypted: decrypt {} with openssl pkey", key.value.display()),
+            false => format!("holds no private key in PEM form: {}", key.value.display()),
+        })
+    })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
+    let mut config = config.map_err(|error| match error {
+        Error::InconsistentKeys(_) => of_key("does not belong to the certificate of \"cert\"".to_owned())
+            .expected("the key that the certificate was made with; the certificate itself comes first in its file"),
+        Error::InvalidCertificate(CertificateError::BadEncoding) => of_cert("holds no valid certificate".to_owned()),
+        Error::General(why) => of_key(format!("cannot be used: {why}")),
+        other => of_cert(format!("cannot be used: {other}")),
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// At least one certificate, or why there is none, as the end of a sentence.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = read_pem(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(format!("holds no certificate in PEM form: {}", path.display())),
+    }
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, String> {
+    let mut pem = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PEM_MAX + 1).read_to_end(&mut pem));
+    let read = read.and_then(|read| match read as u64 > PEM_MAX {
+        true => Err(io::Error::other("it is larger than 1 MiB")),
+        false => Ok(()),
+    });
+    read.map(|()| pem).map_err(|error| format!("cannot be read: {}: {error}", path.display()))
+}

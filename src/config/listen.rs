@@ -1,0 +1,70 @@
+//! Where the gateway listens: addresses, and socket files of this machine.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::unix::net::SocketAddr as SocketFile;
+use std::path::{Path, PathBuf};
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    Tcp(SocketAddr),
+    /// A socket file, absolute. Its mode lets the owner and the group at it.
+    Unix(PathBuf),
+}
+
+impl Listen {
+    /// Parses `127.0.0.1:8080` or `unix:/run/photofinish.sock`. None: it is neither, or the path is too long for a socket.
+    pub(super) fn parse(text: &str) -> Option<Listen> {
+        let Some(path) = text.strip_prefix("unix:") else { return text.parse().ok().map(Listen::Tcp) };
+        let absolute = std::path::absolute(path).ok()?;
+        let is_file = !path.ends_with('/') && SocketFile::from_pathname(&absolute).is_ok();
+        is_file.then_some(Listen::Unix(absolute))
+    }
+
+    /// Whether only this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Listen::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Listen::Unix(_) => true,
+        }
+    }
+
+    /// Its address and port.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listen::Tcp(address) => Some(*address),
+            Listen::Unix(_) => None,
+        }
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Listen::Tcp(_) => None,
+            Listen::Unix(path) => Some(path),
+        }
+    }
+
+    /// As the log names it: `https://127.0.0.1:8443`. A socket file never speaks TLS.
+    pub fn url(&self, tls: bool) -> String {
+        match self {
+            Listen::Tcp(address) => format!("http{}://{address}", if tls { "s" } else { "" }),
+            Listen::Unix(_) => self.to_string(),
+        }
+    }
+
+    /// Whether the two cannot both be listened on. The system gives each port 0 a port of its own.
+    pub(super) fn is_same(&self, other: &Listen) -> bool {
+        self == other && self.address().is_none_or(|address| address.port() != 0)
+    }
+}
+
+impl fmt::Display for Listen {
+    /// As it is written in the config.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Tcp(address) => address.fmt(f),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

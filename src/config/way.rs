@@ -1,0 +1,269 @@
+//! How a provider is connected to: through which proxy, and which certificate authorities are believed beside the usual ones.
+//!
+//! The proxy is the provider's own `proxy`, else the one that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+//! `NO_PROXY`). An address of this machine is never asked through one. No message quotes a proxy's URL: it may hold a password.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest, Sha256};
+
+use super::certificate;
+use super::problem::{Found, shown};
+use super::reader::{Scope, Table};
+
+/// What a connection is made with, beside the address. Connections are shared only where this is the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Way {
+    /// None: the address is connected to directly.
+    pub proxy: Option<Arc<Proxy>>,
+    /// None: the usual authorities alone.
+    pub authorities: Option<Arc<Authorities>>,
+}
+
+/// A proxy that opens tunnels (`CONNECT`).
+#[derive(PartialEq, Eq, Hash)]
+pub struct Proxy {
+    /// Without brackets.
+    pub host: String,
+    pub port: u16,
+    /// The value of `proxy-authorization`: a secret.
+    authorization: Option<String>,
+}
+
+/// The certificates of `ca_file`.
+pub struct Authorities {
+    /// Absolute.
+    pub path: PathBuf,
+    /// At least one.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// SHA-256 of them: what tells one state of the file from another.
+    digest: [u8; 32],
+}
+
+impl Proxy {
+    /// The value of `proxy-authorization`, where the URL has a name in it.
+    pub fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    /// Parses `http://user:password@proxy:3128`; `http://` may be left out.
+    ///
+    /// # Errors
+    /// What is wrong, as the end of a sentence, without the URL.
+    fn parse(url: &str) -> Result<Proxy, String> {
+        if let Some((scheme, _)) = url.split_once("://")
+            && !scheme.eq_ignore_ascii_case("http")
+        {
+            let scheme = shown(scheme);
+            return Err(format!("has the scheme \"{scheme}\", and only http:// proxies can be used"));
+        }
+        let no_url = || "is no URL of a proxy".to_owned();
+        let found =
+            Matcher::builder().all(url).build().intercept(&Uri::from_static("http://any")).ok_or_else(no_url)?;
+        let authority = found.uri().authority().ok_or_else(no_url)?;
+        let port = authority.port().map(|port| format!(":{}", port.as_str())).unwrap_or_default();
+        let is_valid = port.is_empty() || authority.port_u16().is_some_and(|port| port > 0);
+        if authority.host().is_empty() || !is_valid || authority.as_str() != format!("{}{port}", authority.host()) {
+            return Err("has no host, or a port that is none".to_owned());
+        }
+        let authorization = found.basic_auth().and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        Ok(Proxy { host, port: authority.port_u16().unwrap_or(80), authorization })
+    }
+}
+
+impl fmt::Display for Proxy {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Debug for Proxy {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({self})")
+    }
+}
+
+impl PartialEq for Authorities {
+    /// The same certificates, wherever they are.
+    fn eq(&self, other: &Authorities) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Authorities {}
+
+impl Hash for Authorities {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.digest.hash(state);
+    }
+}
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorities").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// `proxy` and `ca_file` of a provider, as typed.
+#[derive(Default)]
+pub(super) struct RawWay {
+    proxy: Choice,
+    /// Where `proxy` names one.
+    proxy_at: Option<usize>,
+    authorities: Option<Arc<Authorities>>,
+    /// Where `ca_file` is.
+    ca_file_at: Option<usize>,
+}
+
+#[derive(Default)]
+enum Choice {
+    /// The environment's.
+    #[default]
+    Usual,
+    /// `proxy = "none"`
+    Direct,
+    Through(Arc<Proxy>),
+}
+
+impl RawWay {
+    pub(super) fn read(table: &mut Table<'_, '_>) -> RawWay {
+        let mut way = RawWay::default();
+        if let Some(text) = table.text("proxy") {
+            let url = text.value.value.as_str();
+            if url == "none" {
+                way.proxy = Choice::Direct;
+            } else {
+                match Proxy::parse(url) {
+                    Ok(proxy) => {
+                        if proxy.authorization.is_some() && text.value.typed == url {
+                            table.scope.note_secret();
+                        }
+                        way.proxy = Choice::Through(Arc::new(proxy));
+                        way.proxy_at = Some(text.offset);
+                    }
+                    Err(why) => {
+                        let problem = Found::at(text.offset, format!("{} {why}", table.what("proxy")));
+                        table.scope.report(problem.expected("\"http://proxy.example.com:3128\", or \"none\""));
+                    }
+                }
+            }
+        }
+        if let Some(path) = certificate::path(table, "ca_file") {
+            way.ca_file_at = Some(path.offset);
+            match authorities(path.value) {
+                Ok(authorities) => way.authorities = Some(Arc::new(authorities)),
+                Err(why) => {
+                    let problem = Found::at(path.offset, format!("{} {why}", table.what("ca_file")));
+                    table.scope.report(problem.expected("a file in PEM form with the certificates to believe"));
+                }
+            }
+        }
+        way
+    }
+
+    /// How an address is connected to.
+    pub(super) fn to(&self, base_url: &str, environment: &Environment) -> Way {
+        let proxy = match &self.proxy {
+            _ if is_local(base_url) => None,
+            Choice::Usual => environment.proxy(base_url),
+            Choice::Direct => None,
+            Choice::Through(proxy) => Some(proxy.clone()),
+        };
+        Way { proxy, authorities: self.authorities.clone().filter(|_| is_https(base_url)) }
+    }
+
+    /// A key that would change nothing is a mistake. `name`: of the provider's table.
+    pub(super) fn check<'a>(&self, scope: &Scope<'_>, name: &str, base_urls: impl Iterator<Item = &'a str> + Clone) {
+        if let Some(offset) = self.proxy_at
+            && base_urls.clone().all(is_local)
+        {
+            let message = format!("\"proxy\" in {name} has no use there: the address is on this machine");
+            scope.report(Found::at(offset, message).expected("no proxy, or another base_url"));
+        }
+        if let Some(offset) = self.ca_file_at
+            && !base_urls.clone().any(is_https)
+        {
+            let message = format!("\"ca_file\" in {name} has no use there: the address has no TLS");
+            scope.report(Found::at(offset, message).expected("no ca_file, or a base_url with https"));
+        }
+    }
+}
+
+/// What can be used of the file; there must be something.
+fn authorities(path: PathBuf) -> Result<Authorities, String> {
+    let mut certificates = certificate::certificates(&path)?;
+    // As with the system's own: an odd one in a large file is passed over.
+    certificates.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
+    if certificates.is_empty() {
+        return Err(format!("holds no certificate of an authority that can be used: {}", path.display()));
+    }
+    let digest = certificates.iter().fold(Sha256::new(), |digest, certificate| digest.chain_update(certificate));
+    Ok(Authorities { path, certificates, digest: digest.finalize().into() })
+}
+
+/// The proxies that the environment names.
+pub(super) struct Environment {
+    https: Option<Arc<Proxy>>,
+    http: Option<Arc<Proxy>>,
+    /// Intercepts what `NO_PROXY` does not name.
+    unless: Matcher,
+}
+
+impl Environment {
+    /// Upper case goes first. A proxy that cannot be used is a warning: what others set is no mistake of the config.
+    pub(super) fn read(scope: &Scope<'_>) -> Environment {
+        let first = |names: &[&'static str]| {
+            names.iter().find_map(|name| Some((*name, (scope.env)(name).filter(|value| !value.is_empty())?)))
+        };
+        let proxy = |names: [&'static str; 4]| {
+            let (name, url) = first(&names)?;
+            match Proxy::parse(&url) {
+                Ok(proxy) => Some(Arc::new(proxy)),
+                Err(why) => {
+                    scope.warn(format!("the variable {name} {why}: providers are connected to directly"));
+                    None
+                }
+            }
+        };
+        let https = proxy(["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+        let http = proxy(["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]);
+        let spared = first(&["NO_PROXY", "no_proxy"]).map(|(_, list)| list).unwrap_or_default();
+        Environment { https, http, unless: Matcher::builder().all("http://any").no(spared).build() }
+    }
+
+    fn proxy(&self, base_url: &str) -> Option<Arc<Proxy>> {
+        self.unless.intercept(&base_url.parse().ok()?)?;
+        if is_https(base_url) { self.https.clone() } else { self.http.clone() }
+    }
+}
+
+fn is_https(base_url: &str) -> bool {
+    base_url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"))
+}
+
+/// Whether an address is this machine's by its name: a simulated provider's is empty until it listens, and then is.
+fn is_local(base_url: &str) -> bool {
+    let Ok(uri) = base_url.parse::<Uri>() else { return true };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    match host.parse::<IpAddr>() {
+        Ok(ip) => ip.to_canonical().is_loopback() || ip.is_unspecified(),
+        Err(_) => {
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            host == "localhost" || host.ends_with(".localhost")
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What is listened on: an address, or a socket file of this machine that is removed at the end.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::config::Listen;
+use crate::machine;
+
+/// The mode of a socket file: its owner and its group may connect.
+const MODE: u32 = 0o660;
+/// Who listens on a socket file takes a connection by then, or its queue is full.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+/// Whoever connects to a socket file counts as this: it is this machine.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// One listener. Dropped, it listens no more.
+pub struct Listener {
+    at: Listen,
+    kind: Kind,
+}
+
+enum Kind {
+    Tcp(TcpListener),
+    Unix { listener: UnixListener, _file: SocketFile },
+}
+
+impl Listener {
+    /// # Errors
+    /// When it cannot be listened on; that somebody does already among others.
+    pub async fn bind(listen: &Listen) -> io::Result<Listener> {
+        match listen {
+            Listen::Tcp(address) => {
+                let listener = machine::listen(*address)?;
+                Ok(Listener { at: Listen::Tcp(listener.local_addr()?), kind: Kind::Tcp(listener) })
+            }
+            Listen::Unix(path) => {
+                remove_stale(path).await?;
+                let (listener, file) = bind_file(path)?;
+                Ok(Listener { at: listen.clone(), kind: Kind::Unix { listener, _file: file } })
+            }
+        }
+    }
+
+    /// Where it listens: the port is the one that the system chose.
+    pub fn at(&self) -> &Listen {
+        &self.at
+    }
+
+    /// Whether clients speak TLS here, where there is a certificate.
+    pub(super) fn is_for_tls(&self) -> bool {
+        matches!(self.kind, Kind::Tcp(_))
+    }
+
+    /// The next connection and whose it is.
+    pub(super) async fn accept(&self) -> io::Result<(TcpStream, IpAddr)> {
+        match &self.kind {
+            Kind::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, peer.ip())),
+            Kind::Unix { listener, .. } => Ok((as_tcp(listener.accept().await?.0)?, HERE)),
+        }
+    }
+}
+
+/// A stream socket is read, written and watched by the same calls whatever its family, so it is passed on as the one kind
+/// that everything else knows. What only TCP has (no delay, probes) fails on it, and is not needed.
+fn as_tcp(stream: UnixStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(std::net::TcpStream::from(OwnedFd::from(stream.into_std()?)))
+}
+
+/// A socket file, by which it is known again.
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    /// Not another's that has taken its place.
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Nobody can connect before the mode is set: until then the socket does not listen.
+fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let found = fs::symlink_metadata(path)?;
+    let file = SocketFile { path: path.to_owned(), id: (found.dev(), found.ino()) };
+    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    socket.listen(i32::try_from(machine::BACKLOG).unwrap_or(i32::MAX))?;
+    let listener = UnixListener::from_std(std::os::unix::net::UnixListener::from(OwnedFd::from(socket)))?;
+    Ok((listener, file))
+}
+
+/// Removes the socket file of a gateway that ended without doing so: one on which nobody listens.
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file is there that is no socket"));
+        }
+        Ok(_) => {}
+    }
+    match tokio::time::timeout(TAKEN_WITHIN, UnixStream::connect(path)).await {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn a_socket_file_is_for_owner_and_group_and_goes_with_its_listener() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.sock");
+        let listener = Listener::bind(&Listen::Unix(path.clone())).await.unwrap();
+        assert_eq!(mode(&path), MODE);
+        let (client, accepted) = tokio::join!(UnixStream::connect(&path), listener.accept());
+        let ((mut stream, peer), mut client) = (accepted.unwrap(), client.unwrap());
+        assert!(peer.is_loopback());
+        client.write_all(b"x").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn only_a_socket_on_which_nobody_listens_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.sock");
+        let listen = Listen::Unix(path.clone());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "left behind");
+        let listener = Listener::bind(&listen).await.unwrap();
+        let error = Listener::bind(&listen).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+        // Another's that has taken its place stays.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "kept").unwrap();
+        drop(listener);
+        assert_eq!(Listener::bind(&listen).await.map(drop).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+    }
+}

@@ -1,0 +1,72 @@
+//! The way through a proxy: a tunnel, opened by `CONNECT`. The proxy looks the provider's name up, and sees nothing of what goes
+//! through where TLS is spoken.
+//!
+//! Plain addresses go through a tunnel too: so what comes back is always the provider's own, and a refusal of the proxy is
+//! never taken for one of the provider.
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::endpoint::Origin;
+use crate::config::Proxy;
+use crate::failure::{Failure, FailureKind, Phase};
+
+/// Bytes of the head of a proxy's answer.
+const TUNNEL_HEAD_MAX: usize = 16 * 1024;
+
+/// Asks the proxy at the other end for a tunnel to the origin. The caller bounds the time.
+///
+/// # Errors
+/// `connect`: the proxy refuses, breaks off or speaks no HTTP.
+pub(super) async fn open(mut stream: TcpStream, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, Failure> {
+    let broke = |error: std::io::Error| refused(proxy, &format!("broke off: {error}"));
+    stream.write_all(request(proxy, origin).as_bytes()).await.map_err(broke)?;
+    let mut head = Vec::with_capacity(512);
+    loop {
+        if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
+            // The provider has not been asked anything yet, so it has nothing to say.
+            return match status(&head) {
+                Some(status) if !status.is_success() => Err(refused(proxy, &refusal(status))),
+                Some(_) if end + 4 == head.len() => Ok(stream),
+                _ => Err(refused(proxy, "does not answer as an HTTP proxy")),
+            };
+        }
+        if head.len() >= TUNNEL_HEAD_MAX {
+            return Err(refused(proxy, "answers with a head of more than 16 KiB"));
+        }
+        if (&mut stream).take((TUNNEL_HEAD_MAX - head.len()) as u64).read_buf(&mut head).await.map_err(broke)? == 0 {
+            return Err(refused(proxy, "hung up without an answer"));
+        }
+    }
+}
+
+/// A failure that names the proxy, never its password.
+pub(super) fn refused(proxy: &Proxy, why: &str) -> Failure {
+    Failure::new(FailureKind::Connect, Phase::Connect, format!("the proxy {proxy} {why}"))
+}
+
+fn request(proxy: &Proxy, origin: &Origin) -> String {
+    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    let target = format!("{host}:{}", origin.port);
+    let authorization =
+        proxy.authorization().map(|value| format!("proxy-authorization: {value}\r\n")).unwrap_or_default();
+    format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n{authorization}\r\n")
+}
+
+/// `HTTP/1.1 200 Connection established`
+fn status(head: &[u8]) -> Option<StatusCode> {
+    let rest = head.strip_prefix(b"HTTP/1.")?;
+    let (version, rest) = rest.split_first()?;
+    let code = rest.strip_prefix(b" ")?.get(..3)?;
+    version.is_ascii_digit().then(|| StatusCode::from_bytes(code).ok())?
+}
+
+fn refusal(status: StatusCode) -> String {
+    match status {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            format!("refuses with {status}: give its name and password in the URL, http://NAME:PASSWORD@PROXY")
+        }
+        status => format!("refuses with {status}"),
+    }
+}
