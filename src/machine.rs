@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, TcpSocket};
+use socket2::{Domain, Socket, Type};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 /// Memory that is assumed where the system does not tell, in bytes.
@@ -24,19 +25,20 @@ const SCARCE_FOR: Duration = Duration::from_secs(1);
 /// Connections that the system completes before they are accepted; it may allow fewer (on Linux `net.core.somaxconn`).
 /// The usual 128 overflow in a burst of clients, and each client beyond them waits a second until its system tries
 /// again.
-pub const BACKLOG: u32 = 4_096;
+pub const BACKLOG: i32 = 4_096;
 
 /// Listens on this address.
 ///
 /// # Errors
 /// The system's.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
     // A restart must not wait for connections that the last process closed.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// Bytes that this process may use: the smallest of the machine's memory, its control groups' limits and `ulimit -v`.

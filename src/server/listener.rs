@@ -98,7 +98,7 @@ fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let found = fs::symlink_metadata(path)?;
     let file = SocketFile { path: path.to_owned(), id: (found.dev(), found.ino()) };
     fs::set_permissions(path, Permissions::from_mode(MODE))?;
-    socket.listen(i32::try_from(machine::BACKLOG).unwrap_or(i32::MAX))?;
+    socket.listen(machine::BACKLOG)?;
     let listener = UnixListener::from_std(std::os::unix::net::UnixListener::from(OwnedFd::from(socket)))?;
     Ok((listener, file))
 }
