@@ -149,6 +149,8 @@ pub struct Answer {
     pub headers: Box<HeaderMap>,
     /// At most the bound that the reader had; cut off beyond it.
     pub body: Bytes,
+    /// Of a 200: the body is a whole answer in the caller's dialect, and not the events of one.
+    pub whole: bool,
 }
 
 impl fmt::Debug for Answer {

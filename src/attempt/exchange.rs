@@ -12,14 +12,15 @@ use super::bounds::{Bounds, accounted, no_memory};
 use super::guard::Guard;
 use super::item::{Item, Kind};
 use super::meter::Meter;
+use super::no_answer::{answer, error_in_a_200, no_answer, without_payload};
 use super::stream::{EventStream, READ_OUT_FOR};
 use super::{Spec, credential};
 use crate::budget::{Budget, Full, Lease};
 use crate::clock::Instant;
-use crate::failure::{Answer, Failure, FailureKind, Phase};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::pace::{Pace, aside};
 use crate::protocol::downward::Downward;
-use crate::protocol::error::{self, ErrorFacts};
+use crate::protocol::error;
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
 use crate::routing::keyring::{self, Key, scrub};
@@ -167,44 +168,6 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
     }
 }
 
-/// The stream ended and nothing was generated. One that finished is an answer too: it is kept, should all the others be empty,
-/// with an end where it came without one. One that only ended is a failure.
-fn without_payload(stream: &mut EventStream, mut held: BytesMut, headers: &HeaderMap, has_ended: bool) -> Failure {
-    if !stream.is_complete() {
-        return if content_type_is(headers, "text/html") {
-            stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?")
-        } else {
-            stream.fail(FailureKind::Closed, "it ended without a token and without a finish reason")
-        };
-    }
-    if !has_ended {
-        held.extend_from_slice(&stream.ending());
-    }
-    let mut failure = stream.fail(FailureKind::Empty, "it finished without generating anything");
-    failure.status = Some(StatusCode::OK.as_u16());
-    let mut headers = headers.clone();
-    keyring::scrub_headers(&mut headers, stream.key());
-    if stream.is_translated() {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    }
-    failure.answer = Some(answer(StatusCode::OK.as_u16(), &headers, held.freeze()));
-    failure
-}
-
-/// An error in a 200 is what it names. One that blames the request is an answer that the client may have to see.
-fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> Failure {
-    let mut failure = stream.fail_with(facts);
-    let status = failure.status.unwrap_or(StatusCode::BAD_REQUEST.as_u16());
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    failure.answer = Some(answer(status, &headers, data));
-    failure
-}
-
-fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
-    Answer { status, headers: Box::new(headers.clone()), body }
-}
-
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
 async fn whole(
     body: Body,
@@ -232,7 +195,7 @@ async fn whole(
     match events {
         // The token came with the last read, so the end of the body comes behind it.
         Some(events) => stream.push_whole(events),
-        None => return Err(error_in_a_200(&mut stream, error::of_frame(&bytes), bytes)),
+        None => return Err(no_answer(&mut stream, bytes)),
     }
     Ok(stream)
 }
@@ -317,7 +280,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     content_type_is(headers, "text/event-stream")
 }
 
-fn content_type_is(headers: &HeaderMap, name: &str) -> bool {
+pub(super) fn content_type_is(headers: &HeaderMap, name: &str) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(name))
 }

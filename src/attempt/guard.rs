@@ -42,6 +42,8 @@ pub(super) struct Guard {
     price: Option<Price>,
     /// How many answers the request asked for, where it says so.
     choices: Option<i64>,
+    /// The provider is known to give no finish reason.
+    pub omits_finish_reason: bool,
     /// It asks for a count, which is no token: it has no time to first token.
     counts: bool,
     recorder: Recorder,
@@ -65,6 +67,7 @@ impl Guard {
             ended: None,
             price: spec.upstream.price,
             choices: spec.choices,
+            omits_finish_reason: spec.upstream.provider.omits_finish_reason,
             counts: spec.upward.surface() == Surface::CountTokens,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),

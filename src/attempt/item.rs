@@ -37,7 +37,7 @@ pub enum Kind {
     Done,
     /// An error in a 200, with its data.
     Error { facts: ErrorFacts, data: Bytes },
-    /// No JSON: to be left out.
+    /// No JSON, or of another dialect: to be left out.
     Malformed,
 }
 
@@ -51,29 +51,57 @@ impl EventStream {
     }
 
     fn item_of(&mut self, event: Event, size: usize) -> Item {
+        if self.done {
+            return self.item_behind(event, size);
+        }
         let kind = match self.classify(&event) {
             // Whether usage is wanted is known to the translation.
             Kind::UsageOnly if self.is_translated() => Kind::Other,
             kind => kind,
         };
         let raw = match kind {
+            Kind::Malformed => Bytes::new(),
             Kind::Error { .. } if self.is_translated() => Bytes::new(),
             Kind::Error { .. } => scrub(event.raw, self.key.as_ref()),
             Kind::Heartbeat if self.is_translated() => self.heartbeat(),
-            _ => self.downward.pass(event, matches!(kind, Kind::Done)),
+            _ => self.downward.pass(event),
         };
-        if self.downward.is_overfull() {
-            let message = "an answer of more items than an answer has".to_owned();
-            let facts = ErrorFacts { kind: FailureKind::Malformed, certain: true, status: None, message };
-            return Item { raw: Bytes::new(), kind: Kind::Error { facts, data: Bytes::new() }, size };
+        match self.fault() {
+            Some(facts) => Item { raw: Bytes::new(), kind: Kind::Error { facts, data: Bytes::new() }, size },
+            None => Item { raw, kind, size },
         }
-        Item { raw, kind, size }
+    }
+
+    /// What is wrong with the answer as a whole, as far as it has come.
+    fn fault(&mut self) -> Option<ErrorFacts> {
+        if !self.done && !self.downward.has_calls() {
+            return None;
+        }
+        if self.downward.is_overfull() {
+            return Some(malformed("an answer of more items than an answer has"));
+        }
+        if self.done {
+            self.downward.end_calls();
+        }
+        if self.downward.is_broken() {
+            return Some(malformed("the arguments of a tool call are no JSON object"));
+        }
+        (self.done && !self.is_complete()).then(|| self.incomplete())
+    }
+
+    /// Its end has come, and what it is to tell has not.
+    pub(super) fn incomplete(&self) -> ErrorFacts {
+        if self.guard.meter.is_garbled() {
+            return malformed("none of its events can be read");
+        }
+        let message = "the provider ended it without a finish reason".to_owned();
+        ErrorFacts { kind: FailureKind::Closed, certain: false, status: None, message }
     }
 
     /// The last event of a body that forgot its blank line gets one.
     pub(super) fn last_item(&mut self, event: Event) -> Item {
         let Item { raw, kind, size } = self.item(event);
-        if self.is_translated() {
+        if self.is_translated() || raw.is_empty() {
             return Item { raw, kind, size };
         }
         let mut raw = raw.to_vec();
@@ -83,26 +111,39 @@ impl EventStream {
 
     /// What a heartbeat becomes in a translation: nothing before the first token, for it would come too late.
     fn heartbeat(&self) -> Bytes {
-        let begun = self.guard.meter.first_token_us().is_some() && !self.done;
+        let begun = self.guard.meter.first_token_us().is_some();
         Bytes::from_static(if begun { self.surface().heartbeat() } else { b"" })
     }
 
-    /// Behind the end only usage counts.
-    fn behind_the_end(&mut self, event: &Event) -> Kind {
-        if let Frame::Chunk(Chunk { usage, timings, time_info, .. }) = self.downward.read(event) {
-            let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
-            self.guard.meter.chunk(&chunk, self.read_at);
+    /// Behind the end usage counts, and what is the vendor's own goes down; nothing is generated any more.
+    fn item_behind(&mut self, event: Event, size: usize) -> Item {
+        let kind = match self.downward.read(&event) {
+            // What is left of a line end that was split is none.
+            Frame::KeepAlive => (!event.raw.trim_ascii().is_empty()).then_some(Kind::Other),
+            Frame::Chunk(Chunk { usage, timings, time_info, usage_only, payload, finished, .. }) => {
+                let generated = payload.is_some() || finished != 0;
+                let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
+                self.guard.meter.chunk(&chunk, self.read_at);
+                match usage_only && !self.is_translated() {
+                    true => Some(Kind::UsageOnly),
+                    false => (!generated).then_some(Kind::Other),
+                }
+            }
+            _ => None,
+        };
+        match kind {
+            Some(kind) => Item { raw: self.downward.pass_behind(event), kind, size },
+            None => Item { raw: Bytes::new(), kind: Kind::Other, size },
         }
-        Kind::Other
     }
 
     fn classify(&mut self, event: &Event) -> Kind {
-        if self.done {
-            return self.behind_the_end(event);
-        }
         let meter = &mut self.guard.meter;
-        if let Some(payload) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
+        if let Some((payload, arguments)) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
             meter.payload(payload, self.read_at);
+            if let Some(arguments) = arguments {
+                self.downward.check_more(arguments);
+            }
             return Kind::Payload;
         }
         let frame = self.downward.read(event);
@@ -119,6 +160,7 @@ impl EventStream {
                 // An answer without a stream of its own may stand in its last event.
                 let chunk = new_in(chunk, meter);
                 meter.chunk(&chunk, self.read_at);
+                self.downward.check(event, &chunk);
                 if chunk.payload.is_some() { Kind::Payload } else { Kind::Done }
             }
             Frame::Error { data, usage } => {
@@ -126,13 +168,20 @@ impl EventStream {
                 let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
                 Kind::Error { facts: error::of_frame(&data), data }
             }
-            Frame::Malformed => {
+            // Once it has spoken its own dialect, one event of another is only left out.
+            Frame::Foreign(dialect) if meter.first_token_us().is_none() => {
+                meter.malformed += 1;
+                Kind::Error { facts: malformed(in_dialect(dialect)), data: Bytes::new() }
+            }
+            Frame::Malformed | Frame::Foreign(_) => {
                 meter.malformed += 1;
                 Kind::Malformed
             }
             Frame::Chunk(chunk) => {
+                meter.readable = true;
                 let chunk = new_in(chunk, meter);
                 meter.chunk(&chunk, self.read_at);
+                self.downward.check(event, &chunk);
                 if chunk.payload.is_some() {
                     self.template = Template::learn(event, &chunk);
                     Kind::Payload
@@ -144,6 +193,15 @@ impl EventStream {
             }
         }
     }
+}
+
+/// What is wrong with an answer in another dialect.
+pub(super) fn in_dialect(dialect: &str) -> String {
+    format!("it answers in the dialect `{dialect}`: is the provider's own `dialect` right?")
+}
+
+fn malformed(message: impl Into<String>) -> ErrorFacts {
+    ErrorFacts { kind: FailureKind::Malformed, certain: true, status: None, message: message.into() }
 }
 
 /// Some events say once more what others said before: their payload counts only where there was none.

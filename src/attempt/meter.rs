@@ -26,8 +26,10 @@ pub struct Meter {
     reasoning_events: i64,
     chars_total: i64,
     keepalives: i64,
-    /// Events that were left out because they were no JSON.
+    /// Events that were left out: they were no JSON, or of another dialect.
     pub malformed: i64,
+    /// Whether any other event came.
+    pub readable: bool,
     gaps: Gaps,
     burst: Burst,
     usage: Usage,
@@ -64,6 +66,7 @@ impl Meter {
             chars_total: 0,
             keepalives: 0,
             malformed: 0,
+            readable: false,
             gaps: Gaps::default(),
             burst: Burst::default(),
             usage: Usage::default(),
@@ -156,6 +159,21 @@ impl Meter {
     /// Every choice that was seen or asked for has its finish reason.
     pub fn has_finished(&self) -> bool {
         self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
+    }
+
+    /// There is a finish reason: behind its end a vendor (LiteLLM) may have told one for all choices.
+    pub fn has_reason(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Why the answer ended, as its provider says.
+    pub fn finish_reason(&self) -> Option<&str> {
+        self.finish_reason.as_deref()
+    }
+
+    /// Events came, and none of them could be read.
+    pub fn is_garbled(&self) -> bool {
+        self.malformed > 0 && !self.readable
     }
 
     /// From wherever it came.

@@ -4,6 +4,7 @@
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
 mod ahead;
+mod behind;
 mod bounds;
 mod burst;
 mod credential;
@@ -12,6 +13,7 @@ mod gaps;
 mod guard;
 mod item;
 mod meter;
+mod no_answer;
 mod progress;
 mod slot;
 mod stream;

@@ -46,11 +46,15 @@ pub struct EventStream {
     /// Since when nothing came: the last read, or when reading went on after a slow client.
     quiet_since: Instant,
     /// Fires when it has been quiet for too long. Moved only when it fires; none before the commit.
-    timer: Option<Pin<Box<Sleep>>>,
-    idle: Duration,
+    pub(super) timer: Option<Pin<Box<Sleep>>>,
+    pub(super) idle: Duration,
     /// Since when there is nothing more to come but perhaps usage.
-    complete_since: Option<Instant>,
+    pub(super) complete_since: Option<Instant>,
     pub(super) done: bool,
+    /// The last event, held back for what comes behind it, and how many bytes may still come.
+    pub(super) end: Option<(Item, usize)>,
+    /// The provider is known to give no finish reason.
+    omits_finish_reason: bool,
     /// A chunk that only `include_usage` brings came before the first token.
     pub usage_in_prelude: bool,
     /// The latest chunk of text: the next one is likely to be like it.
@@ -75,6 +79,7 @@ impl EventStream {
         lease: Lease,
     ) -> EventStream {
         let now = Instant::now();
+        let omits_finish_reason = guard.omits_finish_reason;
         EventStream {
             body,
             cutter: downward.cutter(event_max),
@@ -87,6 +92,8 @@ impl EventStream {
             idle: Duration::MAX,
             complete_since: None,
             done: false,
+            end: None,
+            omits_finish_reason,
             usage_in_prelude: false,
             template: None,
             key,
@@ -140,11 +147,8 @@ impl EventStream {
         self.timer = Some(Box::pin(tokio::time::sleep(idle)));
     }
 
-    /// The next event of a winner; none once it is complete, or ended without being so.
-    ///
-    /// # Errors
-    /// What broke it. Nothing can break what is complete.
-    pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+    /// The next event of a winner as it comes, its end among them: see [`EventStream::poll_served`].
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
         if let Some(item) = self.ahead.pop() {
             return Poll::Ready(Some(Ok(item)));
         }
@@ -155,6 +159,9 @@ impl EventStream {
         }
         if let Poll::Ready(item) = self.poll_item(context) {
             return Poll::Ready(item);
+        }
+        if self.end.is_some() {
+            return Poll::Pending;
         }
         let complete = self.is_complete();
         let Some(timer) = &mut self.timer else { return Poll::Pending };
@@ -282,7 +289,8 @@ impl EventStream {
 
     /// Ends the attempt because its body ended and it did not.
     pub fn ended_too_early(&mut self) -> Failure {
-        self.fail(FailureKind::Closed, "the provider ended it without a finish reason")
+        let facts = self.incomplete();
+        self.fail_with(facts)
     }
 
     /// Ends the attempt with the error that it sent itself.
@@ -299,9 +307,10 @@ impl EventStream {
         self.pace.event(item.raw.len());
     }
 
-    /// The upstream said that it is done: a finish reason for every choice, or `[DONE]`.
+    /// The upstream said that it is done: a finish reason for every choice, or its `[DONE]` behind any.
     pub fn is_complete(&self) -> bool {
-        self.done || self.guard.meter.has_finished()
+        let meter = &self.guard.meter;
+        meter.has_finished() || self.done && (self.omits_finish_reason || meter.has_reason())
     }
 
     /// Reading stopped because the client did not take what was there, and goes on now. The idle timer did not run.
@@ -352,6 +361,8 @@ impl EventStream {
                 _ => {}
             }
         }
+        // What it cost may come behind its end.
+        self.read_behind().await;
         if self.is_complete() {
             self.guard.drained();
         }

@@ -29,6 +29,8 @@ pub struct Entry {
     pub max_completion_tokens: Fact<bool>,
     /// Whether a chat's assistant message may carry `reasoning_content` back within a run of tools.
     pub takes_thoughts: Fact<bool>,
+    /// Whether it ends a stream with `[DONE]` and gives no finish reason.
+    pub omits_finish_reason: Fact<bool>,
     /// Whether it goes on with an answer that was begun.
     pub continues: Fact<Continues>,
     /// Whether a connection that is open already is worth having.
@@ -127,6 +129,7 @@ impl Entry {
                 false,
                 "not in OpenAI's reference, and some refuse members that they do not know (Groq), 2026",
             ),
+            omits_finish_reason: fact(false, "every recorded stream that is whole has one, 2026"),
             continues: fact(Continues::Unknown, "nothing documented, 2026"),
             warming: fact(false, "a connection on the same machine or network costs next to nothing, 2026"),
             note: fact("", "none, 2026"),

@@ -29,6 +29,8 @@ pub struct Provider {
     pub stream_options: bool,
     /// It wants `max_completion_tokens` for `max_tokens` (dialect `openai`).
     pub max_completion_tokens: bool,
+    /// It ends its streams with `[DONE]` and gives no finish reason.
+    pub omits_finish_reason: bool,
     /// It takes the `reasoning_content` of earlier turns back within a run of tools (dialect `openai`).
     pub takes_thoughts: bool,
     /// Request headers of the client that go up, lower case.

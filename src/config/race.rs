@@ -37,6 +37,8 @@ pub struct RaceSettings {
     /// For clients that stream: how long after the request the first keep-alive comment goes out, and the answer's head with
     /// it, and the pause between two of them; in [`RaceSettings::KEEPALIVE`]. None: never.
     pub keepalive: Option<Duration>,
+    /// What becomes of a request that an upstream refuses for what it says.
+    pub content_policy: ContentPolicy,
 }
 
 impl RaceSettings {
@@ -133,6 +135,27 @@ impl Lossy {
 
     pub fn from_name(name: &str) -> Option<Lossy> {
         Lossy::ALL.into_iter().find(|lossy| lossy.as_str() == name)
+    }
+}
+
+/// What a refusal on policy means, as an error or as an answer that was withheld before any of it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentPolicy {
+    /// Nothing more is started: it is not routed around. What is running may still win.
+    Stop,
+    /// It is a failure like any other.
+    Continue,
+}
+
+impl ContentPolicy {
+    pub const ALL: [ContentPolicy; 2] = [ContentPolicy::Stop, ContentPolicy::Continue];
+
+    /// The name in the config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ContentPolicy::Stop => "stop",
+            ContentPolicy::Continue => "continue",
+        }
     }
 }
 

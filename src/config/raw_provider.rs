@@ -27,6 +27,8 @@ pub(super) struct RawProvider {
     /// What the file says a hang-up does to the bill. None also where it was wrong.
     pub(super) cancel_billing: Option<CancelBilling>,
     /// None also where it was wrong.
+    pub(super) omits_finish_reason: Option<bool>,
+    /// None also where it was wrong.
     pub(super) domain: Option<String>,
     /// `proxy` and `ca_file`.
     pub(super) way: RawWay,
@@ -80,6 +82,7 @@ impl RawProvider {
         let parts: Vec<_> = PARTS.into_iter().filter_map(|key| Some((key, read_part(&mut table, key)?))).collect();
         let forward_headers = read_forward_headers(&mut table);
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
+        let omits_finish_reason = table.boolean("omits_finish_reason");
         let domain = read_domain(&mut table);
         let way = RawWay::read(&mut table);
         let simulate = read_simulation(&mut table);
@@ -112,6 +115,7 @@ impl RawProvider {
             has_aws,
             forward_headers,
             cancel_billing,
+            omits_finish_reason,
             domain,
             way,
             simulate,

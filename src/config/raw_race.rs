@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::{At, Table};
 use super::units::{DURATION_MAX, parse_duration};
-use super::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
+use super::{ContentPolicy, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
 
 /// `[race]`, and what a model sets of it.
 #[derive(Default)]
@@ -26,6 +26,7 @@ pub(super) struct RawRace {
     pub(super) lossy: Option<Lossy>,
     /// The inner one is none where it is off.
     pub(super) keepalive: Option<Option<Duration>>,
+    pub(super) content_policy: Option<ContentPolicy>,
 }
 
 /// `slo = { … }`
@@ -91,6 +92,7 @@ impl RawRace {
             timeouts: RawTimeouts::read(table, true),
             lossy: table.choice("lossy", &Lossy::ALL, Lossy::as_str),
             keepalive: read_keepalive(table),
+            content_policy: table.choice("content_policy", &ContentPolicy::ALL, ContentPolicy::as_str),
         }
     }
 }

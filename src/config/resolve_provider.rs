@@ -57,6 +57,9 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, environment: &Environm
         domain: raw.domain,
         stream_options: entry.is_none_or(|entry| entry.stream_options.value),
         max_completion_tokens: entry.is_some_and(|entry| entry.max_completion_tokens.value),
+        omits_finish_reason: raw
+            .omits_finish_reason
+            .unwrap_or(entry.is_some_and(|entry| entry.omits_finish_reason.value)),
         takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
@@ -92,6 +95,7 @@ pub(super) fn known(
         domain: None,
         stream_options: entry.stream_options.value,
         max_completion_tokens: entry.max_completion_tokens.value,
+        omits_finish_reason: entry.omits_finish_reason.value,
         takes_thoughts: entry.takes_thoughts.value,
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
@@ -118,6 +122,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         domain: raw.domain,
         stream_options: true,
         max_completion_tokens: false,
+        omits_finish_reason: false,
         takes_thoughts: false,
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,

@@ -6,7 +6,7 @@ use super::problem::Found;
 use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
 use super::reader::Scope;
 use super::units::format_duration;
-use super::{Breaker, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Slo, Timeouts};
+use super::{Breaker, ContentPolicy, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Slo, Timeouts};
 
 /// `[race]` where nothing is said.
 pub(super) const RACE: RaceSettings = RaceSettings {
@@ -31,6 +31,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     },
     lossy: Lossy::Refuse,
     keepalive: Some(Duration::from_secs(10)),
+    content_policy: ContentPolicy::Stop,
 };
 
 /// What `raw` says, and `base` where it says nothing.
@@ -55,6 +56,7 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         timeouts: merge_timeouts(base.timeouts, raw.timeouts),
         lossy: raw.lossy.unwrap_or(base.lossy),
         keepalive: raw.keepalive.unwrap_or(base.keepalive),
+        content_policy: raw.content_policy.unwrap_or(base.content_policy),
     }
 }
 

@@ -20,8 +20,29 @@ pub trait Assemble: Send {
     /// has, and so nothing whole can be made any more.
     fn add(&mut self, event: &Event) -> bool;
 
-    /// The answer as the surface gives it without `stream`: a JSON text. Called once.
-    fn finish(&mut self) -> Bytes;
+    /// The answer as the surface gives it without `stream`. None if the arguments of a call cannot be read, so that nothing
+    /// right can be made of it. Called once.
+    fn finish(&mut self) -> Option<Whole>;
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// A JSON text.
+    pub body: Bytes,
+    /// There is neither text nor a call, a refusal or media in it: nothing at all, white space, or reasoning alone.
+    pub says_nothing: bool,
+}
+
+impl Whole {
+    pub fn new(answer: &Value, says_nothing: bool) -> Whole {
+        Whole { body: Bytes::from(answer.to_string()), says_nothing }
+    }
+}
+
+/// Whether a text is there and is more than white space.
+pub fn says(text: &Value) -> bool {
+    text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
 /// Puts chunks with choices together, as OpenAI's chat and completions stream them.
@@ -43,6 +64,9 @@ pub trait Choice: Default {
     fn add(&mut self, members: Map<String, Value>) -> bool;
 
     fn finish(self, index: u64) -> Value;
+
+    /// Whether a choice that is finished says anything.
+    fn says(choice: &Value) -> bool;
 }
 
 impl<C: Choice + Send> Assemble for ByChoice<C> {
@@ -53,8 +77,11 @@ impl<C: Choice + Send> Assemble for ByChoice<C> {
         }
     }
 
-    fn finish(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(self).answer().to_string())
+    fn finish(&mut self) -> Option<Whole> {
+        let answer = std::mem::take(self).answer();
+        let choices = answer.get("choices").and_then(Value::as_array);
+        let says_nothing = !choices.into_iter().flatten().any(C::says);
+        Some(Whole::new(&answer, says_nothing))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::assemble::{ByChoice, Choice};
+use super::assemble::{ByChoice, Choice, says};
 use super::dialect::Invalid;
 use super::openai::{check_type, members};
 
@@ -99,9 +99,15 @@ impl Choice for Completion {
         choice.insert("text".to_owned(), Value::from(self.text));
         choice.insert("index".to_owned(), Value::from(index));
         choice.insert("logprobs".to_owned(), self.logprobs);
-        choice.insert("finish_reason".to_owned(), self.finish_reason);
+        // A stream that is taken as complete without one is of a provider that gives none.
+        let reason = if self.finish_reason.is_null() { Value::from("stop") } else { self.finish_reason };
+        choice.insert("finish_reason".to_owned(), reason);
         choice.extend(self.rest);
         Value::Object(choice)
+    }
+
+    fn says(choice: &Value) -> bool {
+        says(&choice["text"])
     }
 }
 
@@ -140,7 +146,7 @@ mod tests {
         let mut assembly = Surface::Completions.assembly();
         assert!(chunks.iter().all(|chunk| assembly.add(&event(&chunk.to_string()))));
         assert!(assembly.add(&event("[DONE]")) && assembly.add(&Event { raw: Bytes::from(": wait\n\n") }));
-        serde_json::from_slice(&assembly.finish()).unwrap()
+        serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
     }
 
     #[test]

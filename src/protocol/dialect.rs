@@ -14,7 +14,7 @@ use super::framing::Framing;
 use super::neutral::signature::Taken;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
 use super::sse::Event;
-use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, responses, whole};
+use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, other_dialect, responses, whole};
 
 /// What an app calls: one path of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -327,6 +327,12 @@ impl Dialect {
             Dialect::Bedrock => bedrock::events_of_whole(body),
             Dialect::Ollama => ollama::events_of_whole(body),
         }
+    }
+
+    /// The name of the dialect of a body that is of another than this one.
+    pub fn of_another(self, body: &[u8]) -> Option<&'static str> {
+        let body = std::str::from_utf8(body).ok()?;
+        other_dialect::name(self, body.trim_start_matches('\u{feff}'))
     }
 
     /// Reads a stream for translation.

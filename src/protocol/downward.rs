@@ -2,9 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::PayloadKind;
+use super::arguments::Arguments;
 use super::assemble::ITEMS_MAX;
 use super::dialect::{Dialect, ErrorShape, Surface};
-use super::frame::Frame;
+use super::frame::{Chunk, Frame};
 use super::framing::{Cutter, Framing};
 use super::neutral::{Customs, Piece, ReadPieces, WritePieces};
 use super::responses;
@@ -17,14 +19,25 @@ pub struct Downward {
     dialect: Dialect,
     /// None where the upstream speaks the caller's own dialect.
     translation: Option<Translation>,
+    /// The calls of an untranslated answer, once it has one.
+    calls: Option<Box<Calls>>,
     /// The first event and the last, of an untranslated stream whose broken end needs them (Responses). Shared, not copied.
     seen: Option<(Event, Event)>,
+}
+
+/// Reads the calls of an answer that goes down as it came.
+struct Calls {
+    reader: Box<dyn ReadPieces>,
+    arguments: Arguments,
+    /// Used again for each event.
+    pieces: Vec<Piece>,
 }
 
 struct Translation {
     reader: Box<dyn ReadPieces>,
     writer: Box<dyn WritePieces>,
     customs: Customs,
+    arguments: Arguments,
     /// Used again for each event.
     pieces: Vec<Piece>,
     /// Calls and encrypted blocks of reasoning so far.
@@ -43,11 +56,12 @@ impl Downward {
             },
             reader: dialect.reader(),
             writer: surface.writer(model, include_usage, upward.echo()),
+            arguments: Arguments::default(),
             pieces: Vec::new(),
             items: 0,
             ended: false,
         });
-        Downward { surface, dialect, translation, seen: None }
+        Downward { surface, dialect, translation, calls: None, seen: None }
     }
 
     pub fn surface(&self) -> Surface {
@@ -77,23 +91,93 @@ impl Downward {
         self.dialect.events_of_whole(self.surface, body)
     }
 
-    /// What the event becomes for the caller; may be empty. `is_last`: nothing that the caller is to see comes behind it.
-    pub fn pass(&mut self, event: Event, is_last: bool) -> Bytes {
+    /// The name of the dialect of a body that is of another than the upstream's.
+    pub fn of_another(&self, body: &[u8]) -> Option<&'static str> {
+        self.dialect.of_another(body)
+    }
+
+    /// What the event becomes for the caller; may be empty.
+    pub fn pass(&mut self, event: Event) -> Bytes {
         let Some(translation) = &mut self.translation else {
             self.remember(&event);
             return event.raw;
         };
         let mut out = BytesMut::new();
         translation.event(&event, &mut out);
-        if is_last {
-            translation.end(&mut out);
-        }
         out.freeze()
     }
 
-    /// Whether a translated answer has more items than an answer has: what is beyond them is left out.
+    /// What an event becomes that comes behind the end: usage for a translation to tell, and whatever it is for everybody else.
+    pub fn pass_behind(&mut self, event: Event) -> Bytes {
+        let Some(translation) = &mut self.translation else { return event.raw };
+        let mut out = BytesMut::new();
+        translation.usage(&event, &mut out);
+        out.freeze()
+    }
+
+    /// Looks at the calls in an event that goes down as it came; `chunk` is what it was read as. Of events without any nothing
+    /// more than that is looked at.
+    pub fn check(&mut self, event: &Event, chunk: &Chunk<'_>) {
+        let concerns_calls = || match chunk.payload {
+            _ if chunk.calls => true,
+            Some(payload) if payload.kind != PayloadKind::Tool => self.calls.is_some() && chunk.finished != 0,
+            _ => self.calls.is_some(),
+        };
+        if self.translation.is_some() || !concerns_calls() {
+            return;
+        }
+        let calls = self.calls.get_or_insert_with(|| {
+            let reader = self.dialect.reader();
+            Box::new(Calls { reader, arguments: Arguments::default(), pieces: Vec::new() })
+        });
+        if chunk.calls {
+            calls.arguments.turn();
+        }
+        calls.reader.read(event, &mut calls.pieces);
+        for piece in calls.pieces.drain(..) {
+            // A second start is of a server that began anew: for the vendor's own clients what came before is void.
+            if self.dialect == Dialect::Anthropic && matches!(piece, Piece::Start { id: Some(_), .. }) {
+                calls.arguments = Arguments::default();
+            }
+            calls.arguments.add(&piece, |_| false);
+        }
+    }
+
+    /// An event that goes down as it came has more of the arguments that came last, and nothing else.
+    pub fn check_more(&mut self, quoted: &str) {
+        if let Some(calls) = &mut self.calls {
+            calls.arguments.add_quoted(quoted);
+        }
+    }
+
+    /// The stream has told its end, with a finish or without one: calls that are not whole by now never will be.
+    pub fn end_calls(&mut self) {
+        if let Some(arguments) = self.arguments() {
+            arguments.end();
+        }
+    }
+
+    /// Whether there is anything that could be wrong with calls.
+    pub fn has_calls(&self) -> bool {
+        let of_translation = |translation: &Translation| translation.items > 0 || translation.arguments.len() > 0;
+        self.calls.is_some() || self.translation.as_ref().is_some_and(of_translation)
+    }
+
+    /// A call in the answer has arguments that are no JSON object, and nothing says that they were cut by a limit.
+    pub fn is_broken(&self) -> bool {
+        let of_translation = self.translation.as_ref().map(|translation| &translation.arguments);
+        of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(Arguments::is_broken)
+    }
+
+    /// Whether an answer has more items than an answer has: of a translated one, what is beyond them is left out.
     pub fn is_overfull(&self) -> bool {
         self.translation.as_ref().is_some_and(|translation| translation.items > ITEMS_MAX)
+            || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
+    }
+
+    fn arguments(&mut self) -> Option<&mut Arguments> {
+        let of_translation = self.translation.as_mut().map(|translation| &mut translation.arguments);
+        of_translation.or(self.calls.as_mut().map(|calls| &mut calls.arguments))
     }
 
     /// The event that ends a broken stream, which goes on from what was passed of it.
@@ -130,6 +214,13 @@ impl Downward {
 impl Translation {
     fn event(&mut self, event: &Event, out: &mut BytesMut) {
         self.reader.read(event, &mut self.pieces);
+        for piece in &self.pieces {
+            self.arguments.add(piece, |name| self.customs.is_custom(name));
+        }
+        if self.arguments.is_broken() {
+            // Nothing of it is to look like an end.
+            self.pieces.clear();
+        }
         for piece in self.pieces.drain(..) {
             self.items +=
                 usize::from(matches!(piece, Piece::Call { .. } | Piece::Redacted { .. } | Piece::Signature { .. }));
@@ -137,6 +228,14 @@ impl Translation {
                 continue;
             }
             self.customs.pass(piece, |piece| self.writer.write(piece, out));
+        }
+    }
+
+    /// What an event tells of usage; nothing else of it.
+    fn usage(&mut self, event: &Event, out: &mut BytesMut) {
+        self.reader.read(event, &mut self.pieces);
+        for piece in self.pieces.drain(..).filter(|piece| matches!(piece, Piece::Usage(_))) {
+            self.writer.write(piece, out);
         }
     }
 

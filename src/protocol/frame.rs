@@ -18,6 +18,8 @@ pub enum Frame<'a> {
     },
     /// Not valid JSON.
     Malformed,
+    /// JSON as only this other dialect has it.
+    Foreign(&'static str),
     Chunk(Chunk<'a>),
 }
 
@@ -45,6 +47,8 @@ pub struct Chunk<'a> {
     pub padding: Option<&'a str>,
     /// A number that counts the events of the stream (Responses' `sequence_number`), where it stands in the event.
     pub number: Option<&'a str>,
+    /// Something of a call is in it, whether that is payload or not.
+    pub calls: bool,
     /// The payload says once more what the deltas before it said, so it only counts if there were none: some servers send whole
     /// items in a stream.
     pub repeated: bool,
@@ -59,12 +63,39 @@ pub struct Payload {
     pub chars: u32,
 }
 
+/// Whether an answer that ended for this reason was withheld: by the vendor's filter, or because the model would not give it.
+/// The names of all dialects, none of which means anything else in another.
+pub fn is_refusal(reason: &str) -> bool {
+    REFUSALS.contains(&reason)
+}
+
+const REFUSALS: [&str; 14] = [
+    // OpenAI and those who copy it, Responses, Z.ai.
+    "content_filter",
+    "sensitive",
+    // Anthropic, Bedrock.
+    "refusal",
+    "content_filtered",
+    "guardrail_intervened",
+    // Gemini.
+    "SAFETY",
+    "RECITATION",
+    "PROHIBITED_CONTENT",
+    "BLOCKLIST",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+];
+
 impl Frame<'_> {
     /// Free of the event that it was read from.
     pub fn into_owned(self) -> Frame<'static> {
         match self {
             Frame::KeepAlive => Frame::KeepAlive,
             Frame::Malformed => Frame::Malformed,
+            Frame::Foreign(dialect) => Frame::Foreign(dialect),
             Frame::Done(chunk) => Frame::Done(chunk.into_owned()),
             Frame::Error { data, usage } => Frame::Error { data: Cow::Owned(data.into_owned()), usage: owned(usage) },
             Frame::Chunk(chunk) => Frame::Chunk(chunk.into_owned()),
@@ -88,6 +119,7 @@ impl Chunk<'_> {
             text: None,
             padding: None,
             number: None,
+            calls: self.calls,
             repeated: self.repeated,
         }
     }

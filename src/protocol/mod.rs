@@ -3,6 +3,7 @@
 //! Pure: bytes in, facts out. Nothing here waits, connects or decides what a fact means for a race.
 
 pub mod anthropic;
+mod arguments;
 pub mod assemble;
 pub mod bedrock;
 mod binary;
@@ -23,6 +24,7 @@ mod lines;
 pub mod neutral;
 pub mod ollama;
 pub mod openai;
+mod other_dialect;
 mod outgoing;
 pub mod request;
 pub mod responses;

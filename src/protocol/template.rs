@@ -17,6 +17,8 @@ pub struct Template {
     /// In the order of their places.
     holes: Vec<Hole>,
     kind: PayloadKind,
+    /// The text is of the arguments of a call.
+    calls: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -61,11 +63,12 @@ impl Template {
             return None;
         }
         // A copy: a slice would keep the whole read alive that the event came in.
-        Some(Template { raw: Bytes::copy_from_slice(&event.raw), holes, kind: chunk.payload?.kind })
+        Some(Template { raw: Bytes::copy_from_slice(&event.raw), holes, kind: chunk.payload?.kind, calls: chunk.calls })
     }
 
-    /// The payload of an event that differs from the template in its holes only.
-    pub fn payload_of(&self, event: &Event) -> Option<Payload> {
+    /// The payload of an event that differs from the template in its holes only, and what it adds to the arguments of a call, as
+    /// that stands between its quotes.
+    pub fn payload_of<'a>(&self, event: &'a Event) -> Option<(Payload, Option<&'a str>)> {
         let raw = &event.raw[..];
         // How far both have been compared.
         let (mut own, mut other) = (0, 0);
@@ -82,7 +85,7 @@ impl Template {
             };
             if *holds == Holds::Text {
                 let text = std::str::from_utf8(&raw[start..end]).ok().filter(|text| !text.is_empty())?;
-                payload = Some(Payload { kind: self.kind, chars: characters(text) });
+                payload = Some((Payload { kind: self.kind, chars: characters(text) }, self.calls.then_some(text)));
             }
             (own, other) = (at.end, end);
         }
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn a_chunk_that_differs_in_its_text_needs_no_reading() {
         let template = learn(OPENAI).unwrap();
-        let payload = |json: &str| template.payload_of(&event(json)).map(|payload| payload.chars);
+        let payload = |json: &str| template.payload_of(&event(json)).map(|(payload, _)| payload.chars);
         assert_eq!(payload(OPENAI), Some(3));
         assert_eq!(payload(&OPENAI.replace("one", "caf\\u00e9 \\\"").replace("q1", "")), Some(6));
         let others = [
@@ -177,7 +180,7 @@ mod tests {
             let event = event(&json);
             let Frame::Chunk(chunk) = responses::read(&event) else { panic!("no chunk") };
             let template = Template::learn(&event, &chunk).unwrap();
-            let chars = |json: &str| template.payload_of(&self::event(json)).map(|payload| payload.chars);
+            let chars = |json: &str| template.payload_of(&self::event(json)).map(|(payload, _)| payload.chars);
             assert_eq!(chars(&json), Some(3), "{json}");
             assert_eq!(
                 chars(&json.replace(":9", ":10").replace("one", "\\u00e9\\n").replace("\"q\"", "\"\"")),
@@ -216,7 +219,7 @@ mod tests {
                 json.remove(json.floor_char_boundary(cut));
             }
             let event = event(&json);
-            if let Some(payload) = template.payload_of(&event) {
+            if let Some((payload, _)) = template.payload_of(&event) {
                 let Frame::Chunk(whole) = read(&event) else { panic!("no chunk") };
                 proptest::prop_assert_eq!(Some(payload), whole.payload);
                 proptest::prop_assert!(whole.finish_reason.is_none() && whole.usage.is_none());
@@ -241,7 +244,7 @@ mod tests {
                 json.remove(json.floor_char_boundary(cut));
             }
             let event = event(&json);
-            if let Some(payload) = template.payload_of(&event) {
+            if let Some((payload, _)) = template.payload_of(&event) {
                 let Frame::Chunk(whole) = responses::read(&event) else { panic!("no chunk") };
                 proptest::prop_assert_eq!(Some(payload), whole.payload);
             }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::PayloadKind;
-use super::assemble::Assemble;
+use super::assemble::{Assemble, Whole};
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{Broken, Json, unescape};
 use super::sse::Event;
@@ -77,8 +77,8 @@ impl Assemble for Assembly {
         true
     }
 
-    fn finish(&mut self) -> Bytes {
-        std::mem::take(&mut self.body)
+    fn finish(&mut self) -> Option<Whole> {
+        Some(Whole { body: std::mem::take(&mut self.body), says_nothing: false })
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
         let mut assembly = Assembly::default();
         assert!(assembly.add(&event));
-        let value: serde_json::Value = serde_json::from_slice(&assembly.finish()).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&assembly.finish().unwrap().body).unwrap();
         assert_eq!(value, serde_json::from_str::<serde_json::Value>(body).unwrap());
     }
 

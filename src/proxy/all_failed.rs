@@ -10,13 +10,14 @@ use super::answer::passed_on;
 use super::field::Field;
 use super::launcher::Launcher;
 use super::rejection::{Failed, Rejection};
+use crate::config::ContentPolicy;
 use crate::failure::{Answer, Failure, FailureKind};
 use crate::protocol::Dialect;
 use crate::protocol::dialect::ErrorShape;
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
-use crate::race::verdict::is_the_requests_fault;
+use crate::race::verdict::{Next, is_the_requests_fault, next};
 use crate::relay::{assemble_events, without_usage};
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -27,7 +28,7 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
 pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) -> Result<Served, Rejection> {
     let failed: Vec<Failed> = field.failed(race.failures());
-    match choose(race.failures(), request.include_usage) {
+    match choose(race.failures(), request.include_usage, field.settings.content_policy) {
         Choice::AsItCame(candidate, answer) => {
             let runner = &field.runners[candidate];
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
@@ -57,25 +58,27 @@ enum Choice<'a> {
 }
 
 /// `usage_asked`: the client itself sent `stream_options`.
-fn choose(failures: &[(usize, Failure)], usage_asked: bool) -> Choice<'_> {
+fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> Choice<'_> {
     // The one retry without what was added is an attempt like any other, so `max_attempts` may leave no room for it. The
     // complaint is then nothing that the client could mend, and says nothing of its request.
     let counted: Vec<&(usize, Failure)> =
         failures.iter().filter(|(_, failure)| usage_asked || !is_about_what_was_added(failure)).collect();
     let all =
         |test: fn(FailureKind) -> bool| !counted.is_empty() && counted.iter().all(|(_, failure)| test(failure.kind));
-    // A refusal on policy is the answer whatever else failed: nothing was started after it, and a 502 beside it would have
+    // A refusal that stops is the answer whatever else failed: nothing was started after it, and a 502 beside it would have
     // the client send the same again.
-    let refused = |failure: &Failure| failure.kind == FailureKind::ContentPolicy && failure.answer.is_some();
-    let refused = counted.iter().find(|(_, failure)| refused(failure));
-    let own_answer = if refused.is_some() {
-        refused.copied()
+    let stops = |failure: &Failure| next(failure, content_policy) == Next::Stop && failure.answer.is_some();
+    // Better than an error: something was generated, and it tells how it ended.
+    let is_whole = |failure: &Failure| failure.answer.as_ref().is_some_and(|answer| answer.whole);
+    let first = |test: &dyn Fn(&Failure) -> bool| counted.iter().find(|(_, failure)| test(failure)).copied();
+    let own_answer = if let Some(refused) = first(&stops) {
+        Some(refused)
     } else if all(is_the_requests_fault) {
         most_telling(&counted)
     } else if all(|kind| kind == FailureKind::Empty) {
         counted.first().copied()
     } else {
-        None
+        first(&is_whole)
     };
     match own_answer.and_then(|(candidate, failure)| Some((*candidate, failure.answer.as_ref()?))) {
         Some((candidate, answer)) => Choice::AsItCame(candidate, answer),
@@ -108,6 +111,7 @@ fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), real_type),
+        (true, false) if answer.whole => (answer.body.clone(), Some(HeaderValue::from_static("application/json"))),
         (true, false) => {
             (assemble_events(request.surface, answer.body.clone()), Some(HeaderValue::from_static("application/json")))
         }
@@ -154,7 +158,7 @@ fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, requ
     let json = HeaderValue::from_static("application/json");
     let body = Bytes::from(error.to_string());
     let headers = HeaderMap::from_iter(answer.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body };
+    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body, whole: false };
     shaped.headers.insert(CONTENT_TYPE, json);
     as_it_came(&shaped, upstream, request)
 }
@@ -170,7 +174,7 @@ mod tests {
     fn failure(kind: FailureKind, body: &'static str) -> Failure {
         let mut failure = Failure::new(kind, Phase::Headers, "");
         let body = Bytes::from_static(body.as_bytes());
-        failure.answer = Some(Answer { status: 400, headers: Box::default(), body });
+        failure.answer = Some(Answer { status: 400, headers: Box::default(), body, whole: false });
         failure
     }
 
@@ -178,7 +182,7 @@ mod tests {
     fn chosen(failures: &[(FailureKind, &'static str)], usage_asked: bool) -> Result<usize, &'static str> {
         let failures: Vec<(usize, Failure)> =
             failures.iter().enumerate().map(|(at, (kind, body))| (at, failure(*kind, body))).collect();
-        match choose(&failures, usage_asked) {
+        match choose(&failures, usage_asked, ContentPolicy::Stop) {
             Choice::AsItCame(candidate, _) => Ok(candidate),
             Choice::RateLimited => Err("429"),
             Choice::AllFailed => Err("502"),
@@ -248,7 +252,7 @@ mod tests {
             [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
         {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
-            let answer = Answer { status: 200, headers, body: Bytes::new() };
+            let answer = Answer { status: 200, headers, body: Bytes::new(), whole: false };
             let response = as_it_came(&answer, "a/m", &streaming);
             assert_eq!(response.headers()[CONTENT_TYPE], expected);
             let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));

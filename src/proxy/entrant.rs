@@ -86,13 +86,12 @@ impl Future for Entrant {
             let Some(idle) = entrant.whole else { return Poll::Ready(Ok(begun)) };
             begun.ready.stream.serve(idle);
             let lease = entrant.judge.gateway.budget().lease();
-            let assembler =
-                Assembler::new(begun.ready.stream.surface(), std::mem::take(&mut begun.ready.prelude), lease);
+            let assembler = Assembler::new(&mut begun.ready, lease);
             entrant.stage = Stage::Answering(Box::new((begun, assembler)));
         }
         let Stage::Answering(answering) = &mut entrant.stage else { return Poll::Pending };
         let (begun, assembler) = &mut **answering;
-        let whole = ready!(assembler.poll(&mut begun.ready.stream, context));
+        let whole = ready!(assembler.poll(&mut begun.ready, context));
         let Stage::Answering(answering) = std::mem::replace(&mut entrant.stage, Stage::Over) else {
             return Poll::Pending;
         };

@@ -258,9 +258,7 @@ async fn run(
             Some(whole) => Ok(Ok(whole)),
             None => {
                 ready.stream.serve(runner.upstream.timeouts.idle);
-                let prelude = std::mem::take(&mut ready.prelude);
-                tokio::time::timeout_at(race.deadline(), assemble(&mut ready.stream, prelude, gateway.budget().lease()))
-                    .await
+                tokio::time::timeout_at(race.deadline(), assemble(&mut ready, gateway.budget().lease())).await
             }
         };
         match assembled {

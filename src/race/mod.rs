@@ -24,7 +24,7 @@ use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::routing::plan::{Entry, Plan, Start};
-use verdict::{Next, verdict};
+use verdict::{Next, next};
 
 /// How a race ended, for now: after a win it may go on, see [`Race::reopen`].
 #[derive(Debug)]
@@ -274,7 +274,7 @@ impl<L: Launch> Race<L> {
 
     /// A refusal beside a win stops too: a reopening must not route around it.
     fn keep(&mut self, candidate: usize, failure: Failure) {
-        self.stopped |= verdict(&failure).next == Next::Stop;
+        self.stopped |= next(&failure, self.plan.content_policy) == Next::Stop;
         self.failures.push((candidate, failure));
     }
 }

@@ -1,5 +1,6 @@
 //! The verdict on a failed attempt: what it means for the race and for what is to be set aside. One pure function.
 
+use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::routing::cooldown::Aside;
 
@@ -33,6 +34,14 @@ pub enum Next {
     Try,
     /// Start no more; what is running may still win.
     Stop,
+}
+
+/// What the race does after a failure, where a refusal on policy means what is set.
+pub fn next(failure: &Failure, content_policy: ContentPolicy) -> Next {
+    match verdict(failure).next {
+        Next::Stop if content_policy == ContentPolicy::Continue => Next::Try,
+        next => next,
+    }
 }
 
 /// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.

@@ -5,12 +5,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use crate::attempt::{EventStream, Kind};
+use crate::attempt::{Kind, Ready};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;
 use crate::protocol::Surface;
-use crate::protocol::assemble::Assemble;
+use crate::protocol::assemble::{Assemble, Whole};
 use crate::protocol::sse::Scanner;
 
 /// Bytes of a stream that are put together.
@@ -28,9 +28,10 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Begins with `prelude`, which ends with the first payload. `lease` grows with it.
-    pub fn new(surface: Surface, prelude: Bytes, lease: Lease) -> Assembler {
-        let mut assembly = surface.assembly();
+    /// Begins with the prelude, which it takes. `lease` grows with it.
+    pub fn new(ready: &mut Ready, lease: Lease) -> Assembler {
+        let mut assembly = ready.stream.surface().assembly();
+        let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
         let taken = add_all(&mut *assembly, prelude);
         Assembler { assembly, size, lease, taken }
@@ -39,8 +40,9 @@ impl Assembler {
     /// Reads on, and gives the answer as JSON at its end. The stream has won then. Not to be called again.
     ///
     /// # Errors
-    /// When the stream breaks. Nothing was delivered, so the race can go on.
-    pub fn poll(&mut self, stream: &mut EventStream, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+    /// When the stream breaks, or says nothing. Nothing was delivered, so the race can go on.
+    pub fn poll(&mut self, ready: &mut Ready, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+        let stream = &mut ready.stream;
         let mut has_ended = false;
         while let Some(item) = ready!(stream.poll_served(context)) {
             let item = item?;
@@ -76,25 +78,31 @@ impl Assembler {
         if !has_ended {
             add_all(&mut *self.assembly, stream.ending());
         }
-        stream.won();
-        Poll::Ready(Ok(aside(self.size, || self.assembly.finish())))
+        Poll::Ready(match aside(self.size, || self.assembly.finish()) {
+            None => Err(stream.fail(FailureKind::Malformed, "the arguments of a tool call cannot be read")),
+            Some(Whole { body, says_nothing: true }) => Err(ready.nothing_said(body)),
+            Some(Whole { body, .. }) => {
+                stream.won();
+                Ok(body)
+            }
+        })
     }
 }
 
 /// Reads to the end and gives the answer as JSON.
 ///
 /// # Errors
-/// When the stream breaks. Nothing was delivered, so the race can go on.
-pub async fn assemble(stream: &mut EventStream, prelude: Bytes, lease: Lease) -> Result<Bytes, Failure> {
-    let mut assembler = Assembler::new(stream.surface(), prelude, lease);
-    poll_fn(|context| assembler.poll(stream, context)).await
+/// When the stream breaks, or says nothing. Nothing was delivered, so the race can go on.
+pub async fn assemble(ready: &mut Ready, lease: Lease) -> Result<Bytes, Failure> {
+    let mut assembler = Assembler::new(ready, lease);
+    poll_fn(|context| assembler.poll(ready, context)).await
 }
 
 /// The answer that an empty stream amounts to.
 pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
     let mut assembly = surface.assembly();
     add_all(&mut *assembly, events);
-    assembly.finish()
+    assembly.finish().map(|whole| whole.body).unwrap_or_default()
 }
 
 /// False if one of them could not be read.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::{Policy, RaceSettings};
+use crate::config::{ContentPolicy, Policy, RaceSettings};
 
 /// Characters of a plan's text.
 pub const TEXT_MAX: usize = 512;
@@ -22,6 +22,8 @@ pub struct Plan {
     pub ask_after: Option<Duration>,
     /// Who would be started then, as it looks now.
     pub expected: Option<usize>,
+    /// What a refusal on policy means.
+    pub content_policy: ContentPolicy,
 }
 
 /// One candidate of a plan.
@@ -89,6 +91,7 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
         total: settings.timeouts.total,
         ask_after: None,
         expected: None,
+        content_policy: settings.content_policy,
     }
 }
 

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod bad_input;
 mod blame;
 mod breaker;
@@ -18,7 +19,9 @@ mod cli_race;
 mod cli_serve;
 mod clock;
 mod columns;
+mod content_policy;
 mod context;
+mod cut;
 mod door;
 mod drains;
 mod endings;

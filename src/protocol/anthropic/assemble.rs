@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::protocol::assemble::{Assemble, ITEMS_MAX};
+use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 use crate::protocol::sse::Event;
+use crate::protocol::surrogates::lenient;
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
@@ -40,9 +40,12 @@ impl Assemble for Assembly {
         true
     }
 
-    fn finish(&mut self) -> Bytes {
+    fn finish(&mut self) -> Option<Whole> {
         let Assembly { mut message, blocks } = std::mem::take(self);
-        let blocks = blocks.into_values().map(Block::finish).collect();
+        let reason = message.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
+        let is_cut = matches!(reason, "max_tokens" | "model_context_window_exceeded");
+        let blocks: Vec<Value> = blocks.into_values().map(|block| block.finish(is_cut)).collect::<Option<_>>()?;
+        let says_nothing = !blocks.iter().any(block_says);
         for (name, value) in [("type", json!("message")), ("role", json!("assistant"))] {
             message.entry(name).or_insert(value);
         }
@@ -50,7 +53,15 @@ impl Assemble for Assembly {
             message.entry(name).or_insert(Value::Null);
         }
         message.insert("content".to_owned(), Value::Array(blocks));
-        Bytes::from(Value::Object(message).to_string())
+        Some(Whole::new(&Value::Object(message), says_nothing))
+    }
+}
+
+fn block_says(block: &Value) -> bool {
+    match block["type"].as_str() {
+        Some("text") => says(&block["text"]),
+        Some("thinking" | "redacted_thinking") => false,
+        _ => true,
     }
 }
 
@@ -122,22 +133,23 @@ impl Block {
         }
     }
 
-    fn finish(mut self) -> Value {
+    /// None if the input cannot be read. `is_cut`: the answer was cut by a limit on its tokens.
+    fn finish(mut self, is_cut: bool) -> Option<Value> {
         if !self.input.trim().is_empty() {
-            self.content.insert("input".to_owned(), input(&self.input));
+            let whole = lenient(self.input.as_bytes());
+            let input = if is_cut { whole.unwrap_or_else(|| cut_input(&self.input)) } else { whole? };
+            self.content.insert("input".to_owned(), input);
         }
-        Value::Object(self.content)
+        Some(Value::Object(self.content))
     }
 }
 
-/// A tool's input. An answer that was cut in the middle of one keeps the members that are whole.
-fn input(text: &str) -> Value {
-    if let Ok(input) = serde_json::from_str(text) {
-        return input;
-    }
+/// A tool's input that was cut in the middle: the members that are whole, as the vendor gives it.
+fn cut_input(text: &str) -> Value {
     let (open, safe) = open_at(text);
-    let Some(open) = open else { return json!({}) };
-    closed(text, &open).or_else(|| closed(&text[..safe], &open_at(&text[..safe]).0?)).unwrap_or_else(|| json!({}))
+    let closed_at =
+        |open: Option<Vec<char>>| closed(text, &open?).or_else(|| closed(&text[..safe], &open_at(&text[..safe]).0?));
+    closed_at(open).unwrap_or_else(|| json!({}))
 }
 
 /// What is open at the end of a text, and up to where it can be cut and closed. None if it is nested too deeply to be read.

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{Broken, Json, characters, unescape};
 use crate::protocol::sse::Event;
+use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
 pub fn read(event: &Event) -> Frame<'_> {
@@ -106,18 +106,25 @@ impl<'a> Wire<'a> {
             Some("ping") => return Frame::KeepAlive,
             Some("message_stop") => return Frame::Done(chunk),
             Some("message_start") => chunk.model = self.model,
-            Some("content_block_start") => chunk.payload = self.block.of_block(),
+            Some("content_block_start") => {
+                chunk.payload = self.block.of_block();
+                chunk.calls = self.block.kind == Some("tool_use");
+            }
             Some("content_block_delta") => {
                 let found = self.delta.of_delta();
                 chunk.text = found.map(|(_, text)| text);
                 chunk.payload = found.map(|(kind, text)| Payload { kind, chars: characters(text) });
+                chunk.calls = matches!(found, Some((PayloadKind::Tool, _)));
             }
             Some("message_delta") => {
                 chunk.finish_reason = self.delta.stop_reason.filter(|reason| !reason.is_empty()).and_then(unescape);
                 chunk.finished = u64::from(chunk.finish_reason.is_some());
             }
             Some("content_block_stop") => {}
-            _ => return Frame::Chunk(chunk),
+            _ => {
+                let text = std::str::from_utf8(data).unwrap_or_default();
+                return other_dialect::name(Dialect::Anthropic, text).map_or(Frame::Chunk(chunk), Frame::Foreign);
+            }
         }
         chunk.choices = 1;
         Frame::Chunk(chunk)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::protocol::neutral::signature::{Held, Owner, held};
 use crate::protocol::neutral::{Finish, Piece, ReadPieces};
@@ -104,7 +104,8 @@ impl Reader {
         self.calls = self.calls.saturating_add(1);
         let (id, name) = (text(content, "id").unwrap_or_default(), text(content, "name").unwrap_or_default());
         pieces.push(Piece::Call { index: 0, call, id, name, custom: false, signature: self.signature.take() });
-        let whole = content.get("input").filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
+        let empty = |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
+        let whole = content.get("input").filter(|input| !empty(input));
         Block::Call { call, whole: whole.map(Value::to_string) }
     }
 

@@ -49,7 +49,7 @@ fn write_block(out: &mut BytesMut, index: usize, mut block: Map<String, Value>) 
         }
         "tool_use" | "server_tool_use" | "mcp_tool_use" => {
             let input = block.insert("input".to_owned(), json!({})).unwrap_or_default();
-            if input.as_object().is_some_and(|input| !input.is_empty()) {
+            if !input.is_null() && input.as_object().is_none_or(|input| !input.is_empty()) {
                 deltas.push(json!({ "type": "input_json_delta", "partial_json": input.to_string() }));
             }
         }

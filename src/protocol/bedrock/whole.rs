@@ -36,7 +36,8 @@ fn events_of_block(block: &Value) -> (Option<Value>, Vec<Value>) {
     match kind.as_str() {
         "text" => (None, vec![block.clone()]),
         "toolUse" => {
-            let arguments = content.get("input").map_or_else(String::new, Value::to_string);
+            let arguments =
+                content.get("input").filter(|input| !input.is_null()).map_or_else(String::new, Value::to_string);
             let start = members(content, &["toolUseId", "name", "type"]);
             (Some(json!({ "toolUse": start })), vec![json!({ "toolUse": { "input": arguments } })])
         }

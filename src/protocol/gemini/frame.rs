@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{Broken, Json, characters, unescape};
 use crate::protocol::sse::Event;
+use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
 pub fn read(event: &Event) -> Frame<'_> {
@@ -29,8 +29,17 @@ fn read_data(data: &[u8]) -> Frame<'_> {
         Ok(wire) if wire.is_error || wire.failed || (wire.blocked && wire.chunk.choices == 0) => {
             Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage }
         }
-        Ok(wire) => Frame::Chunk(wire.chunk),
+        Ok(wire) => match of_another(&wire, data) {
+            Some(other) => Frame::Foreign(other),
+            None => Frame::Chunk(wire.chunk),
+        },
     }
+}
+
+/// The dialect of an event that has nothing of this one.
+fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+    let has_own = wire.chunk.choices > 0 || wire.chunk.usage.is_some();
+    if has_own { None } else { other_dialect::name(Dialect::Gemini, std::str::from_utf8(data).ok()?) }
 }
 
 /// What could not be walked is no JSON, or JSON that is odd beyond reason, which carries nothing.

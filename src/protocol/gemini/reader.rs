@@ -143,7 +143,7 @@ impl Candidate {
         let Some(name) = text(call, "name").map(str::to_owned) else { return };
         self.end_block();
         let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
-        let arguments = call.get("args").filter(|args| args.is_object()).map_or("{}".to_owned(), Value::to_string);
+        let arguments = call.get("args").filter(|args| !args.is_null()).map_or("{}".to_owned(), Value::to_string);
         let number = self.calls;
         self.calls += 1;
         let signature = signature.map(|signature| tag(Owner::Gemini, signature));

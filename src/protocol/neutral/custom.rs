@@ -81,6 +81,11 @@ impl Customs {
         Customs { functions_only: true, ..Customs::default() }
     }
 
+    /// Whether the function of this name stands for a free-form tool.
+    pub fn is_custom(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
     /// Gives `piece` out, or what it has become, or nothing yet.
     pub fn pass(&mut self, piece: Piece, mut out: impl FnMut(Piece)) {
         if self.names.is_empty() && !self.functions_only {

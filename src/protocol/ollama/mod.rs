@@ -17,10 +17,10 @@ use serde::de::IgnoredAny;
 pub use reader::Reader;
 pub use request::request;
 
-use super::PayloadKind;
 use super::frame::{Chunk, Frame, Payload};
 use super::json::{Broken, Json, characters, unescape};
 use super::sse::Event;
+use super::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one line.
 pub fn read(event: &Event) -> Frame<'_> {
@@ -32,7 +32,10 @@ pub fn read(event: &Event) -> Frame<'_> {
         Err(Broken) => odd(data),
         Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: None },
         Ok(wire) if wire.done => Frame::Done(wire.chunk),
-        Ok(wire) => Frame::Chunk(wire.chunk),
+        Ok(wire) => match of_another(&wire, data) {
+            Some(other) => Frame::Foreign(other),
+            None => Frame::Chunk(wire.chunk),
+        },
     }
 }
 
@@ -47,6 +50,12 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 /// The JSON text of a line.
 fn data(event: &Event) -> &[u8] {
     event.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&event.raw).trim_ascii()
+}
+
+/// The dialect of a line that says nothing in this one.
+fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+    let has_own = wire.chunk.payload.is_some() || wire.counts;
+    if has_own { None } else { other_dialect::name(Dialect::Ollama, std::str::from_utf8(data).ok()?) }
 }
 
 /// What could not be walked is no JSON, or JSON that is odd beyond reason, which carries nothing.

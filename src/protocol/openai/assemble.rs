@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::grown::{Grown, Members};
-use crate::protocol::assemble::{ByChoice, Choice, ITEMS_MAX};
+use crate::protocol::assemble::{ByChoice, Choice, ITEMS_MAX, says};
 
 /// Takes in the chunks of one chat stream.
 pub type Assembly = ByChoice<Message>;
@@ -57,14 +57,44 @@ impl Choice for Message {
                 call.shift_remove("index");
             }
         }
+        // A stream that is taken as complete without a reason is of a provider that gives none.
+        let reason = match (self.finish_reason, joined.contains_key("tool_calls")) {
+            (Value::Null, true) => Value::from("tool_calls"),
+            (Value::Null, false) => Value::from("stop"),
+            (reason, _) => reason,
+        };
         message.extend(joined);
         let mut choice = Map::new();
         choice.insert("index".to_owned(), Value::from(index));
         choice.insert("message".to_owned(), Value::Object(message));
         choice.insert("logprobs".to_owned(), self.logprobs.into_value());
-        choice.insert("finish_reason".to_owned(), self.finish_reason);
+        choice.insert("finish_reason".to_owned(), reason);
         choice.extend(self.rest);
         Value::Object(choice)
+    }
+
+    fn says(choice: &Value) -> bool {
+        let message = &choice["message"];
+        let is_there = |name: &str| match &message[name] {
+            Value::Null => false,
+            Value::Array(items) => !items.is_empty(),
+            Value::String(text) => !text.trim().is_empty(),
+            _ => true,
+        };
+        match &message["content"] {
+            Value::Array(parts) if parts.iter().any(part_says) => true,
+            content if says(content) => true,
+            _ => ["tool_calls", "function_call", "refusal", "audio", "images"].into_iter().any(is_there),
+        }
+    }
+}
+
+/// Mistral streams lists of parts: thoughts are reasoning, and what is neither text nor thought is media.
+fn part_says(part: &Value) -> bool {
+    match part["type"].as_str() {
+        Some("thinking") => false,
+        Some("text") | None => says(&part["text"]),
+        Some(_) => true,
     }
 }
 
@@ -134,7 +164,7 @@ mod tests {
         assert_eq!(answer["choices"][1]["message"]["content"], "b");
         assert_eq!(
             (answer["choices"][0]["finish_reason"].as_str(), answer["choices"][1]["finish_reason"].as_str()),
-            (Some("length"), None)
+            (Some("length"), Some("stop"))
         );
     }
 

@@ -150,8 +150,8 @@ impl Fragment {
                 ("arguments" | "input", Some(b'"')) => {
                     self.arguments = json.string_or_skip()?.map(words).unwrap_or_default();
                 }
-                // Some servers send arguments as an object.
-                ("arguments", Some(b'{')) => self.arguments = json.skip()?.to_owned(),
+                // Some servers send arguments as an object. Whether they are one, their scan tells.
+                ("arguments", _) => self.arguments = json.some()?.unwrap_or_default().to_owned(),
                 _ => drop(json.skip()?),
             }
             Ok(())

@@ -36,8 +36,9 @@ pub use reader::Reader;
 pub use request::request;
 pub use writer::Writer;
 
-use super::dialect::ErrorShape;
+use super::dialect::{Dialect, ErrorShape};
 use super::json::{Broken, Json, unescape};
+use super::other_dialect;
 use super::sse::Event;
 
 /// Reads one event.
@@ -89,8 +90,17 @@ fn read_data(data: &[u8]) -> Frame<'_> {
     match wire {
         Err(Broken) => odd(data),
         Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage },
-        Ok(wire) => Frame::Chunk(wire.chunk),
+        Ok(wire) => match of_another(&wire, data) {
+            Some(other) => Frame::Foreign(other),
+            None => Frame::Chunk(wire.chunk),
+        },
     }
+}
+
+/// The dialect of an event that has nothing of this one.
+fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+    let has_own = wire.choices > 0 || wire.chunk.usage.is_some();
+    if has_own { None } else { other_dialect::name(Dialect::OpenAi, std::str::from_utf8(data).ok()?) }
 }
 
 /// What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
@@ -191,6 +201,7 @@ impl<'a> Wire<'a> {
     fn payload(&mut self, delta: payload::Delta<'a>) {
         self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
         self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
+        self.chunk.calls |= delta.calls;
     }
 
     /// Groq's own object.

@@ -10,18 +10,21 @@ pub(super) struct Delta<'a> {
     pub payload: Option<Payload>,
     /// The one plain string that is all of it.
     pub text: Option<&'a str>,
+    /// It has a call in it.
+    pub calls: bool,
 }
 
 /// Takes the text of a legacy completion.
 pub(super) fn of_text<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
     let mut text = None;
     let payload = text_or_parts(json, PayloadKind::Text, &mut text)?;
-    Ok(Delta { payload, text })
+    Ok(Delta { payload, text, calls: false })
 }
 
 /// Takes a delta.
 pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
-    let (mut answer, mut reasoning) = (None, None);
+    let (mut answer, mut reasoning, mut details) = (None, None, None);
+    let mut calls = false;
     let (mut text, mut strings, mut others) = (None, 0, 0);
     json.object(|name, json| {
         let payload = match name {
@@ -37,9 +40,23 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
                 reasoning = reasoning.or(payload);
                 return Ok(());
             }
+            "reasoning_details" => {
+                details = thoughts(json)?;
+                // They differ from chunk to chunk beside the text.
+                others += usize::from(details.is_some());
+                return Ok(());
+            }
             "refusal" => content(json, PayloadKind::Refusal)?,
-            "tool_calls" => tool_calls(json)?,
-            "function_call" => tool(function(json)?),
+            "tool_calls" => {
+                let (found, payload) = tool_calls(json)?;
+                calls |= found;
+                payload
+            }
+            "function_call" => {
+                let payload = tool(function(json)?);
+                calls |= payload.is_some();
+                payload
+            }
             "audio" => audio(json)?,
             "images" => images(json)?,
             _ => return json.skip().map(drop),
@@ -48,7 +65,9 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
         answer = merge(answer, payload);
         Ok(())
     })?;
-    Ok(Delta { payload: merge(answer, reasoning), text: text.filter(|_| strings == 1 && others == 0) })
+    let text = text.filter(|_| strings == 1 && others == 0);
+    // Details repeat what stands beside them as plain text.
+    Ok(Delta { payload: merge(answer, reasoning.or(details)), text, calls })
 }
 
 /// A string, which is then remembered, or a list of parts.
@@ -102,9 +121,25 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Brok
     Ok(all)
 }
 
-fn tool_calls(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+/// OpenRouter's list of what was thought: texts and summaries. Signatures and what is encrypted are not generated text.
+fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
     let mut all = None;
     json.list(|json| {
+        json.object(|name, json| {
+            let text = json.string_or_skip()?.filter(|text| matches!(name, "text" | "summary") && !text.is_empty());
+            let payload = text.map(|text| Payload { kind: PayloadKind::Reasoning, chars: characters(text) });
+            all = merge(all, payload);
+            Ok(())
+        })
+    })?;
+    Ok(all)
+}
+
+/// Whether there is any, and what of it is output.
+fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), Broken> {
+    let (mut found, mut all) = (false, None);
+    json.list(|json| {
+        found = true;
         json.object(|name, json| {
             match name {
                 "function" | "custom" => all = merge(all, tool(function(json)?)),
@@ -113,7 +148,7 @@ fn tool_calls(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
             Ok(())
         })
     })?;
-    Ok(all)
+    Ok((found, all))
 }
 
 /// Characters of a call's name and arguments, a custom tool's input among them.

@@ -2,12 +2,11 @@
 //!
 //! The last event has it all. Where its output is missing, the items that were done before it are its output.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Event;
 use super::wire::{Data, Wire, data_of};
-use crate::protocol::assemble::{Assemble, ITEMS_MAX};
+use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
@@ -16,6 +15,8 @@ pub struct Assembly {
     response: Value,
     /// Items that are done, by `output_index`.
     items: Vec<(u64, Value)>,
+    /// Sound came, which stands in no item.
+    sounds: bool,
 }
 
 impl Assemble for Assembly {
@@ -32,6 +33,7 @@ impl Assemble for Assembly {
                 self.items.extend(item.map(|item| (index, item)));
                 return self.items.len() <= ITEMS_MAX;
             }
+            "response.audio.delta" | "response.output_audio.delta" => self.sounds = true,
             _ => match value(wire.response) {
                 Ok(response) => self.response = response.unwrap_or(std::mem::take(&mut self.response)),
                 Err(_) => return false,
@@ -40,8 +42,8 @@ impl Assemble for Assembly {
         true
     }
 
-    fn finish(&mut self) -> Bytes {
-        let Assembly { mut response, mut items } = std::mem::take(self);
+    fn finish(&mut self) -> Option<Whole> {
+        let Assembly { mut response, mut items, sounds } = std::mem::take(self);
         if !response.is_object() {
             response = json!({ "object": "response" });
         }
@@ -49,6 +51,24 @@ impl Assemble for Assembly {
             items.sort_by_key(|(index, _)| *index);
             response["output"] = items.into_iter().map(|(_, item)| item).collect();
         }
-        Bytes::from(response.to_string())
+        let says_nothing = !sounds && !response["output"].as_array().into_iter().flatten().any(item_says);
+        Some(Whole::new(&response, says_nothing))
+    }
+}
+
+/// Whatever is neither a message nor reasoning is a call, or what came of one.
+fn item_says(item: &Value) -> bool {
+    match item["type"].as_str() {
+        Some("reasoning") => false,
+        Some("message") => item["content"].as_array().into_iter().flatten().any(part_says),
+        _ => true,
+    }
+}
+
+fn part_says(part: &Value) -> bool {
+    match part["type"].as_str() {
+        Some("output_text") => says(&part["text"]),
+        Some("refusal") => says(&part["refusal"]),
+        _ => true,
     }
 }

@@ -6,9 +6,9 @@ use serde::de::IgnoredAny;
 
 use super::Event;
 use super::wire::{Data, Wire, data_of};
-use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{Broken, Json, characters, unescape};
+use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
 pub fn read(event: &Event) -> Frame<'_> {
@@ -64,23 +64,36 @@ fn frame_of<'a>(wire: &Wire<'a>, data: &'a [u8]) -> Result<Frame<'a>, Broken> {
             let payload = wire.item.map(item).transpose()?.flatten();
             // Only the name of a call is new here. What else stands in an item that begins comes again.
             chunk.payload = payload.filter(|payload| payload.kind == PayloadKind::Tool);
+            chunk.calls = chunk.payload.is_some();
         }
         "response.output_item.done" => {
             chunk.payload = wire.item.map(item).transpose()?.flatten();
             // An image is in no delta; parts of it may have been.
             chunk.repeated = chunk.payload.is_some_and(|payload| payload.kind != PayloadKind::Image);
+            chunk.calls = chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool);
         }
         "response.image_generation_call.partial_image" => {
             chunk.payload = wire.partial_image.map(|image| payload(PayloadKind::Image, image));
         }
         kind => {
+            if !kind.starts_with("response.")
+                && let Some(other) = of_another(data)
+            {
+                return Ok(Frame::Foreign(other));
+            }
             let of_delta = wire.delta.and_then(|delta| Some((delta, kind_of_delta(kind)?)));
             chunk.payload = of_delta.map(|(delta, kind)| payload(kind, delta));
             chunk.text = of_delta.map(|(delta, _)| delta);
+            chunk.calls = kind == "response.function_call_arguments.delta";
         }
     }
     chunk.choices = u64::from(chunk.payload.is_some());
     Ok(Frame::Chunk(chunk))
+}
+
+/// The dialect of an event that has no name of this one.
+fn of_another(data: &[u8]) -> Option<&'static str> {
+    other_dialect::name(Dialect::Responses, std::str::from_utf8(data).ok()?)
 }
 
 /// What the deltas of an event hold.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::fakes::{Behaviour, Course, Decide, Fakes, Log, Script, World};
 use crate::clock::Instant;
+use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
 use crate::race::{Finish, Race, Replan};
@@ -74,7 +75,14 @@ fn story<const N: usize>(candidates: [(Course, Start); N]) -> Story {
     let courses = candidates.iter().map(|(course, _)| *course).collect();
     Story {
         world: World { courses, ..World::default() },
-        plan: Plan { entries, max_attempts: 4, total: millis(9_000), ask_after: None, expected: None },
+        plan: Plan {
+            entries,
+            max_attempts: 4,
+            total: millis(9_000),
+            ask_after: None,
+            expected: None,
+            content_policy: ContentPolicy::Stop,
+        },
         script: Script::default(),
     }
 }

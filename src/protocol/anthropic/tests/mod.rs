@@ -63,7 +63,7 @@ fn written(pieces: &[Piece]) -> BytesMut {
 fn assembled(events: &[Event]) -> Value {
     let mut assembly = Assembly::default();
     assert!(events.iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish()).unwrap()
+    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
 fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {

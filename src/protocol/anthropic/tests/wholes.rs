@@ -74,17 +74,23 @@ fn an_input_that_was_cut_keeps_what_is_whole() {
         ("nonsense", json!({})),
         ("", json!({})),
     ];
-    for (text, expected) in table {
+    let deep = "[".repeat(100_000);
+    for (text, expected) in table.into_iter().chain([(deep.as_str(), json!({}))]) {
         let start =
             json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "tool_use", "input": {} } });
         let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": text } });
-        let whole = assembled(&[event(&start.to_string()), event(&delta.to_string())]);
-        assert_eq!(whole["content"][0]["input"], expected, "{text}");
+        let ended = |reason: &str| {
+            let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason } });
+            let mut assembly = Assembly::default();
+            assert!([&start, &delta, &end].iter().all(|of| assembly.add(&event(&of.to_string()))));
+            assembly.finish().map(|whole| serde_json::from_slice::<Value>(&whole.body).unwrap())
+        };
+        for cut in ["max_tokens", "model_context_window_exceeded"] {
+            assert_eq!(ended(cut).unwrap()["content"][0]["input"], expected, "{text:.40}");
+        }
+        let is_whole = text.is_empty() || serde_json::from_str::<Value>(text).is_ok();
+        assert_eq!(ended("tool_use").is_some(), is_whole, "{text:.40}");
     }
-    let deep = "[".repeat(100_000);
-    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": deep } });
-    let start = json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "tool_use" } });
-    assert_eq!(assembled(&[event(&start.to_string()), event(&delta.to_string())])["content"][0]["input"], json!({}));
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     while let Some(event) = cutter.next_event().unwrap() {
         assert!(assembly.add(&event), "{event:?}");
     }
-    serde_json::from_slice(&assembly.finish()).unwrap()
+    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
 /// The next request of a client that sends back what it got, with the tool's answer.

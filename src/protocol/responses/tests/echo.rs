@@ -39,7 +39,7 @@ fn the_answer_repeats_the_request() {
         "top_p": null, "tools": tools, "tool_choice": "required", "text": { "verbosity": "low" }, "store": true,
         "reasoning": { "effort": "high", "summary": null }, "parallel_tool_calls": false, "max_output_tokens": 99,
     }));
-    let mut out = downward.pass(chunk(json!({ "content": "a" })), true).to_vec();
+    let mut out = downward.pass(chunk(json!({ "content": "a" }))).to_vec();
     out.extend(downward.ending());
     let datas = datas(&out);
     for data in datas.iter().filter(|data| data["response"].is_object()) {
@@ -68,7 +68,7 @@ fn what_is_too_long_is_not_repeated() {
 #[test]
 fn a_broken_stream_goes_on_to_its_end() {
     let mut downward = downward(&json!({ "model": "m", "input": "hi", "metadata": { "a": "b" } }));
-    let mut out = downward.pass(chunk(json!({ "content": "a" })), false).to_vec();
+    let mut out = downward.pass(chunk(json!({ "content": "a" }))).to_vec();
     out.extend(downward.error_event(&failure()));
     let datas = datas(&out);
     assert_eq!(numbers(&out), (0..datas.len() as u64).collect::<Vec<_>>());
@@ -93,14 +93,14 @@ fn so_does_a_stream_that_is_not_translated() {
     let delta = json!({ "type": "response.output_text.delta", "sequence_number": 4, "delta": "a" });
     for data in [created, delta] {
         let event = event(&data.to_string());
-        assert_eq!(downward.pass(Event { raw: event.raw.clone() }, false), event.raw);
+        assert_eq!(downward.pass(Event { raw: event.raw.clone() }), event.raw);
     }
-    downward.pass(Event { raw: Bytes::from_static(b": ping\n\n") }, false);
+    downward.pass(Event { raw: Bytes::from_static(b": ping\n\n") });
     let out = downward.error_event(&failure());
     assert_eq!(numbers(&out), [5, 6]);
     let failed = &datas(&out)[1]["response"];
     assert_eq!((&failed["id"], &failed["tools"], &failed["status"]), (&json!("resp_1"), &json!([7]), &json!("failed")));
-    downward.pass(event("{\"sequence_number\":\"x\"}"), false);
+    downward.pass(event("{\"sequence_number\":\"x\"}"));
     assert_eq!(numbers(&downward.error_event(&failure())), [0, 1], "nothing to go on from");
 }
 

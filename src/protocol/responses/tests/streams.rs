@@ -12,7 +12,7 @@ fn stream(datas: &[Value]) -> Vec<u8> {
 pub(super) fn assembled(stream: &[u8]) -> Value {
     let mut assembly = Assembly::default();
     assert!(events(stream).iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish()).unwrap()
+    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
 fn said(text: &str) -> Piece {

@@ -45,7 +45,7 @@ fn written(pieces: &[Piece], include_usage: bool) -> BytesMut {
 fn whole(bytes: &[u8]) -> Value {
     let mut assembly = Surface::Chat.assembly();
     assert!(events(bytes).iter().all(|event| assembly.add(event)));
-    serde_json::from_slice(&assembly.finish()).unwrap()
+    serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
 fn text(text: &str) -> Piece {

@@ -1,0 +1,99 @@
+//! What comes of a 200 that holds no answer: nothing was said in it, it is an error, or it is in another dialect.
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::de::IgnoredAny;
+
+use super::exchange::{Ready, content_type_is};
+use super::item::in_dialect;
+use super::stream::EventStream;
+use crate::failure::{Answer, Failure, FailureKind};
+use crate::protocol::error::{self, ErrorFacts};
+use crate::protocol::frame::is_refusal;
+use crate::routing::keyring;
+
+impl Ready {
+    /// What a whole answer amounts to in which nothing is said.
+    pub fn nothing_said(&mut self, body: Bytes) -> Failure {
+        let mut failure = self.stream.said_nothing();
+        failure.answer = Some(nothing_said(&self.stream, &self.headers, body, true));
+        failure
+    }
+}
+
+impl EventStream {
+    /// Ends the attempt because its answer holds nothing that a client asked for: the vendor's filter withheld it, or there was
+    /// nothing.
+    fn said_nothing(&mut self) -> Failure {
+        match self.guard.meter.finish_reason() {
+            Some(reason) if is_refusal(reason) => {
+                let message = format!("the answer was withheld (`{reason}`)");
+                self.fail(FailureKind::ContentPolicy, message)
+            }
+            _ => self.fail(FailureKind::Empty, "it finished without generating anything"),
+        }
+    }
+}
+
+/// The stream ended and nothing was generated. One that finished is an answer too: it is kept, should all the others be empty,
+/// with an end where it came without one. One that only ended is a failure.
+pub(super) fn without_payload(
+    stream: &mut EventStream,
+    mut held: BytesMut,
+    headers: &HeaderMap,
+    has_ended: bool,
+) -> Failure {
+    if !stream.is_complete() {
+        return if content_type_is(headers, "text/html") {
+            stream.fail(FailureKind::Malformed, "it answered with a web page: is base_url right?")
+        } else {
+            stream.ended_too_early()
+        };
+    }
+    if !has_ended || stream.is_translated() {
+        held.extend_from_slice(&stream.ending());
+    }
+    let mut failure = stream.said_nothing();
+    failure.answer = Some(nothing_said(stream, headers, held.freeze(), false));
+    failure
+}
+
+/// An answer in which nothing is said, in the caller's dialect, should it have to be passed on.
+fn nothing_said(stream: &EventStream, headers: &HeaderMap, body: Bytes, whole: bool) -> Answer {
+    let mut headers = headers.clone();
+    keyring::scrub_headers(&mut headers, stream.key());
+    if stream.is_translated() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    }
+    Answer { whole, ..answer(StatusCode::OK.as_u16(), &headers, body) }
+}
+
+/// An error in a 200 is what it names. One that blames the request is an answer that the client may have to see.
+pub(super) fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> Failure {
+    let mut failure = stream.fail_with(facts);
+    if data.is_empty() {
+        // It is the gateway's own word for what the provider did not say.
+        return failure;
+    }
+    let status = failure.status.unwrap_or(StatusCode::BAD_REQUEST.as_u16());
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    failure.answer = Some(answer(status, &headers, data));
+    failure
+}
+
+pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
+    Answer { status, headers: Box::new(headers.clone()), body, whole: false }
+}
+
+/// A body that is no answer: one of another dialect, what is no JSON, or an error.
+pub(super) fn no_answer(stream: &mut EventStream, body: Bytes) -> Failure {
+    if let Some(dialect) = stream.downward.of_another(&body) {
+        return stream.fail(FailureKind::Malformed, in_dialect(dialect));
+    }
+    if !body.trim_ascii().is_empty() && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
+        return stream.fail(FailureKind::Malformed, "an answer that is no JSON");
+    }
+    error_in_a_200(stream, error::of_frame(&body), body)
+}

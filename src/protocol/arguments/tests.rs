@@ -1,0 +1,153 @@
+//! What is whole and what is not, against `serde_json` as the other opinion.
+
+use serde_json::{Map, Value};
+
+use super::*;
+
+fn called(call: u32, custom: bool) -> Piece {
+    let (id, name) = (String::new(), "f".to_owned());
+    Piece::Call { index: 0, call, id, name, custom, signature: None }
+}
+
+fn said(call: u32, text: &str) -> Piece {
+    Piece::Arguments { index: 0, call, text: text.to_owned() }
+}
+
+fn finished(finish: Finish) -> Piece {
+    Piece::Finish { index: 0, finish }
+}
+
+fn is_broken(pieces: &[Piece], takes_text: bool) -> bool {
+    let mut arguments = Arguments::default();
+    pieces.iter().for_each(|piece| arguments.add(piece, |_| takes_text));
+    arguments.is_broken()
+}
+
+/// Whether a call with these arguments is whole, whose text comes in pieces of `size` bytes, more or less.
+fn is_whole(text: &str, size: usize) -> bool {
+    let mut scan = Scan::default();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(rest.ceil_char_boundary(size.clamp(1, rest.len())));
+        scan.add(piece);
+        rest = more;
+    }
+    scan.state == State::End
+}
+
+#[test]
+fn arguments_are_one_object() {
+    let nested = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+    for whole in [
+        "{}",
+        " {\"a\" : [ 1 , -2.5e+3, 0, 0.1E9 , true , false , null , \"x\\\"y\\u00e9\\n\" ] , \"b\" : { \"\":[] } }\n",
+        "{\"a\":\"\u{e9}}{\"}",
+        &nested(127),
+    ] {
+        assert!((1..9).all(|size| is_whole(whole, size)), "{whole}");
+    }
+    for not in [
+        "",
+        "[]",
+        "null",
+        "\"{}\"",
+        "{",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,}",
+        "{\"a\":[1,]}",
+        "{\"a\":[1}",
+        "{\"a\":{]}",
+        "{,}",
+        "{a:1}",
+        "{\"a\":01}",
+        "{\"a\":1.}",
+        "{\"a\":-}",
+        "{\"a\":1e}",
+        "{\"a\":tru}",
+        "{\"a\":truee}",
+        "{\"a\":\"\n\"}",
+        "{\"a\":\"\\q\"}",
+        "{\"a\":\"\\u12g4\"}",
+        "{}{}",
+        "{} x",
+        "{\"path\":\"/srv/data\",\"recursive\":true,\"exclude\":[\"/srv/data/ke",
+        &nested(128),
+    ] {
+        assert!((1..9).all(|size| !is_whole(not, size)), "{not}");
+    }
+}
+
+#[test]
+fn what_a_finish_means_for_what_is_cut() {
+    let cut = [called(0, false), said(0, "{\"a\":")];
+    let with = |finish: Finish| cut.iter().cloned().chain([finished(finish)]).collect::<Vec<_>>();
+    for finish in [Finish::Stop, Finish::ToolCalls, Finish::Filtered, Finish::Other("odd".to_owned())] {
+        assert!(is_broken(&with(finish.clone()), false), "{finish:?}");
+    }
+    assert!(!is_broken(&with(Finish::Length), false), "the finish itself tells it");
+    assert!(!is_broken(&cut, false), "more may come");
+    let mut arguments = Arguments::default();
+    cut.iter().for_each(|piece| arguments.add(piece, |_| false));
+    arguments.end();
+    assert!(arguments.is_broken(), "nothing more comes");
+}
+
+#[test]
+fn calls_without_arguments_and_free_form_ones_are_whole() {
+    let stop = || finished(Finish::ToolCalls);
+    assert!(!is_broken(&[called(0, false), stop()], false));
+    assert!(!is_broken(&[called(0, false), said(0, ""), said(0, " "), stop()], false));
+    assert!(!is_broken(&[called(0, true), said(0, "{ not JSON"), stop()], false));
+    assert!(!is_broken(&[called(0, false), said(0, "*** Begin"), stop()], true));
+    assert!(is_broken(&[called(0, false), said(0, "*** Begin"), stop()], false));
+    assert!(is_broken(&[called(0, false), said(0, "{\"input\":\"*** Be"), stop()], true), "it was begun as JSON");
+}
+
+#[test]
+fn arguments_may_come_as_they_stand_between_quotes() {
+    for (inner, whole) in [
+        (r#"{\"a\":\"\\\"}\"}"#, true),
+        (r"{\u0022a\u0022:\n\t[1]}\r", true),
+        (r#"{\"a\":\"\u00e9\ud83d\""#, false),
+        (r#"{\"a\":\"\u00e9\ud83d\"}"#, true),
+        (r#"{\"a\":\"\n\"}"#, false),
+        (r#"{\"a\":\"\b\"}"#, false),
+    ] {
+        let mut scan = Scan::default();
+        scan.add_quoted(inner);
+        assert_eq!(scan.state == State::End, whole, "{inner}");
+    }
+}
+
+#[test]
+fn several_calls_are_told_apart() {
+    let pieces = [called(0, false), said(0, "{\"a\":"), called(1, false), said(1, "{}"), said(0, "1}")];
+    let finish = [finished(Finish::Stop)];
+    assert!(!is_broken(&pieces.iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
+    assert!(is_broken(&pieces[..4].iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
+}
+
+proptest::proptest! {
+    #[test]
+    fn it_is_what_serde_reads(text in "[\\[\\]{}\":,a-b0-1\\\\.eE+ -]{0,24}", size in 1usize..5) {
+        let text = format!("{{\"a\":{text}");
+        let expected = serde_json::from_str::<Map<String, Value>>(&text);
+        // A number that is larger than any is JSON all the same.
+        let is_large = expected.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
+        proptest::prop_assert!(is_large || is_whole(&text, size) == expected.is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn what_serde_writes_is_whole_and_no_part_of_it_is(text in "\\PC{0,20}", number: f64, cut in 0usize..1000) {
+        let whole = serde_json::json!({ text.clone(): [text, { "n": number }, [], {}, null, true] }).to_string();
+        proptest::prop_assert!(is_whole(&whole, 3));
+        let mut quoted = Scan::default();
+        let text = serde_json::Value::from(whole.as_str()).to_string();
+        quoted.add_quoted(&text[1..text.len() - 1]);
+        proptest::prop_assert_eq!(quoted.state, State::End);
+        let cut = whole.floor_char_boundary(cut % whole.len());
+        proptest::prop_assert!(!is_whole(&whole[..cut], 3));
+    }
+}

@@ -1,0 +1,133 @@
+//! What providers of each dialect send of a call alone, whole or cut, and of reasoning alone.
+
+use serde_json::{Value, json};
+
+use crate::support::{Dialect, Script, frame};
+
+/// As it was seen to come, and to be made a valid call of.
+pub const CUT: &str = r#"{"path":"/srv/data","recursive":true,"exclude":["/srv/data/ke"#;
+
+fn named(events: &[Value]) -> Script {
+    events.iter().fold(Script::sse(), |script, event| {
+        script.chunk(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+    })
+}
+
+/// A call of `f` with these arguments, without the end of the stream.
+pub fn called(arguments: &str) -> Script {
+    let call =
+        |function: Value| json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]});
+    let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
+    Script::sse().role().delta(call(json!({"name": "f", "arguments": ""}))).delta(more)
+}
+
+/// The same with its end, which says that it is whole.
+pub fn calling(dialect: Dialect, arguments: &str) -> Script {
+    match dialect {
+        Dialect::OpenAi => called(arguments).finish("tool_calls").done().end(),
+        Dialect::Anthropic => {
+            let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+                "stop_reason": null, "usage": {"input_tokens": 1, "output_tokens": 1}});
+            let block = json!({"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}});
+            let delta = json!({"type": "input_json_delta", "partial_json": arguments});
+            named(&[
+                json!({"type": "message_start", "message": message}),
+                json!({"type": "content_block_start", "index": 0, "content_block": block}),
+                json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}}),
+                json!({"type": "message_stop"}),
+            ])
+            .end()
+        }
+        Dialect::Responses => {
+            let item = |arguments: &str| json!({"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": arguments});
+            let response = |output: Value| json!({"id": "resp", "object": "response", "status": "completed", "model": "m", "output": output});
+            named(&[
+                json!({"type": "response.created", "sequence_number": 0, "response": response(json!([]))}),
+                json!({"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item("")}),
+                json!({"type": "response.function_call_arguments.delta", "sequence_number": 2, "output_index": 0, "delta": arguments}),
+                json!({"type": "response.output_item.done", "sequence_number": 3, "output_index": 0, "item": item(arguments)}),
+                json!({"type": "response.completed", "sequence_number": 4, "response": response(json!([item(arguments)]))}),
+            ])
+            .end()
+        }
+        Dialect::Gemini => {
+            let part = json!({"functionCall": {"name": "f", "args": arguments}});
+            let candidate = json!({"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0});
+            Script::of(dialect).open().event(json!({"candidates": [candidate]})).end()
+        }
+        Dialect::Bedrock => {
+            let start = json!({"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t", "name": "f"}}});
+            let delta = json!({"contentBlockIndex": 0, "delta": {"toolUse": {"input": arguments}}});
+            [
+                ("contentBlockStart", start),
+                ("contentBlockDelta", delta),
+                ("contentBlockStop", json!({"contentBlockIndex": 0})),
+                ("messageStop", json!({"stopReason": "tool_use"})),
+                ("metadata", json!({"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}})),
+            ]
+            .iter()
+            .fold(Script::of(dialect).open().role(), |script, (name, payload)| script.chunk(frame(name, payload)))
+            .end()
+        }
+        Dialect::Ollama => {
+            let call = json!([{"function": {"name": "f", "arguments": arguments}}]);
+            let line =
+                |message: Value, done: bool| format!("{}\n", json!({"model": "m", "message": message, "done": done}));
+            Script::of(dialect)
+                .open()
+                .chunk(line(json!({"role": "assistant", "content": "", "tool_calls": call}), false))
+                .chunk(line(json!({"role": "assistant", "content": ""}), true))
+                .end()
+        }
+    }
+}
+
+/// Reasoning, and the end of it.
+pub fn reasoning(dialect: Dialect) -> Script {
+    let script = Script::of(dialect).open().role();
+    match dialect {
+        Dialect::OpenAi => script.delta(json!({"reasoning_content": "hm"})).finish("stop").done().end(),
+        Dialect::Anthropic => {
+            let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+                "stop_reason": null, "usage": {"input_tokens": 1, "output_tokens": 1}});
+            let thought = json!({"type": "thinking", "thinking": "", "signature": ""});
+            let delta = json!({"type": "thinking_delta", "thinking": "hm"});
+            named(&[
+                json!({"type": "message_start", "message": message}),
+                json!({"type": "content_block_start", "index": 0, "content_block": thought}),
+                json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
+                json!({"type": "message_stop"}),
+            ])
+            .end()
+        }
+        Dialect::Responses => {
+            let item = json!({"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]});
+            let response = |output: Value| json!({"id": "resp", "object": "response", "status": "completed", "model": "m", "output": output});
+            named(&[
+                json!({"type": "response.created", "sequence_number": 0, "response": response(json!([]))}),
+                json!({"type": "response.reasoning_summary_text.delta", "sequence_number": 1, "output_index": 0, "delta": "hm"}),
+                json!({"type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": item}),
+                json!({"type": "response.completed", "sequence_number": 3, "response": response(json!([item]))}),
+            ])
+            .end()
+        }
+        Dialect::Gemini => {
+            let parts = json!([{"text": "hm", "thought": true}]);
+            let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0});
+            script.event(json!({"candidates": [candidate]})).end()
+        }
+        Dialect::Bedrock => {
+            let delta = json!({"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}});
+            script.chunk(frame("contentBlockDelta", &delta)).finish("stop").done().end()
+        }
+        Dialect::Ollama => {
+            let message = json!({"role": "assistant", "content": "", "thinking": "hm"});
+            let line = json!({"model": "m", "message": message, "done": false});
+            script.chunk(format!("{line}\n")).finish("stop").done().end()
+        }
+    }
+}
