@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::history::{AttemptRecord, RaceRecord};
 use crate::metrics::Metrics;
+use crate::routing::bill::Bill;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
 use sheet::{Queue, Sheet};
@@ -82,8 +83,16 @@ impl Recorder {
 
     /// For one race: what it and its clones record is written together, once the last of them is dropped.
     pub fn for_race(&self) -> Recorder {
-        let sheet = self.queue.clone().map(|queue| Arc::new(Sheet::new(queue)));
+        let is_wanted = self.queue.is_some() || self.onlooker.is_some();
+        let sheet = is_wanted.then(|| Arc::new(Sheet::new(self.queue.clone(), self.onlooker.clone())));
         Recorder { sheet, ..self.clone() }
+    }
+
+    /// By what the attempt of this ordinal is billed: before its row comes. What it cost is bounded by the race as a whole.
+    pub fn bill(&self, ordinal: i64, bill: Bill) {
+        if let Some(sheet) = &self.sheet {
+            sheet.bill(ordinal, bill);
+        }
     }
 
     /// See [`Onlooker::step`].

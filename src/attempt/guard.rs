@@ -8,12 +8,12 @@ use super::meter::Meter;
 use super::slot::Slot;
 use super::told::ending;
 use crate::clock::{Instant, micros_between};
-use crate::config::Price;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::history::{AttemptOutcome, AttemptRecord, CensorCause, CostBasis, TokenSource};
+use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::learning::{Ending, Sighting};
 use crate::protocol::{Surface, headers};
 use crate::recorder::{Recorder, Step};
+use crate::routing::bill::Bill;
 use crate::shutdown::Shutdown;
 use crate::upstream::{Connected, Response};
 
@@ -39,7 +39,7 @@ pub(super) struct Guard {
     fate: Arc<AtomicU8>,
     /// How it ended by itself, once it did.
     ended: Option<AttemptOutcome>,
-    price: Option<Price>,
+    bill: Bill,
     /// How many answers the request asked for, where it says so.
     choices: Option<i64>,
     /// The provider is known to give no finish reason.
@@ -65,7 +65,12 @@ impl Guard {
             dispatch,
             fate,
             ended: None,
-            price: spec.upstream.price,
+            bill: Bill {
+                price: spec.upstream.price,
+                cancel_billing: spec.upstream.provider.cancel_billing,
+                per_byte: None,
+                per_byte_elsewhere: None,
+            },
             choices: spec.choices,
             omits_finish_reason: spec.upstream.provider.omits_finish_reason,
             counts: spec.upward.surface() == Surface::CountTokens,
@@ -209,7 +214,7 @@ impl Guard {
             }
             (None, None) => {}
         }
-        (record.cost_usd, record.cost_basis) = cost(record, self.meter.usage().cost_usd, self.price);
+        self.bill.count(record, self.meter.usage().cost_usd);
         record.clone()
     }
 }
@@ -224,8 +229,10 @@ impl Drop for Guard {
         if let Some(sighting) = &mut self.sighting {
             let ending = ending(&record, self.choices);
             sighting.ended(&Ending { failed: ending.failed && !self.stale, ..ending });
+            (self.bill.per_byte, self.bill.per_byte_elsewhere) = sighting.per_byte();
         }
         let took_us = self.elapsed(Instant::now());
+        self.recorder.bill(record.ordinal, self.bill);
         self.recorder.attempt(record, self.choices, took_us);
     }
 }
@@ -250,24 +257,6 @@ fn fate(cell: &AtomicU8) -> Fate {
         .unwrap_or(Fate::Running)
 }
 
-/// What it cost: the provider's own word, else usage at the configured price. Of an attempt that was cut nothing is known:
-/// its prompt was charged nearly everywhere, but the bytes of a prompt are no bound for its tokens.
-fn cost(record: &AttemptRecord, reported: Option<f64>, price: Option<Price>) -> (Option<f64>, CostBasis) {
-    if let Some(cost) = reported {
-        return (Some(cost), CostBasis::Reported);
-    }
-    let (Some(price), Some(input), Some(output)) = (price, record.input_tokens, record.output_tokens) else {
-        return (None, CostBasis::Unknown);
-    };
-    // Some vendors leave reasoning out of the output that they count.
-    let reasoning = record.reasoning_tokens.filter(|reasoning| *reasoning > output).unwrap_or(0);
-    let cached = record.cached_input_tokens.unwrap_or(0).clamp(0, input.max(0));
-    let prompt = (input - cached) as f64 * price.input + cached as f64 * price.cached;
-    let cost = (prompt + (output + reasoning) as f64 * price.output) / 1e6;
-    let basis = if record.tok_src == TokenSource::Usage { CostBasis::Computed } else { CostBasis::AtLeast };
-    (Some(cost), basis)
-}
-
 fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
         dialect: spec.upward.dialect().as_str(),
@@ -283,40 +272,5 @@ fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
             spec.upstream.model.clone(),
             spec.starting.reason,
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::history::sample;
-
-    #[test]
-    fn a_cost_is_computed_only_from_what_was_counted() {
-        let price = Some(Price { input: 1.0, cached: 0.25, output: 10.0 });
-        let row = |change: fn(&mut AttemptRecord)| {
-            let mut record = sample::won(0);
-            (record.input_tokens, record.output_tokens, record.reasoning_tokens) = (Some(1_000), Some(100), Some(20));
-            record.cached_input_tokens = None;
-            change(&mut record);
-            record
-        };
-        assert_eq!(cost(&row(|_| {}), None, price), (Some(0.002), CostBasis::Computed));
-        assert_eq!(cost(&row(|_| {}), Some(0.5), price), (Some(0.5), CostBasis::Reported));
-        for (cached, usd) in [(400, 0.0017), (1_000, 0.00125), (9_000, 0.00125)] {
-            let mut record = row(|_| {});
-            record.cached_input_tokens = Some(cached);
-            assert_eq!(cost(&record, None, price), (Some(usd), CostBasis::Computed));
-        }
-        assert_eq!(
-            cost(&row(|record| record.reasoning_tokens = Some(900)), None, price),
-            (Some(0.011), CostBasis::Computed)
-        );
-        assert_eq!(
-            cost(&row(|record| record.tok_src = TokenSource::Partial), None, price),
-            (Some(0.002), CostBasis::AtLeast)
-        );
-        assert_eq!(cost(&row(|record| record.output_tokens = None), None, price), (None, CostBasis::Unknown));
-        assert_eq!(cost(&row(|_| {}), None, None), (None, CostBasis::Unknown));
     }
 }

@@ -1,68 +1,164 @@
-//! Sums of costs that are exact, bounded or not known, and what such a sum is worth.
+//! What attempts cost: exactly, or between which bounds; and sums of that.
 //!
-//! Pure; what one attempt cost is decided where it ends.
+//! Pure; what one attempt cost is decided in `routing::bill`.
 
 use super::bytes::{Reader, Short, put};
-use super::record::CostBasis;
+use super::record::{AttemptRecord, CostBasis};
 use crate::protocol::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
+
+/// What one attempt cost. US dollars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// As `basis` says.
+    pub usd: Option<f64>,
+    pub basis: CostBasis,
+    /// None where nothing was bounded: its upstream has no price, or the row is older than bounds.
+    pub min_usd: Option<f64>,
+    /// None where nothing bounds it from above.
+    pub max_usd: Option<f64>,
+}
+
+impl Cost {
+    /// Of a row that has no bounds beside it.
+    pub fn new(usd: Option<f64>, basis: CostBasis) -> Cost {
+        Cost { usd, basis, min_usd: None, max_usd: None }
+    }
+
+    pub fn of(row: &AttemptRecord) -> Cost {
+        Cost { usd: row.cost_usd, basis: row.cost_basis, min_usd: row.cost_usd_min, max_usd: row.cost_usd_max }
+    }
+
+    pub fn is_exact(&self) -> bool {
+        matches!(self.basis, CostBasis::Reported | CostBasis::Computed)
+    }
+
+    /// Between which it lies. No lower bound: no price is known. What is exact has two bounds that are the same. As the view
+    /// `attempt_cost` has it.
+    pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
+        let zero = self.usd.map(|_| 0.0);
+        match self.basis {
+            CostBasis::Reported | CostBasis::Computed => (self.usd, self.usd),
+            CostBasis::AtLeast => (self.min_usd.or(self.usd), self.max_usd),
+            CostBasis::AtMost => (self.min_usd.or(zero), self.max_usd.or(self.usd)),
+            CostBasis::Unknown => (self.min_usd, self.max_usd),
+        }
+    }
+}
 
 /// A sum of what attempts cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostSum {
     /// Millionths of a millionth of a US dollar: whole numbers, so that the order of adding does not matter.
-    pico_usd: i128,
+    min_pico_usd: i128,
+    /// Of those attempts that have an upper bound.
+    max_pico_usd: i128,
     /// How many attempts of each basis, in the order of [`CostBasis::ALL`].
     attempts: [u64; CostBasis::ALL.len()],
+    /// Attempts without a lower bound: they have no price.
+    unpriced: u64,
+    /// Attempts with a lower and without an upper bound.
+    open: u64,
 }
 
 impl CostSum {
-    pub fn add(&mut self, usd: Option<f64>, basis: CostBasis) {
-        let basis = if usd.is_some() { basis } else { CostBasis::Unknown };
-        // Rows of the first edition may hold whatever a provider said.
-        let usd = usd.unwrap_or_default().clamp(0.0, COST_MAX);
-        self.pico_usd = self.pico_usd.saturating_add((usd * PICO).round() as i128);
+    pub fn add(&mut self, cost: &Cost) {
+        let (min, max) = cost.bounds();
+        self.min_pico_usd = self.min_pico_usd.saturating_add(pico(min));
+        self.max_pico_usd = self.max_pico_usd.saturating_add(pico(max));
+        let basis = if cost.usd.is_some() { cost.basis } else { CostBasis::Unknown };
         self.attempts[basis as usize] += 1;
+        match (min, max) {
+            (None, _) => self.unpriced += 1,
+            (Some(_), None) => self.open += 1,
+            (Some(_), Some(_)) => {}
+        }
     }
 
     pub fn merge(&mut self, other: &CostSum) {
-        self.pico_usd = self.pico_usd.saturating_add(other.pico_usd);
+        self.min_pico_usd = self.min_pico_usd.saturating_add(other.min_pico_usd);
+        self.max_pico_usd = self.max_pico_usd.saturating_add(other.max_pico_usd);
         self.attempts.iter_mut().zip(other.attempts).for_each(|(sum, more)| *sum += more);
+        self.unpriced += other.unpriced;
+        self.open += other.open;
     }
 
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.pico_usd.to_le_bytes());
+        bytes.extend_from_slice(&self.min_pico_usd.to_le_bytes());
+        bytes.extend_from_slice(&self.max_pico_usd.to_le_bytes());
         self.attempts.iter().for_each(|count| put(bytes, *count));
+        put(bytes, self.unpriced);
+        put(bytes, self.open);
     }
 
-    pub(super) fn decode(bytes: &mut Reader<'_>) -> Result<CostSum, Short> {
-        let mut sum = CostSum { pico_usd: i128::from_le_bytes(*bytes.take_chunk()?), ..CostSum::default() };
+    /// `with_bounds`: false for a sum that was stored before there were bounds. It has one amount, in which those of unknown
+    /// cost are left out.
+    pub(super) fn decode(bytes: &mut Reader<'_>, with_bounds: bool) -> Result<CostSum, Short> {
+        let mut amount = || -> Result<i128, Short> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
+        let min_pico_usd = amount()?;
+        let max_pico_usd = if with_bounds { amount()? } else { min_pico_usd };
+        let mut sum = CostSum { min_pico_usd, max_pico_usd, ..CostSum::default() };
         for count in &mut sum.attempts {
             *count = bytes.take()?;
         }
+        (sum.unpriced, sum.open) = match with_bounds {
+            true => (bytes.take()?, bytes.take()?),
+            false => (sum.count(CostBasis::Unknown), sum.count(CostBasis::AtLeast)),
+        };
         Ok(sum)
     }
 
-    /// US dollars, to the billionth; none where attempts were made and none of their costs is known.
+    /// US dollars, to the billionth: the sum where every part is exact, else the lower bound where that is above 0, else the
+    /// upper one. None where attempts were made and nothing is known of what any of them cost.
     pub fn usd(&self) -> Option<f64> {
-        let all: u64 = self.attempts.iter().sum();
-        let unknown = self.count(CostBasis::Unknown);
-        (all > unknown || unknown == 0).then_some((self.pico_usd as f64 / 1e3).round() / 1e9)
+        match (self.basis(), self.is_known()) {
+            (CostBasis::AtMost, _) => Some(dollars(self.max_pico_usd)),
+            (CostBasis::Unknown, _) | (_, false) => None,
+            _ => Some(dollars(self.min_pico_usd)),
+        }
     }
 
-    /// How far the sum can be trusted: an unknown part makes it a lower bound; lower and upper bounds together make it
-    /// neither, which is `unknown`.
+    /// They cost no less than this. None where none of them has a price.
+    pub fn min_usd(&self) -> Option<f64> {
+        (self.unpriced == 0 || self.unpriced < self.all()).then(|| dollars(self.min_pico_usd))
+    }
+
+    /// They cost no more than this. None where nothing bounds one of them.
+    pub fn max_usd(&self) -> Option<f64> {
+        (self.unpriced + self.open == 0).then(|| dollars(self.max_pico_usd))
+    }
+
+    /// What [`CostSum::usd`] is.
     pub fn basis(&self) -> CostBasis {
-        let count = |basis| self.count(basis);
-        let below = count(CostBasis::AtLeast) + count(CostBasis::Unknown) > 0;
-        match (self.usd(), below, count(CostBasis::AtMost) > 0) {
-            (None, ..) | (_, true, true) => CostBasis::Unknown,
-            (_, true, false) => CostBasis::AtLeast,
-            (_, false, true) => CostBasis::AtMost,
-            _ if count(CostBasis::Reported) > 0 && count(CostBasis::Computed) == 0 => CostBasis::Reported,
-            _ => CostBasis::Computed,
+        match self.max_usd() {
+            Some(_) if self.min_pico_usd == self.max_pico_usd => {
+                let only_reported = self.count(CostBasis::Reported) > 0 && self.count(CostBasis::Computed) == 0;
+                if only_reported { CostBasis::Reported } else { CostBasis::Computed }
+            }
+            Some(_) if self.min_pico_usd == 0 => CostBasis::AtMost,
+            None if !self.is_known() => CostBasis::Unknown,
+            _ => CostBasis::AtLeast,
         }
+    }
+
+    /// Attempts whose upstream has no price, or whose rows are older than bounds and have no cost.
+    pub fn unpriced(&self) -> u64 {
+        self.unpriced
+    }
+
+    /// Attempts that have a price and no upper bound: nobody counted their tokens.
+    pub fn uncounted(&self) -> u64 {
+        self.open
+    }
+
+    /// Something says what an attempt cost, be it nothing.
+    fn is_known(&self) -> bool {
+        self.all() == 0 || self.min_pico_usd > 0 || self.count(CostBasis::Unknown) < self.all()
+    }
+
+    fn all(&self) -> u64 {
+        self.attempts.iter().sum()
     }
 
     fn count(&self, basis: CostBasis) -> u64 {
@@ -70,37 +166,82 @@ impl CostSum {
     }
 }
 
+/// Rows of the first edition may hold whatever a provider said.
+fn pico(usd: Option<f64>) -> i128 {
+    (usd.unwrap_or_default().clamp(0.0, COST_MAX) * PICO).round() as i128
+}
+
+fn dollars(pico: i128) -> f64 {
+    (pico as f64 / 1e3).round() / 1e9
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sum(parts: &[(Option<f64>, &str, Option<f64>, Option<f64>)]) -> CostSum {
+        let mut sum = CostSum::default();
+        for (usd, basis, min_usd, max_usd) in parts {
+            let basis = CostBasis::from_name(basis).unwrap();
+            sum.add(&Cost { usd: *usd, basis, min_usd: *min_usd, max_usd: *max_usd });
+        }
+        sum
+    }
+
     #[test]
     fn a_sum_is_worth_as_much_as_its_weakest_part() {
-        let sum = |parts: &[(Option<f64>, &str)]| {
-            let mut sum = CostSum::default();
-            parts.iter().for_each(|(usd, basis)| sum.add(*usd, CostBasis::from_name(basis).unwrap()));
+        let told = |parts: &[(Option<f64>, &str)]| {
+            let parts: Vec<_> = parts.iter().map(|(usd, basis)| (*usd, *basis, None, None)).collect();
+            let sum = sum(&parts);
             (sum.usd(), sum.basis())
         };
-        assert_eq!(sum(&[]), (Some(0.0), CostBasis::Computed));
-        assert_eq!(sum(&[(None, "unknown")]), (None, CostBasis::Unknown));
-        assert_eq!(sum(&[(Some(1.0), "reported"), (Some(2.0), "reported")]), (Some(3.0), CostBasis::Reported));
-        assert_eq!(sum(&[(Some(1.0), "reported"), (Some(2.0), "computed")]), (Some(3.0), CostBasis::Computed));
-        assert_eq!(sum(&[(Some(1.0), "computed"), (Some(0.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(sum(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(sum(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(2.0), CostBasis::AtMost));
-        assert_eq!(sum(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(2.0), CostBasis::Unknown));
+        assert_eq!(told(&[]), (Some(0.0), CostBasis::Computed));
+        assert_eq!(told(&[(None, "unknown")]), (None, CostBasis::Unknown));
+        assert_eq!(told(&[(Some(1.0), "reported"), (Some(2.0), "reported")]), (Some(3.0), CostBasis::Reported));
+        assert_eq!(told(&[(Some(1.0), "reported"), (Some(2.0), "computed")]), (Some(3.0), CostBasis::Computed));
+        assert_eq!(told(&[(Some(1.0), "computed"), (Some(0.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(told(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(told(&[(Some(0.0), "computed"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
+        assert_eq!(told(&[(Some(1.0), "at_most")]), (Some(1.0), CostBasis::AtMost));
+        assert_eq!(told(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(told(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(told(&[(Some(1.0), "at_most"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
+    }
+
+    #[test]
+    fn bounds_are_summed() {
+        let told = |parts: &[_]| {
+            let sum = sum(parts);
+            (sum.usd(), sum.basis(), sum.min_usd(), sum.max_usd(), [sum.unpriced(), sum.uncounted()])
+        };
+        let exact = (Some(1.0), "computed", Some(1.0), Some(1.0));
+        let between = (Some(0.5), "at_least", Some(0.5), Some(2.0));
+        let at_most = (Some(4.0), "at_most", Some(0.0), Some(4.0));
+        let at_least = (Some(0.25), "at_least", Some(0.25), None);
+        let uncounted = (None, "unknown", Some(0.0), None);
+        let unpriced = (None, "unknown", None, None);
+        use CostBasis::{AtLeast, AtMost, Computed, Unknown};
+        assert_eq!(told(&[]), (Some(0.0), Computed, Some(0.0), Some(0.0), [0, 0]));
+        assert_eq!(told(&[exact, exact]), (Some(2.0), Computed, Some(2.0), Some(2.0), [0, 0]));
+        assert_eq!(told(&[between, at_most]), (Some(0.5), AtLeast, Some(0.5), Some(6.0), [0, 0]));
+        assert_eq!(told(&[at_most, at_most]), (Some(8.0), AtMost, Some(0.0), Some(8.0), [0, 0]));
+        assert_eq!(told(&[exact, at_most]), (Some(1.0), AtLeast, Some(1.0), Some(5.0), [0, 0]));
+        assert_eq!(told(&[exact, at_least]), (Some(1.25), AtLeast, Some(1.25), None, [0, 1]));
+        assert_eq!(told(&[uncounted]), (None, Unknown, Some(0.0), None, [0, 1]));
+        assert_eq!(told(&[unpriced]), (None, Unknown, None, None, [1, 0]));
+        assert_eq!(told(&[between, unpriced]), (Some(0.5), AtLeast, Some(0.5), None, [1, 0]));
     }
 
     #[test]
     fn what_no_attempt_can_cost_breaks_no_sum() {
         let mut sum = CostSum::default();
         for usd in [1e27, f64::INFINITY, 0.25, -7.0, f64::NAN, f64::MAX] {
-            sum.add(Some(usd), CostBasis::Reported);
+            sum.add(&Cost::new(Some(usd), CostBasis::Reported));
         }
         assert_eq!(sum.usd(), Some(3_000_000.25));
-        let mut damaged = CostSum { pico_usd: i128::MAX, ..sum };
+        let mut damaged = CostSum { min_pico_usd: i128::MAX, ..sum };
         damaged.merge(&sum);
-        damaged.add(Some(1.0), CostBasis::Reported);
-        assert_eq!(damaged.pico_usd, i128::MAX);
+        damaged.add(&Cost::new(Some(1.0), CostBasis::Reported));
+        assert_eq!(damaged.min_pico_usd, i128::MAX);
     }
 }

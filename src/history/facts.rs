@@ -1,6 +1,7 @@
 //! What the figures need of one attempt and of the request that it was made for. Borrowed: millions of these pass by.
 
-use super::record::{AttemptOutcome, AttemptRecord, CostBasis, RaceOutcome, RaceRecord};
+use super::cost::Cost;
+use super::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use super::speed::Decoding;
 use super::survival::{Audit, Observation};
 use crate::failure::FailureKind;
@@ -26,8 +27,7 @@ pub struct Facts<'a> {
     /// One token, or all of them in one event.
     pub at_once: bool,
     pub output_tokens: Option<i64>,
-    pub cost_usd: Option<f64>,
-    pub cost_basis: CostBasis,
+    pub cost: Cost,
     /// None while the race's own row is not written yet.
     pub request: Option<RequestFacts<'a>>,
 }
@@ -72,8 +72,7 @@ fn of_attempt<'a>(race: &'a RaceRecord, row: &'a AttemptRecord, decided_us: Opti
         tpot_us: decoding.tpot_us(race.n_choices),
         at_once: row.payload_events == 1 || row.output_tokens == Some(1),
         output_tokens: decoding.tokens_out(),
-        cost_usd: row.cost_usd,
-        cost_basis: row.cost_basis,
+        cost: Cost::of(row),
         request: Some(RequestFacts {
             model: &race.model,
             user: race.user.as_deref(),

@@ -217,6 +217,10 @@ pub struct AttemptRecord {
     /// This upstream's running attempts at dispatch, itself not counted.
     pub in_flight_upstream: i64,
     pub definition_version: i64,
+    /// US dollars: it cost no less than this. None where its upstream has no price and named no cost.
+    pub cost_usd_min: Option<f64>,
+    /// And no more than this. None where nothing bounds it.
+    pub cost_usd_max: Option<f64>,
 }
 
 impl AttemptRecord {
@@ -289,6 +293,8 @@ impl AttemptRecord {
             cost_basis: CostBasis::Unknown,
             in_flight_upstream: 0,
             definition_version: DEFINITION_VERSION,
+            cost_usd_min: None,
+            cost_usd_max: None,
         }
     }
 }

@@ -49,6 +49,7 @@ pub struct RecordedAttempt {
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
+    /// Where it is exact.
     pub cost_usd: Option<f64>,
     /// When its end was known: the end of the body, the cancel, or the last that is known of it.
     pub ended_us: i64,

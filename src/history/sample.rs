@@ -129,6 +129,8 @@ pub fn won(n: i64) -> AttemptRecord {
         cost_basis: CostBasis::Computed,
         in_flight_upstream: 6,
         definition_version: DEFINITION_VERSION,
+        cost_usd_min: Some(0.0124),
+        cost_usd_max: Some(0.0126),
     }
 }
 

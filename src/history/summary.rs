@@ -9,8 +9,9 @@ use super::requests::Requests;
 use super::spread::{Spread, Times};
 use crate::failure::FailureKind;
 
-/// How a stored summary is laid out.
-const LAYOUT: u64 = 1;
+/// How a stored summary is laid out. The first edition's costs had no bounds; it is still read.
+const LAYOUT: u64 = 2;
+const LAYOUT_WITHOUT_BOUNDS: u64 = 1;
 
 /// One group.
 #[derive(Clone, Debug, Default)]
@@ -56,9 +57,9 @@ impl Summary {
         {
             self.client_ttft.add(client_ttft_us, weight, coarse);
         }
-        self.cost.add(facts.cost_usd, facts.cost_basis);
+        self.cost.add(&facts.cost);
         if matches!(facts.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained) {
-            self.extra_cost.add(facts.cost_usd, facts.cost_basis);
+            self.extra_cost.add(&facts.cost);
         }
         let tokens = u64::try_from(facts.output_tokens.unwrap_or(0)).unwrap_or(0);
         *(if request.is_some() { &mut self.tokens_served } else { &mut self.tokens_lost }) += tokens;
@@ -122,7 +123,8 @@ impl Summary {
     /// # Errors
     /// When the bytes are none of ours; what was read until then has been added.
     pub fn absorb(&mut self, bytes: &[u8], weight: f64, unserved: bool) -> Result<(), Short> {
-        let bytes = &mut opened(bytes)?;
+        let (layout, bytes) = opened(bytes)?;
+        let bytes = &mut { bytes };
         self.attempts += bytes.take()?;
         absorb_counts(&mut self.outcomes, bytes)?;
         absorb_counts(&mut self.failures, bytes)?;
@@ -130,8 +132,9 @@ impl Summary {
         self.tpot.absorb(bytes, weight)?;
         self.client_ttft.absorb(bytes, weight)?;
         self.requests.absorb(bytes, unserved)?;
-        self.cost.merge(&CostSum::decode(bytes)?);
-        self.extra_cost.merge(&CostSum::decode(bytes)?);
+        let with_bounds = layout != LAYOUT_WITHOUT_BOUNDS;
+        self.cost.merge(&CostSum::decode(bytes, with_bounds)?);
+        self.extra_cost.merge(&CostSum::decode(bytes, with_bounds)?);
         self.tokens_served += bytes.take()?;
         self.tokens_lost += bytes.take()?;
         Ok(())
@@ -143,16 +146,19 @@ impl Summary {
 /// # Errors
 /// As [`Summary::absorb`].
 pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), Short> {
-    let (bytes, mut nothing) = (&mut opened(bytes)?, Summary::default());
+    let ((_, bytes), mut nothing) = (opened(bytes)?, Summary::default());
+    let bytes = &mut { bytes };
     bytes.take()?;
     absorb_counts(&mut nothing.outcomes, bytes)?;
     absorb_counts(&mut nothing.failures, bytes)?;
     ttft.absorb(bytes, weight)
 }
 
-fn opened(bytes: &[u8]) -> Result<Reader<'_>, Short> {
+/// With how it is laid out.
+fn opened(bytes: &[u8]) -> Result<(u64, Reader<'_>), Short> {
     let mut bytes = Reader::new(bytes);
-    if bytes.take()? == LAYOUT { Ok(bytes) } else { Err(Short) }
+    let layout = bytes.take()?;
+    if [LAYOUT, LAYOUT_WITHOUT_BOUNDS].contains(&layout) { Ok((layout, bytes)) } else { Err(Short) }
 }
 
 /// Those that are not 0, each with its place: places keep their meaning, new ones come behind.

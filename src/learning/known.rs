@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::prompts::Prompts;
 use super::waiting::{Longest, Waits};
 use crate::routing::adaptive::{Learner, Outlook, Sent};
 
@@ -22,6 +23,8 @@ pub struct Known {
     /// Of the beginning of a prompt that it has read lately, the share that it reported as cached; 0 until it has said so.
     /// As the bits of its number.
     caching: AtomicU64,
+    /// How long prompts are that it has counted.
+    pub(super) prompts: Prompts,
 }
 
 impl Known {
@@ -34,6 +37,7 @@ impl Known {
             running: Arc::default(),
             waits: Waits::default(),
             caching: AtomicU64::default(),
+            prompts: Prompts::default(),
         }
     }
 

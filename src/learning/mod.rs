@@ -6,6 +6,7 @@
 
 mod known;
 mod prefixes;
+mod prompts;
 mod purse;
 mod recent;
 mod remember;
@@ -30,6 +31,7 @@ use arc_swap::ArcSwap;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::routing::adaptive::Ledger;
 use prefixes::Prefixes;
+use prompts::Prompts;
 use recent::Recent;
 
 /// Upstreams that callers name themselves and that are known; each takes some 10 kB.
@@ -51,6 +53,8 @@ pub struct Learning {
     named: Mutex<Recent<String, Arc<Known>>>,
     brought: Mutex<Recent<LedgerKey, SharedLedger>>,
     prefixes: Prefixes,
+    /// Those of all upstreams.
+    prompts: Prompts,
 }
 
 /// Read without a lock; changed only with the configuration.
@@ -104,6 +108,7 @@ impl Learning {
             named: Mutex::new(Recent::new(NAMED_MAX)),
             brought: Mutex::new(Recent::new(BROUGHT_MAX)),
             prefixes: Prefixes::default(),
+            prompts: Prompts::default(),
         }
     }
 
@@ -204,6 +209,12 @@ impl Learning {
     /// The blocks of a prompt, whose parts come in the order in which a provider reads them.
     pub fn blocks(&self, parts: &[&[u8]]) -> Blocks {
         self.prefixes.blocks(parts)
+    }
+
+    /// The prompt of a request of so many bytes was counted there.
+    fn counted(&self, known: &Known, tokens: i64, bytes: i64) {
+        known.prompts.counted(tokens, bytes);
+        self.prompts.counted(tokens, bytes);
     }
 
     /// Tokens from the beginning of this prompt that the upstream has read lately.

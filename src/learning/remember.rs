@@ -26,6 +26,9 @@ impl Learning {
                 uncached_tokens: (recorded.input_tokens_estimate - cached).max(0) as f64,
                 in_flight: u32::try_from(attempt.in_flight).unwrap_or(0),
             };
+            if let Some(tokens) = attempt.input_tokens {
+                self.counted(&known, tokens, recorded.input_tokens_estimate.saturating_mul(4));
+            }
             // A wall clock that was ahead when this was recorded must not stop what fades with time.
             let at_us = |after_us: i64| (recorded.started_at + attempt.dispatch_us + after_us).min(now_us);
             known.learn_quietly(|learner| {

@@ -9,6 +9,7 @@ use super::known::Known;
 use super::purse::Purse;
 use super::{Blocks, Learning};
 use crate::routing::adaptive::Sent;
+use crate::routing::bill::PerByte;
 use crate::routing::tariff::{Prompt, Tariff};
 
 /// Tokens that an attempt is believed to have had: a provider that counts wrong must not upset a budget for hours.
@@ -29,6 +30,8 @@ pub struct Spotted {
     /// Of the prompt, and how many tokens of it the upstream has read lately.
     pub blocks: Blocks,
     pub known_tokens: f64,
+    /// Of the request.
+    pub bytes: usize,
 }
 
 /// An attempt that is over.
@@ -104,7 +107,15 @@ impl Sighting {
         if known_tokens > 0.0 && ending.input_tokens.is_some() {
             known.reported_cached(ending.cached_tokens.unwrap_or(0), known_tokens);
         }
+        if let Some(tokens) = ending.input_tokens {
+            learning.counted(known, tokens, i64::try_from(self.spotted.bytes).unwrap_or(i64::MAX));
+        }
         self.pay(ending);
+    }
+
+    /// How many tokens the bytes of a request make: at its upstream, and anywhere.
+    pub fn per_byte(&self) -> (Option<PerByte>, Option<PerByte>) {
+        (self.spotted.known.prompts.per_byte(), self.spotted.learning.prompts.per_byte())
     }
 
     fn pay(&self, ending: &Ending) {

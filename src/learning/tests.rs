@@ -5,6 +5,7 @@ use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::{AttemptOutcome, RaceOutcome};
 use crate::routing::adaptive::Sent;
+use crate::routing::bill::PerByte;
 use crate::routing::tariff::{Prompt, Tariff};
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
@@ -20,6 +21,7 @@ fn sighting(learning: &Arc<Learning>, upstream: &str, purse: &Arc<Purse>, ordina
         prompt: Prompt { uncached: 100.0, cached: 0.0 },
         blocks: Blocks::default(),
         known_tokens: 0.0,
+        bytes: 0,
     })
 }
 
@@ -135,6 +137,19 @@ fn what_it_reports_of_its_cache_is_believed_by_and_by() {
     assert!(known.caching() > 0.95, "{}", known.caching());
 }
 
+#[test]
+fn what_is_counted_tells_how_many_tokens_the_bytes_of_a_request_make() {
+    let learning = Arc::new(Learning::new());
+    assert_eq!(Sighting::start(spotted(&learning)).per_byte(), (None, None));
+    for tokens in [250; 20].into_iter().chain([400]) {
+        Sighting::start(spotted(&learning)).ended(&Ending { input_tokens: Some(tokens), ..Ending::default() });
+    }
+    let learnt = Some(PerByte { least: 0.25, most: 0.4 });
+    assert_eq!(Sighting::start(spotted(&learning)).per_byte(), (learnt, learnt));
+    let other = Spotted { known: learning.upstream("b/m"), ..spotted(&learning) };
+    assert_eq!(Sighting::start(other).per_byte(), (None, learnt));
+}
+
 fn spotted(learning: &Arc<Learning>) -> Spotted {
     Spotted {
         ordinal: 0,
@@ -146,6 +161,7 @@ fn spotted(learning: &Arc<Learning>) -> Spotted {
         prompt: Prompt::default(),
         blocks: Blocks::default(),
         known_tokens: 0.0,
+        bytes: 1_000,
     }
 }
 

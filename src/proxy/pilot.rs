@@ -32,6 +32,8 @@ pub struct Pilot {
     steered: Vec<Steered>,
     purse: Arc<Purse>,
     blocks: Blocks,
+    /// Of the request.
+    bytes: usize,
     began_us: i64,
     /// Drawn once: whether this request is one to probe with.
     draw: f64,
@@ -77,6 +79,7 @@ impl Pilot {
                 field.settings.policy.spends_budget(),
             )),
             blocks,
+            bytes: request.len(),
             began_us,
             draw: fastrand::f64(),
             reasons: Reasons::default(),
@@ -109,6 +112,7 @@ impl Pilot {
             prompt: steered.prompt,
             blocks: self.blocks.clone(),
             known_tokens: steered.known_tokens,
+            bytes: self.bytes,
         }
     }
 

@@ -13,8 +13,11 @@ pub trait Onlooker: Send + Sync {
     /// The client's response is bound to the attempt of this ordinal.
     fn committed(&self, race_id: &str, ordinal: i64);
 
-    /// A row is complete: its attempt, or its race, is over.
+    /// A row is there: its attempt, or its race, is over. What bounds the cost of an attempt comes with its race.
     fn recorded(&self, record: &Record);
+
+    /// Everything of a race is over: all its rows, as they are written.
+    fn settled(&self, rows: &[Record]);
 }
 
 /// How far an attempt got. That it ended is told by its row.

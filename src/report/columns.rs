@@ -41,7 +41,7 @@ pub const OF_RACE: [Field; 5] = [
 ];
 
 /// The columns of the table `attempt`. Times are since the attempt's own dispatch, where nothing else is said.
-pub const ATTEMPT: [Field; 60] = [
+pub const ATTEMPT: [Field; 62] = [
     text("race_id", "", "its race"),
     integer("ordinal", "", "from 0, in the order of starting"),
     text("provider", "", "name of the provider in the config"),
@@ -112,6 +112,8 @@ pub const ATTEMPT: [Field; 60] = [
     ),
     integer("in_flight_upstream", "", "other attempts that ran at this upstream at dispatch"),
     integer("definition_version", "", "edition of these definitions: 1"),
+    number("cost_usd_min", "USD", "it cost no less than this; null where it has no price").or_null(),
+    number("cost_usd_max", "USD", "and no more than this; null where nothing bounds it").or_null(),
 ];
 
 /// What is told of an attempt beside them.

@@ -47,7 +47,7 @@ pub fn write_rows(names: &[&str], rows: &[Map<String, Value>], out: &mut impl io
 }
 
 /// Behind the group's keys, in this order.
-pub const FIGURES: [&str; 36] = [
+pub const FIGURES: [&str; 40] = [
     "attempts",
     "wins",
     "win_share",
@@ -75,6 +75,10 @@ pub const FIGURES: [&str; 36] = [
     "extra_cost_usd",
     "cost_basis",
     "extra_cost_basis",
+    "cost_usd_min",
+    "cost_usd_max",
+    "extra_cost_usd_min",
+    "extra_cost_usd_max",
     "aggregate_tok_s",
     "aggregate_tok_s_with_losers",
     "client_ttft_p50_ms",
@@ -126,6 +130,10 @@ fn fields(by: &[Dimension], figures: &Figures) -> Map<String, Value> {
         json!(figures.extra_cost.usd()),
         json!(figures.cost.basis().as_str()),
         json!(figures.extra_cost.basis().as_str()),
+        json!(figures.cost.min_usd()),
+        json!(figures.cost.max_usd()),
+        json!(figures.extra_cost.min_usd()),
+        json!(figures.extra_cost.max_usd()),
         json!(figures.aggregate_tok_s.map(|[served, _]| served)),
         json!(figures.aggregate_tok_s.map(|[_, all]| all)),
         json!(client_p50),

@@ -70,7 +70,7 @@ pub const KEYS: [Field; 7] = [
 ];
 
 /// The figures of a group, in the order of [`super::export::FIGURES`].
-pub const FIGURES: [Field; 36] = [
+pub const FIGURES: [Field; 40] = [
     integer("attempts", "", "attempts in the group"),
     integer("wins", "", "attempts that served their client to the end"),
     number("win_share", "", "`wins` as a share of `attempts`").or_null(),
@@ -99,6 +99,10 @@ pub const FIGURES: [Field; 36] = [
     number("extra_cost_usd", "USD", "what the losers among them cost, as `extra_cost_basis` says").or_null(),
     text("cost_basis", "", "whether the cost is exact, a bound or not known"),
     text("extra_cost_basis", "", "the same of the losers' cost"),
+    number("cost_usd_min", "USD", "all attempts cost no less than this; null where none has a price").or_null(),
+    number("cost_usd_max", "USD", "and no more than this; null where nothing bounds one of them").or_null(),
+    number("extra_cost_usd_min", "USD", "the losers among them cost no less than this").or_null(),
+    number("extra_cost_usd_max", "USD", "and no more than this").or_null(),
     number("aggregate_tok_s", "tokens/s", "output tokens that clients got, per second of the window").or_null(),
     number("aggregate_tok_s_with_losers", "tokens/s", "the same of all attempts").or_null(),
     number("client_ttft_p50_ms", "ms", "median of what streaming clients saw, from request to first payload").or_null(),
@@ -133,7 +137,7 @@ pub const REGRESSION: [Field; 13] = [
 ];
 
 /// A point of a series: which series, where it stands, and the value under the name of the figure.
-pub const POINT: [Field; 17] = [
+pub const POINT: [Field; 19] = [
     text("upstream", "", "of which upstream").or_null().if_known(),
     text("model", "", "of which model").or_null().if_known(),
     text("user", "", "of which caller").or_null().if_known(),
@@ -151,6 +155,8 @@ pub const POINT: [Field; 17] = [
     number("failure_share", "", "failures as a share of attempts").or_null().if_known(),
     number("cost_usd", "USD", "what the attempts cost, as `cost_basis` says").or_null().if_known(),
     text("cost_basis", "", "whether the cost is exact, a bound or not known").if_known(),
+    number("cost_usd_min", "USD", "they cost no less than this").or_null().if_known(),
+    number("cost_usd_max", "USD", "and no more than this").or_null().if_known(),
     integer("samples", "", "what the value is from"),
     boolean("firm", "enough samples for such a figure"),
 ];

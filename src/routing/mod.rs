@@ -3,6 +3,7 @@
 //! Not for running a race: `race` executes the [`plan::Plan`] that is made here.
 
 pub mod adaptive;
+pub mod bill;
 pub mod breaker;
 pub mod cooldown;
 pub mod keyring;

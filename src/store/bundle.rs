@@ -9,6 +9,7 @@ use super::cells::{self, damaged};
 use super::reader::{Cell, Class, Gather};
 use super::times::{DAY_US, HOUR_US};
 use crate::history::class::{Concurrency, Input};
+use crate::history::cost::CostSum;
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::summary::Summary;
 use crate::history::{AttemptOutcome, Short};
@@ -134,7 +135,8 @@ pub(super) struct Packed {
     empty: u64,
     censored: u64,
     seen: u64,
-    cost_usd: Option<f64>,
+    cost: CostSum,
+    extra_cost: CostSum,
     total: Vec<u8>,
     parts: Vec<u8>,
 }
@@ -156,7 +158,8 @@ impl Packed {
             empty: sum.outcome(AttemptOutcome::Empty),
             censored: sum.ttft.censored,
             seen: sum.ttft.seen,
-            cost_usd: sum.cost.usd(),
+            cost: sum.cost,
+            extra_cost: sum.extra_cost,
             total: sum.encode(),
             parts,
         }
@@ -167,11 +170,28 @@ impl Packed {
     }
 
     pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
-        let Packed { count, won, failed, empty, censored, seen, cost_usd, total, parts, .. } = self;
+        let Packed { count, won, failed, empty, censored, seen, cost, extra_cost, total, parts, .. } = self;
         let Key { provider, model_sent, model, user } = &self.key;
         connection.prepare_cached(INSERT)?.execute(params![
-            hours, start, provider, model_sent, model, user, count, won, failed, empty, censored, seen, cost_usd,
-            total, parts
+            hours,
+            start,
+            provider,
+            model_sent,
+            model,
+            user,
+            count,
+            won,
+            failed,
+            empty,
+            censored,
+            seen,
+            cost.usd(),
+            total,
+            parts,
+            cost.min_usd(),
+            cost.max_usd(),
+            extra_cost.min_usd(),
+            extra_cost.max_usd()
         ])?;
         Ok(())
     }
@@ -219,5 +239,6 @@ pub(super) const OF_HOUR: &str = "SELECT parts FROM rollup WHERE rowid = ?1";
 
 const INSERT: &str = "\
     INSERT INTO rollup (hours, start, provider, model_sent, model, user, attempts, wins, failures, empty, censored, \
-                        ttft_samples, cost_usd, total, parts) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+                        ttft_samples, cost_usd, total, parts, cost_usd_min, cost_usd_max, extra_cost_usd_min, \
+                        extra_cost_usd_max) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";

@@ -16,7 +16,7 @@ const RECORDED: &str = "\
     SELECT attempt.race_id, ordinal, provider, model_sent, dispatch_us, p_audit, audited, first_token_us, \
            first_answer_us, last_token_us, ttft_obs_us, ttft_event, attempt.outcome, failure, payload_events, \
            reasoning_events, chars_total, chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, \
-           cost_basis, in_flight_upstream, input_tokens, cached_input_tokens, \
+           cost_basis, in_flight_upstream, cost_usd_min, cost_usd_max, input_tokens, cached_input_tokens, \
            max(coalesce(eof_us, 0), coalesce(cancel_us, 0), coalesce(last_token_us, 0), coalesce(headers_us, 0)), \
            race.model, race.stream, race.input_tokens_estimate, race.winner, race.first_token_sent_us, race.done_us, \
            race.outcome, race.n_choices, race.policy \
@@ -145,14 +145,14 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
     Ok(Recorded {
         started_at: began_at(&race_id),
         race_id,
-        model: row.get(28)?,
-        policy: row.get(36)?,
-        stream: row.get(29)?,
-        input_tokens_estimate: row.get(30)?,
-        winner: row.get(31)?,
-        client_ttft_us: row.get(32)?,
-        done_us: row.get(33)?,
-        outcome: RaceOutcome::from_name(text(row, 34)?).unwrap_or(RaceOutcome::Error),
+        model: row.get(30)?,
+        policy: row.get(38)?,
+        stream: row.get(31)?,
+        input_tokens_estimate: row.get(32)?,
+        winner: row.get(33)?,
+        client_ttft_us: row.get(34)?,
+        done_us: row.get(35)?,
+        outcome: RaceOutcome::from_name(text(row, 36)?).unwrap_or(RaceOutcome::Error),
         attempts: Vec::new(),
     })
 }
@@ -167,12 +167,12 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<RecordedAttempt> {
         seen: run.ttft_event == Some(1),
         outcome: run.outcome.unwrap_or(AttemptOutcome::Failed),
         failure: run.failure,
-        tpot_us: run.decoding.tpot_us(row.get(35)?),
-        input_tokens: row.get(25)?,
-        cached_input_tokens: row.get(26)?,
+        tpot_us: run.decoding.tpot_us(row.get(37)?),
+        input_tokens: row.get(27)?,
+        cached_input_tokens: row.get(28)?,
         output_tokens: run.decoding.tokens_out(),
-        cost_usd: run.cost_usd,
-        ended_us: row.get(27)?,
+        cost_usd: run.cost.usd.filter(|_| run.cost.is_exact()),
+        ended_us: row.get(29)?,
         provider: run.provider,
         model_sent: run.model_sent,
     })

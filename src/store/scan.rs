@@ -9,6 +9,7 @@ use rusqlite::{Connection, Row, Rows};
 use super::reader::Gather;
 use super::times::{began_at, first_race_id};
 use crate::failure::FailureKind;
+use crate::history::cost::Cost;
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::speed::Decoding;
 use crate::history::survival::{Audit, Observation};
@@ -18,7 +19,8 @@ use crate::history::{AttemptOutcome, CostBasis, RaceOutcome, TokenSource};
 pub(super) const ATTEMPTS: &str = "\
     SELECT race_id, ordinal, provider, model_sent, dispatch_us, p_audit, audited, first_token_us, first_answer_us, \
            last_token_us, ttft_obs_us, ttft_event, outcome, failure, payload_events, reasoning_events, chars_total, \
-           chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, cost_basis, in_flight_upstream \
+           chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, cost_basis, in_flight_upstream, \
+           cost_usd_min, cost_usd_max \
     FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id";
 
 pub(super) const RACES: &str = "\
@@ -152,8 +154,7 @@ pub(super) struct Run {
     pub failure: Option<FailureKind>,
     payload_events: i64,
     pub decoding: Decoding,
-    pub cost_usd: Option<f64>,
-    cost_basis: CostBasis,
+    pub cost: Cost,
     pub in_flight_upstream: i64,
 }
 
@@ -218,8 +219,12 @@ impl Run {
             failure: name(row, 13)?.and_then(FailureKind::from_name),
             payload_events: row.get(14)?,
             decoding: decoding(first_token_us, outcome, row)?,
-            cost_usd: row.get(22)?,
-            cost_basis: CostBasis::from_name(text(row, 23)?).unwrap_or(CostBasis::Unknown),
+            cost: Cost {
+                usd: row.get(22)?,
+                basis: CostBasis::from_name(text(row, 23)?).unwrap_or(CostBasis::Unknown),
+                min_usd: row.get(25)?,
+                max_usd: row.get(26)?,
+            },
             in_flight_upstream: row.get(24)?,
         })
     }
@@ -250,8 +255,7 @@ impl Run {
             tpot_us: self.decoding.tpot_us(race.and_then(|race| race.n_choices)),
             at_once: self.payload_events == 1 || self.decoding.output_tokens == Some(1),
             output_tokens: self.decoding.tokens_out(),
-            cost_usd: self.cost_usd,
-            cost_basis: self.cost_basis,
+            cost: self.cost,
             request: race.map(|race| race.facts(Some(self.ordinal))),
         }
     }

@@ -113,12 +113,13 @@ fn thin(question: &Question, answer: &Series) -> Option<String> {
 fn bounds(answer: &Series) -> Option<String> {
     let costs = || points(answer).filter_map(|point| point.cost);
     let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
+    let uncounted = costs().filter(|cost| cost.usd().is_none() && cost.uncounted() > 0).count() as u64;
     let unknown = costs().filter(|cost| cost.usd().is_none()).count() as u64;
     let kinds = [
         ("lower bounds (some costs are bounds, or not known)", of(CostBasis::AtLeast)),
         ("upper bounds", of(CostBasis::AtMost)),
-        ("sums of bounds of both kinds", of(CostBasis::Unknown)),
-        ("not known and not drawn (no prices)", unknown),
+        ("not known and not drawn (no prices)", unknown - uncounted),
+        ("not known and not drawn (no counts)", uncounted),
     ];
     let there = kinds.iter().filter(|(_, count)| *count > 0);
     let told: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();

@@ -67,6 +67,8 @@ pub struct Refusal {
     pub message: String,
     /// Each upstream with why it did not answer.
     pub attempts: Vec<String>,
+    /// In the words of the last of them.
+    last: Option<String>,
 }
 
 impl Refusal {
@@ -89,7 +91,13 @@ impl Refusal {
             code: text(&error["code"]),
             message: if message.is_empty() { format!("the answer has the status {status}") } else { message },
             attempts: attempts.collect(),
+            last: error["attempts"].as_array().and_then(|attempts| attempts.last()).map(|last| text(&last["message"])),
         }
+    }
+
+    /// What the last upstream said of itself, or else the gateway.
+    pub fn of_the_last(self) -> String {
+        self.last.filter(|said| !said.is_empty()).unwrap_or(self.message)
     }
 
     /// Nothing was tried: what was typed cannot be used.

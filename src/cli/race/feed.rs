@@ -22,6 +22,8 @@ pub enum Event {
     },
     /// An attempt, or the race, is over.
     Recorded(Record),
+    /// All of a race is over; its rows.
+    Settled(Vec<Record>),
 }
 
 /// How far an attempt got.
@@ -80,5 +82,9 @@ impl Onlooker for Sender {
 
     fn recorded(&self, record: &Record) {
         self.send(Event::Recorded(record.clone()));
+    }
+
+    fn settled(&self, rows: &[Record]) {
+        self.send(Event::Settled(rows.to_vec()));
     }
 }

@@ -84,12 +84,11 @@ impl<'a, O: io::Write, E: io::Write> Running<'a, O, E> {
         let Running { alone, mut events, mut show, mut rows, .. } = self;
         let lost = alone.stop().await;
         while let Ok(event) = events.try_recv() {
-            let Event::Recorded(record) = event else { continue };
-            if let Some(done) = rows.take(&record) {
+            let Event::Settled(records) = event else { continue };
+            if let Some(done) = rows.take(&records) {
                 show.object(done)?;
             }
         }
-        rows.finish().iter().try_for_each(|done| show.object(done))?;
         let fate = ended?;
         if let Fate::WrongUse(problem) = fate {
             return Ok(Ended::WrongUse(problem));
@@ -235,8 +234,8 @@ impl<'a, O: io::Write, E: io::Write> Running<'a, O, E> {
         if let Some(said) = course.board.take(event, now_us) {
             self.show.event(&said, &course.board)?;
         }
-        if let Event::Recorded(record) = event
-            && let Some(done) = self.rows.take(record)
+        if let Event::Settled(records) = event
+            && let Some(done) = self.rows.take(records)
         {
             self.show.object(done)?;
         }

@@ -12,7 +12,7 @@ use super::board::{How, how};
 use super::feed::upstream_of;
 use super::words::{Row, cost, costs, or_dash, write_rows, write_text};
 use crate::cli::stats::table::{dollars, mark, millis};
-use crate::history::cost::CostSum;
+use crate::history::cost::{Cost, CostSum};
 use crate::history::facts;
 use crate::history::speed::Decoding;
 use crate::history::summary::Summary;
@@ -53,9 +53,9 @@ pub fn write_one(done: &Done, width: Option<usize>, out: &mut impl io::Write) ->
     write_text(&client, width, out)?;
     let (mut all, mut extra, mut losers) = (CostSum::default(), CostSum::default(), 0);
     for row in attempts {
-        all.add(row.cost_usd, row.cost_basis);
+        all.add(&Cost::of(row));
         if matches!(row.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained) {
-            extra.add(row.cost_usd, row.cost_basis);
+            extra.add(&Cost::of(row));
             losers += 1;
         }
     }
@@ -74,7 +74,7 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
     };
     let decoding = Decoding::from(row);
     let mut sum = CostSum::default();
-    sum.add(row.cost_usd, row.cost_basis);
+    sum.add(&Cost::of(row));
     let outcome = match how(row) {
         How::Done => "won".to_owned(),
         how if race.winner == Some(row.ordinal) => format!("won; {}", how.words()),

@@ -63,12 +63,13 @@ pub fn cost(sum: &CostSum) -> String {
 
 /// What all attempts cost, and what of it a single attempt would not have.
 pub fn costs(all: &CostSum, extra: &CostSum, losers: u64) -> String {
-    if all.usd().is_none() {
+    if all.usd().is_none() && all.uncounted() == 0 {
         return "cost: not known; there is no price in the configuration, and no upstream named one".to_owned();
     }
     let beyond = match (losers, extra.usd()) {
         (0, _) => "nothing, for there was no loser".to_owned(),
-        (_, None) => "not known, for nobody tells what a cut attempt costs".to_owned(),
+        (_, None) if extra.uncounted() == 0 => "not known, for no loser has a price".to_owned(),
+        (_, None) => "not known, for nobody counted the tokens of a loser".to_owned(),
         _ => cost(extra),
     };
     format!("cost: {} in all; beyond a single attempt: {beyond}", cost(all))

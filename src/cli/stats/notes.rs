@@ -8,8 +8,10 @@ use crate::cli::plot::{clean, fitted};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
+use crate::history::cost::CostSum;
 use crate::history::goodput::Slo;
 use crate::report::dimension::Dimension;
+use crate::report::figures::Figures;
 use crate::report::question::time;
 use crate::report::stats::{Question, Stats};
 use crate::store::AttemptFilter;
@@ -124,13 +126,30 @@ fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
                 .to_owned(),
         );
     }
-    notes.push(
-        "cost: of all attempts; extra: of the losers among them. \"≥\", \"≤\": at least, at most; \"±\": bounds of \
-         both kinds. –: not known (no prices)."
-            .to_owned(),
-    );
+    notes.push(costs(answer));
     notes.push("~: from fewer than 10/(1−p) effective samples (p5: 10/p).".to_owned());
     notes
+}
+
+fn costs(answer: &Stats) -> String {
+    let mut costs = "cost: of all attempts; extra: of the losers among them, so what racing cost. \"a–b\", \"≥\", \"≤\": between, at \
+                     least, at most."
+        .to_owned();
+    let of_all = |count: fn(&CostSum) -> u64| answer.groups.iter().map(|figures| count(&figures.cost)).sum::<u64>();
+    let unpriced = of_all(CostSum::unpriced);
+    if unpriced > 0 {
+        costs += &format!(" No price: {}, which count as 0 in a lower bound.", counted(unpriced, "attempt"));
+    }
+    let uncounted = of_all(CostSum::uncounted);
+    if uncounted > 0 {
+        costs +=
+            &format!(" No counts: {} with a price, whose tokens nobody told or bounds.", counted(uncounted, "attempt"));
+    }
+    let is_unknown = |figures: &Figures| figures.cost.usd().is_none() || figures.extra_cost.usd().is_none();
+    if answer.groups.iter().any(is_unknown) {
+        costs += " –: not known.";
+    }
+    costs
 }
 
 /// Why the window is not the one that was asked for.

@@ -189,19 +189,27 @@ fn rate(per_second: f64) -> String {
     format!("{per_second:.decimals$}/s")
 }
 
-/// With a sign before it where it is a bound; a dash where nothing is known.
+/// Both bounds where there are two, one with its sign where there is one, and a dash where nothing is known.
 pub(in crate::cli) fn dollars(sum: &CostSum) -> String {
     let Some(usd) = sum.usd() else { return "–".to_owned() };
-    let bound = match sum.basis() {
-        CostBasis::Reported | CostBasis::Computed => "",
-        CostBasis::AtLeast => "≥ ",
-        CostBasis::AtMost => "≤ ",
-        CostBasis::Unknown => "± ",
-    };
-    match usd {
-        0.0 => format!("{bound}$0"),
-        usd if usd < 0.01 => format!("{bound}${usd:.6}"),
-        usd if usd < 1.0 => format!("{bound}${usd:.4}"),
-        usd => format!("{bound}${usd:.2}"),
+    match (sum.basis(), sum.max_usd()) {
+        (CostBasis::AtLeast, Some(max)) => {
+            let [min, max] = [usd, max].map(|bound| amount(bound, max));
+            // Nearer to each other than the digits that are shown.
+            if min == max { format!("${min}") } else { format!("${min}–{max}") }
+        }
+        (CostBasis::AtLeast, None) => format!("≥ ${}", amount(usd, usd)),
+        (CostBasis::AtMost, _) => format!("≤ ${}", amount(usd, usd)),
+        _ => format!("${}", amount(usd, usd)),
+    }
+}
+
+/// With as many digits as an amount of this size has.
+fn amount(usd: f64, size: f64) -> String {
+    match size {
+        0.0 => "0".to_owned(),
+        size if size < 0.01 => format!("{usd:.6}"),
+        size if size < 1.0 => format!("{usd:.4}"),
+        _ => format!("{usd:.2}"),
     }
 }

@@ -140,6 +140,7 @@ async fn json_has_the_names_of_the_contract() {
         "ttft_p99_ms": null, "ttft_p99_over_ms": 100.0, "ttft_samples": 0, "ttft_effective": 0.0, "tok_s_p50": null,
         "tok_s_p5": null, "tpot_p95_ms": null, "tok_s_samples": 0, "requests": 0, "goodput": null, "attainment": null,
         "cost_usd": null, "extra_cost_usd": null, "cost_basis": "unknown", "extra_cost_basis": "unknown",
+        "cost_usd_min": null, "cost_usd_max": null, "extra_cost_usd_min": null, "extra_cost_usd_max": null,
         "aggregate_tok_s": 0.0, "aggregate_tok_s_with_losers": 0.0, "client_ttft_p50_ms": null,
         "client_ttft_p95_ms": null, "client_ttft_samples": 0
     });
@@ -150,6 +151,7 @@ async fn json_has_the_names_of_the_contract() {
         "ttft_p95_ms": 100.0, "ttft_p99_ms": 100.0, "ttft_samples": 40, "ttft_effective": 40.0, "tok_s_p50": 20.0,
         "tok_s_p5": 20.0, "tpot_p95_ms": 50.0, "tok_s_samples": 40, "requests": 40, "goodput": 1.0, "attainment": 1.0,
         "cost_usd": 0.5, "extra_cost_usd": 0.0, "cost_basis": "computed", "extra_cost_basis": "computed",
+        "cost_usd_min": 0.5, "cost_usd_max": 0.5, "extra_cost_usd_min": 0.0, "extra_cost_usd_max": 0.0,
         "aggregate_tok_s": 41.0, "aggregate_tok_s_with_losers": 41.0, "client_ttft_p50_ms": 101.5,
         "client_ttft_p95_ms": 101.5, "client_ttft_samples": 40
     });
@@ -324,6 +326,37 @@ async fn what_losers_cost_is_a_bound() {
     assert_eq!(columns(&found, &names), [[&json!(0.0145), &json!(0.002), &json!("at_least")]]);
     let text = output(&path, "--by model").await;
     assert!(text.contains("≥ $0.0145  ≥ $0.002000"), "{text}");
+}
+
+#[tokio::test]
+async fn what_losers_cost_is_told_between_bounds_and_why_it_is_not() {
+    let lost = |cost: (Option<f64>, CostBasis, Option<f64>, Option<f64>)| {
+        let mut lost = sample::lost(0, 90_000);
+        (lost.cost_usd, lost.cost_basis, lost.cost_usd_min, lost.cost_usd_max) = cost;
+        vec![Record::Race(Box::new(sample::race(0))), attempt(sample::won(0)), attempt(lost)]
+    };
+    use CostBasis::{AtLeast, AtMost, Unknown};
+    for (cost, cells, words) in [
+        ((Some(0.002), AtLeast, Some(0.002), Some(0.005)), "$0.0145–0.0175  $0.002000–0.005000", None),
+        ((Some(0.005), AtMost, Some(0.0), Some(0.005)), "$0.0125–0.0175  ≤ $0.005000", None),
+        ((Some(0.002), AtLeast, Some(0.002), None), "≥ $0.0145  ≥ $0.002000", Some("No counts: 1 attempt with")),
+        ((None, Unknown, Some(0.0), None), "≥ $0.0125  –", Some("No counts: 1 attempt with")),
+        ((None, Unknown, None, None), "≥ $0.0125  –", Some("No price: 1 attempt,")),
+    ] {
+        let (_directory, path, _store) = store_with(lost(cost)).await;
+        let found = objects(&path, "--by model").await;
+        let names = ["extra_cost_usd", "extra_cost_basis", "extra_cost_usd_min", "extra_cost_usd_max"];
+        let (usd, basis, min, max) = cost;
+        assert_eq!(columns(&found, &names), [[&json!(usd), &json!(basis.as_str()), &json!(min), &json!(max)]]);
+        let text = output(&path, "--by model").await;
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&cells.replace("  ", " ")), "{text}");
+        let legend = text.replace('\n', " ");
+        for reason in ["No counts: ", "No price: "] {
+            assert_eq!(legend.contains(reason), words.is_some_and(|words| words.starts_with(reason)), "{text}");
+        }
+        assert!(words.is_none_or(|words| legend.contains(words)), "{text}");
+        assert_eq!(legend.contains("–: not known"), cells.ends_with('–'), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Summaries against what they are made of.
 
+use super::super::cost::Cost;
 use super::super::facts::RequestFacts;
 use super::super::goodput::Slo;
 use super::super::record::{CostBasis, RaceOutcome};
@@ -22,8 +23,7 @@ fn served(race: u64) -> Facts<'static> {
         tpot_us: Some(50_000.0),
         at_once: false,
         output_tokens: Some(40),
-        cost_usd: Some(0.01),
-        cost_basis: CostBasis::Computed,
+        cost: Cost::new(Some(0.01), CostBasis::Computed),
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
     }
 }
@@ -46,8 +46,7 @@ fn lost(race: u64) -> Facts<'static> {
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
         output_tokens: Some(3),
-        cost_usd: Some(0.002),
-        cost_basis: CostBasis::AtLeast,
+        cost: Cost { max_usd: Some(0.005), ..Cost::new(Some(0.002), CostBasis::AtLeast) },
         request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
         ..served(race)
     }
@@ -60,8 +59,7 @@ fn failed(race: u64) -> Facts<'static> {
         ttft: None,
         tpot_us: None,
         output_tokens: None,
-        cost_usd: None,
-        cost_basis: CostBasis::Unknown,
+        cost: Cost::new(None, CostBasis::Unknown),
         request: Some(request(None, RaceOutcome::Error, None)),
         ..served(race)
     }
@@ -98,6 +96,8 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!((summary.ttft.seen, summary.ttft.censored, summary.without_speed()), (8, 1, 2));
         assert_eq!((summary.cost.usd(), summary.cost.basis()), (Some(0.082), CostBasis::AtLeast));
         assert_eq!((summary.extra_cost.usd(), summary.extra_cost.basis()), (Some(0.002), CostBasis::AtLeast));
+        assert_eq!((summary.cost.max_usd(), summary.extra_cost.max_usd()), (None, Some(0.005)));
+        assert_eq!((summary.cost.unpriced(), summary.cost.uncounted()), (2, 0));
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3));
         assert_eq!(summary.client_ttft.count, 8);
     }
@@ -129,5 +129,42 @@ fn what_is_no_summary_is_refused() {
     for cut in 0..stored.len() {
         assert!(Summary::default().absorb(&stored[..cut], 1.0, true).is_err(), "{cut}");
     }
-    assert!(Summary::default().absorb(&[2, 0], 1.0, true).is_err());
+    assert!(Summary::default().absorb(&[3, 0], 1.0, true).is_err());
+}
+
+/// As the edition before bounds stored it: one amount for each sum of costs, and the attempts by basis.
+fn encoded_without_bounds(summary: &Summary, costs: [(i128, [u64; 5]); 2]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put(&mut bytes, LAYOUT_WITHOUT_BOUNDS);
+    put(&mut bytes, summary.attempts);
+    encode_counts(&summary.outcomes, &mut bytes);
+    encode_counts(&summary.failures, &mut bytes);
+    summary.ttft.encode(&mut bytes);
+    summary.tpot.encode(&mut bytes);
+    summary.client_ttft.encode(&mut bytes);
+    summary.requests.encode(&mut bytes);
+    for (pico_usd, attempts) in costs {
+        bytes.extend_from_slice(&pico_usd.to_le_bytes());
+        attempts.iter().for_each(|count| put(&mut bytes, *count));
+    }
+    put(&mut bytes, summary.tokens_served);
+    put(&mut bytes, summary.tokens_lost);
+    bytes
+}
+
+#[test]
+fn a_summary_of_the_edition_without_bounds_is_read() {
+    let of_both = summed(&[served(1), lost(1), lost(1)], true);
+    let costs = [(12_000_000_000, [0, 1, 1, 0, 1]), (2_000_000_000, [0, 0, 1, 0, 1])];
+    let mut old = Summary::default();
+    old.absorb(&encoded_without_bounds(&of_both, costs), 1.0, true).unwrap();
+    assert_eq!((old.attempts, old.cost.usd(), old.cost.basis()), (3, Some(0.012), CostBasis::AtLeast));
+    assert_eq!((old.cost.min_usd(), old.cost.max_usd(), old.cost.unpriced()), (Some(0.012), None, 1));
+    assert_eq!((old.extra_cost.usd(), old.tokens_served, old.tokens_lost), (Some(0.002), 40, 6));
+    old.merge(summed(&[lost(1)], true));
+    assert_eq!((old.extra_cost.usd(), old.extra_cost.max_usd()), (Some(0.004), None));
+    let mut exact = Summary::default();
+    let costs = [(10_000_000_000, [0, 1, 0, 0, 0]), (0, [0; 5])];
+    exact.absorb(&encoded_without_bounds(&summed(&[served(1)], true), costs), 1.0, true).unwrap();
+    assert_eq!((exact.cost.usd(), exact.cost.max_usd()), (Some(0.01), Some(0.01)));
 }

@@ -12,7 +12,9 @@ pub fn names(question: &Question) -> Vec<&'static str> {
     names.extend(question.metric.has_quantile().then_some("quantile"));
     names.push(question.metric.field());
     names.extend((question.metric == Metric::Ttft).then_some("ttft_over_ms"));
-    names.extend((question.metric == Metric::Cost).then_some("cost_basis"));
+    if question.metric == Metric::Cost {
+        names.extend(["cost_basis", "cost_usd_min", "cost_usd_max"]);
+    }
     names.extend(["samples", "firm"]);
     names
 }
@@ -70,6 +72,8 @@ fn object(question: &Question, line: &Line, point: &Point) -> Map<String, Value>
     }
     if let Some(cost) = &point.cost {
         put("cost_basis", json!(cost.basis().as_str()));
+        put("cost_usd_min", json!(cost.min_usd()));
+        put("cost_usd_max", json!(cost.max_usd()));
     }
     put("samples", json!(point.samples));
     put("firm", json!(point.firm));

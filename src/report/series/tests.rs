@@ -340,9 +340,9 @@ async fn points_have_the_names_of_the_contract() {
         "ttft_ms": 100.0, "samples": 1, "firm": false });
     assert_eq!(points, json!([lost, won]));
     let (names, points) = told("--every 1h --metric cost --by user");
-    assert_eq!(names, "user,start,span_s,cost_usd,cost_basis,samples,firm");
+    assert_eq!(names, "user,start,span_s,cost_usd,cost_basis,cost_usd_min,cost_usd_max,samples,firm");
     let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd": 0.0125, "cost_basis": "at_least",
-        "samples": 2, "firm": true });
+        "cost_usd_min": 0.0125, "cost_usd_max": null, "samples": 2, "firm": true });
     assert_eq!(points[1], alice);
     assert_eq!(points[0]["user"], Value::Null);
     let (names, points) = told("--metric failures --by concurrency");

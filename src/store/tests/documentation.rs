@@ -27,6 +27,8 @@ async fn every_column_is_explained() {
         ("View", "attempt_speed"),
         ("View", "race_speed"),
         ("View", "upstream_hourly"),
+        ("View", "attempt_cost"),
+        ("View", "race_cost"),
     ] {
         let columns: Vec<String> =
             sqlx::query_scalar("SELECT name FROM pragma_table_info(?)").bind(name).fetch_all(&mut other).await.unwrap();

@@ -15,13 +15,20 @@ mod writing;
 use std::path::{Path, PathBuf};
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
 
 use super::*;
 use crate::clock::wall_micros;
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::{AttemptRecord, RaceRecord, Short};
+
+/// Takes a database back to the edition before costs had bounds.
+const WITHOUT_BOUNDS: &str = "\
+    DROP VIEW race_cost; DROP VIEW attempt_cost; \
+    ALTER TABLE attempt DROP COLUMN cost_usd_min; ALTER TABLE attempt DROP COLUMN cost_usd_max; \
+    ALTER TABLE rollup DROP COLUMN cost_usd_min; ALTER TABLE rollup DROP COLUMN cost_usd_max; \
+    ALTER TABLE rollup DROP COLUMN extra_cost_usd_min; ALTER TABLE rollup DROP COLUMN extra_cost_usd_max";
 
 /// A new database in a directory that goes with the first value.
 async fn new_store() -> (TempDir, PathBuf, Store) {

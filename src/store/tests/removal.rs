@@ -121,9 +121,11 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
 async fn a_history_of_the_first_edition_is_rolled_up() {
     let (_directory, path, store) = written(&world::records(10, RACES)).await;
     store.close().await;
-    let to_first = "DROP TABLE rollup; DROP TABLE rollup_span; ALTER TABLE race DROP COLUMN plan;
-                    ALTER TABLE race DROP COLUMN why; DELETE FROM _sqlx_migrations WHERE version > 1";
-    sqlx::raw_sql(to_first).execute(&mut plain(&path).await).await.unwrap();
+    let to_first = format!(
+        "{WITHOUT_BOUNDS}; DROP TABLE rollup; DROP TABLE rollup_span; ALTER TABLE race DROP COLUMN plan;
+         ALTER TABLE race DROP COLUMN why; DELETE FROM _sqlx_migrations WHERE version > 1"
+    );
+    sqlx::raw_sql(AssertSqlSafe(to_first)).execute(&mut plain(&path).await).await.unwrap();
     assert!(Reader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
     let store = Store::open(&path).await.unwrap();
     let query = "by=model,upstream";

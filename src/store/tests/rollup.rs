@@ -55,7 +55,8 @@ pub fn counts(stats: &Stats) -> Vec<String> {
         let Figures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
         let Figures { ttft_samples, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
         let Figures { without_speed, without_verdict, .. } = figures;
-        let costs = [&figures.cost, &figures.extra_cost].map(|cost| (cost.usd(), cost.basis()));
+        let costs = [&figures.cost, &figures.extra_cost];
+        let costs = costs.map(|cost| (*cost, cost.usd(), cost.basis(), cost.min_usd(), cost.max_usd()));
         let effective = (figures.ttft_effective * 1e6).round();
         format!(
             "{keys:?} {attempts} {wins} {failures} {failure_kinds:?} {empty} {censored} {ttft_samples} {tok_s_samples} \

@@ -214,3 +214,50 @@ async fn a_query_that_takes_too_long_is_stopped() {
     reader.time_limit = std::time::Duration::from_secs(60);
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1_000);
 }
+
+#[tokio::test]
+async fn costs_lie_between_bounds_in_rows_of_every_edition() {
+    use crate::history::CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
+    use crate::history::cost::{Cost, CostSum};
+    let of = |basis, usd, min_usd, max_usd| Cost { usd, basis, min_usd, max_usd };
+    let costs = [
+        of(Reported, Some(1.0), None, None),
+        of(Computed, Some(2.0), Some(2.0), Some(2.0)),
+        of(AtLeast, Some(3.0), None, None),
+        of(AtLeast, Some(4.0), Some(4.0), Some(6.0)),
+        of(AtMost, Some(5.0), None, None),
+        of(AtMost, Some(6.0), Some(0.0), Some(6.0)),
+        of(Unknown, None, None, None),
+        of(Unknown, None, Some(0.0), None),
+    ];
+    // Each by itself as a loser beside a winner, and all of them in one race.
+    let mut races: Vec<Vec<Cost>> = costs.iter().map(|cost| vec![*cost]).collect();
+    races.extend([costs.to_vec(), Vec::new()]);
+    let (_directory, path, store) = new_store().await;
+    for (n, costs) in (0..).zip(&races) {
+        let losers = (1..).zip(costs).map(|(ordinal, cost)| AttemptRecord {
+            ordinal,
+            cost_usd: cost.usd,
+            cost_basis: cost.basis,
+            cost_usd_min: cost.min_usd,
+            cost_usd_max: cost.max_usd,
+            ..sample::lost(n, 90_000)
+        });
+        let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(sample::won(n))]).collect();
+        store.write(&rows).await.unwrap();
+    }
+    let sql =
+        "SELECT cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max FROM race_cost ORDER BY race_id";
+    type Bounds = (Option<f64>, Option<f64>, Option<f64>, Option<f64>);
+    let told: Vec<Bounds> = sqlx::query_as(sql).fetch_all(&mut plain(&path).await).await.unwrap();
+    let sums = races.iter().map(|costs| {
+        let (mut all, mut extra) = (CostSum::default(), CostSum::default());
+        all.add(&Cost::of(&sample::won(0)));
+        for cost in costs {
+            all.add(cost);
+            extra.add(cost);
+        }
+        (all.min_usd(), all.max_usd(), extra.min_usd(), extra.max_usd())
+    });
+    assert_eq!(told, sums.collect::<Vec<_>>());
+}

@@ -137,6 +137,8 @@ fn lose(draws: &mut Rng, run: &mut AttemptRecord, won_at_us: i64) {
     const AUDITED: f64 = 0.25;
     let lost_us = (won_at_us - run.dispatch_us).max(0);
     (run.outcome, run.cost_basis, run.p_audit) = (AttemptOutcome::Lost, CostBasis::AtLeast, Some(AUDITED));
+    run.cost_usd_min = run.cost_usd.filter(|_| draws.f64() < 0.8);
+    run.cost_usd_max = run.cost_usd_min.filter(|_| draws.f64() < 0.99).map(|usd| usd * 2.0);
     (run.last_token_us, run.output_tokens, run.tok_src) = (None, None, TokenSource::None);
     if draws.f64() < AUDITED {
         run.audited = true;

@@ -61,7 +61,7 @@ fn attempt_fields(record: &AttemptRecord) -> Vec<(String, String)> {
         chars_total chars_first keepalives gap_p50_us gap_p99_us gap_max_us burst client_stalled input_tokens
         cached_input_tokens output_tokens reasoning_tokens tok_src finish_reason server_queue_us server_prefill_us
         server_decode_us server_total_us ratelimit_remaining_requests ratelimit_remaining_tokens cost_usd cost_basis
-        in_flight_upstream definition_version)
+        in_flight_upstream definition_version cost_usd_min cost_usd_max)
 }
 
 fn stored(row: &sqlx::sqlite::SqliteRow) -> Vec<(String, String)> {
