@@ -3,6 +3,7 @@
 //! Names and numbers only: no key, no token, no hash of either. Problems of a bad config print themselves.
 
 mod history;
+pub mod live;
 
 use std::io;
 use std::sync::Arc;
@@ -12,6 +13,15 @@ use crate::config::{
     CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Permit, Policy, Provider, RaceSettings, Simulation,
     Token, Upstream, User, units,
 };
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    /// Also ask each upstream that is on for 16 tokens, all side by side: its times, the model that answers, and what is wrong. No
+    /// row is kept.
+    #[arg(long)]
+    pub live: bool,
+}
 
 /// Prints the config in aligned columns. False: the database that it names cannot be used.
 ///
@@ -57,7 +67,7 @@ fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
     let (state, why) = match (&provider.simulate, &provider.keys) {
         (Some(simulation), _) => ("simulated", simulation_summary(simulation)),
         (None, Keys::NotConfigured) => ("on", "no key".to_owned()),
-        (None, Keys::Off(names)) => (state_without_keys(config, provider), missing(names)),
+        (None, Keys::Off(_)) => (state_without_keys(config, provider), provider.why_off().unwrap_or_default()),
         (None, Keys::Token(token)) => ("token", token_summary(token)),
         (None, Keys::Keys(keys)) if keys.len() == 1 => ("on", "1 key".to_owned()),
         (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
@@ -74,11 +84,6 @@ fn token_summary(token: &Token) -> String {
     format!("every {} from {}", units::format_duration(token.refresh), token.source.name())
 }
 
-/// Whether anybody can use it once the gateway runs.
-fn will_be_on(config: &Config, provider: &Provider) -> bool {
-    matches!(provider.keys, Keys::Token(_)) || config.provider_is_on(provider)
-}
-
 fn simulation_summary(simulation: &Simulation) -> String {
     let ttft = units::format_duration(simulation.ttft);
     format!("TTFT {ttft}, {} tokens/s", simulation.tokens_per_second)
@@ -86,15 +91,6 @@ fn simulation_summary(simulation: &Simulation) -> String {
 
 fn state_without_keys(config: &Config, provider: &Provider) -> &'static str {
     if config.provider_is_on(provider) { "own keys" } else { "off" }
-}
-
-/// `GROQ_API_KEY is not set`
-fn missing(names: &[String]) -> String {
-    let reason = |name: &String| match name.strip_prefix("file:") {
-        Some(file) => format!("{file} is missing or empty"),
-        None => format!("{name} is not set"),
-    };
-    names.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
 
 fn hang_up(provider: &Provider) -> &'static str {
@@ -114,23 +110,15 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(out, "  {}", clean(&model_line(config, model)))?;
         let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
         columns(out, "    ", &rows)?;
-        if usable(config, model) == 1 {
+        if config.upstreams_on(model) == 1 {
             writeln!(out, "    one upstream: every policy comes down to it")?;
         }
     }
     Ok(())
 }
 
-fn usable(config: &Config, model: &Model) -> usize {
-    model.upstreams.iter().filter(|upstream| will_be_on(config, &upstream.provider)).count()
-}
-
 fn model_line(config: &Config, model: &Model) -> String {
-    let usable = match usable(config, model) {
-        0 => "NOT USABLE, all of it is off".to_owned(),
-        on => format!("{on} of {} upstreams on", model.upstreams.len()),
-    };
-    let mut line = format!("{}: {}, {usable}", model.name, policy(&model.race));
+    let mut line = format!("{}: {}, {}", model.name, policy(&model.race), config.told_on(model));
     if model.race.breaker.failures == 0 {
         line.push_str(", no breaker");
     }

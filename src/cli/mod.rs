@@ -47,6 +47,7 @@ const EXAMPLES: &str = "\
 Examples:
   photofinish serve                       start the gateway
   photofinish check                       what is on, off and wrong in the configuration
+  photofinish check --live                whether each upstream that is on answers, and how quickly
   photofinish providers                   the providers that are known without configuration
   photofinish stats --since 24h           who is fast, out of every attempt of the last day
   photofinish stats --by upstream,hour    at which hours
@@ -69,8 +70,9 @@ enum Command {
     /// Read the configuration and tell what is on, off and wrong.
     ///
     /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
-    /// program's, damaged, or of another edition that `serve` does not upgrade.
-    Check,
+    /// program's, damaged, or of another edition that `serve` does not upgrade. With --live it is 1 too where an upstream that is
+    /// on does not answer, and 130 after Ctrl-C.
+    Check(check::Options),
     /// The built-in catalogue of providers: addresses, dialects, keys, and what is known of each, with sources.
     #[command(after_help = providers::EXAMPLES)]
     Providers(providers::Options),
@@ -106,6 +108,8 @@ enum Command {
     Simulate(simulate::Options),
 }
 
+/// What `check` ends with where `serve` could not use the database.
+const UNUSABLE: &str = "the database cannot be used: see above";
 /// As shells have it for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 /// A thread for blocking work that has had none for so long ends. They take turns, so at tokio's ten seconds a little work keeps all
@@ -125,7 +129,7 @@ pub fn main() -> ExitCode {
         wrong_use(command, problem).exit();
     }
     // Its lines would stand in the middle of the picture, which tells of failures itself.
-    let quiet = matches!(cli.command, Command::Race(_));
+    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::Options { live: true }));
     telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
@@ -176,8 +180,10 @@ async fn run(cli: Cli) -> ExitCode {
                 Ok(config) => config,
                 Err(error) => return bad_config(&error),
             };
-            if let Command::Race(options) = &command {
-                return run_race(config, options).await;
+            match &command {
+                Command::Race(options) => return run_race(config, options).await,
+                Command::Check(check::Options { live: true }) => return run_live_check(config).await,
+                _ => {}
             }
             with_config(command, config).await
         }
@@ -205,10 +211,10 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             drop(out);
             serve::run(config).await
         }
-        Command::Check => {
+        Command::Check(_) => {
             let usable = check::render(&config, &mut out)?;
             out.flush()?;
-            anyhow::ensure!(usable, "the database cannot be used: see above");
+            anyhow::ensure!(usable, UNUSABLE);
             Ok(())
         }
         Command::Stats(options) => {
@@ -243,6 +249,26 @@ async fn run_race(config: Config, options: &race::Options) -> ExitCode {
             report(&wrong_use("race", problem).to_string());
             ExitCode::from(2)
         }
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+/// What `check` tells, and then who answers.
+async fn run_live_check(config: Config) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let colour = history::Screen::of_stdout().colour;
+    let checked = async {
+        let usable = check::render(&config, &mut out)?;
+        let ended = check::live::run(config, colour, &mut out).await?;
+        out.flush()?;
+        anyhow::ensure!(usable, UNUSABLE);
+        Ok(ended)
+    };
+    match checked.await {
+        Ok(check::live::Ended::Well) => ExitCode::SUCCESS,
+        Ok(check::live::Ended::Failed) => ExitCode::FAILURE,
+        Ok(check::live::Ended::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }

@@ -2,7 +2,7 @@
 //!
 //! They go the same way as a client's request, so the plan, the rows and the figures are the same. No gateway has to run.
 
-mod answer;
+pub(super) mod answer;
 mod asked;
 mod board;
 mod feed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::problem::nearest;
-use super::{Config, Model, Provider};
+use super::{Config, Keys, Model, Provider};
 
 impl Config {
     /// The model of this name, or the one with this alias.
@@ -19,5 +19,19 @@ impl Config {
     /// Whether anybody can use this provider without bringing a key: it is on, or a user has a key for it.
     pub fn provider_is_on(&self, provider: &Provider) -> bool {
         provider.is_on() || self.users.iter().any(|user| user.keys.contains_key(&provider.name))
+    }
+
+    /// How many upstreams of a model anybody can use once the gateway runs. A token that is read then counts.
+    pub fn upstreams_on(&self, model: &Model) -> usize {
+        let will_be = |provider: &Provider| matches!(provider.keys, Keys::Token(_)) || self.provider_is_on(provider);
+        model.upstreams.iter().filter(|upstream| will_be(&upstream.provider)).count()
+    }
+
+    /// The same in words: `1 of 2 upstreams on`.
+    pub fn told_on(&self, model: &Model) -> String {
+        match self.upstreams_on(model) {
+            0 => "NOT USABLE, all of it is off".to_owned(),
+            on => format!("{on} of {} upstreams on", model.upstreams.len()),
+        }
     }
 }

@@ -36,6 +36,8 @@ pub struct Provider {
     /// Request headers of the client that go up, lower case.
     pub forward_headers: Vec<String>,
     pub keys: Keys,
+    /// Where keys that are set come from, for messages: names of variables, and `file:…`. Empty where they stand in the file.
+    pub key_sources: Vec<String>,
     pub simulate: Option<Simulation>,
 }
 
@@ -135,7 +137,7 @@ impl Provider {
     /// Why it is off, as the end of a sentence; none while it is on.
     pub fn why_off(&self) -> Option<String> {
         match &self.keys {
-            Keys::Off(missing) => Some(format!("{} is not set", missing.join(", "))),
+            Keys::Off(missing) => Some(not_set(missing)),
             Keys::Token(token) if token.current().is_none() => Some(token.why_none()),
             _ => None,
         }
@@ -154,6 +156,15 @@ impl Provider {
         };
         listen.iter().copied().find(|listen| leads_to(*listen))
     }
+}
+
+/// `GROQ_API_KEY is not set`
+fn not_set(names: &[String]) -> String {
+    let reason = |name: &String| match name.strip_prefix("file:") {
+        Some(file) => format!("{file} is missing or empty"),
+        None => format!("{name} is not set"),
+    };
+    names.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
 
 /// A text as one segment of a path.

@@ -22,18 +22,20 @@ const REFRESH: RangeInclusive<Duration> = Duration::from_secs(1)..=DURATION_MAX;
 /// Most tokens live for an hour.
 const REFRESH_UNSAID: Duration = Duration::from_secs(45 * 60);
 
-/// What the keys of the table amount to.
-pub(super) fn read(table: &mut Table<'_, '_>, provider: &str, offset: usize) -> Keys {
+/// What the keys of the table amount to, and where those come from that are set: names of variables and files.
+pub(super) fn read(table: &mut Table<'_, '_>, provider: &str, offset: usize) -> (Keys, Vec<String>) {
     let there: Vec<&str> = ["api_key", "aws", "token"].into_iter().filter(|key| table.has(key)).collect();
-    let (keys, aws, token) = (read_keys(table, provider), read_aws(table), read_token(table));
+    let mut sources = Vec::new();
+    let keys = read_keys(table, provider, &mut sources);
+    let (aws, token) = (read_aws(table, &mut sources), read_token(table));
     if there.len() > 1 {
         let message = format!("{} has {}", table.name, there.join(" and "));
         table.scope.report(Found::at(offset, message).expected("one of them"));
     }
-    token.or(aws).unwrap_or(keys)
+    (token.or(aws).unwrap_or(keys), sources)
 }
 
-fn read_keys(table: &mut Table<'_, '_>, provider: &str) -> Keys {
+fn read_keys(table: &mut Table<'_, '_>, provider: &str, sources: &mut Vec<String>) -> Keys {
     let Some(typed) = table.strings("api_key") else { return Keys::NotConfigured };
     let what = table.what("api_key");
     if typed.is_empty() {
@@ -52,6 +54,7 @@ fn read_keys(table: &mut Table<'_, '_>, provider: &str) -> Keys {
                     table.scope.warn(format!("provider {provider}: one of its keys is listed twice; it is used once"));
                 } else {
                     keys.push(key);
+                    sources.extend(text::sources(&typed.value));
                 }
             }
             Secret::Unset(names) => unset.extend(names),
@@ -69,12 +72,12 @@ fn read_keys(table: &mut Table<'_, '_>, provider: &str) -> Keys {
 }
 
 /// `aws = { access_key_id, secret_access_key, session_token }`, as one key with colons between.
-fn read_aws(table: &mut Table<'_, '_>) -> Option<Keys> {
+fn read_aws(table: &mut Table<'_, '_>, sources: &mut Vec<String>) -> Option<Keys> {
     let name = format!("aws of {}", table.name);
     let mut table = table.table("aws", name)?;
     let (mut parts, mut unset) = (Vec::new(), Vec::new());
     for key in ["access_key_id", "secret_access_key"] {
-        match read_secret(&mut table, key) {
+        match read_secret(&mut table, key, sources) {
             Some(Secret::Set(secret)) => parts.push(secret),
             Some(Secret::Unset(names)) => unset.extend(names),
             Some(Secret::Bad) => {}
@@ -85,7 +88,7 @@ fn read_aws(table: &mut Table<'_, '_>) -> Option<Keys> {
         }
     }
     // Only credentials that are lent for a time have one.
-    if let Some(Secret::Set(secret)) = read_secret(&mut table, "session_token") {
+    if let Some(Secret::Set(secret)) = read_secret(&mut table, "session_token", sources) {
         parts.push(secret);
     }
     table.finish();
@@ -96,8 +99,9 @@ fn read_aws(table: &mut Table<'_, '_>) -> Option<Keys> {
     Some(Keys::Keys(vec![SecretString::from(key)]))
 }
 
-fn read_secret(table: &mut Table<'_, '_>, key: &'static str) -> Option<Secret> {
+fn read_secret(table: &mut Table<'_, '_>, key: &'static str, sources: &mut Vec<String>) -> Option<Secret> {
     let typed = table.string(key)?;
+    sources.extend(text::sources(&typed.value));
     Some(secret_without_colon(table.scope, &table.what(key), &typed))
 }
 

@@ -16,6 +16,8 @@ pub(super) struct RawProvider {
     /// Whether `base_url` is there, right or wrong.
     pub(super) has_base_url: bool,
     pub(super) keys: Keys,
+    /// Where they come from: names of variables and files.
+    pub(super) key_sources: Vec<String>,
     /// What it is said to speak, in order; none where nothing is said, or it was wrong.
     pub(super) dialects: Vec<At<Dialect>>,
     /// What goes into an address or a path, by its key.
@@ -76,7 +78,7 @@ impl RawProvider {
         let (has_key, has_aws, has_token) = (table.has("api_key"), table.has("aws"), table.has("token"));
         let (has_proxy, has_ca_file) = (table.has("proxy"), table.has("ca_file"));
         let has_dialect = table.has("dialect");
-        let keys = raw_credential::read(&mut table, &name.value, name.offset);
+        let (keys, key_sources) = raw_credential::read(&mut table, &name.value, name.offset);
         let base_url = table.text("base_url").and_then(|text| read_base_url(&table, &text));
         let dialects = read_dialects(&mut table);
         let parts: Vec<_> = PARTS.into_iter().filter_map(|key| Some((key, read_part(&mut table, key)?))).collect();
@@ -110,6 +112,7 @@ impl RawProvider {
             base_url,
             has_base_url,
             keys,
+            key_sources,
             dialects,
             parts,
             has_aws,

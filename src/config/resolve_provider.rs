@@ -63,6 +63,7 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, environment: &Environm
         takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
+        key_sources: raw.key_sources,
         simulate: None,
         name,
     })
@@ -99,6 +100,7 @@ pub(super) fn known(
         takes_thoughts: entry.takes_thoughts.value,
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
+        key_sources: entry.key_variable.map(str::to_owned).into_iter().collect(),
         simulate: None,
     })
 }
@@ -126,6 +128,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         takes_thoughts: false,
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,
+        key_sources: Vec::new(),
         simulate: Some(simulation),
     })
 }

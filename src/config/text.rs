@@ -85,6 +85,15 @@ pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secre
     Secret::Set(SecretString::from(value))
 }
 
+/// Where a secret comes from: the names of its variables, or the `file:…` that it was typed as. Nothing of one that was typed
+/// itself.
+pub(super) fn sources(typed: &str) -> Vec<String> {
+    if typed.starts_with("file:") {
+        return vec![typed.to_owned()];
+    }
+    expand(typed, &|_| None).map(|expanded| expanded.variables).unwrap_or_default()
+}
+
 /// The problem of a string whose variables are unset.
 pub(super) fn unset(offset: usize, what: &str, names: &[String]) -> Found {
     let message = format!("{what} needs {}", not_set(names));

@@ -27,9 +27,9 @@ async fn the_start_is_told_in_the_log() {
         "config.toml",
         "photofinish.db",
         "on: one",
-        "off: 1 (photofinish check tells why)",
+        "off: groq (NOT_SET is not set)",
         "simulated: sim",
-        "m (race of 1)",
+        "model m: race, 1 of 1 upstreams on",
     ] {
         assert!(log.contains(words), "{words}: {log}");
     }

@@ -1,0 +1,282 @@
+//! `photofinish check --live`: one small request to each upstream that is on, side by side.
+//!
+//! They go the same way as a client's request, with the keys of the configuration. No row is kept. What is wrong, in words: see
+//! `words`.
+
+mod words;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use futures_util::StreamExt as _;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request};
+use serde_json::json;
+
+use super::columns;
+use crate::app::Alone;
+use crate::cli::race::answer::{Answer, Refusal};
+use crate::cli::signals::Signals;
+use crate::cli::stats::table::millis;
+use crate::config::{Config, Keys, Provider, units};
+use crate::failure::FailureKind;
+use crate::history::{AttemptOutcome, AttemptRecord};
+use crate::protocol::Surface;
+use crate::proxy::{self, Gateway};
+use crate::recorder::{Onlooker, Step};
+use crate::store::Record;
+
+/// Upstreams that are asked at once.
+const ASKED_MAX: usize = 16;
+/// One that has not answered by then has failed.
+const ANSWER_FOR: Duration = Duration::from_secs(30);
+/// Of an answer; some providers take no smaller number.
+const TOKENS: u32 = 16;
+/// Bytes of an answer or an error.
+const BODY_MAX: usize = 1 << 20;
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every upstream answered.
+    Well,
+    /// Some did not, or there was none to ask.
+    Failed,
+    /// By a signal.
+    Interrupted,
+}
+
+/// An upstream that is asked.
+struct Target {
+    /// `provider/model`
+    name: String,
+    /// A model of the configuration that lists it.
+    model: String,
+    sent: String,
+    provider: Arc<Provider>,
+}
+
+/// What came back.
+struct Heard {
+    target: usize,
+    race_id: Option<String>,
+    /// What an error says; none where it was answered to the end.
+    complaint: Option<String>,
+}
+
+/// What is told of an upstream.
+enum Verdict {
+    Answered(Vec<String>),
+    Failed(String),
+}
+
+/// Keeps the rows of races that are over: the store has none of them.
+#[derive(Default)]
+struct Rows(Mutex<HashMap<String, Vec<Record>>>);
+
+/// Asks them all, and writes a line for each to `out`. `colour`: it is a terminal that shows them.
+///
+/// # Errors
+/// When the gateway cannot be built, in words for an operator; those of `out`.
+pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<Ended> {
+    let targets = targets(&config);
+    writeln!(out, "\nLive")?;
+    if targets.is_empty() {
+        writeln!(out, "  nobody to ask: no model lists an upstream that is on")?;
+        return Ok(Ended::Failed);
+    }
+    let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
+    writeln!(out, "  asking {all} upstreams for {TOKENS} tokens each, {at_most} at most; no row is kept")?;
+    out.flush()?;
+    let mut signals = Signals::new()?;
+    let rows = Arc::new(Rows::default());
+    let alone = tokio::select! {
+        alone = Alone::start(config, false, rows.clone()) => alone?,
+        () = signals.next() => return Ok(Ended::Interrupted),
+    };
+    let mut heard = Vec::with_capacity(all);
+    let interrupted = {
+        let asked = targets.iter().enumerate().map(|(place, target)| ask(alone.gateway().clone(), place, target));
+        let mut asked = futures_util::stream::iter(asked).buffer_unordered(ASKED_MAX);
+        loop {
+            tokio::select! {
+                biased;
+                () = signals.next() => break true,
+                one = asked.next() => match one {
+                    Some(one) => heard.push(one),
+                    None => break false,
+                },
+            }
+        }
+    };
+    alone.stop().await;
+    let answered = write(&targets, &heard, &rows, colour, out)?;
+    Ok(match (interrupted, answered == all) {
+        (true, _) => Ended::Interrupted,
+        (_, true) => Ended::Well,
+        (_, false) => Ended::Failed,
+    })
+}
+
+/// Each once, in the order of the models.
+fn targets(config: &Config) -> Vec<Target> {
+    let mut seen = BTreeSet::new();
+    let listed = config.models.values().flat_map(|model| model.upstreams.iter().map(move |upstream| (model, upstream)));
+    let on = listed.filter(|(_, upstream)| {
+        let provider = &upstream.provider;
+        provider.is_on() || matches!(provider.keys, Keys::Token(_))
+    });
+    on.filter(|(_, upstream)| seen.insert(upstream.name()))
+        .map(|(model, upstream)| Target {
+            name: upstream.name(),
+            model: model.name.clone(),
+            sent: upstream.model.clone(),
+            provider: upstream.provider.clone(),
+        })
+        .collect()
+}
+
+async fn ask(gateway: Arc<Gateway>, place: usize, target: &Target) -> Heard {
+    let (surface, request) = request(target);
+    let answer = async {
+        let response = proxy::serve_as(gateway, surface, None, request).await;
+        let id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let status = response.status();
+        let complaint = match to_bytes(response.into_body(), BODY_MAX).await {
+            Ok(body) if !status.is_success() => Some(Refusal::read(status.as_u16(), &body).of_the_last()),
+            Ok(body) => {
+                let mut answer = Answer::new();
+                answer.read(body);
+                answer.broke
+            }
+            Err(_) => Some(format!("an answer of more than {BODY_MAX} bytes, or one that broke off")),
+        };
+        (id, complaint)
+    };
+    let in_time = tokio::time::timeout(ANSWER_FOR, answer).await;
+    let (race_id, complaint) = in_time.unwrap_or_else(|_| {
+        (None, Some(format!("no answer within {}: slow, or out of reach", units::format_duration(ANSWER_FOR))))
+    });
+    Heard { target: place, race_id, complaint }
+}
+
+/// The smallest that a client would send: to this upstream alone, and once more where the first was about the request itself.
+fn request(target: &Target) -> (Surface, Request<Body>) {
+    let Target { name, model, sent, provider } = target;
+    // Nothing but its name tells a model that does not chat.
+    let (surface, body) = if sent.to_ascii_lowercase().contains("embed") {
+        (Surface::Embeddings, json!({ "model": model, "input": "hello" }))
+    } else {
+        let limit = if provider.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+        let messages = json!([{ "role": "user", "content": "Say hello." }]);
+        (Surface::Chat, json!({ "model": model, "stream": true, limit: TOKENS, "messages": messages }))
+    };
+    let mut request = Request::new(Body::from(body.to_string()));
+    *request.method_mut() = Method::POST;
+    let headers = request.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("x-photofinish-policy", HeaderValue::from_static("fallback"));
+    headers.insert("x-photofinish-max-attempts", HeaderValue::from_static("2"));
+    HeaderValue::from_str(name).ok().map(|name| headers.insert("x-photofinish-upstreams", name));
+    (surface, request)
+}
+
+/// How many answered.
+fn write(
+    targets: &[Target],
+    heard: &[Heard],
+    rows: &Rows,
+    colour: bool,
+    out: &mut impl io::Write,
+) -> io::Result<usize> {
+    let (mut lines, mut answered) = (Vec::with_capacity(targets.len()), Vec::new());
+    for (place, target) in targets.iter().enumerate() {
+        let heard = heard.iter().find(|heard| heard.target == place);
+        let verdict =
+            heard.map_or_else(|| Verdict::Failed("interrupted".to_owned()), |heard| verdict(target, heard, rows));
+        answered.push(matches!(verdict, Verdict::Answered(_)));
+        lines.push(match verdict {
+            Verdict::Answered(told) => [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect(),
+            Verdict::Failed(why) => vec![target.name.clone(), "FAILED".to_owned(), why],
+        });
+    }
+    let mut text = Vec::new();
+    columns(&mut text, "  ", &lines)?;
+    for (line, well) in String::from_utf8_lossy(&text).lines().zip(&answered) {
+        match (colour, well) {
+            (false, _) => writeln!(out, "{line}")?,
+            (true, true) => writeln!(out, "{GREEN}{line}{PLAIN}")?,
+            (true, false) => writeln!(out, "{RED}{line}{PLAIN}")?,
+        }
+    }
+    let well = answered.iter().filter(|well| **well).count();
+    writeln!(out, "  {well} of {} upstreams answered", targets.len())?;
+    Ok(well)
+}
+
+fn verdict(target: &Target, heard: &Heard, rows: &Rows) -> Verdict {
+    let rows = heard.race_id.as_ref().and_then(|id| rows.lock().remove(id)).unwrap_or_default();
+    let mut attempts: Vec<&AttemptRecord> = Vec::new();
+    let mut done_us = None;
+    for row in &rows {
+        match row {
+            Record::Race(race) => done_us = race.done_us,
+            Record::Attempt(attempt) => attempts.push(attempt),
+        }
+    }
+    attempts.sort_by_key(|attempt| attempt.ordinal);
+    let kind = |attempt: &&AttemptRecord| attempt.failure.and_then(FailureKind::from_name);
+    let last = attempts.last();
+    let answered = last.is_some_and(|last| matches!(last.outcome, AttemptOutcome::Won | AttemptOutcome::Empty));
+    match (last, &heard.complaint) {
+        (Some(last), complaint) if answered && (complaint.is_none() || last.outcome == AttemptOutcome::Empty) => {
+            let ttft = match last.first_token_us {
+                Some(us) => format!("TTFT {}", millis(us)),
+                // All of its tokens may have gone into reasoning that is not shown.
+                None => "no text".to_owned(),
+            };
+            let whole = done_us.map(|us| format!("{} in all", millis(us - last.dispatch_us))).unwrap_or_default();
+            let model = last.model_reported.clone().unwrap_or_else(|| format!("{} (it does not say)", target.sent));
+            // Another key, say, had to be tried first.
+            let before = attempts.iter().rev().skip(1).find_map(kind);
+            let before = before.map(|kind| format!("; first: {}", words::of(kind, &target.provider, &target.sent)));
+            Verdict::Answered(vec![ttft, whole, model + &before.unwrap_or_default()])
+        }
+        (last, complaint) => {
+            let status = last.and_then(|last| last.http_status);
+            let said = complaint.as_deref().unwrap_or_default();
+            Verdict::Failed(words::failed(last.and_then(kind), status, said, &target.provider, &target.sent))
+        }
+    }
+}
+
+impl Rows {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Record>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Onlooker for Rows {
+    fn step(&self, _: &AttemptRecord, _: Step, _: i64) {}
+
+    fn committed(&self, _: &str, _: i64) {}
+
+    fn recorded(&self, _: &Record) {}
+
+    fn settled(&self, rows: &[Record]) {
+        let id = rows.first().map(|row| match row {
+            Record::Race(race) => race.race_id.clone(),
+            Record::Attempt(attempt) => attempt.race_id.clone(),
+        });
+        if let Some(id) = id {
+            self.lock().insert(id, rows.to_vec());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Why an upstream did not answer, and what to do about it.
+
+use crate::cli::plot::clean;
+use crate::config::{Keys, Provider};
+use crate::failure::FailureKind;
+
+/// Characters of what a provider says that are told.
+const SAID_MAX: usize = 240;
+
+/// A whole line: the status, what is wrong in our words, and what the provider says. No kind: no attempt was made.
+pub(super) fn failed(
+    kind: Option<FailureKind>,
+    status: Option<i64>,
+    said: &str,
+    provider: &Provider,
+    model: &str,
+) -> String {
+    let said = clean(said);
+    let said: String = said.chars().take(SAID_MAX).collect();
+    let Some(kind) = kind else {
+        return if said.is_empty() { "it was not asked".to_owned() } else { said };
+    };
+    let status = status.filter(|status| *status >= 400).map(|status| format!("{status}: ")).unwrap_or_default();
+    let said = if said.is_empty() { said } else { format!(" ({said})") };
+    format!("{status}{}{said}", of(kind, provider, model))
+}
+
+/// In our words alone.
+pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String {
+    let Provider { name, base_url, .. } = provider;
+    match kind {
+        FailureKind::Unauthorized => match key(provider) {
+            Some(key) => format!("{key} is refused: put a valid one there"),
+            None => format!("it wants a key: set api_key under [providers.{name}]"),
+        },
+        FailureKind::Forbidden => {
+            let key = key(provider).unwrap_or_else(|| "whoever has no key".to_owned());
+            format!("{key} may not use {model}: look at what its account, project and region allow")
+        }
+        FailureKind::NotFound => format!(
+            "the provider does not know {model}, or not at {base_url}: compare the name with the provider's list of models"
+        ),
+        FailureKind::RateLimited => {
+            "its rate limit or its credit is used up: wait, or look at the account's limits and billing".to_owned()
+        }
+        FailureKind::Overloaded | FailureKind::ServerError => "the provider is failing: try again later".to_owned(),
+        FailureKind::Dns => format!("the host of {base_url} has no address: is base_url right, and the network up?"),
+        FailureKind::Connect => {
+            format!("nothing takes connections at {base_url}: is the server up, and base_url right?")
+        }
+        FailureKind::Tls => {
+            format!("no secure connection to {base_url}: look at its certificate, and for a proxy between")
+        }
+        FailureKind::Timeout => "no token within its time-outs: slow, or out of reach".to_owned(),
+        FailureKind::IdleTimeout => "its answer stopped midway".to_owned(),
+        FailureKind::Reset | FailureKind::Closed | FailureKind::Protocol => {
+            "it broke off without an answer: try again; if it stays so, is base_url right?".to_owned()
+        }
+        FailureKind::Malformed => {
+            format!("what answers at {base_url} is not the API that is expected: are base_url and dialect right?")
+        }
+        FailureKind::InStreamError => "an error came in place of the answer".to_owned(),
+        FailureKind::BadRequest | FailureKind::ContextLength | FailureKind::TooLarge => {
+            format!("it refuses the request: may {model} be asked so?")
+        }
+        FailureKind::ContentPolicy => "its content policy refuses a harmless request".to_owned(),
+        FailureKind::CoolingDown => "not asked: it is set aside after another failure of this check".to_owned(),
+        FailureKind::GatewayLimit => "this machine has no descriptors or no memory left".to_owned(),
+        FailureKind::Empty => "it finished without generating anything".to_owned(),
+    }
+}
+
+/// Where its key comes from; none where there is none.
+fn key(provider: &Provider) -> Option<String> {
+    match (&provider.keys, provider.key_sources.as_slice()) {
+        (Keys::Token(token), _) => Some(format!("the token from {}", token.source.name())),
+        (Keys::NotConfigured | Keys::Off(_), _) => None,
+        (Keys::Keys(_), []) => Some("the key in the configuration".to_owned()),
+        (Keys::Keys(_), [source]) => Some(format!("the key in {}", place(source))),
+        (Keys::Keys(_), sources) => {
+            let places: Vec<&str> = sources.iter().map(|source| place(source)).collect();
+            Some(format!("a key of {}", places.join(", ")))
+        }
+    }
+}
+
+fn place(source: &str) -> &str {
+    source.strip_prefix("file:").unwrap_or(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::parse;
+
+    #[test]
+    fn each_failure_says_what_to_do() {
+        let text = r#"
+            [providers]
+            groq.api_key = "${GROQ_API_KEY}"
+            openai.api_key = "planted-literal"
+            mistral.api_key = ["${ONE}", "${TWO}"]
+            own = { base_url = "http://127.0.0.1:9" }
+        "#;
+        let env = |name: &str| Some(format!("planted-{name}"));
+        let config = parse(text, Path::new("config.toml"), &env).unwrap();
+        let failed = |provider: &str, kind: FailureKind, status: i64, said: &str| {
+            failed(Some(kind), Some(status), said, &config.providers[provider], "llama")
+        };
+        for (provider, words) in [
+            ("groq", "401: the key in GROQ_API_KEY is refused: put a valid one there (Invalid API Key)"),
+            ("openai", "401: the key in the configuration is refused: put a valid one there (Invalid API Key)"),
+            ("mistral", "401: a key of ONE, TWO is refused: put a valid one there (Invalid API Key)"),
+            ("own", "401: it wants a key: set api_key under [providers.own] (Invalid API Key)"),
+        ] {
+            assert_eq!(failed(provider, FailureKind::Unauthorized, 401, "Invalid API Key"), words);
+        }
+        let unknown = failed("own", FailureKind::NotFound, 404, "");
+        assert!(
+            unknown.starts_with("404: the provider does not know llama, or not at http://127.0.0.1:9"),
+            "{unknown}"
+        );
+        assert!(failed("own", FailureKind::Connect, 0, "refused").starts_with("nothing takes connections at http://"));
+        for kind in FailureKind::ALL {
+            let told = failed("groq", kind, 200, &"said\n\x1b[31m ".repeat(100));
+            assert!(told.len() > 20 && !told.contains(['\n', '\x1b']) && !told.contains("planted"), "{told}");
+            assert!(told.chars().count() < 500, "{told}");
+        }
+    }
+}
