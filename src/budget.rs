@@ -61,12 +61,9 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), Full> {
-        let before = self.inner.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.checked_add(bytes).is_some_and(|used| used <= self.max()) {
-            return Ok(());
-        }
-        self.give_back(bytes);
-        Err(Full)
+        // One step: a refused lease must not refuse others meanwhile.
+        let grown = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max());
+        self.inner.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).map(drop).map_err(|_| Full)
     }
 
     fn give_back(&self, bytes: usize) {

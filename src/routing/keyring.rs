@@ -115,12 +115,12 @@ pub fn key_id(key: &SecretString) -> String {
 
 /// Takes `key` out of what a provider said: some vendors quote the key that they refuse.
 pub fn scrub(bytes: Bytes, key: Option<&Key>) -> Bytes {
-    key.and_then(|key| without(&bytes, key.expose().as_bytes())).map_or(bytes, Bytes::from)
+    key.and_then(|key| without_key(&bytes, key)).map_or(bytes, Bytes::from)
 }
 
 /// The same for a text.
 pub fn scrubbed(text: &str, key: Option<&Key>) -> String {
-    let clean = key.and_then(|key| without(text.as_bytes(), key.expose().as_bytes()));
+    let clean = key.and_then(|key| without_key(text.as_bytes(), key));
     clean.map_or_else(|| text.to_owned(), |clean| String::from_utf8_lossy(&clean).into_owned())
 }
 
@@ -128,10 +128,25 @@ pub fn scrubbed(text: &str, key: Option<&Key>) -> String {
 pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&Key>) {
     let Some(key) = key else { return };
     for value in headers.values_mut() {
-        if let Some(clean) = without(value.as_bytes(), key.expose().as_bytes()) {
+        if let Some(clean) = without_key(value.as_bytes(), key) {
             *value = HeaderValue::from_bytes(&clean).unwrap_or(HeaderValue::from_static("***"));
         }
     }
+}
+
+/// Shorter parts of a key may be ordinary words.
+const PART_LEAST: usize = 16;
+
+/// Without the key, and without each of its parts: an AWS key is `ID:SECRET:TOKEN`, and only the parts go out. None if it
+/// has neither.
+fn without_key(bytes: &[u8], key: &Key) -> Option<Vec<u8>> {
+    let key = key.expose();
+    let parts = key.split(':').filter(|part| part.len() >= PART_LEAST && *part != key);
+    let mut clean = without(bytes, key.as_bytes());
+    for part in parts {
+        clean = without(clean.as_deref().unwrap_or(bytes), part.as_bytes()).or(clean);
+    }
+    clean
 }
 
 #[cfg(test)]
@@ -175,5 +190,21 @@ mod tests {
         assert_eq!(scrub(said.clone(), Some(&key)), "{\"error\":\"Incorrect API key provided: ***\"}");
         assert_eq!(scrub(said.clone(), None), said);
         assert_eq!(format!("{key:?}").find("planted"), None);
+    }
+
+    #[test]
+    fn the_parts_of_a_key_of_aws_are_taken_out() {
+        let key =
+            Key::new(SecretString::from("AKIAEXAMPLE000000000:secret/part-of-the-key:session-token-of-the-key"), false);
+        for (said, clean) in [
+            ("x-amz-security-token:session-token-of-the-key", "x-amz-security-token:***"),
+            ("AKIAEXAMPLE000000000 and secret/part-of-the-key", "*** and ***"),
+            ("AKIAEXAMPLE000000000:secret/part-of-the-key:session-token-of-the-key", "***"),
+            ("AKIA and secret", "AKIA and secret"),
+        ] {
+            assert_eq!(scrubbed(said, Some(&key)), clean);
+        }
+        let basic = Key::new(SecretString::from("default:word"), false);
+        assert_eq!(scrubbed("a default word", Some(&basic)), "a default word");
     }
 }

@@ -34,8 +34,9 @@ const NEWEST_OF: &str = "\
         (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
     WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
-/// Attempts of any upstream that are looked at in search of those that are wanted. Older ones are too old to matter.
-const LOOKED_AT_MAX: i64 = 2_000_000;
+/// Attempts of any upstream that are read in search of the wanted ones. A start waits for it, and an upstream that is rarely
+/// used would have it read the whole history: this many take about half a second.
+const LOOKED_AT_MAX: i64 = 200_000;
 
 /// Of the races before `?1`, the id of the one with `?2` newer ones.
 const OLDEST_OF_NEWEST: &str = "\

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::columns::Row as _;
+use super::header::Header;
 use super::write::{self, Record, WriteError};
 use super::{OpenError, Opened, Store};
 use crate::history::{AttemptRecord, RaceRecord};
@@ -76,6 +77,8 @@ impl Spill {
             slot.opened = Some(opened);
         } else {
             self.remove(opened).await;
+            // Its handle would keep the room of the file taken.
+            slot.header = Header::default();
         }
         Ok(moved)
     }

@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 
 use super::counted::{Count, Counted};
 use super::endpoint::{Endpoint, Origin};
+use super::http2::UNTOLD;
 use super::line::Line;
 use super::names::{Names, Resolver};
 use super::seats::STREAMS_MAX;
@@ -171,6 +172,7 @@ impl Connector {
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
             .max_header_list_size(HEADER_LIST_MAX)
+            .initial_max_send_streams(UNTOLD)
             .initial_stream_window_size(STREAM_WINDOW_MAX)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream))

@@ -15,8 +15,9 @@ use super::counted::Count;
 use super::seats::{AGE_MAX, RESETS_MAX, STREAMS_MAX, Seat};
 use crate::clock::Instant;
 
-/// What a connection is taken to allow before its peer has said; the value is h2's own.
-const UNTOLD: usize = 100;
+/// Streams that a connection is taken to allow before its peer has said. Not the usual 100, so that a peer that allows just
+/// these is not taken for one that has not said.
+pub(super) const UNTOLD: usize = 99;
 
 pub(super) struct Http2 {
     sender: SendRequest<Full<Bytes>>,

@@ -95,3 +95,20 @@ async fn a_foreign_file_of_that_name_is_left_alone() {
     assert!(spill.rows().await.is_err() && spill.append(&races(0..1)).await.unwrap_err().retry);
     assert_eq!(std::fs::read_to_string(spill.path()).unwrap(), "my notes ".repeat(200));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_room_of_an_emptied_file_is_free_again() {
+    let (_directory, path, store) = new_store().await;
+    let spill = Spill::of(&path);
+    spill.append(&races(0..10)).await.unwrap();
+    spill.append(&races(10..20)).await.unwrap();
+    assert!(!spill.move_some(&store).await.unwrap().more);
+    let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .map(|link| link.display().to_string())
+        .filter(|link| link.starts_with(&format!("{}.spill", path.display())))
+        .collect();
+    assert!(open.is_empty(), "{open:?}");
+}
