@@ -209,8 +209,8 @@ pub fn resolve(
     if runners.is_empty() {
         return Err(if cooling.is_empty() { outbound.rejection(model, &off) } else { all_cool_down(cooling) });
     }
-    let (model, runners) = (known.map_or(String::new(), |model| model.name.clone()), Arc::new(runners));
-    let windows = gateway.windows_of(&runners);
+    let model = known.map_or(String::new(), |model| model.name.clone());
+    let (windows, runners) = (gateway.windows_of(&runners), Arc::new(runners));
     let (left_out, caller, crowded) = (outbound.left_out().to_vec(), caller_id, false);
     Ok(Field { settings, caller, crowded, left_out, model, basis, runners, uploads, windows, trials, cooling })
 }

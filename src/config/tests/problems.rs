@@ -41,7 +41,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
         "",
     ),
     ("providers.p = {simulate={},proxy=\"none\"}", "1:11: [providers.p] is simulated and has \"proxy\" too", ""),
-    ("[race]\nretries = 0", "2:1: unknown key \"retries\" in [race]", "one of policy"),
+    ("[race]\nattempts = 2", "2:1: unknown key \"attempts\" in [race]", "one of policy"),
     ("[store]\nkeep = \"90d\"", "2:1: unknown key \"keep\" in [store]", "expected one of url, retention"),
     ("[store]\nretention = \"23h\"", "2:13: bad value \"23h\" for \"retention\"", "1d to 365d"),
     ("[store]\nretention = \"ever\"", "2:13: bad value \"ever\" for \"retention\"", "\"forever\""),
