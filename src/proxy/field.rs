@@ -168,8 +168,7 @@ pub fn resolve(
         }
     };
     let settings = for_surface(overrides.apply(settings), request.surface);
-    let of_model = known.iter().flat_map(|model| &model.upstreams);
-    let basis = Basis::of(of_model.chain(&upstreams));
+    let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
     let mut lineup = Lineup::new(gateway, &settings, caller_id);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
