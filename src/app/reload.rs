@@ -1,5 +1,5 @@
-//! A new configuration while the gateway runs: on SIGHUP, or when the file has changed, or one that it names: a certificate, its
-//! key, the authorities of a provider.
+//! A new configuration while the gateway runs: on SIGHUP, or when the file has changed or one of the certificates and keys that it
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub struct Watch {
     path: PathBuf,
     seen: Option<Stamp>,
-    /// Of the files beside it, which change together and not at once: what the latest reload read, and what the latest look saw.
+    /// Certificates and keys, as the latest reload read them.
     read_beside: Stamps,
+    /// The same, as the latest look saw them. A certificate and its key are not replaced in one step, so a reload waits
+    /// until two looks agree.
     seen_beside: Stamps,
     hangup: Signal,
 }
@@ -62,7 +64,7 @@ impl Watch {
                 self.seen = now;
                 reloading.reload(&self.path).await;
                 self.read_beside = stamps(&reloading.gateway.live().config);
-                // What changed while it was read is new.
+                // A change during the reload is noticed at the next look.
                 self.read_beside
                     .iter_mut()
                     .for_each(|(path, stamp)| *stamp = beside.get(path).copied().unwrap_or(*stamp));

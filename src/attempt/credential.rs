@@ -60,7 +60,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::config::Way;
+    use crate::config::Transport;
     use crate::protocol::Dialect;
     use crate::upstream::Endpoint;
 
@@ -81,8 +81,13 @@ mod tests {
             HeaderName::from_static("anthropic-version"),
             HeaderValue::from_static("2023-06-01"),
         )]);
-        let spoken =
-            Spoken { dialect: Dialect::Anthropic, base_url: String::new(), auth, headers, way: Way::default() };
+        let spoken = Spoken {
+            dialect: Dialect::Anthropic,
+            base_url: String::new(),
+            auth,
+            headers,
+            transport: Transport::default(),
+        };
         let mut outgoing = outgoing();
         add(&mut outgoing, &spoken, key, SystemTime::UNIX_EPOCH);
         outgoing.headers
@@ -114,7 +119,7 @@ mod tests {
             base_url: String::new(),
             auth: Auth::Bearer,
             headers: headers.clone(),
-            way: Way::default(),
+            transport: Transport::default(),
         };
         let mut outgoing = outgoing();
         outgoing.headers.insert("anthropic-version", HeaderValue::from_static("2099-01-01"));

@@ -73,9 +73,9 @@ fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
         (None, Keys::Keys(keys)) => ("on", format!("{} keys", keys.len())),
     };
     let mut row = vec![provider.name.clone(), state.to_owned(), why, hang_up(provider).to_owned()];
-    let way = &provider.preferred().way;
-    row.extend(way.proxy.iter().map(|proxy| format!("through {proxy}")));
-    row.extend(way.authorities.iter().map(|authorities| format!("ca_file {}", authorities.path.display())));
+    let transport = &provider.preferred().transport;
+    row.extend(transport.proxy.iter().map(|proxy| format!("through {proxy}")));
+    row.extend(transport.authorities.iter().map(|authorities| format!("ca_file {}", authorities.path.display())));
     row
 }
 

@@ -1,6 +1,6 @@
 //! `tls = { cert, key }` under `[server]`: reads the certificate and its private key, and checks that they belong together.
 //!
-//! No message quotes what a file holds.
+//! No message quotes the contents of a file.
 
 use std::fmt;
 use std::fs::File;
@@ -15,17 +15,17 @@ use rustls::{CertificateError, Error, ServerConfig};
 use super::problem::Found;
 use super::reader::{At, Table};
 
-/// Bytes of a file in PEM form; a larger one is none.
+/// The largest PEM file that is read, in bytes.
 const PEM_MAX: u64 = 1 << 20;
 
-/// The certificate that the listeners show, with its key.
+/// The certificate of the listeners, and its key.
 #[derive(Clone)]
 pub struct Tls {
-    /// A file in PEM form, absolute: the certificate first, then those that signed it.
+    /// The absolute path of a PEM file: the certificate first, then the rest of its chain.
     pub cert: PathBuf,
-    /// Likewise, with the private key.
+    /// The absolute path of a PEM file with the private key.
     pub key: PathBuf,
-    /// Both, as they were read; HTTP/2 and HTTP/1.1 by ALPN.
+    /// Made of the two files; negotiates HTTP/2 and HTTP/1.1 by ALPN.
     pub server: Arc<ServerConfig>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Reads the table and the files that it names. None where there is none, or it is wrong, which is reported.
+/// Reads the table and its files. None where the table is absent, or wrong and reported.
 pub(super) fn read(server: &mut Table<'_, '_>) -> Option<Tls> {
     let mut table = server.table("tls", "tls of [server]".to_owned())?;
     let missing: Vec<String> =
@@ -67,7 +67,7 @@ pub(super) fn read(server: &mut Table<'_, '_>) -> Option<Tls> {
     read
 }
 
-/// A file's path, absolute: relative to the working directory.
+/// A path, made absolute from the working directory.
 pub(super) fn path(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<PathBuf>> {
     let text = table.text(key)?;
     match std::path::absolute(&text.value.value) {
@@ -106,7 +106,7 @@ fn load(table: &Table<'_, '_>, cert: &At<PathBuf>, key: &At<PathBuf>) -> Result<
     Ok(Arc::new(config))
 }
 
-/// At least one certificate, or why there is none, as the end of a sentence.
+/// The certificates of a file, at least one; or what is wrong with it, as the end of a sentence.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = read_pem(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     Tcp(SocketAddr),
-    /// A socket file, absolute. Its mode lets the owner and the group at it.
+    /// The absolute path of a socket file. Its owner and group may connect.
     Unix(PathBuf),
 }
 
@@ -22,7 +22,7 @@ impl Listen {
         is_file.then_some(Listen::Unix(absolute))
     }
 
-    /// Whether only this machine reaches it.
+    /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Listen::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -53,7 +53,7 @@ impl Listen {
         }
     }
 
-    /// Whether the two cannot both be listened on. The system gives each port 0 a port of its own.
+    /// Whether both name the same listener. Each port 0 gets a port of its own.
     pub(super) fn is_same(&self, other: &Listen) -> bool {
         self == other && self.address().is_none_or(|address| address.port() != 0)
     }

@@ -29,8 +29,8 @@ mod resolve_race;
 mod tests;
 mod text;
 mod token;
+mod transport;
 pub mod units;
-mod way;
 
 pub use certificate::Tls;
 pub use listen::Listen;
@@ -44,7 +44,7 @@ pub use race::{
     UNLEARNED_HEDGE,
 };
 pub use token::{Token, TokenSource};
-pub use way::{Authorities, Proxy, Way};
+pub use transport::{Authorities, Proxy, Transport};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,11 +77,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Files beside it that are read with it, and again when they change.
+    /// Other files that are read with the config file: a change of one is a change of the configuration.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let tls = self.server.tls.iter().flat_map(|tls| [tls.cert.as_path(), tls.key.as_path()]);
-        let ways = self.providers.values().flat_map(|provider| &provider.dialects).map(|spoken| &spoken.way);
-        tls.chain(ways.filter_map(|way| Some(way.authorities.as_ref()?.path.as_path())))
+        let transports =
+            self.providers.values().flat_map(|provider| &provider.dialects).map(|spoken| &spoken.transport);
+        tls.chain(transports.filter_map(|transport| Some(transport.authorities.as_ref()?.path.as_path())))
     }
 }
 
@@ -90,9 +91,9 @@ impl Config {
 pub struct Server {
     /// At least one, none twice.
     pub listen: Vec<Listen>,
-    /// Where it is there, every address that is listened on speaks TLS; socket files do not.
+    /// With it, every TCP listener speaks TLS. Socket files never do.
     pub tls: Option<Tls>,
-    /// Who may say in `x-forwarded-for` for whom it asks.
+    /// Proxies in front of the gateway, whose `x-forwarded-for` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Bytes; a larger request is answered 413.
     pub body_max: usize,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use secrecy::SecretString;
 
-use super::{Listen, Simulation, Token, Way};
+use super::{Listen, Simulation, Token, Transport};
 use crate::protocol::{Dialect, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
@@ -50,8 +50,8 @@ pub struct Spoken {
     pub auth: Auth,
     /// Headers that go up where the client sent none of that name.
     pub headers: HeaderMap,
-    /// How its address is connected to.
-    pub way: Way,
+    /// What its connections are made through.
+    pub transport: Transport,
 }
 
 /// How a key is sent.

@@ -5,7 +5,7 @@ use http::{HeaderName, Uri};
 use super::problem::Found;
 use super::reader::{At, Scope, Table};
 use super::text::{self, Text};
-use super::way::RawWay;
+use super::transport::RawTransport;
 use super::{CancelBilling, Keys, SimulatedFailure, Simulation, raw_credential};
 use crate::protocol::Dialect;
 
@@ -33,7 +33,7 @@ pub(super) struct RawProvider {
     /// None also where it was wrong.
     pub(super) domain: Option<String>,
     /// `proxy` and `ca_file`.
-    pub(super) way: RawWay,
+    pub(super) transport: RawTransport,
     pub(super) simulate: Option<Simulation>,
     /// Whether `simulate` is there, right or wrong.
     pub(super) has_simulate: bool,
@@ -86,7 +86,7 @@ impl RawProvider {
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
         let omits_finish_reason = table.boolean("omits_finish_reason");
         let domain = read_domain(&mut table);
-        let way = RawWay::read(&mut table);
+        let transport = RawTransport::read(&mut table);
         let simulate = read_simulation(&mut table);
         if has_simulate {
             let others = [
@@ -120,7 +120,7 @@ impl RawProvider {
             cancel_billing,
             omits_finish_reason,
             domain,
-            way,
+            transport,
             simulate,
             has_simulate,
         }

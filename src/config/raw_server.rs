@@ -1,4 +1,4 @@
-//! `[server]` as it was typed. Whether others may reach the listeners is `resolve`'s to know.
+//! `[server]` as it was typed. `resolve` checks whether others may reach the listeners.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use super::text;
 use super::units::DURATION_MAX;
 use super::{Cors, Listen};
 
-/// What is `None` or empty was not typed, or was wrong and is reported.
+/// What is `None` or empty was not typed, or is wrong and reported.
 #[derive(Default)]
 pub(super) struct RawServer {
     pub(super) listen: Vec<At<Listen>>,
@@ -28,9 +28,9 @@ pub(super) struct RawServer {
     pub(super) cors: Cors,
 }
 
-/// Listeners.
+/// Entries of `listen`.
 const LISTENERS_MAX: usize = 16;
-/// Addresses and networks of proxies.
+/// Entries of `trusted_proxies`.
 const PROXIES_MAX: usize = 256;
 /// Origins of web pages.
 const ORIGINS_MAX: usize = 256;

@@ -17,7 +17,7 @@ use super::raw_user::RawUser;
 use super::reader::{At, Scope};
 use super::resolve_provider;
 use super::resolve_race::{RACE, merge_timeouts, race_settings};
-use super::way::Environment;
+use super::transport::EnvProxies;
 use super::{
     Config, Listen, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices,
 };
@@ -42,10 +42,10 @@ const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
     let server = raw.server;
     check_listen(scope, &server.listen, !raw.users.is_empty());
-    let environment = Environment::read(scope);
+    let env_proxies = EnvProxies::read(scope);
     let race = race_settings(scope, &RACE, &raw.race);
-    let mut providers = listed_providers(scope, raw.providers, &environment);
-    add_catalogue_providers(scope, &mut providers, &raw.models, &environment);
+    let mut providers = listed_providers(scope, raw.providers, &env_proxies);
+    add_catalogue_providers(scope, &mut providers, &raw.models, &env_proxies);
     let mut listen: Vec<Listen> = server.listen.into_iter().map(|listen| listen.value).collect();
     if listen.is_empty() {
         listen.push(Listen::Tcp(LISTEN));
@@ -106,20 +106,20 @@ fn check_listen(scope: &Scope<'_>, listen: &[At<Listen>], has_users: bool) {
 /// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
 pub(super) type Listed = BTreeMap<String, Option<Arc<Provider>>>;
 
-fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>, environment: &Environment) -> Listed {
-    let listed = |raw| resolve_provider::listed(scope, raw, environment).map(Arc::new);
+fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> Listed {
+    let listed = |raw| resolve_provider::listed(scope, raw, env_proxies).map(Arc::new);
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
 /// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
-fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel], environment: &Environment) {
+fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel], env_proxies: &EnvProxies) {
     for upstream in models.iter().flat_map(|model| &model.upstreams) {
         let name = &upstream.provider;
         if providers.contains_key(name) {
             continue;
         }
         let Some(entry) = catalogue::find(name) else { continue };
-        let provider = resolve_provider::known(scope, entry, upstream.offset, environment).map(Arc::new);
+        let provider = resolve_provider::known(scope, entry, upstream.offset, env_proxies).map(Arc::new);
         providers.insert(name.clone(), provider);
     }
 }

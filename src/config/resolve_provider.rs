@@ -8,8 +8,8 @@ use super::problem::{Found, shown};
 use super::raw_provider::{RawProvider, base_url_problem};
 use super::reader::{At, Scope};
 use super::text::{self, Secret};
-use super::way::{Environment, RawWay};
-use super::{Auth, CancelBilling, Keys, Provider, Spoken, Way};
+use super::transport::{EnvProxies, RawTransport};
+use super::{Auth, CancelBilling, Keys, Provider, Spoken, Transport};
 use crate::protocol::Dialect;
 
 /// Where Google's clouds are asked if nothing is said.
@@ -20,7 +20,7 @@ const REGION: &str = "us-east-1";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// One that the file has a table for. None if it is wrong, which is reported.
-pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, environment: &Environment) -> Option<Provider> {
+pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, env_proxies: &EnvProxies) -> Option<Provider> {
     if raw.has_simulate {
         return simulated(raw);
     }
@@ -28,12 +28,12 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, environment: &Environm
     let dialects = dialects(scope, &raw, entry);
     check_parts(scope, &raw, entry, &dialects);
     let mut dialects = dialects?;
-    raw.way.check(
+    raw.transport.check(
         scope,
         &format!("[providers.{}]", shown(&raw.name.value)),
         dialects.iter().map(|spoken| &*spoken.base_url),
     );
-    dialects.iter_mut().for_each(|spoken| spoken.way = raw.way.to(&spoken.base_url, environment));
+    dialects.iter_mut().for_each(|spoken| spoken.transport = raw.transport.for_url(&spoken.base_url, env_proxies));
     let name = raw.name.value;
     if let (Keys::NotConfigured, Some(variable)) = (&raw.keys, entry.and_then(|entry| entry.key_variable)) {
         scope.warn(format!(
@@ -74,13 +74,15 @@ pub(super) fn known(
     scope: &Scope<'_>,
     entry: &'static Entry,
     offset: usize,
-    environment: &Environment,
+    env_proxies: &EnvProxies,
 ) -> Option<Provider> {
     let name = entry.name.to_owned();
     let served = entry.serves.iter().filter(|served| !served.only_if_named);
     let spoken = |served: &Served| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
     let mut dialects: Vec<Spoken> = served.filter_map(spoken).collect();
-    dialects.iter_mut().for_each(|spoken| spoken.way = RawWay::default().to(&spoken.base_url, environment));
+    dialects
+        .iter_mut()
+        .for_each(|spoken| spoken.transport = RawTransport::default().for_url(&spoken.base_url, env_proxies));
     let Some(first) = dialects.first() else {
         let message = format!("provider {name} has no address of its own");
         let expected = format!("a table [providers.{name}] with {} and a key", what_it_needs(entry));
@@ -113,7 +115,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         base_url: String::new(),
         auth: Auth::Bearer,
         headers: HeaderMap::new(),
-        way: Way::default(),
+        transport: Transport::default(),
     };
     Some(Provider {
         name: raw.name.value,
@@ -237,7 +239,7 @@ fn spoken(
     if dialect == Dialect::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
     }
-    Some(Spoken { dialect, base_url, auth, headers, way: Way::default() })
+    Some(Spoken { dialect, base_url, auth, headers, transport: Transport::default() })
 }
 
 fn part<'a>(parts: &'a [(&'static str, At<String>)], key: &str) -> Option<&'a str> {

@@ -12,7 +12,7 @@ mod certificates;
 mod plans;
 mod problems;
 mod providers;
-mod ways;
+mod transports;
 
 const SHIPPED: &str = include_str!("../../config.toml");
 

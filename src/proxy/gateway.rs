@@ -131,7 +131,7 @@ impl Live {
             let mut endpoints = Vec::with_capacity(provider.dialects.len());
             for spoken in &provider.dialects {
                 let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
-                endpoints.push((spoken.dialect, Endpoint::parse(url)?.by(spoken.way.clone())));
+                endpoints.push((spoken.dialect, Endpoint::parse(url)?.with_transport(spoken.transport.clone())));
             }
             let line = Line { endpoints, shared: Shared::of(provider), turn: AtomicUsize::new(0) };
             lines.insert(provider.name.clone(), line);
@@ -206,7 +206,7 @@ impl Gateway {
         let before = self.live();
         let address = |config: &Config, provider: &str| {
             let provider = config.providers.get(provider)?;
-            Some((provider.base_url.clone(), provider.preferred().way.clone()))
+            Some((provider.base_url.clone(), provider.preferred().transport.clone()))
         };
         let stays = |upstream: &str| {
             let provider = upstream.split('/').next().unwrap_or_default();

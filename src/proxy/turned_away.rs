@@ -29,16 +29,16 @@ impl Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_foreign_page", message)
     }
 
-    /// A proxy that is trusted to tell passes it on from another machine.
+    /// A trusted proxy passes on a request of another machine, and there are no users.
     pub fn remote_client() -> Rejection {
         let message =
-            "this gateway has no users, so it serves its own machine only, and a proxy passes this request on from \
-                       elsewhere: add [users] to serve others"
+            "this gateway has no users, so it serves its own machine only, and this request comes from another one \
+                       through a proxy: add [users] to serve others"
                 .to_owned();
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_remote_client", message)
     }
 
-    /// Plain HTTP where TLS is spoken.
+    /// Plain HTTP to an address that speaks TLS.
     pub fn only_https() -> Rejection {
         let message = "this address speaks HTTPS: call it with https://".to_owned();
         Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_only_https", message)

@@ -1,4 +1,4 @@
-//! What is listened on: an address, or a socket file of this machine that is removed at the end.
+//! A listening socket: TCP, or a socket file, which is removed when its listener is dropped.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -14,14 +14,14 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::config::Listen;
 use crate::machine;
 
-/// The mode of a socket file: its owner and its group may connect.
+/// The mode of a socket file: owner and group may connect.
 const MODE: u32 = 0o660;
-/// Who listens on a socket file takes a connection by then, or its queue is full.
+/// How long a listener on an existing socket file has to take a connection; beyond it, its queue is full.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
-/// Whoever connects to a socket file counts as this: it is this machine.
+/// The address that clients of a socket file count as.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// One listener. Dropped, it listens no more.
+/// One listener. It is closed when dropped.
 pub struct Listener {
     at: Listen,
     kind: Kind,
@@ -34,7 +34,7 @@ enum Kind {
 
 impl Listener {
     /// # Errors
-    /// When it cannot be listened on; that somebody does already among others.
+    /// When it cannot be listened on, for example because another process does.
     pub async fn bind(listen: &Listen) -> io::Result<Listener> {
         match listen {
             Listen::Tcp(address) => {
@@ -49,17 +49,17 @@ impl Listener {
         }
     }
 
-    /// Where it listens: the port is the one that the system chose.
+    /// Where it listens, with the actual port.
     pub fn at(&self) -> &Listen {
         &self.at
     }
 
-    /// Whether clients speak TLS here, where there is a certificate.
+    /// Whether it speaks TLS where a certificate is configured.
     pub(super) fn is_for_tls(&self) -> bool {
         matches!(self.kind, Kind::Tcp(_))
     }
 
-    /// The next connection and whose it is.
+    /// The next connection, and the address of its client.
     pub(super) async fn accept(&self) -> io::Result<(TcpStream, IpAddr)> {
         match &self.kind {
             Kind::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, peer.ip())),
@@ -68,13 +68,13 @@ impl Listener {
     }
 }
 
-/// A stream socket is read, written and watched by the same calls whatever its family, so it is passed on as the one kind
-/// that everything else knows. What only TCP has (no delay, probes) fails on it, and is not needed.
+/// Stream sockets of all families take the same calls to read, write and wait, so the rest of the server knows one type
+/// alone. Options that only TCP has (no delay, keep-alive) fail on it, and are not needed.
 fn as_tcp(stream: UnixStream) -> io::Result<TcpStream> {
     TcpStream::from_std(std::net::TcpStream::from(OwnedFd::from(stream.into_std()?)))
 }
 
-/// A socket file, by which it is known again.
+/// A socket file of this process.
 struct SocketFile {
     path: PathBuf,
     /// Device and inode.
@@ -82,7 +82,7 @@ struct SocketFile {
 }
 
 impl Drop for SocketFile {
-    /// Not another's that has taken its place.
+    /// Leaves a file of another process alone that replaced it.
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id) {
             let _ = fs::remove_file(&self.path);
@@ -90,7 +90,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Nobody can connect before the mode is set: until then the socket does not listen.
+/// The mode is set before the socket listens, so nobody can connect earlier.
 fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -103,7 +103,7 @@ fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Removes the socket file of a gateway that ended without doing so: one on which nobody listens.
+/// Removes a socket file on which nobody listens: its gateway was killed.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

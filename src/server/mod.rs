@@ -4,9 +4,9 @@
 //! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod api;
-mod behind;
 mod cors;
 mod door;
+mod forwarded;
 mod health;
 mod listener;
 mod metrics;
@@ -46,7 +46,7 @@ use crate::proxy::{Gateway, Live, Rejection};
 use crate::shutdown::Shutdown;
 use places::{Place, Places};
 use stream::{Noted, Streams};
-use tls::Begun;
+use tls::Handshake;
 
 /// Client connections at once. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -71,44 +71,44 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Between two warnings that connections are turned away.
 const WARN_AGAIN: Duration = Duration::from_secs(5);
 
-/// Accepts on all of them until draining begins. Each connection is a task of the gateway's shutdown.
+/// Accepts connections on all listeners until draining begins. Each connection is a task of the gateway's `Shutdown`.
 pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
     // Half of the descriptors are for upstreams and the store.
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
-    let house = House {
+    let shared = Shared {
         places: Places::new(all - reserve, reserve),
         router: routes::router(gateway.clone()),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
         shutdown: gateway.shutdown().clone(),
         live: Arc::new(move || gateway.live()),
     };
-    join_all(listeners.into_iter().map(|listener| accept(listener, house.clone()))).await;
+    join_all(listeners.into_iter().map(|listener| accept(listener, shared.clone()))).await;
 }
 
-/// What every connection is served with.
+/// What all connections share.
 #[derive(Clone)]
-struct House {
+struct Shared {
     places: Arc<Places>,
     router: Router,
-    /// The certificate at the start; none: no TLS, whatever a later configuration says.
+    /// The certificate at the start. Without one there is no TLS, whatever a reload brings.
     tls: Option<Arc<ServerConfig>>,
     shutdown: Shutdown,
     /// The configuration in force.
     live: Arc<dyn Fn() -> Arc<Live> + Send + Sync>,
 }
 
-impl House {
-    /// What a handshake that begins now goes by.
+impl Shared {
+    /// The certificate for a new handshake.
     fn certificate(&self) -> Option<Arc<ServerConfig>> {
         let first = self.tls.as_ref()?;
         let live = (self.live)();
         Some(live.config.server.tls.as_ref().map_or(first, |tls| &tls.server).clone())
     }
 
-    /// The answer to what is not served: work in a place that is not for work, and, where there are no users, what a trusted
-    /// proxy passes on from elsewhere. A listener for this machine alone was not meant for it.
+    /// The answer to a request that is not served: work on a connection of the reserve, or, without users, a request that a
+    /// trusted proxy passes on from another machine.
     fn refusal<B>(&self, place: &Place, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
         let refuse = |rejection: Rejection| Some(rejection.answer_to(routes::near(request.uri().path())));
         if request.method() == Method::POST && !place.may_work() {
@@ -119,7 +119,7 @@ impl House {
         if trusted.is_empty() {
             return None;
         }
-        let client = behind::client(peer, request.headers(), trusted);
+        let client = forwarded::client(peer, request.headers(), trusted);
         if let Some(client) = client {
             place.is_for(client);
         }
@@ -128,9 +128,9 @@ impl House {
     }
 }
 
-async fn accept(listener: Listener, house: House) {
+async fn accept(listener: Listener, shared: Shared) {
     let mut turned_away = TurnedAway::default();
-    let mut draining = std::pin::pin!(house.shutdown.draining());
+    let mut draining = std::pin::pin!(shared.shutdown.draining());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -138,17 +138,17 @@ async fn accept(listener: Listener, house: House) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match house.places.enter(peer).await {
+            Ok((stream, peer)) => match shared.places.enter(peer).await {
                 Some(place) => {
-                    let tls = house.certificate().filter(|_| listener.is_for_tls());
-                    house.shutdown.spawn(connection(stream, peer, place, tls, house.clone()));
+                    let tls = shared.certificate().filter(|_| listener.is_for_tls());
+                    shared.shutdown.spawn(connection(stream, peer, place, tls, shared.clone()));
                 }
                 None => turned_away.warn(&"every connection is at work"),
             },
             Err(error) => {
                 turned_away.warn(&error);
                 // A connection that nobody works on may give its descriptor back.
-                house.places.make_room();
+                shared.places.make_room();
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -181,18 +181,18 @@ impl TurnedAway {
     }
 }
 
-async fn connection(stream: TcpStream, peer: IpAddr, place: Place, tls: Option<Arc<ServerConfig>>, mut house: House) {
+async fn connection(stream: TcpStream, peer: IpAddr, place: Place, tls: Option<Arc<ServerConfig>>, mut shared: Shared) {
     let (socket, client) = socket::share(stream);
     let Some(certificate) = tls else {
-        return serve_connection(socket, client.left(), peer, place, &house).await;
+        return serve_connection(socket, client.left(), peer, place, &shared).await;
     };
-    match tls::begin(socket, &client, certificate, &place, &house.shutdown).await {
-        Begun::Tls(stream) => serve_connection(*stream, client.left(), peer, place, &house).await,
-        Begun::Plain(socket) => {
-            house.router = tls::only_https();
-            serve_connection(socket, client.left(), peer, place, &house).await;
+    match tls::shake_hands(socket, &client, certificate, &place, &shared.shutdown).await {
+        Handshake::Tls(stream) => serve_connection(*stream, client.left(), peer, place, &shared).await,
+        Handshake::Plain(socket) => {
+            shared.router = tls::only_https();
+            serve_connection(socket, client.left(), peer, place, &shared).await;
         }
-        Begun::Ended => {}
+        Handshake::Ended => {}
     }
 }
 
@@ -211,17 +211,17 @@ async fn serve_connection<S>(
     client_left: impl Future<Output = ()>,
     peer: IpAddr,
     place: Place,
-    house: &House,
+    shared: &Shared,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let builder = builder(&house.shutdown);
-    let router = TowerToHyperService::new(house.router.clone());
+    let builder = builder(&shared.shutdown);
+    let router = TowerToHyperService::new(shared.router.clone());
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let work = place.connection.begin();
-        let refusal = house.refusal(&place, peer, &request);
+        let refusal = shared.refusal(&place, peer, &request);
         let answer = refusal.map_or_else(|| Ok(router.call(request)), |refusal| Err(Box::new(refusal)));
         async {
             let response = match answer {
@@ -236,9 +236,9 @@ async fn serve_connection<S>(
     let mut given_up = std::pin::pin!(place.given_up());
     // hyper waits for the bytes that tell the version, for what opens HTTP/2, and for further requests on it, without a bound.
     let mut look = std::pin::pin!(tokio::time::sleep(HEAD_FOR));
-    let mut draining = std::pin::pin!(house.shutdown.draining());
+    let mut draining = std::pin::pin!(shared.shutdown.draining());
     let cancelled = async {
-        house.shutdown.cancelled().await;
+        shared.shutdown.cancelled().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
     let mut cancelled = std::pin::pin!(cancelled);

@@ -135,7 +135,7 @@ impl Held {
         (id, connection)
     }
 
-    /// One of this address's is no longer its own.
+    /// Counts one connection less for this address.
     fn leaves(&mut self, peer: IpAddr) {
         if let Some(count) = self.by_peer.get_mut(&peer) {
             *count -= 1;
@@ -199,7 +199,7 @@ impl Place {
         true
     }
 
-    /// From now on it is this client's: the connection is a proxy's that asks for it.
+    /// Counts the connection, which is a proxy's, for this client from now on.
     pub(super) fn is_for(&self, client: IpAddr) {
         let client = network(client);
         let mut held = self.places.lock();

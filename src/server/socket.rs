@@ -26,7 +26,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// What a client sent before it left is read by then, or never.
 const READ_REST_FOR: Duration = Duration::from_millis(100);
 
-/// The two views of one socket. What TCP alone has fails on another kind, and is not needed there.
+/// The two views of one socket. Options that only TCP has fail for a socket file, which does not need them.
 pub(super) fn share(stream: TcpStream) -> (Socket, Client) {
     // Without it small events wait for the client's delayed acknowledgement. An error is a client that left already.
     let _ = stream.set_nodelay(true);
@@ -53,7 +53,7 @@ struct Shared {
 }
 
 impl Client {
-    /// The first byte that the client sends, which is still to be read. None: it left before.
+    /// The client's first byte, without reading it. None: the client left.
     pub(super) async fn first_byte(&self) -> Option<u8> {
         let mut first = [0];
         let peeked = self.0.stream.peek(&mut first).await;

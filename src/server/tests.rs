@@ -54,18 +54,18 @@ async fn place() -> Place {
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Without a certificate, by the default configuration.
-fn house(router: Router, places: Arc<Places>) -> House {
+/// Without a certificate, with the default configuration.
+fn shared(router: Router, places: Arc<Places>) -> Shared {
     let config = parse("", Path::new("config.toml"), &|_| None).unwrap();
     let live = Arc::new(Live::new(config, &HashMap::new()).unwrap());
-    House { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
+    Shared { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
 }
 
 async fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
     let (client, server) = duplex(PIPE);
-    let house = house(router, Places::new(1, 0));
-    let (shutdown, place) = (house.shutdown.clone(), place().await);
-    let serving = async move { serve_connection(server, pending(), HERE, place, &house).await };
+    let shared = shared(router, Places::new(1, 0));
+    let (shutdown, place) = (shared.shutdown.clone(), place().await);
+    let serving = async move { serve_connection(server, pending(), HERE, place, &shared).await };
     (client, shutdown.spawn(serving), shutdown)
 }
 
@@ -159,9 +159,9 @@ async fn an_http1_connection_waits_for_its_next_head_no_longer_than_for_the_firs
 /// A listener with so many places.
 async fn listening(places: Arc<Places>) -> (SocketAddr, Shutdown) {
     let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
-    let (address, house) = (listener.at().address().unwrap(), house(router().0, places));
-    let shutdown = house.shutdown.clone();
-    shutdown.spawn(accept(listener, house));
+    let (address, shared) = (listener.at().address().unwrap(), shared(router().0, places));
+    let shutdown = shared.shutdown.clone();
+    shutdown.spawn(accept(listener, shared));
     (address, shutdown)
 }
 
@@ -185,7 +185,7 @@ async fn heard(client: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_full_house_closes_what_is_idle_and_never_what_is_at_work() {
+async fn a_full_shared_closes_what_is_idle_and_never_what_is_at_work() {
     let (address, _shutdown) = listening(Places::new(3, 1)).await;
     let mut working = asked(address, "GET /endless").await;
     assert!(heard(&mut working, "xxxx").await.contains("200 OK"));
@@ -265,8 +265,8 @@ async fn a_client_that_takes_nothing_loses_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
-    let house = house(router, Places::new(1, 0));
-    let serving = house.shutdown.clone().spawn(connection(stream, HERE, place().await, None, house));
+    let shared = shared(router, Places::new(1, 0));
+    let serving = shared.shutdown.clone().spawn(connection(stream, HERE, place().await, None, shared));
     client.write_all(b"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     client.read_u8().await.unwrap();
     // From here on nothing but the clock moves.
@@ -306,24 +306,24 @@ async fn a_handshake_that_stalls_is_cut() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let house = house(router().0, Places::new(1, 0));
-        let connection = connection(stream, HERE, place().await, Some(certificate()), house.clone());
+        let shared = shared(router().0, Places::new(1, 0));
+        let connection = connection(stream, HERE, place().await, Some(certificate()), shared.clone());
         client.write_all(said).await.unwrap();
         tokio::time::pause();
         let began = Instant::now();
-        house.shutdown.spawn(connection).await.unwrap();
+        shared.shutdown.spawn(connection).await.unwrap();
         assert_eq!(began.elapsed().as_secs(), tls::HANDSHAKE_FOR.as_secs(), "{said:?}");
         tokio::time::resume();
     }
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_gives_its_place_to_a_newcomer_and_waits_for_no_drain() {
+async fn a_stalled_handshake_gives_up_its_place_and_does_not_delay_the_drain() {
     let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
     let address = listener.at().address().unwrap();
-    let house = House { tls: Some(certificate()), ..house(router().0, Places::new(2, 1)) };
-    let shutdown = house.shutdown.clone();
-    shutdown.spawn(accept(listener, house));
+    let shared = Shared { tls: Some(certificate()), ..shared(router().0, Places::new(2, 1)) };
+    let shutdown = shared.shutdown.clone();
+    shutdown.spawn(accept(listener, shared));
     let mut stalled = Vec::new();
     for round in 0..30 {
         let mut client = TcpStream::connect(address).await.unwrap();

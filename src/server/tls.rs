@@ -1,7 +1,7 @@
-//! The beginning of a connection on a listener that speaks TLS: the handshake, in a task and a place of its own.
+//! The TLS handshake of a client's connection. It runs in the connection's own task, within a time limit.
 //!
-//! It is bounded like everything that a client may be slow at, and no work: when places run short, it is cut like an idle
-//! connection. Who speaks plain HTTP is told so.
+//! A connection counts as idle during its handshake: when places run short, it is closed like one. A client that speaks
+//! plain HTTP gets an answer that says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,47 +22,47 @@ use crate::shutdown::Shutdown;
 
 /// A client must have ended its handshake by then.
 pub(super) const HANDSHAKE_FOR: Duration = Duration::from_secs(10);
-/// The first byte of every TLS connection: a record of a handshake.
-const HANDSHAKE: u8 = 22;
+/// The first byte of a TLS connection: the type of a handshake record.
+const HANDSHAKE_RECORD: u8 = 22;
 
-/// How a connection began.
-pub(super) enum Begun {
+/// The end of a handshake.
+pub(super) enum Handshake {
     Tls(Box<TlsStream<Socket>>),
-    /// Whatever was sent is still to be read.
+    /// The client does not speak TLS. Nothing of what it sent has been read.
     Plain(Socket),
-    /// The client left, took too long or broke TLS; or the place is given up, or the gateway ends.
+    /// The client left, took too long or broke TLS; or its place was given up, or the gateway stops.
     Ended,
 }
 
-/// Waits for the client's first byte, and for the handshake that it begins.
-pub(super) async fn begin(
+/// Waits for the client's first byte, and for the handshake.
+pub(super) async fn shake_hands(
     socket: Socket,
     client: &Client,
     config: Arc<ServerConfig>,
     place: &Place,
     shutdown: &Shutdown,
-) -> Begun {
+) -> Handshake {
     let handshake = async {
         match client.first_byte().await {
-            Some(HANDSHAKE) => match TlsAcceptor::from(config).accept(socket).await {
-                Ok(stream) => Begun::Tls(Box::new(stream)),
+            Some(HANDSHAKE_RECORD) => match TlsAcceptor::from(config).accept(socket).await {
+                Ok(stream) => Handshake::Tls(Box::new(stream)),
                 Err(error) => {
                     tracing::debug!(%error, "a client's TLS handshake failed");
-                    Begun::Ended
+                    Handshake::Ended
                 }
             },
-            Some(_) => Begun::Plain(socket),
-            None => Begun::Ended,
+            Some(_) => Handshake::Plain(socket),
+            None => Handshake::Ended,
         }
     };
     tokio::select! {
-        begun = tokio::time::timeout(HANDSHAKE_FOR, handshake) => begun.unwrap_or(Begun::Ended),
-        () = place.given_up() => Begun::Ended,
-        () = shutdown.draining() => Begun::Ended,
+        begun = tokio::time::timeout(HANDSHAKE_FOR, handshake) => begun.unwrap_or(Handshake::Ended),
+        () = place.given_up() => Handshake::Ended,
+        () = shutdown.draining() => Handshake::Ended,
     }
 }
 
-/// Tells every request that this listener speaks HTTPS alone.
+/// Answers every request that this address speaks HTTPS only.
 pub(super) fn only_https() -> Router {
     Router::new().fallback(async |uri: Uri| -> Response<Body> {
         let mut response = Rejection::only_https().answer_to(near(uri.path()));

@@ -43,8 +43,8 @@ const HEADER_LIST_MAX: u32 = 64 * 1024;
 const ADDRESSES_MAX: usize = 8;
 /// An address that has not answered by then is no longer waited for alone.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// A connection on which nothing moves is probed after so long: while a model thinks, nothing else tells a peer that is gone
-/// from one that is silent, and firewalls forget connections that are silent for a few minutes.
+/// TCP keep-alive: an idle connection is probed after so long. While a model thinks, nothing else tells a dead peer from a
+/// silent one, and firewalls drop connections that are silent for a few minutes.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 /// … and then again and again, until the system gives up (on Linux after nine without an answer).
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -72,9 +72,9 @@ pub(super) enum Made {
 
 pub(super) struct Connector {
     tls: Tls,
-    /// The authorities that are believed everywhere.
+    /// Certificate authorities that are trusted for every origin.
     roots: RootCertStore,
-    /// For addresses with authorities of their own. Configurations name them, so there are not many.
+    /// For origins with authorities of their own. Only configurations name those, so there are few.
     own_tls: Mutex<HashMap<Arc<Authorities>, Tls>>,
     names: Arc<Names>,
     pub descriptors: Descriptors,
@@ -102,10 +102,10 @@ impl Connector {
     /// `dns`, `connect`, `tls` or `protocol`, each of phase connect.
     pub async fn connect(&self, endpoint: &Endpoint, http1: bool, changed: Arc<Notify>) -> Result<Made, Failure> {
         let origin = endpoint.origin();
-        let tcp = match &origin.way.proxy {
+        let tcp = match &origin.transport.proxy {
             None => self.tcp(&origin.host, origin.port).await?,
             Some(proxy) => {
-                let named = |failure: Failure| Failure { kind: failure.kind, ..refused_by(proxy, &failure) };
+                let named = |failure: Failure| Failure { kind: failure.kind, ..unreachable_proxy(proxy, &failure) };
                 tunnel::open(self.tcp(&proxy.host, proxy.port).await.map_err(named)?, proxy, origin).await?
             }
         };
@@ -122,9 +122,9 @@ impl Connector {
         if http2 { self.http2(tls, changed).await } else { self.http1(tls).await }
     }
 
-    /// What an origin's certificate is judged by.
+    /// TLS with the authorities that are trusted for this origin.
     fn tls(&self, origin: &Origin) -> Result<Tls, Failure> {
-        let Some(authorities) = &origin.way.authorities else { return Ok(self.tls.clone()) };
+        let Some(authorities) = &origin.transport.authorities else { return Ok(self.tls.clone()) };
         let mut own = self.own_tls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tls) = own.get(authorities) {
             return Ok(tls.clone());
@@ -192,7 +192,7 @@ impl Connector {
     }
 }
 
-/// TLS with one set of authorities. Cheap to clone.
+/// A TLS client that trusts one set of authorities. Cheap to clone.
 #[derive(Clone)]
 struct Tls {
     /// Offers HTTP/2 and HTTP/1.1.
@@ -215,8 +215,8 @@ impl Tls {
     }
 }
 
-/// The proxy itself could not be connected to.
-fn refused_by(proxy: &Proxy, failure: &Failure) -> Failure {
+/// The failure of connecting to the proxy itself.
+fn unreachable_proxy(proxy: &Proxy, failure: &Failure) -> Failure {
     tunnel::refused(proxy, &format!("cannot be reached: {}", failure.message))
 }
 

@@ -1,23 +1,23 @@
-//! Where a provider is and how it is connected to: an origin, which connections are pooled by, and a path prefix.
+//! Where a provider is and how it is connected to: the origin, by which connections are pooled, and a path prefix.
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, Version};
 
-use crate::config::Way;
+use crate::config::Transport;
 
 /// Why a `base_url` is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an http or https URL with a host: {0:?}")]
 pub struct InvalidUrl(pub String);
 
-/// Scheme, host and port, and what a connection to it is made with.
+/// Scheme, host and port, and the transport. Connections to one origin are shared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub https: bool,
     /// Without brackets.
     pub host: String,
     pub port: u16,
-    pub way: Way,
+    pub transport: Transport,
 }
 
 /// A parsed `base_url`. Cheap to clone.
@@ -49,12 +49,17 @@ impl Endpoint {
         let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
         let host_header = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid())?;
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Endpoint { origin: Origin { https, host, port, way: Way::default() }, authority, host_header, prefix })
+        Ok(Endpoint {
+            origin: Origin { https, host, port, transport: Transport::default() },
+            authority,
+            host_header,
+            prefix,
+        })
     }
 
-    /// The same, connected to in this way.
-    pub fn by(mut self, way: Way) -> Endpoint {
-        self.origin.way = way;
+    /// The same endpoint, connected to through this transport.
+    pub fn with_transport(mut self, transport: Transport) -> Endpoint {
+        self.origin.transport = transport;
         self
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Its own, and not a ready-made client, because a race needs what those hide: whether a connection was reused, how long
 //! it took to get one, a connect timeout that covers name look-up and TLS, and a dead pooled connection that is told from a
-//! request that was refused. Through which proxy a connection goes, and whose certificates it believes, is the endpoint's to say.
+//! request that was refused. The endpoint says which proxy and which certificate authorities its connections use.
 
 mod broken;
 mod connect;

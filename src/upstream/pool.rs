@@ -34,7 +34,7 @@ const HTTP1_FOR: Duration = Duration::from_secs(600);
 
 pub(super) struct Pool {
     https: bool,
-    /// What its connections go through.
+    /// The proxy that its connections go through.
     proxy: Option<Arc<Proxy>>,
     state: Mutex<State>,
     /// Told when a stream may be free, a dial has ended, or a connection has.
@@ -63,7 +63,7 @@ struct State {
 struct Idle {
     line: Line,
     since: Instant,
-    /// A request has gone over it.
+    /// A request was sent over it before.
     used: bool,
 }
 
@@ -118,7 +118,12 @@ impl Pool {
             streams_each: STREAMS_MAX,
             failed: None,
         };
-        Pool { https: origin.https, proxy: origin.way.proxy.clone(), state: Mutex::new(state), changed: Arc::default() }
+        Pool {
+            https: origin.https,
+            proxy: origin.transport.proxy.clone(),
+            state: Mutex::new(state),
+            changed: Arc::default(),
+        }
     }
 
     /// What is there now, or what is to be done. `counted`: the asker waits already.
@@ -134,7 +139,7 @@ impl Pool {
             };
             let Some(Idle { mut line, since, used }) = idle else { return Claim::DialOwn };
             if since.elapsed() < IDLE_FOR && line.is_usable() {
-                // One that was made for those who wait is as new as one of their own.
+                // A connection that was made while the request waited is new to it.
                 return Claim::Have(Connection::Http1 { line, reused: used || since < asker.since });
             }
         }
@@ -242,7 +247,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a line over which a request has gone.
+    /// Keeps a line after a request.
     pub(super) fn put_back_http1(&self, line: Line) {
         self.keep(line, true);
     }

@@ -1,8 +1,7 @@
-//! The way through a proxy: a tunnel, opened by `CONNECT`. The proxy looks the provider's name up, and sees nothing of what goes
-//! through where TLS is spoken.
+//! Opens a tunnel through an HTTP proxy with `CONNECT`. The proxy resolves the provider's name.
 //!
-//! Plain addresses go through a tunnel too: so what comes back is always the provider's own, and a refusal of the proxy is
-//! never taken for one of the provider.
+//! `http` addresses go through a tunnel too. So every answer is the provider's own, and a refusal of the proxy is never
+//! mistaken for one of the provider.
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,17 +14,17 @@ use crate::failure::{Failure, FailureKind, Phase};
 /// Bytes of the head of a proxy's answer.
 const TUNNEL_HEAD_MAX: usize = 16 * 1024;
 
-/// Asks the proxy at the other end for a tunnel to the origin. The caller bounds the time.
+/// Asks the proxy at the other end of `stream` for a tunnel to the origin. The caller bounds the time.
 ///
 /// # Errors
-/// `connect`: the proxy refuses, breaks off or speaks no HTTP.
+/// `connect`: the proxy refuses, closes the connection or speaks no HTTP.
 pub(super) async fn open(mut stream: TcpStream, proxy: &Proxy, origin: &Origin) -> Result<TcpStream, Failure> {
     let broke = |error: std::io::Error| refused(proxy, &format!("broke off: {error}"));
     stream.write_all(request(proxy, origin).as_bytes()).await.map_err(broke)?;
     let mut head = Vec::with_capacity(512);
     loop {
         if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
-            // The provider has not been asked anything yet, so it has nothing to say.
+            // Nothing was sent to the provider yet, so nothing may follow the head.
             return match status(&head) {
                 Some(status) if !status.is_success() => Err(refused(proxy, &refusal(status))),
                 Some(_) if end + 4 == head.len() => Ok(stream),
@@ -41,7 +40,7 @@ pub(super) async fn open(mut stream: TcpStream, proxy: &Proxy, origin: &Origin) 
     }
 }
 
-/// A failure that names the proxy, never its password.
+/// A failure that names the proxy, without its credentials.
 pub(super) fn refused(proxy: &Proxy, why: &str) -> Failure {
     Failure::new(FailureKind::Connect, Phase::Connect, format!("the proxy {proxy} {why}"))
 }

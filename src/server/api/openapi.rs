@@ -57,7 +57,7 @@ pub fn openapi() -> Value {
         let responses = &mut operation.1["responses"];
         if responses["default"].is_null() {
             responses["default"] = error(
-                "403 for a foreign Origin, 421 for a foreign Host, 503 while the gateway has no room: each with a code that begins with photofinish_",
+                "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no room: each with a code that begins with photofinish_",
             );
         }
     }

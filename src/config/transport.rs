@@ -1,7 +1,8 @@
-//! How a provider is connected to: through which proxy, and which certificate authorities are believed beside the usual ones.
+//! What connections to a provider are made through: its proxy, and the certificate authorities that are trusted for it.
 //!
-//! The proxy is the provider's own `proxy`, else the one that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
-//! `NO_PROXY`). An address of this machine is never asked through one. No message quotes a proxy's URL: it may hold a password.
+//! The proxy is the provider's own `proxy`, else that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+//! `NO_PROXY`). Addresses of this machine are always connected to directly. No message quotes a proxy's URL: it may hold a
+//! password.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,16 +20,16 @@ use super::certificate;
 use super::problem::{Found, shown};
 use super::reader::{Scope, Table};
 
-/// What a connection is made with, beside the address. Connections are shared only where this is the same.
+/// What a connection is made through. Connections are shared only where it is the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Way {
-    /// None: the address is connected to directly.
+pub struct Transport {
+    /// None: a direct connection.
     pub proxy: Option<Arc<Proxy>>,
-    /// None: the usual authorities alone.
+    /// Trusted beside the system's. None: the system's alone.
     pub authorities: Option<Arc<Authorities>>,
 }
 
-/// A proxy that opens tunnels (`CONNECT`).
+/// An HTTP proxy that opens tunnels (`CONNECT`).
 #[derive(PartialEq, Eq, Hash)]
 pub struct Proxy {
     /// Without brackets.
@@ -44,7 +45,7 @@ pub struct Authorities {
     pub path: PathBuf,
     /// At least one.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// SHA-256 of them: what tells one state of the file from another.
+    /// SHA-256 of the certificates: two states of a file differ in it.
     digest: [u8; 32],
 }
 
@@ -120,7 +121,7 @@ impl fmt::Debug for Authorities {
 
 /// `proxy` and `ca_file` of a provider, as typed.
 #[derive(Default)]
-pub(super) struct RawWay {
+pub(super) struct RawTransport {
     proxy: Choice,
     /// Where `proxy` names one.
     proxy_at: Option<usize>,
@@ -131,29 +132,29 @@ pub(super) struct RawWay {
 
 #[derive(Default)]
 enum Choice {
-    /// The environment's.
+    /// As the environment says.
     #[default]
-    Usual,
+    Environment,
     /// `proxy = "none"`
     Direct,
     Through(Arc<Proxy>),
 }
 
-impl RawWay {
-    pub(super) fn read(table: &mut Table<'_, '_>) -> RawWay {
-        let mut way = RawWay::default();
+impl RawTransport {
+    pub(super) fn read(table: &mut Table<'_, '_>) -> RawTransport {
+        let mut raw = RawTransport::default();
         if let Some(text) = table.text("proxy") {
             let url = text.value.value.as_str();
             if url == "none" {
-                way.proxy = Choice::Direct;
+                raw.proxy = Choice::Direct;
             } else {
                 match Proxy::parse(url) {
                     Ok(proxy) => {
                         if proxy.authorization.is_some() && text.value.typed == url {
                             table.scope.note_secret();
                         }
-                        way.proxy = Choice::Through(Arc::new(proxy));
-                        way.proxy_at = Some(text.offset);
+                        raw.proxy = Choice::Through(Arc::new(proxy));
+                        raw.proxy_at = Some(text.offset);
                     }
                     Err(why) => {
                         let problem = Found::at(text.offset, format!("{} {why}", table.what("proxy")));
@@ -163,30 +164,30 @@ impl RawWay {
             }
         }
         if let Some(path) = certificate::path(table, "ca_file") {
-            way.ca_file_at = Some(path.offset);
+            raw.ca_file_at = Some(path.offset);
             match authorities(path.value) {
-                Ok(authorities) => way.authorities = Some(Arc::new(authorities)),
+                Ok(authorities) => raw.authorities = Some(Arc::new(authorities)),
                 Err(why) => {
                     let problem = Found::at(path.offset, format!("{} {why}", table.what("ca_file")));
                     table.scope.report(problem.expected("a file in PEM form with the certificates to believe"));
                 }
             }
         }
-        way
+        raw
     }
 
-    /// How an address is connected to.
-    pub(super) fn to(&self, base_url: &str, environment: &Environment) -> Way {
+    /// The transport for an address.
+    pub(super) fn for_url(&self, base_url: &str, env_proxies: &EnvProxies) -> Transport {
         let proxy = match &self.proxy {
             _ if is_local(base_url) => None,
-            Choice::Usual => environment.proxy(base_url),
+            Choice::Environment => env_proxies.proxy(base_url),
             Choice::Direct => None,
             Choice::Through(proxy) => Some(proxy.clone()),
         };
-        Way { proxy, authorities: self.authorities.clone().filter(|_| is_https(base_url)) }
+        Transport { proxy, authorities: self.authorities.clone().filter(|_| is_https(base_url)) }
     }
 
-    /// A key that would change nothing is a mistake. `name`: of the provider's table.
+    /// Reports keys that have no effect. `name`: of the provider's table.
     pub(super) fn check<'a>(&self, scope: &Scope<'_>, name: &str, base_urls: impl Iterator<Item = &'a str> + Clone) {
         if let Some(offset) = self.proxy_at
             && base_urls.clone().all(is_local)
@@ -203,10 +204,10 @@ impl RawWay {
     }
 }
 
-/// What can be used of the file; there must be something.
+/// The certificates of the file that can be used: at least one.
 fn authorities(path: PathBuf) -> Result<Authorities, String> {
     let mut certificates = certificate::certificates(&path)?;
-    // As with the system's own: an odd one in a large file is passed over.
+    // One that cannot be read is skipped, as it is in the system's own store.
     certificates.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
     if certificates.is_empty() {
         return Err(format!("holds no certificate of an authority that can be used: {}", path.display()));
@@ -216,16 +217,16 @@ fn authorities(path: PathBuf) -> Result<Authorities, String> {
 }
 
 /// The proxies that the environment names.
-pub(super) struct Environment {
+pub(super) struct EnvProxies {
     https: Option<Arc<Proxy>>,
     http: Option<Arc<Proxy>>,
-    /// Intercepts what `NO_PROXY` does not name.
+    /// Matches the hosts that `NO_PROXY` does not list.
     unless: Matcher,
 }
 
-impl Environment {
-    /// Upper case goes first. A proxy that cannot be used is a warning: what others set is no mistake of the config.
-    pub(super) fn read(scope: &Scope<'_>) -> Environment {
+impl EnvProxies {
+    /// Upper case takes precedence. A proxy that cannot be used is a warning, for the variable is not part of the config.
+    pub(super) fn read(scope: &Scope<'_>) -> EnvProxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| Some((*name, (scope.env)(name).filter(|value| !value.is_empty())?)))
         };
@@ -242,7 +243,7 @@ impl Environment {
         let https = proxy(["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
         let http = proxy(["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]);
         let spared = first(&["NO_PROXY", "no_proxy"]).map(|(_, list)| list).unwrap_or_default();
-        Environment { https, http, unless: Matcher::builder().all("http://any").no(spared).build() }
+        EnvProxies { https, http, unless: Matcher::builder().all("http://any").no(spared).build() }
     }
 
     fn proxy(&self, base_url: &str) -> Option<Arc<Proxy>> {
@@ -255,7 +256,7 @@ fn is_https(base_url: &str) -> bool {
     base_url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"))
 }
 
-/// Whether an address is this machine's by its name: a simulated provider's is empty until it listens, and then is.
+/// Whether the address is this machine's own, by its text. A simulated provider's is empty until it listens.
 fn is_local(base_url: &str) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return true };
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);

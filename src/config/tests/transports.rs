@@ -1,4 +1,4 @@
-//! `proxy`, `ca_file` and the proxy variables: which provider goes through what.
+//! `proxy`, `ca_file` and the proxy variables: what each provider's connections are made through.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn through(provider: &str, variables: &[(&str, &str)]) -> Vec<Option<String>> {
     let config =
         parse(&text, Path::new("config.toml"), &env).unwrap_or_else(|problems| panic!("{problems}\nin {text}"));
     let proxies =
-        config.providers["p"].dialects.iter().map(|spoken| spoken.way.proxy.as_ref().map(ToString::to_string));
+        config.providers["p"].dialects.iter().map(|spoken| spoken.transport.proxy.as_ref().map(ToString::to_string));
     proxies.collect()
 }
 
@@ -54,7 +54,7 @@ fn the_environment_names_proxies_and_who_is_spared() {
 fn a_provider_of_the_catalogue_without_a_table_goes_through_it_too() {
     let env = |name: &str| matches!(name, "HTTPS_PROXY" | "GROQ_API_KEY").then(|| "proxy:3128".to_owned());
     let config = parse("models.m.upstreams = [\"groq/x\"]", Path::new("config.toml"), &env).unwrap();
-    assert!(config.providers["groq"].dialects.iter().all(|spoken| spoken.way.proxy.is_some()));
+    assert!(config.providers["groq"].dialects.iter().all(|spoken| spoken.transport.proxy.is_some()));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_variable_that_is_no_proxy_is_a_warning_without_its_value() {
 #[test]
 fn a_proxy_s_password_is_sent_and_never_shown() {
     let config = good("[providers.p]\nbase_url = \"https://a.test\"\nproxy = \"http://us%65r:pl%40nted@proxy:3128\"");
-    let proxy = config.providers["p"].preferred().way.proxy.as_ref().unwrap();
+    let proxy = config.providers["p"].preferred().transport.proxy.as_ref().unwrap();
     // user:pl@nted
     assert_eq!(proxy.authorization(), Some("Basic dXNlcjpwbEBudGVk"));
     let shown = format!("{config:?} {proxy}");
@@ -84,7 +84,7 @@ fn authorities_are_told_apart_by_what_they_are() {
         let path = folder.path().join(name);
         let config = good(&format!("[providers.p]\nbase_url = \"https://a.test\"\nca_file = \"{}\"", path.display()));
         assert_eq!(config.files().collect::<Vec<_>>(), [path.as_path()]);
-        config.providers["p"].preferred().way.clone()
+        config.providers["p"].preferred().transport.clone()
     };
     assert_eq!(own(&one, "ca.pem"), own(&one, "cert.pem"), "the same certificate in two files");
     assert_ne!(own(&one, "ca.pem"), own(&two, "ca.pem"));

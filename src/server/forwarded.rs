@@ -1,7 +1,6 @@
-//! For whom a proxy in front of the gateway asks: the client's address, where the proxy is one that is trusted to tell.
+//! The client's address behind a trusted proxy, from `x-forwarded-for`.
 //!
-//! Of the headers that tell it only `x-forwarded-for` is read: a proxy sets one of them and passes the others on as any client
-//! wrote them. Pure.
+//! No other header is read: a proxy sets one of them and passes the others on as the client wrote them. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,11 +9,11 @@ use ipnet::IpNet;
 
 const HEADER: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The address for which `peer` asks; its own where it is not trusted. None: a trusted proxy names it in a way that is no
+/// The client's address: that of `peer`, unless `peer` is a trusted proxy. None: a trusted proxy sent an entry that is no
 /// address.
 ///
-/// Each proxy appends whom it heard from, so the list is read from its end, and the first address that is not trusted is the
-/// client's: what stands before it, anybody may have written.
+/// Each proxy appends the address of its own peer. So the list is read from its end, and the first address that is not
+/// trusted is the client's. Anybody may have written what stands before it.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Option<IpAddr> {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
     let mut client = peer.to_canonical();
