@@ -86,6 +86,7 @@ impl World {
             gateway_version: "0.1.0",
             plan: None,
             why: None,
+            rescued_by: None,
         })));
     }
 

@@ -11,6 +11,7 @@ mod tests;
 
 use super::CancelBilling;
 use crate::protocol::Dialect;
+use crate::protocol::prefix::Prefix;
 
 /// What is known of one provider.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +97,16 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
 }
 
 impl Continues {
+    /// How it is asked to. What is not known of a provider its models' names may tell.
+    pub fn prefix(self) -> Prefix {
+        match self {
+            Continues::Yes => Prefix::Plain,
+            Continues::With(member) => Prefix::from_name(member).unwrap_or(Prefix::Off),
+            Continues::No => Prefix::Off,
+            Continues::Unknown => Prefix::Auto,
+        }
+    }
+
     /// In a word or two, for people.
     pub fn text(self) -> String {
         match self {

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use secrecy::SecretString;
 
 use super::{Listen, Simulation, Token, Transport};
+use crate::protocol::prefix::Prefix;
 use crate::protocol::{Dialect, Surface};
 
 /// One provider: a vendor or a server with an address, dialects and keys.
@@ -33,6 +34,8 @@ pub struct Provider {
     pub omits_finish_reason: bool,
     /// It takes the `reasoning_content` of earlier turns back within a run of tools (dialect `openai`).
     pub takes_thoughts: bool,
+    /// How it is asked to go on with an answer that was begun.
+    pub prefix: Prefix,
     /// Request headers of the client that go up, lower case.
     pub forward_headers: Vec<String>,
     pub keys: Keys,

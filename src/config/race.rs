@@ -39,6 +39,8 @@ pub struct RaceSettings {
     pub keepalive: Option<Duration>,
     /// What becomes of a request that an upstream refuses for what it says.
     pub content_policy: ContentPolicy,
+    /// What becomes of a streamed answer that breaks off.
+    pub rescue: Rescue,
 }
 
 impl RaceSettings {
@@ -155,6 +157,27 @@ impl ContentPolicy {
         match self {
             ContentPolicy::Stop => "stop",
             ContentPolicy::Continue => "continue",
+        }
+    }
+}
+
+/// What becomes of a streamed answer that breaks off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescue {
+    /// It ends with an error event.
+    Off,
+    /// Another upstream goes on with it in the same stream.
+    Continue,
+}
+
+impl Rescue {
+    pub const ALL: [Rescue; 2] = [Rescue::Off, Rescue::Continue];
+
+    /// The name in the config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Rescue::Off => "off",
+            Rescue::Continue => "continue",
         }
     }
 }

@@ -8,6 +8,7 @@ use super::text::{self, Text};
 use super::transport::RawTransport;
 use super::{CancelBilling, Keys, SimulatedFailure, Simulation, raw_credential};
 use crate::protocol::Dialect;
+use crate::protocol::prefix::Prefix;
 
 pub(super) struct RawProvider {
     pub(super) name: At<String>,
@@ -30,6 +31,7 @@ pub(super) struct RawProvider {
     pub(super) cancel_billing: Option<CancelBilling>,
     /// None also where it was wrong.
     pub(super) omits_finish_reason: Option<bool>,
+    pub(super) prefix: Option<Prefix>,
     /// None also where it was wrong.
     pub(super) domain: Option<String>,
     /// `proxy` and `ca_file`.
@@ -85,6 +87,7 @@ impl RawProvider {
         let forward_headers = read_forward_headers(&mut table);
         let cancel_billing = table.choice("cancel_billing", &CancelBilling::ALL, CancelBilling::as_str);
         let omits_finish_reason = table.boolean("omits_finish_reason");
+        let prefix = table.choice("prefix", &Prefix::ALL, Prefix::as_str);
         let domain = read_domain(&mut table);
         let transport = RawTransport::read(&mut table);
         let simulate = read_simulation(&mut table);
@@ -119,6 +122,7 @@ impl RawProvider {
             forward_headers,
             cancel_billing,
             omits_finish_reason,
+            prefix,
             domain,
             transport,
             simulate,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::{At, Table};
 use super::units::{DURATION_MAX, parse_duration};
-use super::{ContentPolicy, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Slo};
+use super::{ContentPolicy, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Rescue, Slo};
 
 /// `[race]`, and what a model sets of it.
 #[derive(Default)]
@@ -27,6 +27,7 @@ pub(super) struct RawRace {
     /// The inner one is none where it is off.
     pub(super) keepalive: Option<Option<Duration>>,
     pub(super) content_policy: Option<ContentPolicy>,
+    pub(super) rescue: Option<Rescue>,
 }
 
 /// `slo = { … }`
@@ -93,6 +94,7 @@ impl RawRace {
             lossy: table.choice("lossy", &Lossy::ALL, Lossy::as_str),
             keepalive: read_keepalive(table),
             content_policy: table.choice("content_policy", &ContentPolicy::ALL, ContentPolicy::as_str),
+            rescue: table.choice("rescue", &Rescue::ALL, Rescue::as_str),
         }
     }
 }

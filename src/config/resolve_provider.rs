@@ -11,6 +11,7 @@ use super::text::{self, Secret};
 use super::transport::{EnvProxies, RawTransport};
 use super::{Auth, CancelBilling, Keys, Provider, Spoken, Transport};
 use crate::protocol::Dialect;
+use crate::protocol::prefix::Prefix;
 
 /// Where Google's clouds are asked if nothing is said.
 const LOCATION: &str = "global";
@@ -61,6 +62,7 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, env_proxies: &EnvProxi
             .omits_finish_reason
             .unwrap_or(entry.is_some_and(|entry| entry.omits_finish_reason.value)),
         takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
+        prefix: raw.prefix.or(entry.map(|entry| entry.continues.value.prefix())).unwrap_or_default(),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
         key_sources: raw.key_sources,
@@ -100,6 +102,7 @@ pub(super) fn known(
         max_completion_tokens: entry.max_completion_tokens.value,
         omits_finish_reason: entry.omits_finish_reason.value,
         takes_thoughts: entry.takes_thoughts.value,
+        prefix: entry.continues.value.prefix(),
         forward_headers: Vec::new(),
         keys: usual_key(scope, entry, offset),
         key_sources: entry.key_variable.map(str::to_owned).into_iter().collect(),
@@ -128,6 +131,7 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         max_completion_tokens: false,
         omits_finish_reason: false,
         takes_thoughts: false,
+        prefix: raw.prefix.unwrap_or(Prefix::Off),
         forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,
         key_sources: Vec::new(),

@@ -6,7 +6,9 @@ use super::problem::Found;
 use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
 use super::reader::Scope;
 use super::units::format_duration;
-use super::{Breaker, ContentPolicy, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Slo, Timeouts};
+use super::{
+    Breaker, ContentPolicy, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Rescue, Slo, Timeouts,
+};
 
 /// `[race]` where nothing is said.
 pub(super) const RACE: RaceSettings = RaceSettings {
@@ -32,6 +34,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     lossy: Lossy::Refuse,
     keepalive: Some(Duration::from_secs(10)),
     content_policy: ContentPolicy::Stop,
+    rescue: Rescue::Off,
 };
 
 /// What `raw` says, and `base` where it says nothing.
@@ -57,6 +60,7 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         lossy: raw.lossy.unwrap_or(base.lossy),
         keepalive: raw.keepalive.unwrap_or(base.keepalive),
         content_policy: raw.content_policy.unwrap_or(base.content_policy),
+        rescue: raw.rescue.unwrap_or(base.rescue),
     }
 }
 

@@ -69,7 +69,7 @@ stored_names! {
 
 stored_names! {
     /// Why an attempt was started.
-    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry" }
+    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry", Rescue = "rescue" }
 }
 
 stored_names! {
@@ -129,6 +129,8 @@ pub struct RaceRecord {
     pub plan: Option<String>,
     /// Short codes of why, with spaces between; `listed` where nothing learned had a part in it.
     pub why: Option<String>,
+    /// Ordinal of the attempt that went on with a streamed answer which broke off, the last of several; none where nobody did.
+    pub rescued_by: Option<i64>,
 }
 
 /// One started attempt.

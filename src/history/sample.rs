@@ -40,6 +40,7 @@ pub fn race(n: i64) -> RaceRecord {
         gateway_version: "0.1.0",
         plan: Some("groq/llama-70b@0 cerebras/llama-70b@0".into()),
         why: Some("listed".into()),
+        rescued_by: Some(1),
     }
 }
 
@@ -61,6 +62,7 @@ pub fn bare_race(n: i64) -> RaceRecord {
         http_status: None,
         plan: None,
         why: None,
+        rescued_by: None,
         ..race(n)
     }
 }

@@ -1,10 +1,14 @@
 //! What OpenAI serves beside chat in the same dialect: legacy completions and embeddings. Their events are read as chat's.
 
-use serde_json::{Map, Value};
+use bytes::{BufMut, BytesMut};
+use serde_json::{Map, Value, json};
 
 use super::assemble::{ByChoice, Choice, says};
 use super::dialect::Invalid;
-use super::openai::{check_type, members};
+use super::neutral::{Finish, Piece, WritePieces};
+use super::openai::{check_type, members, usage_json};
+use super::rescue::Names;
+use super::usage::Usage;
 
 /// Checks the top level of a completion request.
 ///
@@ -37,6 +41,66 @@ pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<
     }
     check_types(&["dimensions"], "an integer", &["an integer"], member)?;
     check_types(&["encoding_format", "user"], "a string", &["a string"], member)
+}
+
+/// Goes on with a completion that was begun. Completions are never translated, so nothing else writes them.
+pub struct Writer {
+    names: Names,
+    include_usage: bool,
+    usage: Option<Usage>,
+    finished: bool,
+}
+
+impl Writer {
+    pub fn behind(names: &Names, include_usage: bool) -> Writer {
+        Writer { names: names.clone(), include_usage, usage: None, finished: false }
+    }
+
+    fn chunk(&self, choices: &Value, usage: Option<Value>, out: &mut BytesMut) {
+        let Names { id, model, created } = &self.names;
+        let mut chunk = json!({
+            "id": id, "object": "text_completion", "created": created, "model": model, "choices": choices,
+        });
+        usage.map(|usage| chunk["usage"] = usage);
+        out.put_slice(format!("data: {chunk}\n\n").as_bytes());
+    }
+
+    fn choice(&self, text: &str, finish: Option<&str>, out: &mut BytesMut) {
+        let choice = json!({ "text": text, "index": 0, "logprobs": null, "finish_reason": finish });
+        self.chunk(&Value::Array(vec![choice]), None, out);
+    }
+
+    fn finish(&mut self, reason: &str, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.finished, true) {
+            self.choice("", Some(reason), out);
+        }
+    }
+}
+
+impl WritePieces for Writer {
+    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+        match piece {
+            Piece::Text { index: 0, text } => self.choice(&text, None, out),
+            Piece::Finish { index: 0, finish } => {
+                let reason = match &finish {
+                    Finish::Length => "length",
+                    Finish::Filtered | Finish::Refusal => "content_filter",
+                    _ => "stop",
+                };
+                self.finish(reason, out);
+            }
+            Piece::Usage(usage) => self.usage = Some(usage),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        self.finish("stop", out);
+        if let Some(usage) = self.usage.filter(|_| self.include_usage) {
+            self.chunk(&json!([]), Some(usage_json(&usage)), out);
+        }
+        out.put_slice(b"data: [DONE]\n\n");
+    }
 }
 
 const NUMBERS: [&str; 2] = ["an integer", "a decimal number"];

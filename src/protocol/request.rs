@@ -374,5 +374,7 @@ fn position(error: &serde_json::Error) -> String {
     format!("{what} at line {} column {}", error.line(), error.column())
 }
 
+mod continued;
+
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::dialect::{Dialect, Invalid, Options, Surface};
 use super::neutral::signature::Taken;
 use super::neutral::{Conversation, Losses, as_functions};
+use super::prefix::Prefix;
 use super::request::ApiRequest;
 use crate::budget::Lease;
 
@@ -111,6 +112,37 @@ impl Upward {
         };
         losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
         Ok(Upward { surface, dialect, body, losses, customs, echo, _lease: None })
+    }
+
+    /// The same with what was `said` of its answer, to be gone on with, and how many bytes of that are in it. None where the
+    /// dialect has no such request, or the model takes none.
+    pub fn continued(&self, said: &str, prefix: Prefix, model: &str) -> Option<(Upward, usize)> {
+        let Body::Spliced(request) = &self.body else { return None };
+        let prefix = match (request.surface, prefix) {
+            // A longer prompt is a prompt.
+            (Surface::Completions, Prefix::Auto) => Prefix::Plain,
+            _ => prefix.of(self.dialect, model),
+        };
+        let said = match self.dialect {
+            _ if prefix == Prefix::Off => return None,
+            Dialect::OpenAi => said,
+            // It refuses one that ends with a blank.
+            Dialect::Anthropic => said.trim_end(),
+            _ => return None,
+        };
+        if said.is_empty() {
+            return None;
+        }
+        let request = Arc::new(request.continued(said, prefix)?);
+        let upward = Upward {
+            body: Body::Spliced(request),
+            losses: self.losses.clone(),
+            customs: self.customs.clone(),
+            echo: self.echo.clone(),
+            _lease: None,
+            ..*self
+        };
+        Some((upward, said.len()))
     }
 
     /// Bytes of the body, but for what is set for each upstream.

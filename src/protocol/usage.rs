@@ -58,6 +58,25 @@ impl Usage {
         self.cost_usd = cost.0.filter(|usd| (0.0..=COST_MAX).contains(usd)).or(self.cost_usd);
     }
 
+    /// The counts of two requests together; times are those of neither.
+    pub fn plus(self, other: Usage) -> Usage {
+        fn sum<T: std::ops::Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(one + other),
+                (one, other) => one.or(other),
+            }
+        }
+        Usage {
+            input_tokens: sum(self.input_tokens, other.input_tokens),
+            cached_input_tokens: sum(self.cached_input_tokens, other.cached_input_tokens),
+            cache_creation_tokens: sum(self.cache_creation_tokens, other.cache_creation_tokens),
+            output_tokens: sum(self.output_tokens, other.output_tokens),
+            reasoning_tokens: sum(self.reasoning_tokens, other.reasoning_tokens),
+            cost_usd: sum(self.cost_usd, other.cost_usd),
+            ..Usage::default()
+        }
+    }
+
     /// Fills what is not known here with what another place said.
     pub fn or(self, other: Usage) -> Usage {
         Usage {

@@ -18,7 +18,7 @@ use super::rejection::Rejection;
 use super::{Racing, Served, answer};
 use crate::clock::Instant;
 use crate::protocol::Surface;
-use crate::relay::RelayBody;
+use crate::relay::RESCUED;
 
 /// What only a winner tells, and so no early head can: these follow as a comment in front of its first event, and once more as
 /// trailers behind its last, where the client takes any.
@@ -48,7 +48,7 @@ impl EarlyHead {
         answer::event_stream(headers);
         let started = self.attempts.load(std::sync::atomic::Ordering::Relaxed);
         answer::name(headers, self.surface, &self.race_id, started);
-        if let Ok(names) = HeaderValue::try_from(TOLD_LATE.join(", ")) {
+        if let Ok(names) = HeaderValue::try_from(format!("{}, {RESCUED}", TOLD_LATE.join(", "))) {
             headers.insert(http::header::TRAILER, names);
         }
         response
@@ -68,7 +68,7 @@ pub struct EarlyBody {
 enum Stage {
     Racing(Racing),
     /// The winner's stream, and the trailers behind it.
-    Relaying(Box<RelayBody<RaceGuard>>, HeaderMap),
+    Relaying(Body, HeaderMap),
     Ended,
 }
 
@@ -89,7 +89,7 @@ impl EarlyBody {
                     .filter_map(|name| Some((http::HeaderName::from_static(name), head.headers().get(*name)?.clone())))
                     .collect();
                 let comment = comment(&told);
-                self.stage = Stage::Relaying(Box::new(relay(guard)), told);
+                self.stage = Stage::Relaying(relay(guard), told);
                 comment
             }
             Ok(Served::Whole(response)) => {
@@ -125,12 +125,16 @@ impl http_body::Body for EarlyBody {
                 body.timer.as_mut().reset(Instant::now() + body.every);
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(body.surface.heartbeat())))))
             }
-            Stage::Relaying(relay, told) => {
-                let frame = ready!(Pin::new(&mut **relay).poll_frame(context));
-                if frame.is_some() {
-                    return Poll::Ready(frame);
-                }
-                let told = std::mem::take(told);
+            Stage::Relaying(relay, known) => {
+                let mut told = match ready!(Pin::new(relay).poll_frame(context)) {
+                    Some(Ok(frame)) => match frame.into_trailers() {
+                        Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                        Ok(more) => more,
+                    },
+                    // A body of our own has no errors.
+                    Some(Err(_)) | None => HeaderMap::new(),
+                };
+                told.extend(std::mem::take(known));
                 body.stage = Stage::Ended;
                 Poll::Ready(Some(Ok(Frame::trailers(told))))
             }

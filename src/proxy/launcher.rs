@@ -88,19 +88,10 @@ impl Launcher {
         }
     }
 
-    /// Whoever takes the winner tells it.
-    pub fn judge(&self) -> Arc<Judge> {
-        self.judge.clone()
-    }
-}
-
-impl Launch for Launcher {
-    type Ready = Begun;
-    type Attempt = Entrant;
-
-    fn launch(&mut self, starting: Starting) -> Entrant {
+    /// Starts an attempt, with another request than the candidate's own where one is given.
+    pub fn start(&mut self, starting: Starting, given: Option<&Arc<Upward>>) -> Attempt {
         let runner = &self.judge.runners[starting.candidate];
-        let upward = &self.uploads[starting.candidate];
+        let upward = given.unwrap_or(&self.uploads[starting.candidate]);
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
         let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
@@ -115,7 +106,9 @@ impl Launch for Launcher {
             self.pilot.reasons().add(Why::Hedged);
         }
         let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
-        let attempt = attempt::start(Spec {
+        // How long a count takes, or the rest of an answer, tells nothing of how long an answer does.
+        let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
+        attempt::start(Spec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
@@ -136,10 +129,38 @@ impl Launch for Launcher {
             budget: gateway.budget().clone(),
             p_audit: self.settings.audit,
             slot: Some(Slot::enter(spotted.known.running())),
-            // How long a count takes tells nothing of how long an answer does.
-            sighting: (self.request.surface != Surface::CountTokens).then(|| Sighting::start(spotted)),
-        });
-        let idle = self.whole.then_some(runner.upstream.timeouts.idle);
+            sighting: tells.then(|| Sighting::start(spotted)),
+        })
+    }
+
+    /// What goes up to this candidate.
+    pub fn upload(&self, candidate: usize) -> &Arc<Upward> {
+        &self.uploads[candidate]
+    }
+
+    /// Attempts that one request may start.
+    pub fn max_attempts(&self) -> usize {
+        self.settings.max_attempts
+    }
+
+    /// The race is over: what was on trial in it is not any more.
+    pub fn race_is_over(&mut self) {
+        self.trials.clear();
+    }
+
+    /// Whoever takes the winner tells it.
+    pub fn judge(&self) -> Arc<Judge> {
+        self.judge.clone()
+    }
+}
+
+impl Launch for Launcher {
+    type Ready = Begun;
+    type Attempt = Entrant;
+
+    fn launch(&mut self, starting: Starting) -> Entrant {
+        let attempt = self.start(starting, None);
+        let idle = self.whole.then_some(self.judge.runners[starting.candidate].upstream.timeouts.idle);
         Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
     }
 

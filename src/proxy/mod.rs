@@ -23,6 +23,7 @@ mod overrides;
 mod pilot;
 mod race_guard;
 mod rejection;
+mod rescuer;
 pub mod standing;
 mod steered;
 mod turned_away;
@@ -38,15 +39,16 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::TRAILER;
+use http::{HeaderValue, Request, Response};
 
-use crate::attempt::Slot;
+use crate::attempt::{Ready, Slot};
 use crate::clock::Instant;
 use crate::config::User;
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::race::{Finish, Race};
-use crate::relay::{RelayBody, assemble};
+use crate::relay::{RESCUED, RelayBody, RescuedBody, assemble};
 use crate::routing::plan::Plan;
 use admission::Room;
 use answer::Facts;
@@ -58,6 +60,7 @@ use heavy::Wanted;
 use launcher::Launcher;
 use pilot::Pilot;
 use race_guard::RaceGuard;
+use rescuer::Rescuer;
 
 /// A `POST` on one of the surfaces.
 pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
@@ -120,7 +123,7 @@ async fn handle(
 /// What the race came to, as an answer whose head has not gone out yet.
 fn response_of(served: Result<Served, Rejection>, mut guard: RaceGuard) -> Response<Body> {
     match served {
-        Ok(Served::Streaming(relay, response)) => response.map(|()| Body::new(relay(guard))),
+        Ok(Served::Streaming(relay, response)) => response.map(|()| relay(guard)),
         Ok(Served::Whole(mut response)) => {
             guard.answered(response.status());
             answer::name_race(response.headers_mut(), &guard);
@@ -138,7 +141,7 @@ fn response_of(served: Result<Served, Rejection>, mut guard: RaceGuard) -> Respo
 /// A race under way, until it has an answer. It owns the race's guard, so that it can run on inside the answer's body.
 type Racing = Pin<Box<dyn Future<Output = (Result<Served, Rejection>, RaceGuard)> + Send>>;
 
-type Relay = Box<dyn FnOnce(RaceGuard) -> RelayBody<RaceGuard> + Send>;
+type Relay = Box<dyn FnOnce(RaceGuard) -> Body + Send>;
 
 enum Served {
     /// The head of the answer, and what makes its body of the race's guard.
@@ -215,6 +218,29 @@ impl Starters {
     }
 }
 
+/// A winner's stream, on which a rescuer has others go on where it breaks off.
+fn streamed(
+    gateway: &Gateway,
+    request: &ApiRequest,
+    ready: Ready,
+    mut head: Response<()>,
+    rescuer: Option<Rescuer>,
+) -> Served {
+    let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
+    let rescuer = rescuer.map(|rescuer| {
+        head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
+        (rescuer, gateway.budget().lease())
+    });
+    let relay: Relay = Box::new(move |guard| {
+        let relay = RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard);
+        match rescuer {
+            None => Body::new(relay),
+            Some((rescuer, lease)) => Body::new(RescuedBody::new(relay, Box::new(rescuer), lease)),
+        }
+    });
+    Served::Streaming(relay, head)
+}
+
 /// Runs the race to an answer. A client that does not stream is only served whole, so for it the race may go on.
 async fn run(
     gateway: &Gateway,
@@ -246,13 +272,11 @@ async fn run(
         guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
         if request.stream {
             ready.stream.serve(runner.upstream.timeouts.idle);
-            let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
             guard.watched_by(judge, candidate);
-            let relay: Relay =
-                Box::new(move |guard| RelayBody::new(ready.stream, ready.prelude, include_usage, &shutdown, guard));
-            return Ok(Served::Streaming(relay, head));
+            let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(race, candidate));
+            return Ok(streamed(gateway, request, ready, head, rescuer));
         }
         let assembled = match whole {
             Some(whole) => Ok(Ok(whole)),

@@ -37,8 +37,8 @@ pub struct RaceGuard {
     token_us: Option<i64>,
     /// Why it was run as it was, and who pays; none where it was rejected before.
     steering: Option<(Reasons, Arc<Purse>)>,
-    /// Who hears how a streamed winner ends, and which candidate it is.
-    judge: Option<(Arc<Judge>, usize)>,
+    /// Who hears how a streamed answer ends, and which candidate it is of; none while nobody goes on with it.
+    judge: Option<(Arc<Judge>, Option<usize>)>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
@@ -74,6 +74,7 @@ impl RaceGuard {
             gateway_version: env!("CARGO_PKG_VERSION"),
             plan: None,
             why: None,
+            rescued_by: None,
         };
         RaceGuard {
             surface,
@@ -170,7 +171,7 @@ impl RaceGuard {
 
     /// This one is to hear how the winner ends.
     pub fn watched_by(&mut self, judge: Arc<Judge>, candidate: usize) {
-        self.judge = Some((judge, candidate));
+        self.judge = Some((judge, Some(candidate)));
     }
 
     /// The winner broke before anything of it was delivered.
@@ -235,7 +236,7 @@ impl Watch for RaceGuard {
     fn ended(&mut self, failure: Option<&Failure>) {
         self.record.done_us = Some(self.elapsed());
         // What the shutdown broke is nobody's fault.
-        if let Some((judge, candidate)) = self.judge.take().filter(|_| !self.shutdown.is_cancelled()) {
+        if let Some((judge, Some(candidate))) = self.judge.take().filter(|_| !self.shutdown.is_cancelled()) {
             judge.ended(candidate, failure);
         }
         self.outcome.get_or_insert(match failure {
@@ -243,6 +244,21 @@ impl Watch for RaceGuard {
             Some(_) if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
             Some(_) => RaceOutcome::Error,
         });
+    }
+
+    fn broke(&mut self, failure: &Failure) {
+        if let Some((judge, serving)) = &mut self.judge
+            && let Some(candidate) = serving.take()
+        {
+            judge.ended(candidate, Some(failure));
+        }
+    }
+
+    fn rescued(&mut self, candidate: usize, ordinal: usize) {
+        self.record.rescued_by = i64::try_from(ordinal).ok();
+        if let Some((_, serving)) = &mut self.judge {
+            *serving = Some(candidate);
+        }
     }
 }
 

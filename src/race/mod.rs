@@ -198,6 +198,11 @@ impl<L: Launch> Race<L> {
         self.heed(candidate, failure, entry);
     }
 
+    /// It is over: gives back what started its attempts. What still runs is dropped.
+    pub fn into_launch(self) -> L {
+        self.launch
+    }
+
     /// Every failure so far with its candidate, in the order of their coming.
     pub fn failures(&self) -> &[(usize, Failure)] {
         &self.failures

@@ -1,13 +1,15 @@
 //! The relay: the winner's events become the client's answer.
 //!
-//! A streaming client gets a [`RelayBody`], which polls the winner's body when the server has room: no task, no channel,
+//! A streaming client gets a [`RelayBody`] (in a [`RescuedBody`], where others are to go on with what breaks off), which polls the winner's body when the server has room: no task, no channel,
 //! and a dropped connection drops the winner. A client that does not stream gets what [`assemble`], or an [`Assembler`],
 //! puts together.
 
 mod body;
+mod rescued;
 mod whole;
 
 pub use body::{RelayBody, Watch};
+pub use rescued::{Asked, RESCUED, Rescue, RescuedBody};
 pub use whole::{Assembler, assemble, assemble_events};
 
 use bytes::{Bytes, BytesMut};
@@ -37,7 +39,11 @@ pub fn without_usage(events: Bytes) -> Bytes {
 
 /// The event that ends a broken stream, in the dialect that was called.
 fn error_event(stream: &mut EventStream, failure: &Failure) -> Bytes {
-    stream.error_event(&ErrorShape {
+    broken_off(failure, |error| stream.error_event(error))
+}
+
+fn broken_off(failure: &Failure, write: impl FnOnce(&ErrorShape<'_>) -> Bytes) -> Bytes {
+    write(&ErrorShape {
         status: 500,
         kind: "server_error",
         code: "photofinish_stream_broken",

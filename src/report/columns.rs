@@ -4,7 +4,7 @@
 use super::fields::{Field, integer, number, text};
 
 /// The columns of the table `race`.
-pub const RACE: [Field; 23] = [
+pub const RACE: [Field; 24] = [
     text("race_id", "", "UUID v7, as in the header `x-photofinish-race`; its text sorts by time"),
     integer("started_at", "µs", "when the request was read; since 1970, UTC"),
     text("user", "", "the caller's name under `[users]`; null without users").or_null(),
@@ -29,6 +29,7 @@ pub const RACE: [Field; 23] = [
     text("gateway_version", "", "version of photofinish"),
     text("plan", "", "what was planned at the start, such as `groq/llama@0 openrouter/x@failure`").or_null(),
     text("why", "", "short codes of why it was planned so, with spaces between").or_null(),
+    integer("rescued_by", "", "`ordinal` of the attempt that went on with an answer that broke off").or_null(),
 ];
 
 /// What is told of a race beside them.
@@ -49,7 +50,7 @@ pub const ATTEMPT: [Field; 62] = [
     text("model_reported", "", "the `model` field of the answer").or_null(),
     text("dialect", "", "wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`"),
     text("key_id", "", "a short hash of the key, never the key; null where none was sent").or_null(),
-    text("start_reason", "", "`first`, `hedge` (the others were late), `fallback` (another failed), `retry`"),
+    text("start_reason", "", "`first`, `hedge` (the others were late), `fallback` (another failed), `retry`, `rescue`"),
     integer("dispatch_us", "µs", "when it was started, since the client's request was read"),
     number("p_include", "", "probability with which the plan included this upstream").or_null(),
     number("p_audit", "", "probability with which it would have been audited as a loser").or_null(),

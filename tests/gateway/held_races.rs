@@ -66,6 +66,7 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
         gateway_version: "0.1.0",
         plan: None,
         why: None,
+        rescued_by: None,
     };
     [Record::Attempt(Box::new(attempt)), Record::Race(Box::new(race))]
 }

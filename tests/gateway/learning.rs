@@ -66,6 +66,7 @@ fn race(race_id: &str, at_ms: i64, winner: Option<i64>) -> RaceRecord {
         gateway_version: "0.1.0",
         plan: None,
         why: None,
+        rescued_by: None,
     }
 }
 

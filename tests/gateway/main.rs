@@ -71,6 +71,7 @@ mod race_record;
 mod race_rules;
 mod relay_rules;
 mod rescue;
+mod rescued;
 mod retries;
 mod shutdown;
 mod store_rollup;

@@ -73,6 +73,12 @@ impl Writer {
         }
     }
 
+    /// Goes on with a message that was begun: so many blocks of it were opened, and the last one is text that is not closed, or
+    /// none is open.
+    pub fn behind(blocks: u64, text_is_open: bool) -> Writer {
+        Writer { started: true, next: blocks, open: text_is_open.then_some(Open::Text), ..Writer::new("") }
+    }
+
     /// `message_start`, once.
     fn start(&mut self, out: &mut BytesMut) {
         if std::mem::replace(&mut self.started, true) {

@@ -35,6 +35,7 @@ pub use foreign::without_reasoning;
 pub use reader::Reader;
 pub use request::request;
 pub use writer::Writer;
+pub(super) use writer::usage_json;
 
 use super::dialect::{Dialect, ErrorShape};
 use super::json::{Broken, Json, unescape};

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::neutral::signature::{Owner, shown};
 use crate::protocol::neutral::{Finish, Piece, WritePieces};
+use crate::protocol::rescue::Names;
 use crate::protocol::usage::Usage;
 
 /// Writes one stream.
@@ -55,6 +56,19 @@ impl Writer {
             head: String::new(),
             choices: Vec::new(),
             usage: None,
+        }
+    }
+}
+
+impl Writer {
+    /// Goes on with an answer that was begun under these names.
+    pub fn behind(names: Names, include_usage: bool) -> Writer {
+        Writer {
+            id: Some(names.id),
+            created: names.created,
+            // Its role was told.
+            choices: vec![Choice::default()],
+            ..Writer::new(&names.model, include_usage)
         }
     }
 }
@@ -302,7 +316,8 @@ fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option
     json!({ "tool_calls": [value] })
 }
 
-fn usage_json(usage: &Usage) -> Value {
+/// As chunks and whole answers have it.
+pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
     let (input, output) = (usage.input_tokens.unwrap_or(0), usage.output_tokens.unwrap_or(0));
     let mut json = json!({
         "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output),

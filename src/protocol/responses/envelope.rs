@@ -58,6 +58,20 @@ impl Envelope {
         Envelope { id: format!("resp_{base}"), model: model.to_owned(), created: now(), base, echo }
     }
 
+    /// Of a response that was begun, as an event has it.
+    pub fn behind(response: &Map<String, Value>) -> Envelope {
+        let text = |name: &str| response.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut echo = response.clone();
+        OF_THE_ANSWER.iter().for_each(|name| drop(echo.shift_remove(*name)));
+        Envelope {
+            id: text("id"),
+            model: text("model"),
+            created: response.get("created_at").and_then(Value::as_f64).map_or_else(now, |at| at as u64),
+            base: Uuid::now_v7().simple().to_string(),
+            echo: Arc::new(echo),
+        }
+    }
+
     /// Takes the upstream's own names for answer and model.
     pub fn name(&mut self, id: Option<&str>, model: Option<&str>) {
         let visible = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -104,6 +118,10 @@ impl Envelope {
         response
     }
 }
+
+/// Members of a response that change while it is answered, or stand for it.
+const OF_THE_ANSWER: [&str; 10] =
+    ["id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "model", "output", "usage"];
 
 fn usage_of(usage: &Usage) -> Value {
     let count = |count: Option<i64>| count.unwrap_or(0);

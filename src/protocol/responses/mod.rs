@@ -34,7 +34,7 @@ pub use read::read;
 pub use reader::Reader;
 pub use request::request;
 pub use whole::events_of_whole;
-pub use writer::Writer;
+pub use writer::{OpenMessage, Writer};
 
 /// Whether every official client takes this event for an error and stops at it. The SDKs raise at `error`, Codex does not
 /// know it; what all of them know is `response.failed`.

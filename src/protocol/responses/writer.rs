@@ -2,6 +2,8 @@
 //!
 //! Calls stay open to the end, as pieces of several may come in turns; messages and reasoning are closed by what follows.
 
+mod behind;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use super::output::{Call, Said, part_of};
 use crate::protocol::neutral::signature::{Owner, UNSIGNED, append, of_call, of_redacted, own, shown};
 use crate::protocol::neutral::{Finish, Piece, WritePieces};
 use crate::protocol::usage::Usage;
+
+pub use behind::OpenMessage;
 
 /// Writes one stream.
 #[derive(Debug)]

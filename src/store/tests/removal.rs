@@ -123,7 +123,8 @@ async fn a_history_of_the_first_edition_is_rolled_up() {
     store.close().await;
     let to_first = format!(
         "{WITHOUT_BOUNDS}; DROP TABLE rollup; DROP TABLE rollup_span; ALTER TABLE race DROP COLUMN plan;
-         ALTER TABLE race DROP COLUMN why; DELETE FROM _sqlx_migrations WHERE version > 1"
+         ALTER TABLE race DROP COLUMN why; ALTER TABLE race DROP COLUMN rescued_by;
+         DELETE FROM _sqlx_migrations WHERE version > 1"
     );
     sqlx::raw_sql(AssertSqlSafe(to_first)).execute(&mut plain(&path).await).await.unwrap();
     assert!(Reader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));

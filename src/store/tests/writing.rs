@@ -50,7 +50,7 @@ macro_rules! fields {
 fn race_fields(record: &RaceRecord) -> Vec<(String, String)> {
     fields!(RaceRecord, record, race_id started_at user api model stream policy optimise n_choices max_tokens has_tools
         input_bytes input_tokens_estimate attempts winner first_token_sent_us done_us outcome http_status in_flight
-        gateway_version plan why)
+        gateway_version plan why rescued_by)
 }
 
 fn attempt_fields(record: &AttemptRecord) -> Vec<(String, String)> {

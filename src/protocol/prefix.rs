@@ -1,0 +1,87 @@
+//! How an upstream is asked to go on with an answer that was begun: what was said stands in the request as the assistant's last
+//! message, and servers differ in what marks it as one that is not whole.
+
+use super::claude::Claude;
+use super::dialect::Dialect;
+
+/// What a provider takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefix {
+    /// What its model's name tells: of Claude those up to 4.5 take one, later ones refuse it. Any other is not asked to.
+    #[default]
+    Auto,
+    Off,
+    /// The message alone.
+    Plain,
+    /// With `prefix: true` in the message (Mistral, DeepSeek's beta).
+    Prefix,
+    /// With `partial: true` in the message (Moonshot).
+    Partial,
+    /// With `continue_final_message: true` in the request (vLLM, SGLang).
+    ContinueFinalMessage,
+}
+
+/// The first Claude that refuses a last message of the assistant's.
+const REFUSED_FROM: (u32, u32) = (4, 6);
+
+impl Prefix {
+    pub const ALL: [Prefix; 6] =
+        [Prefix::Auto, Prefix::Off, Prefix::Plain, Prefix::Prefix, Prefix::Partial, Prefix::ContinueFinalMessage];
+
+    /// The name in the config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Prefix::Auto => "auto",
+            Prefix::Off => "off",
+            Prefix::Plain => "plain",
+            Prefix::Prefix => "prefix",
+            Prefix::Partial => "partial",
+            Prefix::ContinueFinalMessage => "continue_final_message",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Prefix> {
+        Prefix::ALL.into_iter().find(|prefix| prefix.as_str() == name)
+    }
+
+    /// What this model takes in this dialect: never `Auto`.
+    pub fn of(self, dialect: Dialect, model: &str) -> Prefix {
+        let by_name = || dialect == Dialect::Anthropic && Claude::of(model).is_some_and(|is| is.version < REFUSED_FROM);
+        match self {
+            Prefix::Auto if by_name() => Prefix::Plain,
+            Prefix::Auto => Prefix::Off,
+            given => given,
+        }
+    }
+
+    /// Members of the message, and of the request, that go with it; each behind a comma.
+    pub(super) fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Prefix::Auto | Prefix::Off | Prefix::Plain => ("", ""),
+            Prefix::Prefix => (r#","prefix":true"#, ""),
+            Prefix::Partial => (r#","partial":true"#, ""),
+            Prefix::ContinueFinalMessage => ("", r#","add_generation_prompt":false,"continue_final_message":true"#),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_which_models_take_one() {
+        for (prefix, dialect, model, taken) in [
+            (Prefix::Auto, Dialect::Anthropic, "claude-sonnet-4-5-20250929", Prefix::Plain),
+            (Prefix::Auto, Dialect::Anthropic, "claude-3-haiku", Prefix::Plain),
+            (Prefix::Auto, Dialect::Anthropic, "claude-opus-4-6", Prefix::Off),
+            (Prefix::Auto, Dialect::Anthropic, "claude-sonnet-5", Prefix::Off),
+            (Prefix::Auto, Dialect::Anthropic, "glm-5.1", Prefix::Off),
+            (Prefix::Auto, Dialect::OpenAi, "gpt-5", Prefix::Off),
+            (Prefix::Plain, Dialect::Anthropic, "claude-opus-4-6", Prefix::Plain),
+            (Prefix::Off, Dialect::Anthropic, "claude-3-haiku", Prefix::Off),
+        ] {
+            assert_eq!(prefix.of(dialect, model), taken, "{model}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A request with what was said of its answer, so that the model goes on from there: one more message behind the last, or a
+//! longer prompt. Everything else goes up byte for byte.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{ApiRequest, PROMPT_PARTS, Surface};
+use crate::protocol::prefix::Prefix;
+
+#[derive(Deserialize)]
+struct Turn {
+    #[serde(default)]
+    role: String,
+}
+
+#[derive(Deserialize)]
+struct Echo {
+    echo: Option<bool>,
+}
+
+impl ApiRequest {
+    /// With `said` as the assistant's last message, or behind the prompt of a completion. None where the last message is the
+    /// assistant's already: what is to be gone on with then is not `said` alone.
+    pub fn continued(&self, said: &str, prefix: Prefix) -> Option<ApiRequest> {
+        let range = self.prompt[PROMPT_PARTS - 1].clone();
+        let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);
+        let (inner, members) = match self.surface {
+            Surface::Chat | Surface::Messages => {
+                let turns: Vec<Turn> = serde_json::from_slice(list).ok()?;
+                if turns.last()?.role == "assistant" {
+                    return None;
+                }
+                let (of_message, of_request) = prefix.members();
+                (format!(r#",{{"role":"assistant","content":{}{of_message}}}"#, Value::from(said)), of_request)
+            }
+            Surface::Completions if list.first() == Some(&b'"') && !self.echoes() => {
+                let text = Value::from(said).to_string();
+                (text.strip_prefix('"')?.strip_suffix('"')?.to_owned(), "")
+            }
+            _ => return None,
+        };
+        let mut body = Vec::with_capacity(self.body.len() + inner.len() + members.len());
+        body.extend_from_slice(self.body.get(..end)?);
+        body.extend_from_slice(inner.as_bytes());
+        body.extend_from_slice(self.body.get(end..self.end)?);
+        body.extend_from_slice(members.as_bytes());
+        body.extend_from_slice(self.body.get(self.end..)?);
+        ApiRequest::written(self.surface, body.into()).ok()
+    }
+
+    /// The prompt comes back in front of the completion.
+    fn echoes(&self) -> bool {
+        serde_json::from_slice::<Echo>(&self.body).is_ok_and(|request| request.echo.unwrap_or(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn continued(surface: Surface, body: &'static str, prefix: Prefix) -> Option<String> {
+        let request = ApiRequest::parse(surface, Bytes::from_static(body.as_bytes())).unwrap();
+        let continued = request.continued("a \"b\"", prefix)?;
+        Some(String::from_utf8(continued.body_for("up", false).to_vec()).unwrap())
+    }
+
+    #[test]
+    fn what_was_said_is_the_last_message() {
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"} ],"seed":1}"#;
+        let with = |message: &str, members: &str| {
+            Some(format!(
+                r#"{{"model":"up","messages":[{{"role":"user","content":"x"}} ,{{"role":"assistant","content":"a \"b\""{message}}}],"seed":1{members},"stream":true}}"#
+            ))
+        };
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Plain), with("", ""));
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Prefix), with(r#","prefix":true"#, ""));
+        assert_eq!(continued(Surface::Chat, chat, Prefix::Partial), with(r#","partial":true"#, ""));
+        let members = r#","add_generation_prompt":false,"continue_final_message":true"#;
+        assert_eq!(continued(Surface::Chat, chat, Prefix::ContinueFinalMessage), with("", members));
+        let messages = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}"#;
+        let expected = r#"{"model":"up","max_tokens":9,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a \"b\""}],"stream":true}"#;
+        assert_eq!(continued(Surface::Messages, messages, Prefix::Plain).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_completion_goes_on_from_a_longer_prompt() {
+        let body = r#"{"model":"m","prompt":"say:","max_tokens":1}"#;
+        let expected = r#"{"model":"up","prompt":"say:a \"b\"","max_tokens":1,"stream":true}"#;
+        assert_eq!(continued(Surface::Completions, body, Prefix::Plain).as_deref(), Some(expected));
+        assert_eq!(continued(Surface::Completions, r#"{"model":"m","prompt":["a","b"]}"#, Prefix::Plain), None);
+    }
+
+    #[test]
+    fn what_the_client_itself_began_is_not_gone_on_with() {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"{"}]}"#;
+        assert_eq!(continued(Surface::Chat, body, Prefix::Plain), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! Another upstream's answer, joined to what was delivered of one that broke off: what it repeats is left out, what is new is
+//! written as if the first had gone on.
+
+use bytes::{Bytes, BytesMut};
+
+use super::delivered::Delivered;
+use crate::protocol::neutral::{Piece, ReadPieces, WritePieces};
+use crate::protocol::sse::Scanner;
+use crate::protocol::usage::Usage;
+
+/// How the other one was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// With so many bytes of the delivered text in the request: it goes on behind them.
+    Prefix(usize),
+    /// As the first one was: it has to repeat what was delivered.
+    Replay,
+}
+
+/// It did not repeat what was delivered. Nothing of it was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged;
+
+/// One answer in the joining.
+pub struct Joined {
+    reader: Box<dyn ReadPieces>,
+    writer: Box<dyn WritePieces>,
+    /// Used again for each event.
+    pieces: Vec<Piece>,
+    /// To be repeated; none where its reasoning is left out.
+    thoughts: Option<Repeated>,
+    text: Repeated,
+    /// Of what was delivered.
+    before: Usage,
+    /// Of this one.
+    usage: Usage,
+}
+
+impl Joined {
+    /// `include_usage`: a chat client asked for usage.
+    pub fn new(delivered: &Delivered, way: Way, include_usage: bool) -> Joined {
+        let text = match way {
+            Way::Prefix(shown) => Repeated::blank(delivered.text().get(shown..).unwrap_or_default()),
+            Way::Replay => Repeated::exact(delivered.text()),
+        };
+        let thoughts = delivered.thoughts();
+        Joined {
+            reader: delivered.surface().dialect().reader(),
+            writer: delivered.writer(include_usage),
+            pieces: Vec::new(),
+            thoughts: (!thoughts.is_empty()).then(|| Repeated::exact(thoughts)),
+            text,
+            before: delivered.usage(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Takes whole events of it, and appends what the client is to get for them.
+    ///
+    /// # Errors
+    /// Once it says something else than what was delivered.
+    pub fn add(&mut self, events: &Bytes, out: &mut BytesMut) -> Result<(), Diverged> {
+        let mut scanner = Scanner::new(usize::MAX);
+        scanner.push(events.clone());
+        let mut pieces = std::mem::take(&mut self.pieces);
+        while let Ok(Some(event)) = scanner.next_event() {
+            self.reader.read(&event, &mut pieces);
+        }
+        scanner.finish().iter().for_each(|event| self.reader.read(event, &mut pieces));
+        let taken = pieces.drain(..).try_for_each(|piece| self.take(piece, out));
+        self.pieces = pieces;
+        taken
+    }
+
+    /// It is complete: appends what ends the answer, with the usage of both.
+    ///
+    /// # Errors
+    /// When it ended before it had repeated what was delivered.
+    pub fn end(&mut self, out: &mut BytesMut) -> Result<(), Diverged> {
+        if !self.is_level() {
+            return Err(Diverged);
+        }
+        let usage = self.before.plus(self.usage);
+        if usage != Usage::default() {
+            self.writer.write(Piece::Usage(usage), out);
+        }
+        self.writer.end(out);
+        Ok(())
+    }
+
+    /// What it told of its own usage so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    fn is_level(&self) -> bool {
+        self.text.is_level() && self.thoughts.as_ref().is_none_or(Repeated::is_level)
+    }
+
+    fn take(&mut self, piece: Piece, out: &mut BytesMut) -> Result<(), Diverged> {
+        match piece {
+            Piece::Start { .. } => {}
+            Piece::Usage(usage) => self.usage = usage.or(self.usage),
+            Piece::Thinking { index: 0, block, text } => {
+                // Behind text it is how this one came to the same.
+                let Some(thoughts) = &mut self.thoughts else { return Ok(()) };
+                let text = thoughts.rest(&text)?.to_owned();
+                if !text.is_empty() {
+                    self.writer.write(Piece::Thinking { index: 0, block, text }, out);
+                }
+            }
+            Piece::Signature { .. } | Piece::Redacted { .. } if self.thoughts.is_none() => {}
+            Piece::Text { index: 0, text } => {
+                if !self.thoughts.as_ref().is_none_or(Repeated::is_level) {
+                    return Err(Diverged);
+                }
+                let text = self.text.rest(&text)?.to_owned();
+                if !text.is_empty() {
+                    self.writer.write(Piece::Text { index: 0, text }, out);
+                }
+            }
+            // What it signed was said by two.
+            Piece::Signature { .. } | Piece::Redacted { .. } => return Err(Diverged),
+            other if self.is_level() => self.writer.write(other, out),
+            _ => return Err(Diverged),
+        }
+        Ok(())
+    }
+}
+
+/// What is to be said once more.
+struct Repeated {
+    all: String,
+    /// Bytes of it that were.
+    at: usize,
+    /// It may be left out: the blanks at the end of what was delivered, which not every server takes.
+    may_lack: bool,
+}
+
+impl Repeated {
+    fn exact(all: &str) -> Repeated {
+        Repeated { all: all.to_owned(), at: 0, may_lack: false }
+    }
+
+    fn blank(all: &str) -> Repeated {
+        Repeated { all: all.to_owned(), at: 0, may_lack: true }
+    }
+
+    fn is_level(&self) -> bool {
+        self.may_lack || self.at == self.all.len()
+    }
+
+    /// What of `new` is not repeated.
+    fn rest<'a>(&mut self, new: &'a str) -> Result<&'a str, Diverged> {
+        let left = self.all.get(self.at..).unwrap_or_default();
+        let same: usize = left
+            .chars()
+            .zip(new.chars())
+            .take_while(|(before, now)| before == now)
+            .map(|(character, _)| character.len_utf8())
+            .sum();
+        let rest = new.get(same..).unwrap_or_default();
+        if same < left.len() && !rest.is_empty() {
+            if !self.may_lack {
+                return Err(Diverged);
+            }
+            self.at = self.all.len();
+        } else {
+            self.at += same;
+        }
+        Ok(rest)
+    }
+}

@@ -1,0 +1,140 @@
+//! Who goes on with a streamed answer that broke off, and in which order they are asked: those that take what was delivered as a
+//! prefix first, and then everybody once more from the beginning; the upstream that broke off comes last each time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::field::Field;
+use super::launcher::Launcher;
+use crate::attempt::Ready;
+use crate::config::{self, RaceSettings};
+use crate::failure::Failure;
+use crate::history::StartReason;
+use crate::protocol::request::ApiRequest;
+use crate::protocol::rescue::{Delivered, Way};
+use crate::race::verdict::{Next, is_the_requests_fault, verdict};
+use crate::race::{Race, Starting};
+use crate::relay::{Asked, Rescue};
+
+/// One answer's.
+pub struct Rescuer {
+    launcher: Launcher,
+    /// Still to be asked.
+    queue: VecDeque<Turn>,
+    /// Whose turn it was last; at first the winner's.
+    last: Turn,
+    /// The number of the next attempt.
+    ordinal: usize,
+    /// Attempts that may still be started: as many again as the race may start.
+    left: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    candidate: usize,
+    /// With what was delivered.
+    prefix: bool,
+}
+
+/// Whether a streamed answer to this request is gone on with. Of several answers in one stream none is.
+pub fn may_rescue(field: &Field, request: &ApiRequest) -> bool {
+    let RaceSettings { rescue, .. } = field.settings;
+    rescue == config::Rescue::Continue && request.n_choices.is_none_or(|choices| choices == 1)
+}
+
+impl Rescuer {
+    /// For a race that `winner` has won.
+    pub fn new(race: Race<Launcher>, winner: usize) -> Rescuer {
+        let ordinal = race.started();
+        let mut launcher = race.into_launch();
+        launcher.race_is_over();
+        let left = launcher.max_attempts();
+        let last = Turn { candidate: winner, prefix: false };
+        Rescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
+    }
+
+    /// Starts this one, unless it cannot be asked so.
+    fn start(&mut self, turn: Turn, delivered: &Delivered) -> Option<Asked> {
+        let judge = self.launcher.judge();
+        let runner = judge.runners.get(turn.candidate)?;
+        if runner.is_cooling(&judge.gateway) {
+            return None;
+        }
+        let continued = || {
+            let (prefix, model) = (runner.upstream.provider.prefix, &runner.upstream.model);
+            let (upward, shown) = self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
+            let mut lease = judge.gateway.budget().lease();
+            lease.cover(upward.len()).ok()?;
+            Some((Arc::new(upward.leased(lease)), shown))
+        };
+        let continued = if turn.prefix { Some(continued()?) } else { None };
+        let starting =
+            Starting { candidate: turn.candidate, ordinal: self.ordinal, reason: StartReason::Rescue, p_include: 1.0 };
+        self.ordinal += 1;
+        self.left -= 1;
+        self.last = turn;
+        let timeouts = runner.upstream.timeouts;
+        Some(Asked {
+            attempt: self.launcher.start(starting, continued.as_ref().map(|(upward, _)| upward)),
+            way: continued.map_or(Way::Replay, |(_, shown)| Way::Prefix(shown)),
+            upstream: runner.name.clone(),
+            candidate: turn.candidate,
+            ordinal: starting.ordinal,
+            first_token: timeouts.first_token,
+            idle: timeouts.idle,
+        })
+    }
+}
+
+impl Rescue for Rescuer {
+    fn next(&mut self, delivered: &Delivered, afresh: bool) -> Option<Asked> {
+        if afresh {
+            self.queue = turns(self.launcher.judge().runners.len(), self.last.candidate);
+        }
+        while self.left > 0 {
+            let turn = self.queue.pop_front()?;
+            if let Some(asked) = self.start(turn, delivered) {
+                return Some(asked);
+            }
+        }
+        None
+    }
+
+    fn began(&mut self, ready: &Ready) {
+        self.launcher.judge().answered(self.last.candidate, ready.exhausted_for);
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        let (judge, turn) = (self.launcher.judge(), self.last);
+        let again = judge.failed(turn.candidate, &judge.sent(turn.candidate), failure);
+        if again {
+            self.queue.push_front(turn);
+        } else if verdict(failure).next == Next::Stop {
+            self.queue.clear();
+        } else if !is_the_requests_fault(failure.kind) {
+            // It would fail as well without the prefix.
+            self.queue.retain(|other| other.candidate != turn.candidate);
+        }
+    }
+}
+
+/// The order in which so many candidates are asked, when this one broke off.
+fn turns(candidates: usize, broken: usize) -> VecDeque<Turn> {
+    let order = || (0..candidates).filter(move |candidate| *candidate != broken).chain([broken]);
+    let turn = |prefix| move |candidate| Turn { candidate, prefix };
+    order().map(turn(true)).chain(order().map(turn(false))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_go_before_replays_and_the_broken_one_comes_last() {
+        let order = |candidates, broken| -> Vec<(usize, bool)> {
+            turns(candidates, broken).iter().map(|turn| (turn.candidate, turn.prefix)).collect()
+        };
+        assert_eq!(order(1, 0), [(0, true), (0, false)]);
+        assert_eq!(order(3, 1), [(0, true), (2, true), (1, true), (0, false), (2, false), (1, false)]);
+    }
+}
