@@ -179,7 +179,10 @@ fn dollars(pico: i128) -> f64 {
 mod tests {
     use super::*;
 
-    fn sum(parts: &[(Option<f64>, &str, Option<f64>, Option<f64>)]) -> CostSum {
+    /// Amount, basis, and the bounds.
+    type Part = (Option<f64>, &'static str, Option<f64>, Option<f64>);
+
+    fn sum(parts: &[Part]) -> CostSum {
         let mut sum = CostSum::default();
         for (usd, basis, min_usd, max_usd) in parts {
             let basis = CostBasis::from_name(basis).unwrap();
