@@ -47,8 +47,7 @@ impl World {
             let mut attempt = AttemptRecord::new(
                 id.clone(),
                 place as i64,
-                PROVIDERS[field[place]].into(),
-                format!("{}-{}", MODELS[model], PROVIDERS[field[place]]),
+                (PROVIDERS[field[place]].into(), format!("{}-{}", MODELS[model], PROVIDERS[field[place]])),
                 StartReason::First,
             );
             (attempt.p_include, attempt.p_audit, attempt.key_id) = (Some(1.0), Some(AUDIT), Some("0123abcd".into()));

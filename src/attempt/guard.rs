@@ -268,8 +268,7 @@ fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
         ..AttemptRecord::new(
             spec.race_id.clone(),
             i64::try_from(spec.starting.ordinal).unwrap_or(i64::MAX),
-            spec.upstream.provider.name.clone(),
-            spec.upstream.model.clone(),
+            (spec.upstream.provider.name.clone(), spec.upstream.model.clone()),
             spec.starting.reason,
         )
     }

@@ -180,9 +180,9 @@ mod tests {
     use super::*;
 
     /// Amount, basis, and the bounds.
-    type Part = (Option<f64>, &'static str, Option<f64>, Option<f64>);
+    type Part<'a> = (Option<f64>, &'a str, Option<f64>, Option<f64>);
 
-    fn sum(parts: &[Part]) -> CostSum {
+    fn sum(parts: &[Part<'_>]) -> CostSum {
         let mut sum = CostSum::default();
         for (usd, basis, min_usd, max_usd) in parts {
             let basis = CostBasis::from_name(basis).unwrap();

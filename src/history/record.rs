@@ -226,14 +226,10 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
-    /// An attempt that has just been started: everything else is not known yet.
-    pub fn new(
-        race_id: String,
-        ordinal: i64,
-        provider: String,
-        model_sent: String,
-        start_reason: StartReason,
-    ) -> AttemptRecord {
+    /// An attempt that has just been started: everything else is not known yet. `upstream`: its provider, and what is sent there
+    /// as the model.
+    pub fn new(race_id: String, ordinal: i64, upstream: (String, String), start_reason: StartReason) -> AttemptRecord {
+        let (provider, model_sent) = upstream;
         AttemptRecord {
             race_id,
             ordinal,

@@ -167,7 +167,7 @@ fn bare_attempt(n: i64) -> AttemptRecord {
         dispatch_us,
         in_flight_upstream,
         outcome: AttemptOutcome::Failed,
-        ..AttemptRecord::new(race_id, ordinal, provider, model_sent, start_reason)
+        ..AttemptRecord::new(race_id, ordinal, (provider, model_sent), start_reason)
     }
 }
 

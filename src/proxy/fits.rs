@@ -58,7 +58,7 @@ impl Fits {
     }
 
     /// Puts those that are too small behind all others, for a failure only.
-    pub fn put_behind(&self, entries: &mut Vec<Entry>) {
+    pub fn put_behind(&self, entries: &mut [Entry]) {
         if !entries.iter().any(|entry| self.is_too_small(entry.candidate)) {
             return;
         }

@@ -29,7 +29,7 @@ async fn a_live_check_says_who_answers_and_what_is_wrong() {
     let page = page.await;
     let mut config = provider("good", &good) + &provider("bad", &bad) + "api_key = \"${BAD_KEY}\"\n";
     config += &(provider("other", &other) + &provider("page", &page));
-    config += "[providers.off]\nbase_url = \"http://127.0.0.1:1\"\napi_key = \"${OFF_KEY}\"\n";
+    config += "[providers.off]\nbase_url = \"http://away.invalid\"\napi_key = \"${OFF_KEY}\"\n";
     config += &model("first", &["good/m", "bad/m", "off/m"]);
     config += &model("second", &["good/m", "other/gone", "page/m"]);
     let setup = Setup::new(&config).env("BAD_KEY", "planted-key");
@@ -85,7 +85,7 @@ async fn a_signal_ends_a_live_check() {
 async fn the_log_of_a_start_names_who_is_off_and_why() {
     let fake = FakeProvider::answering(|_| Script::stream(&["x"])).await;
     let mut config = provider("here", &fake) + &model("half", &["here/m", "groq/m"]) + &model("none", &["groq/m"]);
-    config += "[providers.away]\nbase_url = \"http://127.0.0.1:1\"\napi_key = \"file:/nonexistent/key\"\n";
+    config += "[providers.away]\nbase_url = \"http://away.invalid\"\napi_key = \"file:/nonexistent/key\"\n";
     let served = Setup::new(&config).serve().await;
     let off = served.process.logged("providers off: ").await;
     assert!(

@@ -40,7 +40,7 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
         burst: Some(false),
         output_tokens: Some(TOKENS),
         tok_src: TokenSource::Usage,
-        ..AttemptRecord::new(race_id.clone(), 0, provider.to_owned(), "m".to_owned(), StartReason::First)
+        ..AttemptRecord::new(race_id.clone(), 0, (provider.to_owned(), "m".to_owned()), StartReason::First)
     };
     let race = RaceRecord {
         race_id,

@@ -47,7 +47,7 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
     let body = String::from_utf8(body).unwrap();
     assert!(body.starts_with(": x-photofinish-upstream: a/m\n: x-photofinish-ttft-ms: "), "{body}");
     let told = body.find("\n\n").unwrap() + 2;
-    assert_eq!(body[told..].as_bytes(), pair.stream(&["hel", "lo"]).body(), "and not a byte else");
+    assert_eq!(&body.as_bytes()[told..], pair.stream(&["hel", "lo"]).body(), "and not a byte else");
     let rows = gateway.stop().await;
     assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
     assert_eq!(pick(&rows.races[0], &["outcome", "http_status", "winner"]), json!(["ok", 200, 0]));

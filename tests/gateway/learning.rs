@@ -32,7 +32,7 @@ fn request(at_ms: i64, upstreams: &[(&str, i64)]) -> Vec<Record> {
             ttft_obs_us: Some(took_us(*ms)),
             ttft_event: Some(1),
             outcome: if won { AttemptOutcome::Won } else { AttemptOutcome::Lost },
-            ..AttemptRecord::new(race_id.clone(), ordinal, (*provider).to_owned(), "m".to_owned(), StartReason::First)
+            ..AttemptRecord::new(race_id.clone(), ordinal, ((*provider).to_owned(), "m".to_owned()), StartReason::First)
         }))
     };
     let mut rows: Vec<Record> = (0..).zip(upstreams).map(attempt).collect();
@@ -108,7 +108,7 @@ async fn junk_does_not_push_out_what_is_learnt_again() {
         rows.push(Record::Attempt(Box::new(AttemptRecord {
             outcome: AttemptOutcome::Failed,
             failure: Some("bad_request"),
-            ..AttemptRecord::new(race_id.clone(), 0, provider.to_owned(), model, StartReason::First)
+            ..AttemptRecord::new(race_id.clone(), 0, (provider.to_owned(), model), StartReason::First)
         })));
         let refused = RaceRecord { attempts: 1, outcome: RaceOutcome::Error, ..race(&race_id, at_ms, None) };
         rows.push(Record::Race(Box::new(refused)));

@@ -114,13 +114,13 @@ fn the_answer_is_the_winners_or_what_was_asked_for() {
     assert_eq!(most(race(), winner()), Some(0.014), "at most 1,000 tokens were asked for");
     assert_eq!(most(RaceRecord { n_choices: Some(2), ..race() }, winner()), Some(0.024), "for each of two answers");
     assert_eq!(most(RaceRecord { max_tokens: None, ..race() }, winner()), Some(0.024));
-    let unbounded = || RaceRecord { max_tokens: None, ..race() };
+    let open_ended = || RaceRecord { max_tokens: None, ..race() };
     let cut_short = || AttemptRecord { tok_src: TokenSource::Partial, ..winner() };
-    assert_eq!(most(unbounded(), cut_short()), None, "nobody knows how long it would have been");
+    assert_eq!(most(open_ended(), cut_short()), None, "nobody knows how long it would have been");
     assert_eq!(most(race(), cut_short()), Some(0.014));
-    assert_eq!(most(RaceRecord { winner: None, ..unbounded() }, winner()), None, "nobody won");
+    assert_eq!(most(RaceRecord { winner: None, ..open_ended() }, winner()), None, "nobody won");
     let stops = vec![(cut_short(), STOPS), (cut(|_| {}), bill(CancelBilling::Stops))];
-    assert_eq!(settled(&unbounded(), stops).3, Some(0.009), "500 tokens in 0.1 s");
+    assert_eq!(settled(&open_ended(), stops).3, Some(0.009), "500 tokens in 0.1 s");
 }
 
 #[test]
