@@ -28,6 +28,8 @@ use crate::upstream::{Body, Client, Outgoing, Response};
 
 /// Bytes that are held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;
+/// The same where reasoning is held back too.
+const REASONING_MAX: usize = 16 << 20;
 /// Bytes of an answer that comes as a whole.
 const WHOLE_MAX: usize = 64 << 20;
 /// Bytes of an error body that are kept.
@@ -148,6 +150,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         match kind {
             Kind::Malformed => {}
             Kind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
+            Kind::Payload if stream.first_token_us().is_none() => held.extend_from_slice(&raw),
             Kind::Payload if held.is_empty() => return Ok(raw),
             Kind::Payload => {
                 held.extend_from_slice(&raw);
@@ -162,8 +165,9 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
                 held.extend_from_slice(&raw);
             }
         }
-        if read > PRELUDE_MAX {
-            return Err(stream.fail(FailureKind::Malformed, format!("{PRELUDE_MAX} bytes without a token")));
+        let max = if stream.guard.answer_only { REASONING_MAX } else { PRELUDE_MAX };
+        if read > max {
+            return Err(stream.fail(FailureKind::Malformed, format!("{max} bytes without a token")));
         }
     }
 }

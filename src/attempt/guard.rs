@@ -8,6 +8,7 @@ use super::meter::Meter;
 use super::slot::Slot;
 use super::told::ending;
 use crate::clock::{Instant, micros_between};
+use crate::config::FirstToken;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::learning::{Ending, Sighting};
@@ -44,6 +45,8 @@ pub(super) struct Guard {
     choices: Option<i64>,
     /// The provider is known to give no finish reason.
     pub omits_finish_reason: bool,
+    /// Reasoning does not win: only the answer's first token does.
+    pub answer_only: bool,
     /// It asks for a count, which is no token: it has no time to first token.
     counts: bool,
     recorder: Recorder,
@@ -73,6 +76,7 @@ impl Guard {
             },
             choices: spec.choices,
             omits_finish_reason: spec.upstream.provider.omits_finish_reason,
+            answer_only: spec.first_token == FirstToken::Answer,
             counts: spec.upward.surface() == Surface::CountTokens,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),

@@ -146,6 +146,11 @@ impl Meter {
         self.first_token.map(|(at, _)| at)
     }
 
+    /// The same to the first one that is not reasoning.
+    pub fn first_answer_us(&self) -> Option<i64> {
+        self.first_answer
+    }
+
     /// None before the first token.
     pub fn progress(&self) -> Option<Progress> {
         Some(Progress {

@@ -35,7 +35,7 @@ use http::HeaderMap;
 
 use crate::budget::Budget;
 use crate::clock::Instant;
-use crate::config::Upstream;
+use crate::config::{FirstToken, Upstream};
 use crate::failure::Failure;
 use crate::learning::Sighting;
 use crate::protocol::downward::Downward;
@@ -67,6 +67,8 @@ pub struct Spec {
     pub include_usage: bool,
     /// Ask for the usage chunk.
     pub stream_options: bool,
+    /// Which token it is ready with.
+    pub first_token: FirstToken,
     /// Bytes of one event of its answer; a larger one is no answer.
     pub event_max: usize,
     /// For what it buffers.

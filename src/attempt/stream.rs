@@ -378,9 +378,10 @@ impl EventStream {
         self.guard.record.dispatch_us
     }
 
-    /// Microseconds from dispatch to the first token.
+    /// Microseconds from dispatch to the token that it is ready with.
     pub fn first_token_us(&self) -> Option<i64> {
-        self.guard.meter.first_token_us()
+        let Guard { meter, answer_only, .. } = &self.guard;
+        if *answer_only { meter.first_answer_us() } else { meter.first_token_us() }
     }
 
     /// None before the first token.

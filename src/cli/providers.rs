@@ -216,6 +216,7 @@ fn facts(entry: &'static Entry) -> Vec<(String, String, &'static str)> {
         ("continues an answer that was begun", entry.continues.value.text(), entry.continues.source),
         ("takes stream_options", yes(entry.stream_options.value), entry.stream_options.source),
         ("wants max_completion_tokens", yes(entry.max_completion_tokens.value), entry.max_completion_tokens.source),
+        ("gives no finish reason", yes(entry.omits_finish_reason.value), entry.omits_finish_reason.source),
         ("takes thoughts back", yes(entry.takes_thoughts.value), entry.takes_thoughts.source),
         ("a warm connection is worth it", yes(entry.warming.value), entry.warming.source),
     ];

@@ -175,6 +175,10 @@ impl Entry {
         Entry { takes_thoughts: fact(true, source), ..self }
     }
 
+    const fn omits_finish_reason(self, source: &'static str) -> Entry {
+        Entry { omits_finish_reason: fact(true, source), ..self }
+    }
+
     const fn note(self, note: &'static str, source: &'static str) -> Entry {
         Entry { note: fact(note, source), ..self }
     }

@@ -40,8 +40,8 @@ pub use prices::{Price, dearest};
 pub use problem::{Problem, Problems};
 pub use provider::{Auth, CancelBilling, Keys, Provider, Spoken};
 pub use race::{
-    Breaker, ContentPolicy, Drains, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Rescue, Slo,
-    Timeouts, UNLEARNED_HEDGE,
+    Breaker, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings,
+    Rescue, Slo, Timeouts, UNLEARNED_HEDGE,
 };
 pub use token::{Token, TokenSource};
 pub use transport::{Authorities, Proxy, Transport};

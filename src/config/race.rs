@@ -41,6 +41,8 @@ pub struct RaceSettings {
     pub content_policy: ContentPolicy,
     /// What becomes of a streamed answer that breaks off.
     pub rescue: Rescue,
+    /// Which token wins.
+    pub first_token: FirstToken,
 }
 
 impl RaceSettings {
@@ -137,6 +139,27 @@ impl Lossy {
 
     pub fn from_name(name: &str) -> Option<Lossy> {
         Lossy::ALL.into_iter().find(|lossy| lossy.as_str() == name)
+    }
+}
+
+/// Whether a token of reasoning wins a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstToken {
+    /// As any other does.
+    Any,
+    /// It does not: it is held back until the answer begins.
+    Answer,
+}
+
+impl FirstToken {
+    pub const ALL: [FirstToken; 2] = [FirstToken::Any, FirstToken::Answer];
+
+    /// The name in the config.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FirstToken::Any => "any",
+            FirstToken::Answer => "answer",
+        }
     }
 }
 

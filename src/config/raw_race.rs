@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::{At, Table};
 use super::units::{DURATION_MAX, parse_duration};
-use super::{ContentPolicy, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Rescue, Slo};
+use super::{ContentPolicy, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Rescue, Slo};
 
 /// `[race]`, and what a model sets of it.
 #[derive(Default)]
@@ -28,6 +28,7 @@ pub(super) struct RawRace {
     pub(super) keepalive: Option<Option<Duration>>,
     pub(super) content_policy: Option<ContentPolicy>,
     pub(super) rescue: Option<Rescue>,
+    pub(super) first_token: Option<FirstToken>,
 }
 
 /// `slo = { … }`
@@ -95,6 +96,7 @@ impl RawRace {
             keepalive: read_keepalive(table),
             content_policy: table.choice("content_policy", &ContentPolicy::ALL, ContentPolicy::as_str),
             rescue: table.choice("rescue", &Rescue::ALL, Rescue::as_str),
+            first_token: table.choice("first_token", &FirstToken::ALL, FirstToken::as_str),
         }
     }
 }

@@ -7,7 +7,8 @@ use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
 use super::reader::Scope;
 use super::units::format_duration;
 use super::{
-    Breaker, ContentPolicy, Drains, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Rescue, Slo, Timeouts,
+    Breaker, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Rescue, Slo,
+    Timeouts,
 };
 
 /// `[race]` where nothing is said.
@@ -35,6 +36,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     keepalive: Some(Duration::from_secs(10)),
     content_policy: ContentPolicy::Stop,
     rescue: Rescue::Off,
+    first_token: FirstToken::Any,
 };
 
 /// What `raw` says, and `base` where it says nothing.
@@ -61,6 +63,7 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
         keepalive: raw.keepalive.unwrap_or(base.keepalive),
         content_policy: raw.content_policy.unwrap_or(base.content_policy),
         rescue: raw.rescue.unwrap_or(base.rescue),
+        first_token: raw.first_token.unwrap_or(base.first_token),
     }
 }
 

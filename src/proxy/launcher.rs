@@ -124,6 +124,7 @@ impl Launcher {
             // A whole answer has its usage in it.
             include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
+            first_token: self.settings.first_token,
             fresh: stale,
             event_max: self.event_max,
             budget: gateway.budget().clone(),

@@ -176,6 +176,42 @@ async fn in_a_race_of_whole_answers_one_that_says_something_wins() {
 }
 
 #[tokio::test]
+async fn reasoning_wins_nothing_where_only_the_answer_counts() {
+    for (setting, winner) in [("", "a/m"), ("first_token = \"answer\"", "b/m")] {
+        let (thought, never) = (Gate::new(), Gate::new());
+        let thinks = Script::sse().role().delta(json!({"reasoning_content": "hm"})).reached(&thought).wait(&never);
+        let a = FakeProvider::start(vec![thinks]).await;
+        let both = Script::sse().wait(&thought).role().delta(json!({"reasoning_content": "so"})).token("yes");
+        let b = FakeProvider::start(vec![both.finish("stop").done().end()]).await;
+        let gateway = Setup::over(&[&a, &b]).race(setting).start().await;
+        let mut client = gateway.streaming().await;
+        let head = client.head().await;
+        assert_eq!(head.header("x-photofinish-upstream"), Some(winner), "{setting}");
+        if winner == "b/m" {
+            let body = client.body(&head).await.unwrap();
+            let body = String::from_utf8_lossy(&body);
+            assert!(body.contains("so") && body.contains("yes"), "what was held back is not lost: {body}");
+        }
+        drop(client);
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_reasoning_alone_is_empty_where_only_the_answer_counts() {
+    let pair = Pair { called: Called::Chat, dialect: Dialect::OpenAi };
+    let a = FakeProvider::start(vec![reasoning(pair.dialect), reasoning(pair.dialect)]).await;
+    let b = FakeProvider::start(vec![Script::stream(&["said"]), reasoning(pair.dialect)]).await;
+    let gateway = Setup::over(&[&a, &b]).race(FALLBACK).race("first_token = \"answer\"").start().await;
+    assert_eq!(asked(pair, &gateway, true).await.upstream(), "b/m");
+    let alone = asked(pair, &gateway, true).await;
+    assert!(alone.upstream() == "a/m" && alone.body.contains("hm") && alone.is_done(), "{}", alone.body);
+    let rows = gateway.stop().await;
+    let outcomes: Vec<&Value> = rows.attempts.iter().map(|row| &row["outcome"]).collect();
+    assert_eq!(outcomes, ["empty", "won", "empty", "empty"]);
+}
+
+#[tokio::test]
 async fn reasoning_that_comes_as_details_alone_is_payload() {
     let details = |text: &str| json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": text}]});
     let script = Script::sse().role().delta(details("so")).delta(details(" then")).token("yes");

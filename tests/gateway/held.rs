@@ -61,6 +61,7 @@ impl Alone {
             choices: None,
             include_usage: false,
             stream_options: false,
+            first_token: config::FirstToken::Any,
             headers: HeaderMap::new(),
             fresh: false,
             p_audit: 0.0,

@@ -9,7 +9,7 @@ const OPENROUTER: &str = "https://openrouter.ai/api/v1";
 const FIREWORKS: &str = "https://api.fireworks.ai/inference/v1";
 const COMPATIBLE: &str = "https://dashscope-intl.aliyuncs.com/compatible-mode/v1";
 
-pub(super) static ENTRIES: [Entry; 20] = [
+pub(super) static ENTRIES: [Entry; 21] = [
     Entry::hosted(
         "mistral",
         &[Served::openai("https://api.mistral.ai/v1", "https://docs.mistral.ai/api")],
@@ -210,4 +210,12 @@ pub(super) static ENTRIES: [Entry; 20] = [
         Continues::With("partial"),
         "https://platform.moonshot.ai/docs/api/partial, 2026: `partial: true` in the message",
     ),
+    Entry::hosted(
+        "snowflake",
+        &[Served::openai("", "https://docs.snowflake.com/en/user-guide/snowflake-cortex/cortex-rest-api")],
+        "SNOWFLAKE_PAT",
+    )
+    .max_completion_tokens("https://github.com/anomalyco/opencode/issues/29900, 2026")
+    .omits_finish_reason("https://github.com/truera/trulens/pull/2240, 2026: not returned by Cortex's REST API")
+    .note("base_url is https://ACCOUNT.snowflakecomputing.com/api/v2/cortex/v1; no finish reason, so a cut answer cannot be told", PAGES),
 ];

@@ -28,7 +28,7 @@ fn names_and_addresses_are_sound() {
         }
     }
     let variables: BTreeSet<_> = entries().filter_map(|entry| entry.key_variable).collect();
-    assert_eq!(variables.len(), 26);
+    assert_eq!(variables.len(), 27);
 }
 
 #[test]
@@ -38,6 +38,7 @@ fn every_fact_has_a_source() {
             entry.cancel_billing.source,
             entry.stream_options.source,
             entry.max_completion_tokens.source,
+            entry.omits_finish_reason.source,
             entry.takes_thoughts.source,
             entry.continues.source,
             entry.warming.source,
