@@ -169,6 +169,8 @@ pub struct Failure {
     pub status: Option<u16>,
     /// Of a refused key, model or account: the provider's words leave no doubt that it is not the request.
     pub certain: bool,
+    /// Of a rate limit: it is the whole account's, and not only this model's.
+    pub whole_account: bool,
     /// How long the provider asks to be left alone.
     pub retry_after: Option<Duration>,
     /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
@@ -186,6 +188,7 @@ impl Failure {
             phase,
             status: None,
             certain: false,
+            whole_account: false,
             retry_after: None,
             message: message.into(),
             answer: None,

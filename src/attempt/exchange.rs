@@ -234,6 +234,8 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
     let mut failure = Failure::new(facts.kind, Phase::Headers, facts.message);
     failure.status = Some(status);
     failure.certain = facts.certain;
+    failure.whole_account =
+        facts.kind == FailureKind::RateLimited && limits::names_account(headers).unwrap_or(facts.whole_account);
     failure.retry_after = retry_after(headers).or_else(|| exhausted_for(headers));
     failure.answer = Some(answer(status, headers, body));
     failure

@@ -95,7 +95,7 @@ impl EventStream {
             return malformed("none of its events can be read");
         }
         let message = "the provider ended it without a finish reason".to_owned();
-        ErrorFacts { kind: FailureKind::Closed, certain: false, status: None, message }
+        ErrorFacts { kind: FailureKind::Closed, certain: false, whole_account: false, status: None, message }
     }
 
     /// The last event of a body that forgot its blank line gets one.
@@ -201,7 +201,13 @@ pub(super) fn in_dialect(dialect: &str) -> String {
 }
 
 fn malformed(message: impl Into<String>) -> ErrorFacts {
-    ErrorFacts { kind: FailureKind::Malformed, certain: true, status: None, message: message.into() }
+    ErrorFacts {
+        kind: FailureKind::Malformed,
+        certain: true,
+        whole_account: false,
+        status: None,
+        message: message.into(),
+    }
 }
 
 /// Some events say once more what others said before: their payload counts only where there was none.

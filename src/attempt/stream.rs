@@ -298,6 +298,7 @@ impl EventStream {
         let mut failure = Failure::new(facts.kind, self.phase(), facts.message);
         failure.status = facts.status;
         failure.certain = facts.certain;
+        failure.whole_account = facts.whole_account;
         self.guard.failed(&failure);
         failure
     }

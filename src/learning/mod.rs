@@ -4,6 +4,7 @@
 //! Only the sharing is here; what is made of it is decided in `routing::adaptive`. What the configuration names is read without
 //! a lock on a request's way, and keeps its place whatever callers name.
 
+mod kept;
 mod known;
 mod prefixes;
 mod prompts;
@@ -16,6 +17,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+pub use kept::Conversation;
 pub use known::Known;
 pub use prefixes::Blocks;
 pub use purse::{Purse, SharedLedger};
@@ -30,6 +32,7 @@ use arc_swap::ArcSwap;
 
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::routing::adaptive::Ledger;
+use kept::Kept;
 use prefixes::Prefixes;
 use prompts::Prompts;
 use recent::Recent;
@@ -55,6 +58,7 @@ pub struct Learning {
     prefixes: Prefixes,
     /// Those of all upstreams.
     prompts: Prompts,
+    kept: Kept,
 }
 
 /// Read without a lock; changed only with the configuration.
@@ -109,6 +113,7 @@ impl Learning {
             brought: Mutex::new(Recent::new(BROUGHT_MAX)),
             prefixes: Prefixes::default(),
             prompts: Prompts::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -215,6 +220,26 @@ impl Learning {
     fn counted(&self, known: &Known, tokens: i64, bytes: i64) {
         known.prompts.counted(tokens, bytes);
         self.prompts.counted(tokens, bytes);
+    }
+
+    /// The conversation that opens so, if its prompt of so many bytes is one that a provider caches.
+    pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<Conversation> {
+        self.kept.conversation(opening, prompt)
+    }
+
+    /// The conversation asks this provider with this key now.
+    pub fn keep_key(&self, provider: &str, conversation: Conversation, key_id: &str) {
+        self.kept.note(provider, conversation, key_id, self.now_us());
+    }
+
+    /// The place among these keys of the one that the conversation used lately at this provider.
+    pub fn kept_key<'k>(
+        &self,
+        provider: &str,
+        conversation: Conversation,
+        key_ids: impl Iterator<Item = &'k str>,
+    ) -> Option<usize> {
+        self.kept.place_of(provider, conversation, key_ids, self.now_us())
     }
 
     /// Tokens from the beginning of this prompt that the upstream has read lately.

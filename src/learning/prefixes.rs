@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::clock::micros;
 
 /// Bytes of a block; about a thousand tokens, less than which nobody caches.
-const BLOCK: usize = 4_096;
+pub(super) const BLOCK: usize = 4_096;
 /// Blocks of one prompt that are looked at.
 const BLOCKS_MAX: usize = 128;
 /// How long providers keep a prefix at least.
@@ -23,15 +23,47 @@ const REMEMBERED_MAX: usize = 200_000;
 #[derive(Debug, Default)]
 pub struct Prefixes {
     salt: RandomState,
-    seen: Mutex<Generations>,
+    seen: Mutex<Generations<()>>,
 }
 
-/// The older one is dropped whole when the newer is full or old, so nothing is ever searched for what to drop.
-#[derive(Debug, Default)]
-struct Generations {
+/// Values by hash, each with when it was noted. The older half is dropped whole when the newer is full or old, so nothing is ever
+/// searched for what to drop.
+#[derive(Debug)]
+pub(super) struct Generations<V> {
     began_us: i64,
-    newer: HashMap<u64, i64>,
-    older: HashMap<u64, i64>,
+    newer: HashMap<u64, (i64, V)>,
+    older: HashMap<u64, (i64, V)>,
+}
+
+impl<V> Default for Generations<V> {
+    fn default() -> Generations<V> {
+        Generations { began_us: 0, newer: HashMap::new(), older: HashMap::new() }
+    }
+}
+
+impl<V: Copy> Generations<V> {
+    /// For what is inserted next, so that not much more than `max` are kept.
+    pub fn make_room(&mut self, max: usize, now_us: i64) {
+        if self.newer.len() >= max / 2 || now_us - self.began_us >= micros(KEPT_FOR) {
+            self.older = std::mem::take(&mut self.newer);
+            self.began_us = now_us;
+        }
+    }
+
+    pub fn insert(&mut self, hash: u64, value: V, now_us: i64) {
+        self.newer.insert(hash, (now_us, value));
+    }
+
+    /// What was noted within the last five minutes.
+    pub fn get(&self, hash: u64, now_us: i64) -> Option<V> {
+        let (at_us, value) = self.newer.get(&hash).or_else(|| self.older.get(&hash))?;
+        (now_us - at_us < micros(KEPT_FOR)).then_some(*value)
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.newer.len() + self.older.len()
+    }
 }
 
 /// The blocks of one prompt.
@@ -59,12 +91,9 @@ impl Prefixes {
             return;
         }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.newer.len() >= REMEMBERED_MAX / 2 || now_us - seen.began_us >= micros(KEPT_FOR) {
-            seen.older = std::mem::take(&mut seen.newer);
-            seen.began_us = now_us;
-        }
+        seen.make_room(REMEMBERED_MAX, now_us);
         for hash in blocks.hashes.iter() {
-            seen.newer.insert(self.salt.hash_one((upstream, hash)), now_us);
+            seen.insert(self.salt.hash_one((upstream, hash)), (), now_us);
         }
     }
 
@@ -74,11 +103,7 @@ impl Prefixes {
             return 0;
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = |hash: &&u64| {
-            let hash = self.salt.hash_one((upstream, hash));
-            let at_us = seen.newer.get(&hash).or_else(|| seen.older.get(&hash));
-            at_us.is_some_and(|at_us| now_us - at_us < micros(KEPT_FOR))
-        };
+        let known = |hash: &&u64| seen.get(self.salt.hash_one((upstream, hash)), now_us).is_some();
         blocks.hashes.iter().take_while(known).count() * BLOCK
     }
 }
@@ -114,6 +139,6 @@ mod tests {
         let latest = Blocks { hashes: [REMEMBERED_MAX as u64 - 1].into() };
         assert_eq!(prefixes.known_bytes("a/m", &latest, 1_000), BLOCK);
         let seen = prefixes.seen.lock().unwrap();
-        assert!(seen.newer.len() + seen.older.len() <= REMEMBERED_MAX);
+        assert!(seen.len() <= REMEMBERED_MAX);
     }
 }

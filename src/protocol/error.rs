@@ -5,12 +5,14 @@
 
 mod blame;
 mod complaint;
+mod limited;
 mod window;
 
 use serde_json::Value;
 
 use blame::{Blame, blame, lacks_rights, refuses_account};
 pub use complaint::{rejects_reasoning, rejects_stream_options};
+use limited::limits_account;
 pub use window::{TooLong, too_long};
 
 use super::bedrock::kind_of_exception;
@@ -28,6 +30,8 @@ pub struct ErrorFacts {
     pub kind: FailureKind,
     /// Of a refused key, model or account: its words leave no doubt that it is not the request.
     pub certain: bool,
+    /// Of a rate limit: its words say that it is the whole account's, and not only this model's.
+    pub whole_account: bool,
     /// The status that the frame itself names (`code: 429`), else the one that was given.
     pub status: Option<u16>,
     /// What it says; at most 2,000 bytes. May quote the prompt.
@@ -69,7 +73,8 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
             }
         });
     let (kind, certain) = blamed(kind, &words, &message);
-    ErrorFacts { kind, certain, status: Some(status), message: or_status(message, status) }
+    let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
+    ErrorFacts { kind, certain, whole_account, status: Some(status), message: or_status(message, status) }
 }
 
 /// A refusal is one of the request, or of the upstream and its key: then perhaps for certain.
@@ -95,7 +100,8 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
         (None, None) => FailureKind::InStreamError,
     };
     let (kind, certain) = blamed(kind, &words, &message);
-    ErrorFacts { kind, certain, status, message }
+    let whole_account = kind == FailureKind::RateLimited && limits_account(&words, &message);
+    ErrorFacts { kind, certain, whole_account, status, message }
 }
 
 /// The words that classify (type, code, status), lower case, and the message.

@@ -1,4 +1,4 @@
-//! When a rate limit that is used up has room again, out of the headers of an answer.
+//! What the headers of an answer say of rate limits: when one that is used up has room again, and whose a limit is.
 //!
 //! Not `retry-after`, which is a plain order and is read where it is obeyed.
 
@@ -26,6 +26,20 @@ pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
         length(reset.trim(), now_s)
     };
     headers.iter().filter_map(reset).max().filter(|wait| !wait.is_zero())
+}
+
+/// Headers that name what a limit is counted by, such as `x-ratelimit-type: UserByModelByDay`.
+const SCOPES: [&str; 2] = ["x-ratelimit-scope", "x-ratelimit-type"];
+/// What such a header calls a whole account.
+const ACCOUNTS: [&str; 8] = ["account", "organization", "org", "workspace", "team", "project", "user", "global"];
+
+/// Whether the limit that was met is the whole account's; none where no header says whose it is.
+pub fn names_account(headers: &HeaderMap) -> Option<bool> {
+    let scope = SCOPES.iter().find_map(|name| headers.get(*name)?.to_str().ok())?.to_ascii_lowercase();
+    if scope.contains("model") || scope.contains("deployment") {
+        return Some(false);
+    }
+    ACCOUNTS.iter().any(|account| scope.starts_with(account)).then_some(true)
 }
 
 /// `6m0s`, `20ms`, seconds, a time since 1970, or a date.
@@ -80,6 +94,21 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         exhausted_for(&pairs.iter().map(pair).collect(), NOW).map(|wait| (wait.as_secs_f64() * 1e6).round() / 1e6)
+    }
+
+    #[test]
+    fn some_headers_say_whose_a_limit_is() {
+        for (name, value, expected) in [
+            ("x-ratelimit-type", "UserByModelByDay", Some(false)),
+            ("x-ratelimit-type", "UserConcurrentRequests", Some(true)),
+            ("x-ratelimit-scope", "organization", Some(true)),
+            ("x-ratelimit-scope", "model", Some(false)),
+            ("x-ratelimit-scope", "shared", None),
+            ("x-ratelimit-limit-requests", "account", None),
+        ] {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            assert_eq!(names_account(&headers), expected, "{name}: {value}");
+        }
     }
 
     #[test]

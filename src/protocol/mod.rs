@@ -24,6 +24,7 @@ mod lines;
 pub mod neutral;
 pub mod ollama;
 pub mod openai;
+pub mod opening;
 mod other_dialect;
 mod outgoing;
 pub mod prefix;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::caller::CallerId;
-use super::field::Runner;
+use super::field::{Runner, wait_for_all};
 use super::gateway::{Gateway, lock};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
 use crate::protocol::upward::Upward;
-use crate::routing::breaker::{Asked, Standing};
+use crate::routing::breaker::{Asked, Standing, Trying};
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
 pub struct Trial {
@@ -30,30 +30,36 @@ pub struct Lineup<'a> {
     gateway: &'a Arc<Gateway>,
     settings: &'a RaceSettings,
     caller: CallerId,
+    /// Where a trial would run.
+    trying: Trying,
     pub runners: Vec<Runner>,
     /// What goes up to each of them.
     pub uploads: Vec<Arc<Upward>>,
     /// Of these runners, by their place.
     pub trials: Vec<(usize, Trial)>,
-    /// In the order of the list: those that may only be tried behind the others, or not at all.
+    /// In the order of the list: those that may only be tried beside the others, or not at all.
     suspects: Vec<(Runner, Arc<Upward>, Standing)>,
 }
 
 impl<'a> Lineup<'a> {
-    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings, caller: CallerId) -> Lineup<'a> {
+    /// `beside`: one more attempt may run beside the first.
+    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings, caller: CallerId, beside: bool) -> Lineup<'a> {
         let (runners, uploads, trials, suspects) = Default::default();
-        Lineup { gateway, settings, caller, runners, uploads, trials, suspects }
+        let trying = if beside { Trying::Beside } else { Trying::InPlace };
+        Lineup { gateway, settings, caller, trying, runners, uploads, trials, suspects }
     }
 
-    /// `resting`: for so long others are to go before it.
-    pub fn add(&mut self, resting: Option<Duration>, runner: Runner, upward: Arc<Upward>) {
+    /// One whose rate limits are used up stands back for others, as if its breaker were open.
+    pub fn add(&mut self, runner: Runner, upward: Arc<Upward>) {
+        let resting = wait_for_all(&runner.keys, |key| self.gateway.resting(|| runner.target(key)));
         let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
-        let breaker = || lock(&self.gateway.breakers).standing(asked, settings, caller, Instant::now());
-        let standing = resting.map_or_else(breaker, Standing::Open);
+        let now = Instant::now();
+        let breaker = || lock(&self.gateway.breakers).standing(asked, settings, caller, self.trying, now);
+        let standing = resting.map_or_else(breaker, |held| Standing::Open(held.wait));
         let in_its_place = match standing {
             Standing::Closed => true,
-            Standing::Overdue => self.begin_trial(&runner),
-            Standing::Due | Standing::Open(_) => false,
+            Standing::Due => self.trying == Trying::InPlace && self.begin_trial(&runner),
+            Standing::Open(_) => false,
         };
         if in_its_place {
             self.runners.push(runner);
@@ -63,13 +69,23 @@ impl<'a> Lineup<'a> {
         }
     }
 
-    /// Lets those in whose time is over, as far as there is room behind the others. Where there are no others, all run as if
-    /// nothing were held against them: better a doubtful upstream than none. Gives the names of the rest, and their waits.
+    /// One that is only asked because there is nobody else.
+    pub fn add_doubtful(&mut self, runner: Runner, upward: Arc<Upward>) {
+        self.suspects.push((runner, upward, Standing::Closed));
+    }
+
+    /// Somebody may be started as usual.
+    pub fn has_well(&self) -> bool {
+        !self.runners.is_empty()
+    }
+
+    /// Lets those in whose time is over, to be tried beside the others. Where there are no others, all run as if nothing were
+    /// held against them: better a doubtful upstream than none. Gives the names of the rest, and their waits.
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
-        let alone = self.runners.is_empty();
+        let alone = !self.has_well();
         let mut left_out = Vec::new();
         for (runner, upward, standing) in std::mem::take(&mut self.suspects) {
-            let due = !matches!(standing, Standing::Open(_)) && self.runners.len() < self.settings.max_attempts;
+            let due = standing == Standing::Due && self.trying == Trying::Beside;
             let on_trial = (alone || due) && self.begin_trial(&runner);
             if alone || on_trial {
                 self.runners.push(Runner { extra: !alone, ..runner });

@@ -1,23 +1,25 @@
 //! The field of a race: which upstreams may serve this caller's request, with which keys.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::breakers::{Lineup, Trial};
 use super::caller::{Caller, CallerId};
+use super::cooling::{self, Cooling, SetAside};
 use super::gateway::{Gateway, Live};
 use super::heavy::Wanted;
 use super::outbound::Outbound;
 use super::overrides::Overrides;
 use super::rejection::{Failed, Rejection, quoted};
 use crate::config::{Model, Policy, RaceSettings, Upstream};
-use crate::failure::{Failure, FailureKind, Phase};
+use crate::failure::Failure;
+use crate::learning::Conversation;
 use crate::protocol::Surface;
+use crate::protocol::opening::opening;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 use crate::routing::breaker::Asked;
-use crate::routing::cooldown::{Aside, Held, Target};
-use crate::routing::keyring::{Key, Ring};
+use crate::routing::cooldown::{Held, Target};
+use crate::routing::keyring::Key;
 use crate::routing::plan;
 use crate::routing::tariff::Basis;
 use crate::routing::windows::Window;
@@ -48,6 +50,8 @@ pub struct Field {
     pub crowded: bool,
     /// Upstreams whose dialect cannot say all of the request.
     pub left_out: Vec<String>,
+    /// The conversation that the request goes on with, where a provider has several keys to choose from.
+    pub conversation: Option<Conversation>,
     /// Upstreams that are set aside.
     cooling: Vec<(String, Cooling)>,
 }
@@ -65,16 +69,8 @@ pub struct Runner {
     pub asked: Surface,
     /// No model of the configuration lists it: the caller named it.
     pub named: bool,
-    /// Only to try it again, behind the others.
+    /// Only to try it again, beside the others.
     pub extra: bool,
-}
-
-/// Why an upstream is not started, and for how long.
-#[derive(Clone, Copy, Debug)]
-struct Cooling {
-    wait: Duration,
-    /// None where its breaker is open.
-    why: Option<Aside>,
 }
 
 impl Runner {
@@ -134,7 +130,7 @@ impl Field {
         let cooling = self
             .cooling
             .iter()
-            .map(|(upstream, cooling)| Failed { upstream: upstream.clone(), failure: cooling_down(*cooling) });
+            .map(|(upstream, cooling)| Failed { upstream: upstream.clone(), failure: cooling::cooling_down(*cooling) });
         started.chain(cooling).collect()
     }
 }
@@ -142,37 +138,28 @@ impl Field {
 /// Finds the upstreams of a model, an alias, or of a request that names them itself.
 ///
 /// # Errors
-/// 404 for an unknown model, 400 where none can serve the caller, 429 where all are cooling down.
+/// 404 for an unknown model, 400 where none can serve the caller, 429 or 502 where all are set aside.
 pub fn resolve(
     gateway: &Arc<Gateway>,
     live: &Live,
     caller: &Caller,
     request: &Arc<ApiRequest>,
     overrides: &Overrides,
+    crowded: bool,
     wanted: &Wanted,
 ) -> Result<Field, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
-    let (upstreams, settings) = match (&overrides.upstreams, known) {
-        (Some(names), model) => {
-            let settings = model.map_or(&live.config.race, |model| &model.race);
-            let upstreams = named(live, model, names, settings)
-                .map_err(|why| Rejection::header(Overrides::upstreams_header(), &why))?;
-            (upstreams, settings)
-        }
-        (None, Some(model)) => (model.upstreams.clone(), &model.race),
-        (None, None) => {
-            let unknown = |why: String| Rejection::unknown_model(model, &live.config.nearest_models(model), &why);
-            let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
-            (upstreams, &live.config.race)
-        }
-    };
+    let (upstreams, settings) = asked_for(live, known, model, overrides)?;
     let settings = for_surface(overrides.apply(settings), request.surface);
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
-    let mut lineup = Lineup::new(gateway, &settings, caller_id);
+    // A token count is never raced.
+    let beside = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
+    let mut lineup = Lineup::new(gateway, &settings, caller_id, beside);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
-    let (mut cooling, mut off) = (Vec::new(), Vec::new());
+    let (mut set_aside, mut off) = (Vec::new(), Vec::new());
+    let mut conversation = Conversing { gateway, request, known: None };
     for upstream in upstreams {
         let provider = &upstream.provider;
         let name = upstream.name();
@@ -180,14 +167,11 @@ pub fn resolve(
         let named = !live.is_configured(&name);
         let own_key = caller.own_key(live, &provider.name);
         may_share(caller, &upstream, named && own_key.is_none())?;
-        let keys = match line.keys(own_key) {
-            Ring::Off => {
-                off.push(why_off(&upstream));
-                continue;
-            }
-            Ring::NoneNeeded => Vec::new(),
-            Ring::Keys(keys) => keys,
+        let Some(keys) = line.keys(own_key).into_keys() else {
+            off.push(why_off(&upstream));
+            continue;
         };
+        let keys = conversation.its_key_first(&provider.name, keys);
         if wanted.is_over() {
             // Nobody sees it.
             return Err(Rejection::shutting_down());
@@ -196,22 +180,79 @@ pub fn resolve(
         let Some(endpoint) = line.endpoint(upward.dialect()).cloned() else { continue };
         let runner = Runner { upstream, name, endpoint, asked: upward.asked(), keys, named, extra: false };
         match wait_for_all(&runner.keys, |key| gateway.cooling(|| runner.target(key))) {
-            Some(held) => cooling.push((runner.name, Cooling { wait: held.wait, why: Some(held.why) })),
-            None => {
-                let resting = wait_for_all(&runner.keys, |key| gateway.resting(|| runner.target(key)));
-                lineup.add(resting.map(|held| held.wait), runner, upward);
-            }
+            Some(held) => set_aside.push(SetAside { runner, upward, held }),
+            None => lineup.add(runner, upward),
         }
     }
-    cooling.extend(lineup.finish().into_iter().map(|(name, wait)| (name, Cooling { wait, why: None })));
+    let cooling = cooling::finish(gateway, set_aside, &mut lineup);
     let Lineup { runners, uploads, trials, .. } = lineup;
     if runners.is_empty() {
-        return Err(if cooling.is_empty() { outbound.rejection(model, &off) } else { all_cool_down(cooling) });
+        return Err(if cooling.is_empty() { outbound.rejection(model, &off) } else { cooling::rejection(cooling) });
     }
     let model = known.map_or(String::new(), |model| model.name.clone());
     let (windows, runners) = (gateway.windows_of(&runners), Arc::new(runners));
     let (left_out, caller, crowded) = (outbound.left_out().to_vec(), caller_id, false);
-    Ok(Field { settings, caller, crowded, left_out, model, basis, runners, uploads, windows, trials, cooling })
+    let conversation = conversation.known.flatten();
+    Ok(Field {
+        settings,
+        caller,
+        conversation,
+        crowded,
+        left_out,
+        model,
+        basis,
+        runners,
+        uploads,
+        windows,
+        trials,
+        cooling,
+    })
+}
+
+/// The upstreams of the model, or those that the request names; and the settings that are theirs.
+fn asked_for<'l>(
+    live: &'l Live,
+    known: Option<&'l Arc<Model>>,
+    model: &str,
+    overrides: &Overrides,
+) -> Result<(Vec<Upstream>, &'l RaceSettings), Rejection> {
+    match (&overrides.upstreams, known) {
+        (Some(names), model) => {
+            let settings = model.map_or(&live.config.race, |model| &model.race);
+            let upstreams = named(live, model, names, settings)
+                .map_err(|why| Rejection::header(Overrides::upstreams_header(), &why))?;
+            Ok((upstreams, settings))
+        }
+        (None, Some(model)) => Ok((model.upstreams.clone(), &model.race)),
+        (None, None) => {
+            let unknown = |why: String| Rejection::unknown_model(model, &live.config.nearest_models(model), &why);
+            let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
+            Ok((upstreams, &live.config.race))
+        }
+    }
+}
+
+/// The conversation of a request, found when it is first asked for: few providers have several keys.
+struct Conversing<'a> {
+    gateway: &'a Gateway,
+    request: &'a ApiRequest,
+    known: Option<Option<Conversation>>,
+}
+
+impl Conversing<'_> {
+    /// Its cache is the account's. Another is used only where this one is set aside.
+    fn its_key_first(&mut self, provider: &str, mut keys: Vec<Key>) -> Vec<Key> {
+        if keys.len() < 2 {
+            return keys;
+        }
+        let (learning, request) = (self.gateway.learning(), self.request);
+        let find = || learning.conversation(&opening(request)?, request.prompt().iter().map(|part| part.len()).sum());
+        let conversation = *self.known.get_or_insert_with(find);
+        let ids = keys.iter().map(Key::id);
+        let place = conversation.and_then(|conversation| learning.kept_key(provider, conversation, ids));
+        keys.rotate_left(place.unwrap_or(0));
+        keys
+    }
 }
 
 /// Whether the caller may ask an upstream without a key of their own. `named`: no model lists it.
@@ -298,31 +339,6 @@ pub(super) fn target(upstream: &Upstream, surface: Surface, named: bool, key: Op
         own_key: key.is_some_and(|key| key.own),
         named,
     }
-}
-
-/// Nobody may be asked. If all were refused, no wait is what helps.
-fn all_cool_down(cooling: Vec<(String, Cooling)>) -> Rejection {
-    let wait = cooling.iter().map(|(_, cooling)| cooling.wait).min().unwrap_or_default();
-    let is_refused = |cooling: &Cooling| matches!(cooling.why, Some(Aside::KeyRefused | Aside::UpstreamRefused));
-    let all_refused = cooling.iter().all(|(_, cooling)| is_refused(cooling));
-    let failed: Vec<Failed> =
-        cooling.into_iter().map(|(upstream, cooling)| Failed { upstream, failure: cooling_down(cooling) }).collect();
-    if all_refused { Rejection::refused(&failed) } else { Rejection::cooling_down(&failed, wait) }
-}
-
-fn cooling_down(cooling: Cooling) -> Failure {
-    let Cooling { wait, why } = cooling;
-    let why = match why {
-        Some(Aside::KeyRefused) => "the provider refused its key (unauthorized)",
-        Some(Aside::UpstreamRefused) => "the provider refused its model or its account (forbidden or not_found)",
-        Some(Aside::KeyRateLimited) => "a rate limit",
-        Some(Aside::Exhausted) => "its rate limit is used up",
-        None => "it kept failing",
-    };
-    let mut failure =
-        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("set aside for another {wait:.0?}: {why}"));
-    failure.retry_after = Some(wait);
-    failure
 }
 
 pub(super) fn why_off(upstream: &Upstream) -> String {

@@ -132,6 +132,7 @@ mod tests {
             start,
             first_token: Duration::from_secs(1),
             p_include: 1.0,
+            trial: false,
         };
         let now = Start::At(Duration::ZERO);
         let mut fits = fits(&[None, None, None]);

@@ -369,6 +369,16 @@ impl Gateway {
         }
     }
 
+    /// Where nobody else is left: the place of a key with which an upstream that refused it may be asked again now; 0 for one
+    /// without keys.
+    pub(super) fn let_through(&self, runner: &Runner) -> Option<usize> {
+        let (mut cooldowns, now) = (lock(&self.cooldowns), Instant::now());
+        if runner.keys.is_empty() {
+            return cooldowns.let_through(&runner.target(None), now).then_some(0);
+        }
+        runner.keys.iter().position(|key| cooldowns.let_through(&runner.target(Some(key)), now))
+    }
+
     pub(super) fn takes_stream_options(&self, upstream: &str) -> bool {
         let remembered = lock(&self.without_stream_options);
         remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)

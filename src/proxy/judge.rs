@@ -215,7 +215,7 @@ impl Judge {
             lock(&self.sent)[candidate].complained.stream_options = true;
         }
         // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
-        let of_the_key = matches!(aside, Some(Aside::KeyRateLimited | Aside::KeyRefused))
+        let of_the_key = matches!(aside, Some(Aside::RateLimited | Aside::AccountRateLimited | Aside::KeyRefused))
             || aside.is_some() && failure.kind == FailureKind::Forbidden;
         let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
         complains || other_key

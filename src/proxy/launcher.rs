@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::history::StartReason;
-use crate::learning::Sighting;
+use crate::learning::{Conversation, Sighting};
 use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
@@ -58,6 +58,7 @@ pub struct Launcher {
     event_max: usize,
     /// Held until the race is over, or until its candidate has lost and ended.
     trials: Vec<(usize, Trial)>,
+    conversation: Option<Conversation>,
 }
 
 impl Launcher {
@@ -85,6 +86,7 @@ impl Launcher {
             read_at,
             event_max: gateway.live().config.server.event_max,
             trials: std::mem::take(&mut field.trials),
+            conversation: field.conversation,
         }
     }
 
@@ -94,6 +96,11 @@ impl Launcher {
         let upward = given.unwrap_or(&self.uploads[starting.candidate]);
         let gateway = &self.judge.gateway;
         let key = runner.key(gateway).cloned();
+        if let (Some(conversation), Some(key)) = (self.conversation, &key)
+            && runner.keys.len() > 1
+        {
+            gateway.learning().keep_key(&runner.upstream.provider.name, conversation, key.id());
+        }
         let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
         let stream_options = upward.dialect() == Dialect::OpenAi
             && !complained.stream_options
@@ -106,6 +113,7 @@ impl Launcher {
             self.pilot.reasons().add(Why::Hedged);
         }
         let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
+        let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // How long a count takes, or the rest of an answer, tells nothing of how long an answer does.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
         attempt::start(Spec {
@@ -128,7 +136,7 @@ impl Launcher {
             fresh: stale,
             event_max: self.event_max,
             budget: gateway.budget().clone(),
-            p_audit: self.settings.audit,
+            p_audit: if on_trial { 1.0 } else { self.settings.audit },
             slot: Some(Slot::enter(spotted.known.running())),
             sighting: tells.then(|| Sighting::start(spotted)),
         })
@@ -236,6 +244,7 @@ impl Launch for Launcher {
 }
 
 impl Launcher {
+    /// A trial runs on: what is slower than the winner may be well all the same.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
@@ -243,7 +252,7 @@ impl Launcher {
             attempt.drain();
             let run = self.run_on(candidate, attempt, Some(bytes));
             self.beside((place, trial), time, run);
-        } else if fastrand::f64() < self.settings.audit
+        } else if (trial.is_some() || fastrand::f64() < self.settings.audit)
             && let Some(place) = self.judge.gateway.enter_audit()
         {
             attempt.audit();

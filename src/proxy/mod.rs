@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod breakers;
 mod caller;
+mod cooling;
 mod counting;
 mod early;
 mod entrant;
@@ -183,9 +184,11 @@ async fn prepare(
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers, caller.user.as_deref())?;
+    let is_crowded = |guard: &RaceGuard| gateway.load(live, guard.in_flight()).room() != Room::Enough;
+    let crowded = is_crowded(guard);
     let resolve = {
         let (gateway, live, request) = (gateway.clone(), live.clone(), request.clone());
-        move |wanted: &Wanted| field::resolve(&gateway, &live, &caller, &request, &overrides, wanted)
+        move |wanted: &Wanted| field::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
     };
     let mut field = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
@@ -193,7 +196,7 @@ async fn prepare(
         }
         field => field?,
     };
-    if gateway.load(live, guard.in_flight()).room() != Room::Enough {
+    if crowded || is_crowded(guard) {
         field.leave_out_extras();
     }
     guard.settings(&field.settings);

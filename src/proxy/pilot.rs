@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::field::{Field, Runner};
 use super::fits::Fits;
-use super::steered::{Looked, Reasons, Seen, Steered, aim, progress_of, running_of};
+use super::steered::{Looked, Reasons, Seen, Steered, aim, carrying, progress_of, regular_of, running_of};
 use crate::clock::{Instant, micros};
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::learning::{Blocks, Learning, Purse, Spotted};
@@ -139,11 +139,12 @@ impl Pilot {
         listed
     }
 
-    /// Of those that would start at once only the first does; the others wait for a failure.
+    /// Of those that would start at once only the first does; the others, trials too, wait for a failure.
     fn leave_out_extras(&self, listed: &mut Plan) {
         for entry in listed.entries.iter_mut().skip(1) {
-            entry.start = Start::AfterFailure;
+            (entry.start, entry.trial) = (Start::AfterFailure, false);
         }
+        listed.max_attempts = self.settings.max_attempts;
         (listed.ask_after, listed.expected) = (None, None);
         self.reasons.add(Why::Crowded);
     }
@@ -153,7 +154,7 @@ impl Pilot {
         if self.crowded {
             return Replan::Never;
         }
-        let running = &running_of(running)[..];
+        let running = &running_of(&carrying(&self.steered, running))[..];
         let by_rule = self.settings.policy == Policy::Rule;
         let (next, why) = self.ask(
             |candidate| !waiting.contains(&candidate),
@@ -226,9 +227,10 @@ impl Pilot {
 
     /// How long to hold back the first token of `ready` for those that run.
     pub fn hold(&mut self, ready: usize, running: &[Seen]) -> Option<Duration> {
-        let running = &running_of(running)[..];
+        // Nothing waits for a trial.
+        let running = &running_of(&regular_of(&self.steered, running))[..];
         let hold_max_us = micros(self.settings.hold_max);
-        if self.settings.optimise == Objective::Ttft || hold_max_us == 0 {
+        if self.settings.optimise == Objective::Ttft || hold_max_us == 0 || running.is_empty() {
             return None;
         }
         let held_us = self.ask(|_| false, |question| adaptive::hold(question, ready, running, hold_max_us))?;
@@ -255,7 +257,7 @@ impl Pilot {
         if running.len() < 2 || running.iter().all(|seen| seen.progress.is_none()) {
             return None;
         }
-        let progress: Vec<adaptive::Progress> = running.iter().map(progress_of).collect();
+        let progress: Vec<adaptive::Progress> = regular_of(&self.steered, running).iter().map(progress_of).collect();
         let hopeless = self.ask(|_| false, |question| adaptive::hopeless(question, &progress)).first()?;
         running.iter().position(|seen| seen.candidate == hopeless)
     }
@@ -271,7 +273,7 @@ impl Pilot {
         // Whoever fails often has too much to do already.
         let now = self.learning.now_us();
         let mut parks: Vec<u32> = Vec::new();
-        for (place, entry) in entries.iter_mut().enumerate() {
+        for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
             let steered = &self.steered[entry.candidate];
             let throttled = place > 0 && steered.known.outlook().throttled(now);
             if throttled {
@@ -307,9 +309,6 @@ impl Pilot {
         let after = hedge_at_us.map(|after_us| Duration::from_micros(u64::try_from(after_us).unwrap_or(0)));
         listed.expected = hedge;
         listed.ask_after = after.filter(|_| self.regular() > 1);
-        // One on trial joins the race: a second would only be in its way.
-        let on_trial = (self.regular()..self.steered.len()).next();
-        on_trial.into_iter().for_each(|candidate| self.start_beside(listed, candidate, &mut started));
     }
 
     /// At once, if there is money for it.
@@ -330,7 +329,7 @@ impl Pilot {
         least.is_none_or(|least| self.purse.reserve(cost(candidate).max(least)))
     }
 
-    /// Candidates that are not on trial.
+    /// How many candidates are not on trial.
     fn regular(&self) -> usize {
         self.steered.iter().take_while(|steered| !steered.extra()).count()
     }

@@ -176,10 +176,10 @@ impl Rejection {
         rejection
     }
 
-    /// Everybody who could serve it is set aside.
+    /// Everybody who could serve it was told to wait.
     pub fn cooling_down(failed: &[Failed], wait: Duration) -> Rejection {
         let message =
-            "every upstream is set aside after a rate limit, a refusal or failures: try again after Retry-After"
+            "every upstream is set aside after a rate limit: try again after Retry-After, or add upstreams or keys"
                 .to_owned();
         let mut rejection =
             Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_cooling_down", message);

@@ -86,6 +86,17 @@ pub fn aim(settings: &RaceSettings) -> Aim {
     }
 }
 
+/// Those that are not on trial.
+pub fn regular_of(steered: &[Steered], running: &[Seen]) -> Vec<Seen> {
+    running.iter().filter(|seen| !steered[seen.candidate].extra()).copied().collect()
+}
+
+/// Those that the client can count on: nobody knows what a trial is worth. It is better than none.
+pub fn carrying(steered: &[Steered], running: &[Seen]) -> Vec<Seen> {
+    let regular = regular_of(steered, running);
+    if regular.is_empty() { running.to_vec() } else { regular }
+}
+
 pub fn running_of(seen: &[Seen]) -> Vec<Running> {
     seen.iter().map(|seen| Running { candidate: seen.candidate, waited_us: micros(seen.waited) }).collect()
 }

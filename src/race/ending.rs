@@ -66,17 +66,22 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Whoever is late makes room for the next, unless it is the last one alive: that one runs on.
+    /// Whoever is late makes room for the next, unless it is the last one alive: that one runs on. A trial keeps nobody else
+    /// alive.
     pub(super) fn cut_the_late(&mut self) {
         let now = Instant::now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
             begun.late_at = None;
         }
-        while let Some(position) = self.running.iter().position(|running| running.late_at.is_some_and(|at| at <= now)) {
-            self.start_next(StartReason::Fallback);
-            if self.running.len() == 1 && self.held.is_none() {
+        while let Some(position) = self.latest(now) {
+            let trial = self.running[position].entry.trial;
+            if !trial {
+                self.start_next(StartReason::Fallback);
+            }
+            let alive = self.running.iter().filter(|running| trial || !running.entry.trial).count();
+            if alive == 1 && self.held.is_none() {
                 self.running[position].late_at = None;
-                return;
+                continue;
             }
             let mut late = self.running.remove(position);
             late.attempt.cut(Cut::Late);
@@ -84,8 +89,17 @@ impl<L: Launch> Race<L> {
             let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
             self.launch.failed(late.entry.candidate, &failure);
             self.failures.push((late.entry.candidate, failure));
-            self.ask_at = self.plan.ask_after.map(|_| now);
+            if !trial {
+                self.ask_at = self.plan.ask_after.map(|_| now);
+            }
         }
+    }
+
+    /// One that is late, a trial before others.
+    fn latest(&self, now: Instant) -> Option<usize> {
+        let is_late = |running: &Running<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
+        let trial = self.running.iter().position(|running| running.entry.trial && is_late(running));
+        trial.or_else(|| self.running.iter().position(is_late))
     }
 
     /// Cuts those that cannot win any more. The last one alive stays, whatever is said of it.

@@ -192,7 +192,7 @@ impl<L: Launch> Race<L> {
     pub fn reopen(&mut self, candidate: usize, failure: Failure) {
         self.recall_losers();
         for waiting in &mut self.waiting {
-            waiting.entry.start = Start::AfterFailure;
+            (waiting.entry.start, waiting.entry.trial) = (Start::AfterFailure, false);
         }
         let entry = self.won.take().filter(|entry| entry.candidate == candidate);
         self.heed(candidate, failure, entry);
@@ -256,21 +256,28 @@ impl<L: Launch> Race<L> {
             self.cut_the_hopeless();
             return Poll::Pending;
         }
+        // Whoever comes in the place of another runs before it is asked whether a trial left any.
+        failed.sort_by_key(|(entry, _)| entry.trial);
         for (entry, failure) in failed {
             self.heed(entry.candidate, failure, Some(entry));
         }
         Poll::Ready(Event::Failed)
     }
 
-    /// A failure: it is kept, and the same candidate is to be asked again, or the next is started at once, or both.
+    /// A failure: it is kept, and the same candidate is to be asked again, or the next is started at once, or both. Nobody is
+    /// started for a trial while others run.
     fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<Entry>) {
         let again = self.launch.failed(candidate, &failure);
         self.keep(candidate, failure);
-        self.ask_at = self.plan.ask_after.map(|_| Instant::now());
+        let was_beside = entry.is_some_and(|entry| entry.trial) && !self.running.is_empty();
+        if !was_beside {
+            self.ask_at = self.plan.ask_after.map(|_| Instant::now());
+        }
         let is_back = entry.is_some_and(|entry| self.put_back(entry, again));
         match again {
             Again::Now if is_back => self.start_again(),
             Again::Later { first: true, .. } if is_back => {}
+            _ if was_beside => {}
             _ => {
                 self.start_next(StartReason::Fallback);
             }

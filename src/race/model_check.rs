@@ -27,7 +27,13 @@ fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
                 1 => Start::At(random_delay(random)),
                 _ => Start::AfterFailure,
             };
-            Entry { candidate, start, first_token: Duration::from_millis(random.u64(1..8) * 50), p_include: 1.0 }
+            Entry {
+                candidate,
+                start,
+                first_token: Duration::from_millis(random.u64(1..8) * 50),
+                p_include: 1.0,
+                trial: candidate > 0 && random.u8(0..5) == 0,
+            }
         })
         .collect();
     let world = World {

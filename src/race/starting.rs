@@ -106,7 +106,8 @@ impl<L: Launch> Race<L> {
 
     /// Those that lost may be started once more.
     pub(super) fn recall_losers(&mut self) {
-        self.waiting.extend(self.losers.drain(..).map(Waiting::again));
+        let losers = self.losers.drain(..).map(|entry| Waiting::again(Entry { trial: false, ..entry }));
+        self.waiting.extend(losers);
     }
 
     /// The next moment at which something is to be done without any attempt's doing.

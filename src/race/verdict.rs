@@ -47,9 +47,11 @@ pub fn next(failure: &Failure, content_policy: ContentPolicy) -> Next {
 /// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.
 pub fn verdict(failure: &Failure) -> Verdict {
     let (next, aside, certain) = match failure.kind {
-        FailureKind::RateLimited => (Next::Try, Some(Aside::KeyRateLimited), true),
+        FailureKind::RateLimited if failure.whole_account => (Next::Try, Some(Aside::AccountRateLimited), true),
+        FailureKind::RateLimited => (Next::Try, Some(Aside::RateLimited), true),
         FailureKind::Unauthorized => (Next::Try, Some(Aside::KeyRefused), true),
-        FailureKind::Forbidden | FailureKind::NotFound => (Next::Try, Some(Aside::UpstreamRefused), failure.certain),
+        FailureKind::Forbidden => (Next::Try, Some(Aside::Forbidden), failure.certain),
+        FailureKind::NotFound => (Next::Try, Some(Aside::NotFound), failure.certain),
         // A refusal on policy is not routed around.
         FailureKind::ContentPolicy => (Next::Stop, None, false),
         FailureKind::Dns
@@ -136,9 +138,10 @@ mod tests {
         let quiet = Verdict { next: Next::Try, aside: None, certain: false, counts: Counts::Never, loud: false };
         let met_by_all = Verdict { counts: Counts::Certain, ..quiet };
         let own = Verdict { counts: Counts::Doubtful, ..quiet };
-        let limited = Verdict { aside: Some(Aside::KeyRateLimited), certain: true, ..quiet };
+        let limited = Verdict { aside: Some(Aside::RateLimited), certain: true, ..quiet };
         let key = Verdict { aside: Some(Aside::KeyRefused), certain: true, loud: true, ..quiet };
-        let doubtful = Verdict { aside: Some(Aside::UpstreamRefused), ..quiet };
+        let forbidden = Verdict { aside: Some(Aside::Forbidden), ..quiet };
+        let missing = Verdict { aside: Some(Aside::NotFound), ..quiet };
         let table = [
             (Dns, met_by_all),
             (Connect, met_by_all),
@@ -151,8 +154,8 @@ mod tests {
             (Overloaded, own),
             (ServerError, own),
             (Unauthorized, key),
-            (Forbidden, doubtful),
-            (NotFound, doubtful),
+            (Forbidden, forbidden),
+            (NotFound, missing),
             (BadRequest, quiet),
             (ContextLength, quiet),
             (ContentPolicy, Verdict { next: Next::Stop, ..quiet }),
@@ -168,10 +171,12 @@ mod tests {
             assert_eq!(verdict(&Failure::new(kind, Phase::Headers, "")), expected, "{kind}");
         }
         assert_eq!(verdict(&Failure::new(Timeout, Phase::Connect, "")), met_by_all);
-        for kind in [Forbidden, NotFound] {
+        for (kind, doubtful) in [(Forbidden, forbidden), (NotFound, missing)] {
             let told = Failure { certain: true, ..Failure::new(kind, Phase::Headers, "") };
             assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });
         }
+        let of_account = Failure { whole_account: true, ..Failure::new(RateLimited, Phase::Headers, "") };
+        assert_eq!(verdict(&of_account), Verdict { aside: Some(Aside::AccountRateLimited), ..limited });
     }
 
     #[test]

@@ -105,6 +105,22 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         });
         self.flights[slot] = Some(Flight::new(request));
         self.decide(slot, request.at_us, Moment::Arrival);
+        if self.rules.trials {
+            self.try_again(slot, request.at_us);
+        }
+    }
+
+    /// Those whose breaker is open are tried beside what runs.
+    fn try_again(&mut self, slot: usize, now_us: i64) {
+        while self.flights[slot].as_ref().is_some_and(Flight::is_running)
+            && let Some(upstream) = self.health.begin_trial(self.rules, now_us)
+        {
+            if self.flights[slot].as_ref().is_some_and(|flight| !flight.was_tried(upstream)) {
+                self.start(slot, upstream, now_us);
+                let started = self.flights[slot].as_mut().and_then(|flight| flight.attempts.last_mut());
+                started.into_iter().for_each(|attempt| attempt.trial = true);
+            }
+        }
     }
 
     fn happen(&mut self, event: Event) {
@@ -172,7 +188,8 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         let launch = Launch { request, upstream, prompt, at_us: now_us, in_flight };
         let fate = self.field.fate(&launch);
         let place = flight.attempts.len();
-        let attempt = Attempt { launch, reason, fate, state: State::Waits, first_token_us: None, ended_us: now_us };
+        let attempt =
+            Attempt { launch, reason, trial: false, fate, state: State::Waits, first_token_us: None, ended_us: now_us };
         flight.attempts.push(attempt);
         let waiting = Waiting { request: request.id, sent_us: now_us, uncached: prompt.uncached, in_flight };
         self.health.sent(upstream, waiting);
@@ -250,8 +267,12 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
             return;
         }
         (attempt.state, attempt.ended_us) = (State::Cut, now_us);
-        let launch = attempt.launch;
+        let (launch, trial, fate) = (attempt.launch, attempt.trial, attempt.fate);
         self.health.left(launch.upstream);
+        // A trial runs on to its first token, which is a moment away.
+        if let (true, Fate::Answers { .. }) = (trial, fate) {
+            self.health.answered(launch.upstream);
+        }
         if state == State::Waits {
             self.health.waited(launch.upstream, launch.request.id);
             self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
@@ -263,7 +284,7 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         let attempt = &mut flight.attempts[place];
         attempt.state = if given_up { State::GivenUp } else { State::Failed };
         attempt.ended_us = now_us;
-        let (launch, fate) = (attempt.launch, attempt.fate);
+        let (launch, fate, trial) = (attempt.launch, attempt.fate, attempt.trial);
         self.health.waited(launch.upstream, launch.request.id);
         self.health.left(launch.upstream);
         match fate {
@@ -276,7 +297,8 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
             self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
         }
         self.steering.saw(launch.upstream, Seen::Failed, now_us);
-        if flight.winner.is_none() && !flight.has_first_token() {
+        let was_beside = trial && flight.is_running();
+        if flight.winner.is_none() && !flight.has_first_token() && !was_beside {
             self.decide(slot, now_us, Moment::Failure);
         }
     }

@@ -102,6 +102,9 @@ pub struct Rules {
     pub breaker_failures: u32,
     /// For so long.
     pub breaker_open_us: i64,
+    /// Then, and every so long, one request tries it beside another upstream, and it is left out until it answers. Else it is
+    /// used as before.
+    pub trials: bool,
     /// A provider goes on writing, and billing, for so long after a cut.
     pub cut_lag_us: i64,
     /// A first token is never held back for longer.
@@ -116,6 +119,7 @@ impl Default for Rules {
             attempt_timeout_us: 20 * SECOND_US,
             breaker_failures: 2,
             breaker_open_us: 10 * SECOND_US,
+            trials: false,
             cut_lag_us: 150_000,
             hold_max_us: 300_000,
             look_after_tokens: 8,

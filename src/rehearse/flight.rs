@@ -66,6 +66,8 @@ pub(super) struct Flight {
 pub(super) struct Attempt {
     pub(super) launch: Launch,
     pub(super) reason: Reason,
+    /// Of an upstream whose breaker is open: nobody counts on it.
+    pub(super) trial: bool,
     pub(super) fate: Fate,
     pub(super) state: State,
     pub(super) first_token_us: Option<i64>,
@@ -101,9 +103,10 @@ impl Flight {
         self.attempts.iter().any(|attempt| attempt.state == State::Writes)
     }
 
-    /// Those that run, as a policy sees them, and where they stand among the attempts.
+    /// Those that run, but for trials without a token, as a policy sees them, and where they stand among the attempts.
     pub(super) fn running(&self, now_us: i64) -> impl Iterator<Item = (usize, Running)> {
-        let running = self.attempts.iter().enumerate().filter(|(_, attempt)| attempt.runs());
+        let counts = |attempt: &Attempt| attempt.runs() && !(attempt.trial && attempt.state == State::Waits);
+        let running = self.attempts.iter().enumerate().filter(move |(_, attempt)| counts(attempt));
         running.map(move |(place, attempt)| (place, attempt.seen(now_us)))
     }
 

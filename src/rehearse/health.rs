@@ -16,6 +16,8 @@ struct Upstream {
     failures: u32,
     /// Breaker or cool-down.
     aside_until_us: i64,
+    /// It is left out until it answers a trial, and then the next one is due.
+    trial_at_us: Option<i64>,
     in_flight: u32,
 }
 
@@ -33,7 +35,8 @@ impl Health {
     }
 
     pub(super) fn is_aside(&self, upstream: usize, now_us: i64) -> bool {
-        now_us < self.upstreams[upstream].aside_until_us
+        let upstream = &self.upstreams[upstream];
+        upstream.trial_at_us.is_some() || now_us < upstream.aside_until_us
     }
 
     pub(super) fn sent(&mut self, upstream: usize, waiting: Waiting) {
@@ -56,14 +59,27 @@ impl Health {
     }
 
     pub(super) fn answered(&mut self, upstream: usize) {
-        self.upstreams[upstream].failures = 0;
+        let upstream = &mut self.upstreams[upstream];
+        (upstream.failures, upstream.trial_at_us) = (0, None);
+    }
+
+    /// One that is to be tried again now; the next trial of it is due in another `breaker_open_us`.
+    pub(super) fn begin_trial(&mut self, rules: &Rules, now_us: i64) -> Option<usize> {
+        let is_due = |upstream: &Upstream| upstream.trial_at_us.is_some_and(|at_us| at_us <= now_us);
+        let due = self.upstreams.iter().position(|upstream| is_due(upstream) && upstream.aside_until_us <= now_us)?;
+        self.upstreams[due].trial_at_us = Some(now_us + rules.breaker_open_us.max(1));
+        Some(due)
     }
 
     pub(super) fn failed(&mut self, upstream: usize, rules: &Rules, now_us: i64) {
         let upstream = &mut self.upstreams[upstream];
         upstream.failures += 1;
-        if upstream.failures >= rules.breaker_failures {
+        if upstream.trial_at_us.is_none() && upstream.failures >= rules.breaker_failures {
             upstream.failures = 0;
+            if rules.trials {
+                upstream.trial_at_us = Some(now_us + rules.breaker_open_us);
+                return;
+            }
             upstream.aside_until_us = upstream.aside_until_us.max(now_us + rules.breaker_open_us);
         }
     }

@@ -118,6 +118,50 @@ fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_it
     }
 }
 
+/// The first of two fails for a while.
+struct Down {
+    tariffs: Vec<Tariff>,
+    seconds: std::ops::Range<i64>,
+}
+
+impl Field for Down {
+    fn tariffs(&self) -> &[Tariff] {
+        &self.tariffs
+    }
+
+    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
+        Prompt { uncached: 300.0, cached: 0.0 }
+    }
+
+    fn fate(&mut self, launch: &Launch) -> Fate {
+        let is_down = launch.upstream == 0 && self.seconds.contains(&(launch.at_us / SECOND_US));
+        // The favourite is the slower one.
+        let ttft_us = if launch.upstream == 0 { 200_000 } else { 100_000 };
+        if is_down { Fate::Fails { after_us: 50_000 } } else { Fate::Answers { ttft_us, tpot_us: 1_000.0 } }
+    }
+}
+
+#[test]
+fn with_trials_a_healed_favourite_is_found_back_beside_the_first() {
+    let mut field = Down { tariffs: Small::new().tariffs[..2].to_vec(), seconds: 10..70 };
+    let config = parse("[race]\npolicy = \"fallback\"", Path::new("x"), &|_| None).unwrap();
+    let mut routed = Routed::new(config.race, field.tariffs(), 1);
+    let rules = Rules { breaker_failures: 2, breaker_open_us: 5 * SECOND_US, trials: true, ..Rules::default() };
+    let (mut firsts, mut asked, mut slow) = (Vec::new(), 0, 0);
+    run(requests(100), &mut field, &mut routed, &rules, &mut |outcome: &Outcome<'_>| {
+        let during = (12..70).contains(&(outcome.request.at_us / SECOND_US));
+        asked += usize::from(during && outcome.started.iter().any(|started| started.upstream == 0));
+        slow += usize::from(during && outcome.ttft_us != Some(100_000));
+        firsts.push((outcome.request.id, outcome.started[0].upstream));
+    });
+    firsts.sort_unstable();
+    assert!((11..=12).contains(&asked), "{asked} trials in a minute");
+    assert_eq!(slow, 0, "no client waits for one");
+    let back = firsts.iter().position(|(id, first)| *id >= 70 && *first == 0).unwrap();
+    assert!(back <= 76, "first again at {back} s");
+    assert!(firsts[back..].iter().all(|(_, first)| *first == 0));
+}
+
 #[test]
 fn a_favourite_that_hangs_is_left() {
     let mut field = Small { hangs_from_us: 1_200 * SECOND_US, ..Small::new() };

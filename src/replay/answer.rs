@@ -329,6 +329,7 @@ fn rules(settings: &RaceSettings) -> Rules {
         attempt_timeout_us: micros(settings.timeouts.first_token),
         breaker_failures: if breaker.failures == 0 { u32::MAX } else { breaker.failures },
         breaker_open_us: micros(breaker.open),
+        trials: settings.max_attempts > 1,
         hold_max_us: micros(settings.hold_max),
         // What a loser wrote after its cut is not in the rows that this is held against.
         cut_lag_us: 0,

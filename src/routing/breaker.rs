@@ -1,6 +1,9 @@
 //! Circuit breakers: an upstream that fails by its own fault, time after time, is left out for a while and then tried by
 //! one request at a time. A state machine for each upstream and surface: what happened and a `now` in, where it stands out.
 //!
+//! A trial beside another upstream puts no client at risk, so there is one every `open`: an upstream that is well again is found
+//! within that, however long it was away. A trial in the place of another delays its client, so its wait doubles up to `open_max`.
+//!
 //! A failure that a request may have caused opens the breaker for its caller alone, until another caller meets one too.
 //! Not for keys, nor for what a provider asks for itself by a 429: those are in `cooldown`. Which failures count is the
 //! verdict's to say.
@@ -24,10 +27,8 @@ pub enum Standing {
     Closed,
     /// Not for so long.
     Open(Duration),
-    /// Its time is over: for a trial behind the others.
+    /// Its time is over: for a trial.
     Due,
-    /// In another `open_max` nobody got to try it there: for a trial in its own place.
-    Overdue,
 }
 
 impl Standing {
@@ -35,6 +36,15 @@ impl Standing {
     pub fn wait(self) -> Duration {
         if let Standing::Open(wait) = self { wait } else { SOON }
     }
+}
+
+/// Where a trial would run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trying {
+    /// Beside another upstream, whose answer does not wait for it.
+    Beside,
+    /// In its own place of the list: others wait for it to fail.
+    InPlace,
 }
 
 /// What a breaker is for.
@@ -76,38 +86,43 @@ enum MetBy {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
+    /// It opened then, or the latest trial that failed was sent then.
     since: Instant,
+    /// How long it is left out of its own place.
     lasts: Duration,
-    /// When the trial that is under way was begun.
+    /// When the latest trial was begun, while it is under way.
     trial: Option<Instant>,
     /// For this caller alone.
     only: Option<u64>,
     /// Whose request may have made the latest trial fail.
     tried_by: Option<u64>,
+    /// When that caller's latest trial was sent, if it failed too: that is held against nobody else.
+    again: Option<Instant>,
 }
 
 impl Breakers {
     /// As `caller` sees it; none: as everybody does.
-    pub fn standing(&self, asked: Asked<'_>, settings: &Settings, caller: Option<u64>, now: Instant) -> Standing {
+    pub fn standing(
+        &self,
+        asked: Asked<'_>,
+        settings: &Settings,
+        caller: Option<u64>,
+        trying: Trying,
+        now: Instant,
+    ) -> Standing {
         let open = self.get(asked).filter(|_| settings.failures > 0).and_then(|breaker| breaker.open);
         let Some(open) = open.filter(|open| open.only.is_none() || open.only == caller) else {
             return Standing::Closed;
         };
-        let due = open.since + open.lasts;
-        if open.is_tried(settings, now) || now < due {
-            Standing::Open(due.saturating_duration_since(now).max(SOON))
-        } else if now < due + settings.open_max {
-            Standing::Due
-        } else {
-            Standing::Overdue
-        }
+        let due = open.due(settings, caller, trying);
+        if now < due { Standing::Open((due - now).max(SOON)) } else { Standing::Due }
     }
 
-    /// Begins a trial of an open one, also before its time. None if one is under way; one that takes longer than `open_max`
-    /// is no longer waited for.
+    /// Begins a trial of an open one, also before its time. None if one was begun within `open`: a later one is begun beside it,
+    /// for an upstream that hung may be well again.
     pub fn begin_trial(&mut self, asked: Asked<'_>, settings: &Settings, now: Instant) -> Option<Instant> {
         let open = self.get_mut(asked)?.open.as_mut()?;
-        if open.is_tried(settings, now) {
+        if open.trial.is_some_and(|begun| now < begun + settings.open) {
             return None;
         }
         open.trial = Some(now);
@@ -147,15 +162,11 @@ impl Breakers {
                 return None;
             }
             if open.only.is_some() && open.only != caller {
-                *open = Open { since: now, lasts: settings.open, trial: None, only: None, tried_by: None };
+                *open = Open::new(settings, None, now);
                 return Some(settings.open);
             }
-            if open.only.is_none() && caller.is_some() && open.tried_by == caller {
-                // One caller alone keeps it open for nobody: the next request tries again.
-                open.trial = None;
-            } else if open.trial.is_some() {
-                let lasts = open.lasts.saturating_mul(2).min(settings.open_max);
-                *open = Open { since: now, lasts, trial: None, only: open.only, tried_by: caller };
+            if open.trial.is_some() {
+                open.trial_failed(settings, caller, sent);
             }
             return None;
         }
@@ -170,7 +181,7 @@ impl Breakers {
             return None;
         }
         let only = if let MetBy::One(caller) = breaker.met_by { Some(caller) } else { None };
-        breaker.open = Some(Open { since: now, lasts: settings.open, trial: None, only, tried_by: None });
+        breaker.open = Some(Open::new(settings, only, now));
         Some(settings.open)
     }
 
@@ -240,8 +251,33 @@ fn make_room(breakers: &mut HashMap<String, Breaker>, upstream: &str) {
 }
 
 impl Open {
-    fn is_tried(&self, settings: &Settings, now: Instant) -> bool {
-        self.trial.is_some_and(|begun| now < begun + settings.open_max)
+    fn new(settings: &Settings, only: Option<u64>, now: Instant) -> Open {
+        Open { since: now, lasts: settings.open, trial: None, only, tried_by: None, again: None }
+    }
+
+    /// When `caller` may try it.
+    fn due(&self, settings: &Settings, caller: Option<u64>, trying: Trying) -> Instant {
+        let again = self.again.filter(|_| caller.is_some() && self.tried_by == caller);
+        let since = self.since.max(again.unwrap_or(self.since));
+        let (lasts, trial_for) = match trying {
+            Trying::Beside => (settings.open, settings.open),
+            // A trial that hangs keeps others from waiting for one too.
+            Trying::InPlace => (self.lasts, settings.open_max),
+        };
+        let tried = self.trial.map_or(since, |begun| begun + trial_for);
+        tried.max(since + lasts)
+    }
+
+    /// One that was sent at `sent`. From then on, and not from its failure, so that a trial that takes long delays no other.
+    fn trial_failed(&mut self, settings: &Settings, caller: Option<u64>, sent: Instant) {
+        self.trial = self.trial.filter(|begun| *begun > sent);
+        if self.only.is_none() && caller.is_some() && self.tried_by == caller {
+            // One caller alone keeps it open for nobody else.
+            self.again = Some(sent);
+            return;
+        }
+        self.lasts = self.lasts.saturating_mul(2).min(settings.open_max);
+        (self.since, self.tried_by, self.again) = (sent, caller, None);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is set aside for a while: a key that was rate-limited or refused, an upstream that its provider does not serve.
+//! What is set aside for a while: a key that was rate-limited for a model or refused, an upstream that its provider does not serve.
 //!
 //! A key is told by its short hash. What callers make up (keys that they bring, models that are not configured) has a
 //! table of its own, so that it pushes out nothing else. Nothing is held against a provider that is not in here: what the
@@ -19,10 +19,13 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const STRIKES_FOR: Duration = Duration::from_secs(120);
 /// The longest that used-up rate limits are believed: those that refill steadily have room long before their reset.
 pub const EXHAUSTED_MAX: Duration = Duration::from_secs(10);
-/// How long a refused key, or an upstream that is not served, is left alone: doubled with each further refusal. A reload
-/// of the config forgets it.
+/// How long a refused key, or an upstream that is not served, is left alone while others serve: doubled with each further
+/// refusal. A reload of the config forgets it.
 const REFUSED_FIRST: Duration = Duration::from_secs(10);
 pub const REFUSED_MAX: Duration = Duration::from_secs(600);
+/// Where nothing else is left, one request in so long is let through to what was refused. As long as breakers wait by default:
+/// what was mended is found as soon, and twelve requests a minute are far below what any provider allows.
+pub const ASK_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// Different bodies that a doubtful refusal must have answered, with nothing served between, before it counts.
 const BODIES: usize = 3;
 /// Refusals that are kept of one upstream.
@@ -35,15 +38,25 @@ const ENTRIES_MAX: usize = 10_000;
 /// Why something is set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// 429: this key, for Retry-After or a growing while. Where no key is sent, this upstream: one model of a server
-    /// without keys may be busy while its others are not.
-    KeyRateLimited,
+    /// 429: this key for this model, for Retry-After or a growing while. Most providers count each model apart.
+    RateLimited,
+    /// A 429 that says that it is the whole account's: this key, whatever the model. Where no key is sent, this upstream.
+    AccountRateLimited,
     /// 401: this key, for a growing while. Where no key is sent, this upstream.
     KeyRefused,
-    /// 402, 403 or 404: this upstream with this key on this surface, for a growing while.
-    UpstreamRefused,
+    /// 402 or 403: this upstream with this key on this surface, for a growing while.
+    Forbidden,
+    /// 404 or 501: the same.
+    NotFound,
     /// A good answer whose headers say that nothing is left: this upstream with this key, for a moment.
     Exhausted,
+}
+
+impl Aside {
+    /// It was refused, and not only told to wait: no wait is known to help.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Aside::KeyRefused | Aside::Forbidden | Aside::NotFound)
+    }
 }
 
 /// What an attempt would use.
@@ -85,6 +98,14 @@ enum Scope {
         key_id: String,
         own: bool,
     },
+    /// One model with one key, on whatever surface.
+    Model {
+        provider: String,
+        model: String,
+        key_id: Option<String>,
+        own: bool,
+        named: bool,
+    },
     Upstream(Target),
 }
 
@@ -92,6 +113,7 @@ impl Scope {
     fn is_made_up(&self) -> bool {
         match self {
             Scope::Key { own, .. } => *own,
+            Scope::Model { own, named, .. } => *own || *named,
             Scope::Upstream(target) => target.own_key || target.named,
         }
     }
@@ -102,6 +124,8 @@ struct Entry {
     /// When it was last heard that it must be set aside, or may have to be.
     set: Instant,
     until: Instant,
+    /// When a request may be let through although it is set aside.
+    ask_again: Instant,
     why: Aside,
     /// Refusals in a row that named no wait; those that came while it was set aside already count as one.
     strikes: u32,
@@ -129,27 +153,27 @@ impl Cooldowns {
         jitter: f64,
     ) -> Duration {
         let scope = match (aside, key_scope(target)) {
-            (Aside::KeyRateLimited | Aside::KeyRefused, Some(key)) => key,
+            (Aside::RateLimited, _) => model_scope(target),
+            (Aside::AccountRateLimited | Aside::KeyRefused, Some(key)) => key,
             _ => Scope::Upstream(target.clone()),
         };
         let entry = self.entry(scope, aside, now);
-        entry.set = now;
+        (entry.set, entry.ask_again) = (now, now + ASK_AGAIN_FOR);
         entry.witnesses.clear();
-        let is_refused = matches!(aside, Aside::KeyRefused | Aside::UpstreamRefused);
-        if now >= entry.until + if is_refused { REFUSED_MAX } else { STRIKES_FOR } {
+        if now >= entry.until + if aside.is_refusal() { REFUSED_MAX } else { STRIKES_FOR } {
             entry.strikes = 0;
         }
         // A wait of nothing is no wait: the provider would be asked again at once, and again.
         let retry_after = retry_after.filter(|wait| !wait.is_zero());
         let wait = match (aside, retry_after) {
-            (Aside::KeyRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
+            (Aside::RateLimited | Aside::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
             (Aside::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
             // Sent before the first of them was answered: it tells nothing new.
             _ if now < entry.until => entry.until - now,
-            (Aside::KeyRateLimited, None) => {
+            (Aside::RateLimited | Aside::AccountRateLimited, None) => {
                 entry.strike(BACK_OFF_FIRST, BACK_OFF_MAX).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
             }
-            (Aside::KeyRefused | Aside::UpstreamRefused, _) => entry.strike(REFUSED_FIRST, REFUSED_MAX),
+            (Aside::KeyRefused | Aside::Forbidden | Aside::NotFound, _) => entry.strike(REFUSED_FIRST, REFUSED_MAX),
         };
         if now + wait >= entry.until {
             (entry.until, entry.why) = (now + wait, aside);
@@ -160,7 +184,7 @@ impl Cooldowns {
     /// A refusal that may be about the request alone. True once it is certain that it is not: several bodies met it, and
     /// `callers` callers, and nothing was served between.
     pub fn suspect(&mut self, target: &Target, witness: Witness, callers: usize, now: Instant) -> bool {
-        let entry = self.entry(Scope::Upstream(target.clone()), Aside::UpstreamRefused, now);
+        let entry = self.entry(Scope::Upstream(target.clone()), Aside::Forbidden, now);
         if now >= entry.set + SUSPECTED_FOR {
             entry.witnesses.clear();
         }
@@ -199,6 +223,27 @@ impl Cooldowns {
         Some(Held { wait, why: latest.why })
     }
 
+    /// Where nothing else is left: whether a request may ask `target` although it is set aside, for being refused alone. That is
+    /// one request in [`ASK_AGAIN_FOR`], and this one is it.
+    pub fn let_through(&mut self, target: &Target, now: Instant) -> bool {
+        let in_force: Vec<Scope> = scopes(target)
+            .filter(|scope| self.table_mut(scope).get(scope).is_some_and(|entry| entry.until > now))
+            .collect();
+        let mut may = |scope: &Scope| {
+            let entry = self.table_mut(scope).get(scope);
+            entry.is_some_and(|entry| entry.why.is_refusal() && entry.ask_again <= now)
+        };
+        if in_force.is_empty() || !in_force.iter().all(&mut may) {
+            return false;
+        }
+        for scope in &in_force {
+            if let Some(entry) = self.table_mut(scope).get_mut(scope) {
+                entry.ask_again = now + ASK_AGAIN_FOR;
+            }
+        }
+        true
+    }
+
     fn table_mut(&mut self, scope: &Scope) -> &mut HashMap<Scope, Entry> {
         if scope.is_made_up() { &mut self.made_up } else { &mut self.entries }
     }
@@ -206,7 +251,14 @@ impl Cooldowns {
     fn entry(&mut self, scope: Scope, why: Aside, now: Instant) -> &mut Entry {
         let table = self.table_mut(&scope);
         make_room(table, now);
-        table.entry(scope).or_insert(Entry { set: now, until: now, why, strikes: 0, witnesses: Vec::new() })
+        table.entry(scope).or_insert(Entry {
+            set: now,
+            until: now,
+            ask_again: now,
+            why,
+            strikes: 0,
+            witnesses: Vec::new(),
+        })
     }
 }
 
@@ -233,12 +285,22 @@ fn make_room(entries: &mut HashMap<Scope, Entry>, now: Instant) {
 
 /// Everything that may be held against `target`.
 fn scopes(target: &Target) -> impl Iterator<Item = Scope> {
-    key_scope(target).into_iter().chain([Scope::Upstream(target.clone())])
+    key_scope(target).into_iter().chain([model_scope(target), Scope::Upstream(target.clone())])
 }
 
 fn key_scope(target: &Target) -> Option<Scope> {
     let key_id = target.key_id.clone()?;
     Some(Scope::Key { provider: target.provider.clone(), key_id, own: target.own_key })
+}
+
+fn model_scope(target: &Target) -> Scope {
+    Scope::Model {
+        provider: target.provider.clone(),
+        model: target.model.clone(),
+        key_id: target.key_id.clone(),
+        own: target.own_key,
+        named: target.named,
+    }
 }
 
 #[cfg(test)]

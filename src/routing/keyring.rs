@@ -105,6 +105,15 @@ impl Ring {
         }
         ring
     }
+
+    /// The keys to try, empty where none is asked for; none where it is off.
+    pub fn into_keys(self) -> Option<Vec<Key>> {
+        match self {
+            Ring::Off => None,
+            Ring::NoneNeeded => Some(Vec::new()),
+            Ring::Keys(keys) => Some(keys),
+        }
+    }
 }
 
 /// Identifies a key in rows and logs without telling it.

@@ -36,6 +36,9 @@ pub struct Entry {
     pub first_token: Duration,
     /// Probability with which this candidate stands where it stands.
     pub p_include: f64,
+    /// It only runs beside others, to see whether it is well: when it fails or is late nobody is started in its place, and it
+    /// counts for no other.
+    pub trial: bool,
 }
 
 /// When a candidate is started. A failure starts the next one at once, whatever it was waiting for.
@@ -52,12 +55,13 @@ pub struct Runner {
     /// For `weighted`.
     pub weight: f64,
     pub first_token: Duration,
-    /// Only on trial: behind all others, and never in the place of one of them.
+    /// Only on trial: beside the others from the beginning, and never in the place of one of them.
     pub extra: bool,
 }
 
 /// Makes the plan as it is without anything learned. Extras stand at the end of `runners`. `hedge_after` is the delay that
-/// the setting of that name comes to; `draw`, in 0..1, decides for `weighted`.
+/// the setting of that name comes to; `draw`, in 0..1, decides for `weighted`. Trials take no places: each may be started beside
+/// what `max_attempts` allows.
 pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, draw: f64) -> Plan {
     let regular = &runners[..runners.partition_point(|runner| !runner.extra)];
     let mut order: Vec<usize> = (0..runners.len()).collect();
@@ -74,6 +78,7 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
         candidate: *candidate,
         start: match (settings.policy, position) {
             (Policy::Race, _) | (_, 0) => Start::At(Duration::ZERO),
+            _ if runners[*candidate].extra => Start::At(Duration::ZERO),
             (Policy::Hedge, _) => Start::At(hedge_after.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX))),
             (Policy::Adaptive | Policy::Rule | Policy::Fastest | Policy::Fallback | Policy::Weighted, _) => {
                 Start::AfterFailure
@@ -83,11 +88,12 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
         p_include: drawn_first
             .filter(|_| *candidate < regular.len())
             .map_or(1.0, |first| p_here(regular, *candidate, first)),
+        trial: runners[*candidate].extra,
     };
     let entries = order.iter().enumerate().map(entry).collect();
     Plan {
         entries,
-        max_attempts: settings.max_attempts,
+        max_attempts: settings.max_attempts + runners.len() - regular.len(),
         total: settings.timeouts.total,
         ask_after: None,
         expected: None,
@@ -205,19 +211,18 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_stands_behind_the_others_under_every_policy() {
+    fn a_trial_runs_beside_the_others_under_every_policy() {
         let runner = |weight, extra| Runner { weight, first_token: SECOND, extra };
         let runners = [runner(1.0, false), runner(3.0, false), runner(96.0, true)];
-        for (policy, order, start) in [
-            (Policy::Race, [0, 1, 2], Start::At(Duration::ZERO)),
-            (Policy::Hedge, [0, 1, 2], Start::At(SECOND * 2)),
-            (Policy::Fallback, [0, 1, 2], Start::AfterFailure),
-            (Policy::Weighted, [1, 0, 2], Start::AfterFailure),
-        ] {
-            let plan = plan(&settings(policy), &runners, SECOND, 0.9);
+        for policy in Policy::ALL {
+            let order = if policy == Policy::Weighted { [1, 0, 2] } else { [0, 1, 2] };
+            let settings = settings(policy);
+            let plan = plan(&settings, &runners, SECOND, 0.9);
             let last = plan.entries[2];
             assert_eq!(plan.entries.iter().map(|entry| entry.candidate).collect::<Vec<_>>(), order);
-            assert_eq!((last.start, last.p_include), (start, 1.0), "{policy:?}");
+            assert_eq!((last.start, last.p_include), (Start::At(Duration::ZERO), 1.0), "{policy:?}");
+            assert_eq!(plan.entries.iter().map(|entry| entry.trial).collect::<Vec<_>>(), [false, false, true]);
+            assert_eq!(plan.max_attempts, settings.max_attempts + 1, "it takes nobody's place: {policy:?}");
             let p_first = if policy == Policy::Weighted { 0.75 } else { 1.0 };
             assert_eq!(plan.entries[0].p_include, p_first, "its weight does not count: {policy:?}");
         }

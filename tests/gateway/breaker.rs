@@ -109,39 +109,57 @@ async fn when_its_time_is_over_it_joins_a_race_as_an_extra_and_its_first_token_c
 #[tokio::test]
 async fn it_takes_no_place_of_a_healthy_one() {
     let b_refuses = |request: &Request| if request.number < 4 { good() } else { Script::status(400, &[], "{}") };
-    let (a, b, c) = (failing(1).await, FakeProvider::answering(b_refuses).await, failing(1).await);
+    let (a, b) = (failing(usize::MAX).await, FakeProvider::answering(b_refuses).await);
+    let c = FakeProvider::answering(|_| Script::status(400, &[], "{}")).await;
     let setup = Setup::over(&[&a, &b, &c]).race("policy = \"fallback\"\nmax_attempts = 2").race(&breaker(1, SHORT));
     let gateway = setup.start().await;
     assert_eq!(said(&gateway).await, "hello");
-    due().await;
     for _ in 0..3 {
-        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+        due().await;
+        let heard = hear(&mut gateway.streaming().await).await;
+        assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"), "and a beside it");
     }
+    assert_eq!(c.requests().len(), 0, "nobody comes in the place of a trial");
+    due().await;
     let heard = hear(&mut gateway.streaming().await).await;
     let attempts = heard.json()["error"]["attempts"].as_array().unwrap().clone();
-    let failures: Vec<_> =
+    let mut failures: Vec<_> =
         attempts.iter().map(|attempt| (attempt["upstream"].clone(), attempt["failure"].clone())).collect();
-    let expected = [("b/m", "bad_request"), ("c/m", "server_error"), ("a/m", "cooling_down")];
+    failures.sort_by_key(|(upstream, _)| upstream.to_string());
+    let expected = [("a/m", "server_error"), ("b/m", "bad_request"), ("c/m", "bad_request")];
     assert_eq!(failures, expected.map(|(upstream, failure)| (json!(upstream), json!(failure))));
-    assert_eq!(a.requests().len(), 1, "two healthy ones are all that may be started");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn with_one_attempt_alone_it_is_tried_in_its_own_place() {
+    let (a, b) = (failing(1).await, failing(0).await);
+    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1");
+    let gateway = setup.race(&breaker(1, SHORT)).start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    due().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("a/m", "1"));
+    assert!(!is_open(&gateway, "a/m").await);
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn its_weight_does_not_count_while_it_is_tried() {
-    let (a, b) = (failing(1).await, failing(0).await);
+    let (never, b) = (Gate::new(), failing(0).await);
+    let a = FakeProvider::start(vec![error(), stream_after(&never, &["hello"])]).await;
     let weights = "{ upstream = \"a/m\", weight = 1000 }, { upstream = \"b/m\", weight = 0.000001 }";
     let model = format!("[models.m]\npolicy = \"weighted\"\nupstreams = [{weights}]");
     let gateway = Setup::over(&[&a, &b]).race(&breaker(1, SHORT)).model(&model).start().await;
     assert_eq!(hear(&mut gateway.streaming().await).await.header("x-photofinish-attempts"), "2");
     due().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "1"));
-    gateway.stop().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let rows = gateway.stop().await;
+    assert_eq!(rows.of(1).iter().map(|row| &row["provider"]).collect::<Vec<_>>(), ["b", "a"], "by their start");
 }
 
 #[tokio::test]
-async fn behind_the_others_it_is_tried_when_they_fail() {
+async fn it_carries_a_request_whose_first_fails() {
     let b_fails = |request: &Request| if request.number == 1 { Script::status(400, &[], "{}") } else { good() };
     let (a, b) = (failing(1).await, FakeProvider::answering(b_fails).await);
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(&breaker(1, SHORT)).start().await;
@@ -154,12 +172,13 @@ async fn behind_the_others_it_is_tried_when_they_fail() {
 }
 
 #[tokio::test]
-async fn a_trial_that_fails_doubles_the_time() {
-    // The first two of b are good, so that one more failure does not open its own.
-    let b = FakeProvider::answering(|request| if request.number < 2 { good() } else { error() }).await;
-    let a = failing(usize::MAX).await;
-    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(&breaker(2, LONG)).start().await;
-    assert_eq!((said(&gateway).await, said(&gateway).await), ("hello".to_owned(), "hello".to_owned()));
+async fn in_its_own_place_a_trial_that_fails_doubles_the_time() {
+    let (a, b) = (failing(usize::MAX).await, failing(usize::MAX).await);
+    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1").race(&breaker(2, LONG));
+    let gateway = setup.start().await;
+    for _ in 0..2 {
+        assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    }
     assert!(is_open(&gateway, "a/m").await);
     assert_eq!(of(&gateway, "a/m").await.status, 502, "tried all the same: there is no other");
     let heard = hear(&mut gateway.streaming().await).await;
@@ -267,23 +286,11 @@ async fn the_total_deadline_is_a_timeout_too() {
 }
 
 #[tokio::test]
-async fn what_nobody_tried_behind_the_others_is_tried_in_its_own_place() {
-    let (a, b) = (failing(1).await, failing(0).await);
-    let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"");
-    let gateway = setup.race(&breaker(1, "open = \"1ms\", open_max = \"1ms\"")).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
-    due().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
-    assert!(!is_open(&gateway, "a/m").await);
-    gateway.stop().await;
-}
-
-#[tokio::test]
-async fn the_first_token_of_an_audited_loser_closes_it() {
+async fn a_trial_that_loses_runs_on_and_its_first_token_closes_it() {
     let (first_may, second_may, late_may) = (Gate::new(), Gate::new(), Gate::new());
     let a = FakeProvider::start(vec![error_and_close(500, "{}"), stream_after(&late_may, &["late"])]).await;
     let b = FakeProvider::start([&first_may, &second_may].map(|may| stream_after(may, &["hello"])).into()).await;
-    let gateway = Setup::over(&[&a, &b]).race("audit = 1.0").race(&breaker(1, SHORT)).start().await;
+    let gateway = Setup::over(&[&a, &b]).race("audit = 0.0").race(&breaker(1, SHORT)).start().await;
     let mut first = gateway.streaming().await;
     a.closed(0).await;
     first_may.open();

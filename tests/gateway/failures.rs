@@ -1,11 +1,15 @@
 //! What failures mean: who is set aside, who is asked next, and what the client is told when nobody is left.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::gateway::{CHAT, Rows, Setup, pick};
 use crate::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Request, Script};
-use crate::talk::{Heard, end, error_and_close, hear, stream_after};
+use crate::talk::{Heard, end, error_and_close, hear, pass, stream_after};
 
 const TWO_KEYS: &str = "api_key = [\"sk-one\", \"sk-two\"]";
 
@@ -58,6 +62,81 @@ async fn a_429_cools_its_key_alone() {
     assert_eq!(pick(again, &["start_reason", "outcome"]), json!(["retry", "won"]));
 }
 
+/// Answers `limit` to the model `big`, and well to every other.
+async fn big_is_limited(limit: &'static str) -> FakeProvider {
+    FakeProvider::answering(move |request| match request.json()["model"].as_str() {
+        Some("big") => Script::status(429, &[("retry-after", "60")], limit),
+        _ => Script::stream(&["hello"]),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_429_cools_its_key_for_its_model_alone() {
+    let fake = big_is_limited(r#"{"error":{"message":"Rate limit reached for big in organization org-1"}}"#).await;
+    let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
+    let ask = |model: &str| json!({"model": model, "stream": true, "messages": [{}]});
+    assert_eq!(hear(&mut gateway.ask(&ask("a/big")).await).await.status, 429);
+    for _ in 0..8 {
+        assert_eq!(hear(&mut gateway.ask(&ask("a/small")).await).await.said(), "hello", "under the same key");
+        let heard = hear(&mut gateway.ask(&ask("a/big")).await).await;
+        assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_cooling_down"));
+    }
+    let big = fake.requests().iter().filter(|request| request.json()["model"] == "big").count();
+    assert_eq!(big, 1, "not once within its Retry-After, whatever its key serves meanwhile");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_429_of_the_account_cools_its_key_whatever_the_model() {
+    let quota = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+    let fake = big_is_limited(quota).await;
+    let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
+    let ask = |model: &str| json!({"model": model, "stream": true, "messages": [{}]});
+    assert_eq!(hear(&mut gateway.ask(&ask("a/big")).await).await.status, 429);
+    let heard = hear(&mut gateway.ask(&ask("a/small")).await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (429, "photofinish_cooling_down"));
+    gateway.stop().await;
+    assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_alone_is_left_is_asked_again_every_few_seconds_and_the_rest_are_told_why() {
+    for (status, body, failure, why) in [
+        (401, r#"{"error":{"message":"Incorrect API key"}}"#, "unauthorized", "refused its key (401"),
+        (403, r#"{"error":{"message":"Your account was deactivated"}}"#, "forbidden", "no access or no credit"),
+        (404, r#"{"error":{"message":"no such model"}}"#, "not_found", "does not have its model"),
+    ] {
+        let mended = Arc::new(AtomicBool::new(false));
+        let is_mended = mended.clone();
+        let fake = FakeProvider::answering(move |_| match is_mended.load(Ordering::Relaxed) {
+            true => Script::stream(&["hello"]),
+            false => Script::status(status, &[], body),
+        })
+        .await;
+        let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
+        // Longer than it would be left alone beside others.
+        for asked in 1..=8 {
+            let heard = hear(&mut gateway.streaming().await).await;
+            assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"), "{status}");
+            let attempt = &heard.json()["error"]["attempts"][0];
+            assert_eq!((&attempt["failure"], &attempt["status"]), (&json!(failure), &json!(status)));
+            for _ in 0..3 {
+                let heard = hear(&mut gateway.streaming().await).await;
+                assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_upstream_refused"));
+                assert!(heard.json()["error"]["message"].as_str().unwrap().contains(why), "{}", heard.body);
+            }
+            assert_eq!(fake.requests().len(), asked);
+            pass(Duration::from_secs(5)).await;
+        }
+        mended.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello", "{status}");
+        }
+        gateway.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_refused_key_is_set_aside() {
     let refused = |request: &Request| match request.number {
@@ -108,7 +187,7 @@ async fn a_missing_model_sets_its_upstream_aside_and_no_other() {
     let ask = |model: &str| json!({"model": model, "stream": true, "messages": [{}]});
     assert_eq!(hear(&mut gateway.ask(&ask("a/gone")).await).await.status, 502);
     let heard = hear(&mut gateway.ask(&ask("a/gone")).await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_upstream_refused"));
+    assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_upstream_refused"));
     assert_eq!(hear(&mut gateway.ask(&ask("a/here")).await).await.said(), "hello");
     let heard = hear(&mut gateway.ask(&ask("a/gone,a/here")).await).await;
     assert_eq!(heard.upstream(), "a/here");
@@ -216,4 +295,54 @@ async fn an_error_body_in_a_200_is_the_error_it_names() {
     let rows = gateway.stop().await;
     assert_eq!(end(rows.one("a")), json!(["failed", null, null, "rate_limited", "first_token"]));
     assert_eq!(a.requests().len(), 1, "it cools down");
+}
+
+/// A conversation of so many turns, each asked with the answer to the one before.
+fn turns(about: &str, turns: usize) -> serde_json::Value {
+    let system = json!({"role": "system", "content": "rules ".repeat(1_000)});
+    let said = (0..turns).flat_map(|turn| {
+        [json!({"role": "assistant", "content": format!("{turn}")}), json!({"role": "user", "content": "and then?"})]
+    });
+    let messages: Vec<_> = [system, json!({"role": "user", "content": about})].into_iter().chain(said).collect();
+    json!({"model": "m", "stream": true, "messages": messages})
+}
+
+#[tokio::test]
+async fn a_conversation_keeps_its_key_while_that_is_well() {
+    let limited = Arc::new(std::sync::Mutex::new(String::new()));
+    let is_limited = limited.clone();
+    let fake = FakeProvider::answering(move |request| match *is_limited.lock().unwrap() == key(request) {
+        true => Script::status(429, &[("retry-after", "60")], "{}"),
+        false => Script::stream(&["hello"]),
+    })
+    .await;
+    let gateway = Setup::new().provider("a", &fake, TWO_KEYS).start().await;
+    let ask = async |about: &str, turn| {
+        assert_eq!(hear(&mut gateway.ask(&turns(about, turn)).await).await.said(), "hello");
+        key(fake.requests().last().unwrap())
+    };
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    for turn in 0..5 {
+        one.push(ask("one", turn).await);
+        // Others between, so that a turn is not always the same one's.
+        assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
+        other.push(ask("other", turn).await);
+    }
+    assert!(one.iter().all(|key| *key == one[0]), "{one:?}");
+    assert!(other.iter().all(|key| *key == other[0]), "{other:?}");
+    let mut first: Vec<String> = Vec::new();
+    for number in 0..4 {
+        first.push(ask(&format!("conversation {number}"), 0).await);
+    }
+    assert_eq!((&first[0], &first[1]), (&first[2], &first[3]), "new ones take turns");
+    assert_ne!(first[0], first[1], "though their system prompt is the same");
+    limited.lock().unwrap().clone_from(&one[0]);
+    let moved = ask("one", 5).await;
+    assert_ne!(moved, one[0]);
+    limited.lock().unwrap().clear();
+    pass(Duration::from_secs(61)).await;
+    for turn in 6..9 {
+        assert_eq!(ask("one", turn).await, moved, "its cache is there now");
+    }
+    gateway.stop().await;
 }

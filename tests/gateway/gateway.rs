@@ -1,7 +1,7 @@
 //! The gateway of one test, in process: over fake providers, with a database of its own that is read after the end.
 //! Not for the commands: tests of those start the program itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -168,6 +168,11 @@ impl TestGateway {
     /// What it has learnt.
     pub fn learning(&self) -> &Learning {
         self.app.gateway().learning()
+    }
+
+    /// Upstreams whose breaker is open.
+    pub fn open_breakers(&self) -> BTreeSet<String> {
+        self.app.gateway().open_breakers()
     }
 
     /// Puts another config in force.

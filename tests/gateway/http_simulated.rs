@@ -75,8 +75,8 @@ async fn when_all_fail_each_is_told() {
     assert_eq!((&attempts[0]["status"], &attempts[1]["status"]), (&500.into(), &401.into()));
     // Both rest now.
     let answer = served.ask("good/fail-401").await;
-    assert_eq!((answer.error().0, answer.error().1.as_str()), (503, "photofinish_upstream_refused"));
+    assert_eq!((answer.error().0, answer.error().1.as_str()), (502, "photofinish_upstream_refused"));
     assert_eq!(answer.json()["error"]["attempts"][0]["failure"], "cooling_down");
     let setup = served.stop().await;
-    assert_eq!(setup.races().await, ["error 2 502", "rejected 0 503"]);
+    assert_eq!(setup.races().await, ["error 2 502", "rejected 0 502"]);
 }

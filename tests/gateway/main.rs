@@ -28,6 +28,7 @@ mod door;
 mod drains;
 mod endings;
 mod failures;
+mod find_back;
 mod flooded;
 mod floods;
 mod foreign_reasoning;

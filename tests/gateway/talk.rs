@@ -1,5 +1,7 @@
 //! What the tests say and hear: scripts and answers in few words.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::gateway::{Row, pick};
@@ -86,6 +88,13 @@ pub fn silent() -> Script {
 /// An error answer after which the connection is closed by the gateway: the fake sees when it was read.
 pub fn error_and_close(status: u16, body: &str) -> Script {
     Script::status(status, &[("connection", "close")], body)
+}
+
+/// Lets so much time pass for everything in this process, on the spot.
+pub async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// The outcome of a row.

@@ -140,7 +140,7 @@ fn state(upstream: &UpstreamNow) -> String {
     match (upstream.breaker, upstream.breaker_wait_s, upstream.throttled) {
         (BreakerNow::Open, Some(wait), _) => format!("open {}", ago(wait)),
         (BreakerNow::Open, None, _) => "open".to_owned(),
-        (BreakerNow::Due | BreakerNow::Overdue, ..) => "on trial".to_owned(),
+        (BreakerNow::Due, ..) => "on trial".to_owned(),
         (BreakerNow::Closed, _, true) => "throttled".to_owned(),
         (BreakerNow::Closed, _, false) => "ok".to_owned(),
     }

@@ -1,8 +1,11 @@
 //! Refusals for want of a right: a caller's with us, or ours with every provider.
 
+use std::time::Duration;
+
 use http::StatusCode;
 
 use super::{Failed, Rejection, SERVER, quoted};
+use crate::routing::cooldown::ASK_AGAIN_FOR;
 
 /// Upstreams that a message names; `error.attempts` has all.
 const TOLD_MAX: usize = 4;
@@ -36,20 +39,25 @@ impl Rejection {
         rejection
     }
 
-    /// Everybody who could serve it is set aside, for refusing our key, the model or our account. No Retry-After: clients obey
-    /// it before they tell anybody, and waiting mends no key.
-    pub fn refused(failed: &[Failed]) -> Rejection {
+    /// Everybody who could serve it is set aside, some of them for refusing our key, the model or our account. `wait`: the
+    /// shortest of those that only asked for a pause. Without one no Retry-After: clients obey it before they tell anybody, and
+    /// waiting mends no key.
+    pub fn refused(failed: &[Failed], wait: Option<Duration>) -> Rejection {
         // These messages are the gateway's own.
         let told: Vec<String> = failed
             .iter()
             .take(TOLD_MAX)
             .map(|failed| format!("{} is {}", failed.upstream, failed.failure.message))
             .collect();
-        let message =
-            format!("every upstream has refused us: {}. Look at its key, its model and its account", told.join(", "));
-        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let message = format!(
+            "no upstream can be asked: {}. Look at its key, its model and its account; one request in {ASK_AGAIN_FOR:?} \
+             is let through to it meanwhile",
+            told.join(", ")
+        );
+        let status = StatusCode::BAD_GATEWAY;
         let mut rejection = Rejection::new(status, SERVER, "photofinish_upstream_refused", message);
         rejection.0.attempts = failed.to_vec();
+        rejection.0.retry_after = wait;
         rejection
     }
 }

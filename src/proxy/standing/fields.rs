@@ -14,7 +14,7 @@ pub const UPSTREAM: [Field; 15] = [
     integer("in_flight", "", "attempts that run there now"),
     boolean("throttled", "it fails so often that nothing is hedged to it"),
     number("caching", "", "share of a prompt it has read before that it reports as cached"),
-    text("breaker", "", "`closed`, `open`, `due` (tried behind the others) or `overdue` (tried in its own place)"),
+    text("breaker", "", "`closed`, `open` or `due` (tried beside the others)"),
     number("breaker_wait_s", "s", "until an open one may be tried").or_null(),
     number("cooling_down_s", "s", "the shortest wait over its shared keys; null where one is free").or_null(),
     number("last_observation_s", "s", "how long ago it was last used").or_null(),

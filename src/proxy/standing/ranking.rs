@@ -43,9 +43,7 @@ pub fn rank(
     now_us: i64,
 ) -> (Vec<String>, Vec<Reason>) {
     let usable = |contender: &&Contender| contender.obstacles.off.is_none() && contender.obstacles.cooling.is_none();
-    let undoubted = |contender: &&Contender| {
-        usable(contender) && matches!(contender.obstacles.breaker, Standing::Closed | Standing::Overdue)
-    };
+    let undoubted = |contender: &&Contender| usable(contender) && contender.obstacles.breaker == Standing::Closed;
     let mut able: Vec<&Contender> = contenders.iter().filter(undoubted).collect();
     // Better a doubtful one than none.
     let doubtful = able.is_empty();
@@ -87,7 +85,7 @@ fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
         (Some(why), ..) => ("off", why.clone()),
         (None, Some(wait), _) => ("cooling_down", format!("set aside for another {wait:.0?}")),
         (None, None, Standing::Open(wait)) => ("breaker", format!("it kept failing: not tried for another {wait:.0?}")),
-        (None, None, _) => ("breaker", "it kept failing: the next request tries it behind the others".to_owned()),
+        (None, None, _) => ("breaker", "it kept failing: the next request tries it beside the others".to_owned()),
     }
 }
 

@@ -70,10 +70,8 @@ pub struct Predicted {
 pub enum BreakerNow {
     Closed,
     Open,
-    /// Its time is over: the next request tries it behind the others.
+    /// Its time is over: the next request tries it beside the others.
     Due,
-    /// Long since: the next request tries it in its own place.
-    Overdue,
 }
 
 /// One model, or an alias.

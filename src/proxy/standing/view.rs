@@ -14,7 +14,7 @@ use crate::learning::Known;
 use crate::proxy::field::{target, wait_for_all, why_off};
 use crate::proxy::gateway::{Gateway, Live, lock};
 use crate::routing::adaptive::{Learner, Ledger, Outlook, Sent, Terms};
-use crate::routing::breaker::{self, Standing};
+use crate::routing::breaker::{self, Standing, Trying};
 use crate::routing::keyring::{Key, Ring};
 use crate::routing::tariff::{Basis, Prompt};
 
@@ -88,11 +88,10 @@ impl<'a> View<'a> {
                 Standing::Closed => BreakerNow::Closed,
                 Standing::Open(_) => BreakerNow::Open,
                 Standing::Due => BreakerNow::Due,
-                Standing::Overdue => BreakerNow::Overdue,
             },
             breaker_wait_s: match obstacles.breaker {
                 Standing::Open(wait) => Some(seconds(wait)),
-                Standing::Closed | Standing::Due | Standing::Overdue => None,
+                Standing::Closed | Standing::Due => None,
             },
             cooling_down_s: obstacles.cooling.map(seconds),
             last_observation_s: outlook.last_us().map(|last_us| rounded((self.now_us - last_us).max(0) as f64 / 1e6)),
@@ -171,7 +170,8 @@ impl<'a> View<'a> {
             Ring::Keys(keys) => wait_for_all(keys, held),
         };
         let cooling = held.map(|held| held.wait);
-        let breaker = lock(&self.gateway.breakers).standing(asked, &settings.breaker, None, self.now);
+        let trying = if settings.max_attempts > 1 { Trying::Beside } else { Trying::InPlace };
+        let breaker = lock(&self.gateway.breakers).standing(asked, &settings.breaker, None, trying, self.now);
         Obstacles { off: matches!(*ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }
     }
 }

@@ -1,5 +1,7 @@
 //! What the race does, told as stories on a stopped clock: which attempts start when, and how each ends.
 
+mod trials;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,6 +72,7 @@ fn story<const N: usize>(candidates: [(Course, Start); N]) -> Story {
         start: *start,
         first_token: millis(9_000),
         p_include: 1.0,
+        trial: false,
     };
     let entries = candidates.iter().enumerate().map(entry).collect();
     let courses = candidates.iter().map(|(course, _)| *course).collect();

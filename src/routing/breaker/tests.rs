@@ -1,6 +1,7 @@
 //! What happens to a breaker, and where it stands then.
 
-use super::Standing::{Closed, Due, Overdue};
+use super::Standing::{Closed, Due};
+use super::Trying::{Beside, InPlace};
 use super::*;
 
 const UP: Asked<'static> = Asked { upstream: "a/m", surface: Surface::Chat, named: false };
@@ -42,6 +43,10 @@ enum Event {
 
 /// Where it stands after each event, at the time of the event.
 fn run(failures: u32, table: &[(u64, Event, Standing)]) {
+    run_for(Beside, failures, table);
+}
+
+fn run_for(trying: Trying, failures: u32, table: &[(u64, Event, Standing)]) {
     let (mut breakers, settings, zero) = (Breakers::default(), settings(failures), Instant::now());
     let at = |time: u64| zero + seconds(time);
     for (row, (time, event, expected)) in table.iter().enumerate() {
@@ -56,7 +61,7 @@ fn run(failures: u32, table: &[(u64, Event, Standing)]) {
             Event::NoTrialBegins => assert_eq!(breakers.begin_trial(UP, &settings, now), None, "row {row}"),
             Event::TrialEnds(begun) => breakers.end_trial(UP, at(*begun)),
         }
-        assert_eq!(breakers.standing(UP, &settings, None, now), *expected, "row {row}");
+        assert_eq!(breakers.standing(UP, &settings, None, trying, now), *expected, "row {row}");
     }
 }
 
@@ -97,52 +102,68 @@ fn answers_that_break_off_are_a_run_of_their_own() {
 }
 
 #[test]
-fn a_failed_trial_doubles_the_time_up_to_its_bound() {
+fn beside_others_there_is_a_trial_every_five_seconds_however_long_it_fails() {
     let mut table = vec![(0, Failed { sent: 0 }, open(5))];
-    let mut time = 5;
-    for lasts in [10, 20, 40, 60, 60] {
-        table.push((time, TrialBegins, open(1)));
-        table.push((time + 1, Failed { sent: time }, open(lasts)));
-        time += 1 + lasts;
+    for time in (5..100).step_by(5) {
+        table.push((time, TimePasses, Due));
+        table.push((time, TrialBegins, open(5)));
+        // However long the trial takes to fail.
+        table.push((time + 3, Failed { sent: time }, open(2)));
     }
-    table.push((time, TrialBegins, open(1)));
-    table.push((time, FirstToken { sent: time }, Closed));
-    table.push((time, Failed { sent: time }, open(5)));
+    table.push((100, TrialBegins, open(5)));
+    table.push((101, FirstToken { sent: 100 }, Closed));
+    table.push((101, Failed { sent: 101 }, open(5)));
     run(1, &table);
 }
 
 #[test]
-fn one_trial_at_a_time_also_before_its_time() {
-    run(
-        1,
-        &[
-            (0, Failed { sent: 0 }, open(5)),
-            (1, TrialBegins, open(4)),
-            (2, NoTrialBegins, open(3)),
-            (3, TrialEnds(1), open(2)),
-            (5, TrialBegins, open(1)),
-            (6, TrialEnds(1), open(1)),
-            (6, NoTrialBegins, open(1)),
-            (7, TrialEnds(5), Due),
-            (8, TrialBegins, open(1)),
-            (68, TrialBegins, open(1)),
-            (69, TrialEnds(8), open(1)),
-            (70, TrialEnds(68), Overdue),
-        ],
-    );
+fn in_its_own_place_a_failed_trial_doubles_the_time_up_to_its_bound() {
+    let mut table = vec![(0, Failed { sent: 0 }, open(5))];
+    let mut time = 5;
+    for lasts in [10, 20, 40, 60, 60] {
+        table.push((time, TimePasses, Due));
+        table.push((time, TrialBegins, open(60)));
+        table.push((time + 1, Failed { sent: time }, open(lasts - 1)));
+        time += lasts;
+    }
+    table.push((time, TrialBegins, open(60)));
+    table.push((time, FirstToken { sent: time }, Closed));
+    table.push((time, Failed { sent: time }, open(5)));
+    run_for(InPlace, 1, &table);
 }
 
 #[test]
-fn what_nobody_tried_is_overdue() {
+fn a_trial_that_hangs_keeps_the_next_away_for_a_while() {
+    let hangs = |trying, next| {
+        let table = [
+            (0, Failed { sent: 0 }, open(5)),
+            (5, TrialBegins, open(next)),
+            (9, NoTrialBegins, open(next - 4)),
+            (5 + next, TimePasses, Due),
+            (5 + next, TrialBegins, open(next)),
+            // The first of the two; then the second.
+            (6 + next, Failed { sent: 5 }, open(next - 1)),
+            (7 + next, FirstToken { sent: 5 + next }, Closed),
+        ];
+        run_for(trying, 1, &table);
+    };
+    hangs(Beside, 5);
+    hangs(InPlace, 60);
+}
+
+#[test]
+fn a_trial_that_ended_without_a_word_makes_room_for_the_next() {
     run(
         1,
         &[
             (0, Failed { sent: 0 }, open(5)),
-            (4, TimePasses, open(1)),
-            (5, TimePasses, Due),
-            (64, TimePasses, Due),
-            (65, TimePasses, Overdue),
-            (65, TrialBegins, open(1)),
+            (1, TrialBegins, open(5)),
+            (2, NoTrialBegins, open(4)),
+            (3, TrialEnds(1), open(2)),
+            (5, TrialBegins, open(5)),
+            (6, TrialEnds(1), open(4)),
+            (7, TrialEnds(5), Due),
+            (8, TrialBegins, open(5)),
         ],
     );
 }
@@ -156,8 +177,8 @@ fn what_was_sent_before_it_opened_tells_nothing_new() {
             (11, Failed { sent: 2 }, open(4)),
             (12, FirstToken { sent: 9 }, open(3)),
             (13, Failed { sent: 12 }, open(2)),
-            (15, TrialBegins, open(1)),
-            (16, Failed { sent: 9 }, open(1)),
+            (15, TrialBegins, open(5)),
+            (16, Failed { sent: 9 }, open(4)),
             (16, FirstToken { sent: 15 }, Closed),
         ],
     );
@@ -169,14 +190,14 @@ fn no_failures_turn_it_off() {
     let (mut breakers, now) = (Breakers::default(), Instant::now());
     assert_eq!(breakers.failed(UP, &settings(1), false, None, now, now), Some(seconds(5)));
     assert_eq!(breakers.failed(UP, &settings(1), false, None, now, now), None, "it is open already");
-    assert_eq!(breakers.standing(UP, &settings(0), None, now), Closed, "for a model that has none");
+    assert_eq!(breakers.standing(UP, &settings(0), None, Beside, now), Closed, "for a model that has none");
     let other = Asked { upstream: "b/m", ..UP };
-    assert_eq!(breakers.standing(other, &settings(1), None, now), Closed, "another upstream");
+    assert_eq!(breakers.standing(other, &settings(1), None, Beside, now), Closed, "another upstream");
     let embeddings = Asked { surface: Surface::Embeddings, ..UP };
-    assert_eq!(breakers.standing(embeddings, &settings(1), None, now), Closed, "another surface");
+    assert_eq!(breakers.standing(embeddings, &settings(1), None, Beside, now), Closed, "another surface");
     assert_eq!(breakers.open(), BTreeSet::from([UP.upstream.to_owned()]));
     breakers.retain(|asked| asked != UP);
-    assert_eq!(breakers.standing(UP, &settings(1), None, now), Closed);
+    assert_eq!(breakers.standing(UP, &settings(1), None, Beside, now), Closed);
 }
 
 /// Failures in a row, three of which open it: whose request each met. Then for whom it is open.
@@ -198,7 +219,7 @@ fn one_caller_opens_it_for_itself_alone() {
         for caller in *callers {
             breakers.failed(UP, &settings(3), false, *caller, now, now);
         }
-        let open = [ann, bob].map(|caller| breakers.standing(UP, &settings(3), caller, now) != Closed);
+        let open = [ann, bob].map(|caller| breakers.standing(UP, &settings(3), caller, Beside, now) != Closed);
         assert_eq!(open, *expected, "{callers:?}");
         assert_eq!(breakers.open().is_empty(), *expected != [true, true], "{callers:?}");
     }
@@ -211,14 +232,13 @@ fn one_caller_s_trials_keep_it_open_for_nobody() {
     for caller in [1, 2] {
         breakers.failed(UP, &settings(2), false, Some(caller), now, now);
     }
-    // Each trial is begun as soon as it may be, and fails: who asked, and for how long it is left out then.
-    for (caller, lasts) in [(1, Some(10)), (1, None), (1, None), (2, Some(20)), (1, Some(40)), (1, None)] {
+    // Each trial is begun as soon as anybody may, and fails: who asked, and who may try it next, at once or later.
+    for (caller, others) in [(1, open(5)), (1, Due), (1, Due), (2, open(5)), (1, open(5)), (1, Due)] {
         now += seconds(60);
         breakers.begin_trial(UP, &settings(2), now).unwrap();
         breakers.failed(UP, &settings(2), false, Some(caller), now, now);
-        let expected = lasts.map_or(Overdue, open);
-        let standing = breakers.standing(UP, &settings(2), Some(2), now);
-        assert!(standing == expected || lasts.is_none() && standing == Due, "{standing:?} {expected:?}");
+        let standing = |caller| breakers.standing(UP, &settings(2), Some(caller), Beside, now);
+        assert_eq!((standing(caller), standing(3)), (open(5), others));
     }
 }
 
@@ -228,9 +248,9 @@ fn another_caller_s_answer_closes_what_one_opened_for_itself() {
     for _ in 0..2 {
         breakers.failed(UP, &settings(2), false, Some(1), now, now);
     }
-    assert_eq!(breakers.standing(UP, &settings(2), Some(1), now), open(5));
+    assert_eq!(breakers.standing(UP, &settings(2), Some(1), Beside, now), open(5));
     assert!(breakers.first_token(UP, now + seconds(1)));
-    assert_eq!(breakers.standing(UP, &settings(2), Some(1), now), Closed);
+    assert_eq!(breakers.standing(UP, &settings(2), Some(1), Beside, now), Closed);
     assert_eq!(breakers.failed(UP, &settings(2), false, Some(2), now, now), None, "a new run");
 }
 
@@ -243,11 +263,15 @@ fn what_callers_name_is_bounded_and_pushes_out_nothing_else() {
         breakers.failed(named(&upstream.to_string()), &settings(2), false, None, now, now);
         assert!(breakers.breakers[&(Surface::Chat, true)].len() <= NAMED_MAX);
     }
-    assert_eq!(breakers.standing(named("x/first"), &settings(1), None, now), open(5), "closed ones go first");
+    assert_eq!(breakers.standing(named("x/first"), &settings(1), None, Beside, now), open(5), "closed ones go first");
     for upstream in 0..NAMED_MAX + 500 {
         breakers.failed(named(&upstream.to_string()), &settings(1), false, None, now, now + seconds(1));
     }
     assert_eq!(breakers.breakers[&(Surface::Chat, true)].len(), NAMED_MAX);
-    assert_eq!(breakers.standing(named("x/first"), &settings(1), None, now), Closed, "its time would be over first");
+    assert_eq!(
+        breakers.standing(named("x/first"), &settings(1), None, Beside, now),
+        Closed,
+        "its time would be over first"
+    );
     assert!(breakers.failed(UP, &settings(2), false, None, now, now).is_some(), "its first failure is not forgotten");
 }

@@ -20,14 +20,55 @@ fn wait(cooldowns: &Cooldowns, target: &Target, now: Instant) -> Option<Duration
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_rate_limit_cools_one_key_for_retry_after() {
+fn a_rate_limit_cools_one_key_for_one_model_for_retry_after() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k1"), Some(SECOND * 7), now, 0.0);
-    assert_eq!(wait(&cooldowns, &target("other", "k1"), now), Some(SECOND * 7), "the key, whatever the model");
-    assert_eq!(wait(&cooldowns, &target("a", "k2"), now), None, "not another key");
-    assert_eq!(wait(&cooldowns, &target("a", "k1"), now + SECOND * 7), None);
-    let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k1"), Some(SECOND * 9_999), now, 0.0);
+    cooldowns.set_aside(Aside::RateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    assert_eq!(wait(&cooldowns, &target("small", "k1"), now), None, "not another model");
+    assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
+    let responses = Target { surface: Surface::Responses, ..target("big", "k1") };
+    assert_eq!(wait(&cooldowns, &responses, now), Some(SECOND * 7), "whatever the surface");
+    cooldowns.clear(&target("small", "k1"), now + SECOND, now + SECOND);
+    assert_eq!(
+        wait(&cooldowns, &target("big", "k1"), now + SECOND),
+        Some(SECOND * 6),
+        "another model forgives nothing"
+    );
+    assert_eq!(wait(&cooldowns, &target("big", "k1"), now + SECOND * 7), None);
+    let wait = cooldowns.set_aside(Aside::RateLimited, &target("big", "k1"), Some(SECOND * 9_999), now, 0.0);
     assert_eq!(wait, RETRY_AFTER_MAX);
+}
+
+#[test]
+fn a_rate_limit_of_the_account_cools_its_key_whatever_the_model() {
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    cooldowns.set_aside(Aside::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    assert_eq!(wait(&cooldowns, &target("small", "k1"), now), Some(SECOND * 7));
+    assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
+}
+
+#[test]
+fn one_request_in_five_seconds_is_let_through_to_what_was_refused() {
+    for aside in [Aside::KeyRefused, Aside::Forbidden, Aside::NotFound] {
+        let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+        let at = |seconds| now + SECOND * seconds;
+        let gone = target("gone", "k");
+        assert!(!cooldowns.let_through(&gone, now), "nothing is held against it");
+        cooldowns.set_aside(aside, &gone, None, now, 0.0);
+        cooldowns.set_aside(aside, &gone, None, at(10), 0.0);
+        let mut through = |seconds| cooldowns.let_through(&gone, at(seconds));
+        assert_eq!([10, 14, 15, 15, 19].map(&mut through), [false, false, true, false, false], "{aside:?}");
+        assert_eq!([20, 29].map(&mut through), [true, true], "{aside:?}");
+        cooldowns.set_aside(aside, &gone, None, at(29), 0.0);
+        cooldowns.set_aside(aside, &gone, None, at(30), 0.0);
+        assert!(!cooldowns.let_through(&gone, at(34)), "it refused again");
+        cooldowns.set_aside(Aside::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
+        assert!(!cooldowns.let_through(&gone, at(40)), "it was told to wait as well");
+    }
+    let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
+    for aside in [Aside::RateLimited, Aside::AccountRateLimited] {
+        cooldowns.set_aside(aside, &target("busy", "k"), Some(SECOND * 60), now, 0.0);
+        assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{aside:?}: its Retry-After stands");
+    }
 }
 
 #[test]
@@ -36,7 +77,7 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     let mut at = now;
     let waits: Vec<u64> = (0..9)
         .map(|_| {
-            let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+            let wait = cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 1.0);
             at += wait;
             wait.as_secs()
         })
@@ -44,14 +85,14 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     cooldowns.clear(&target("a", "k"), at, at);
     assert_eq!(wait(&cooldowns, &target("a", "k"), at), None);
-    let wait = cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 0.0);
+    let wait = cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 0.0);
     assert_eq!(wait, SECOND / 2, "from the start again, with the least jitter");
 }
 
 #[test]
 fn rate_limits_that_come_together_are_one_strike() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    let mut limited = |at| cooldowns.set_aside(Aside::KeyRateLimited, &target("a", "k"), None, at, 1.0);
+    let mut limited = |at| cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 1.0);
     assert_eq!(limited(now), SECOND);
     assert_eq!((0..7).map(|_| limited(now + SECOND / 4)).max(), Some(SECOND * 3 / 4), "what is left of it");
     assert_eq!(limited(now + SECOND), SECOND * 2, "the second strike");
@@ -62,7 +103,7 @@ fn rate_limits_that_come_together_are_one_strike() {
 fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let key = target("a", "k");
-    cooldowns.set_aside(Aside::KeyRateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
+    cooldowns.set_aside(Aside::RateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
     cooldowns.clear(&key, now, now + SECOND * 2);
     assert_eq!(wait(&cooldowns, &key, now + SECOND * 2), Some(SECOND * 59), "sent before the 429 was heard");
     cooldowns.clear(&key, now + SECOND * 2, now + SECOND * 3);
@@ -76,7 +117,7 @@ fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
 
 #[test]
 fn without_a_key_only_the_upstream_is_set_aside() {
-    for aside in [Aside::KeyRateLimited, Aside::KeyRefused, Aside::UpstreamRefused] {
+    for aside in [Aside::RateLimited, Aside::AccountRateLimited, Aside::KeyRefused, Aside::NotFound] {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
         let keyless = |model| Target { key_id: None, ..target(model, "") };
         cooldowns.set_aside(aside, &keyless("busy"), Some(SECOND), now, 0.0);
@@ -91,7 +132,7 @@ fn without_a_key_only_the_upstream_is_set_aside() {
 #[test]
 fn a_refused_upstream_leaves_the_key_s_other_models() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::UpstreamRefused, &target("gone", "k"), None, now, 0.0);
+    cooldowns.set_aside(Aside::NotFound, &target("gone", "k"), None, now, 0.0);
     assert_eq!(wait(&cooldowns, &target("gone", "k"), now), Some(REFUSED_FIRST));
     assert_eq!(wait(&cooldowns, &target("here", "k"), now), None);
     cooldowns.set_aside(Aside::KeyRefused, &target("gone", "k"), None, now, 0.0);
@@ -114,9 +155,9 @@ fn the_table_is_bounded() {
     cooldowns.set_aside(Aside::KeyRefused, &target("m", "shared"), None, now, 0.0);
     for key in 0..ENTRIES_MAX + 500 {
         let brought = Target { own_key: true, ..target("m", &key.to_string()) };
-        cooldowns.set_aside(Aside::KeyRateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
+        cooldowns.set_aside(Aside::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
         let named = Target { named: true, ..target(&key.to_string(), "shared") };
-        cooldowns.set_aside(Aside::UpstreamRefused, &named, None, now, 0.0);
+        cooldowns.set_aside(Aside::NotFound, &named, None, now, 0.0);
     }
     assert!(cooldowns.made_up.len() <= ENTRIES_MAX);
     assert_eq!(wait(&cooldowns, &target("m", "shared"), now), Some(REFUSED_FIRST), "what callers make up");
@@ -126,7 +167,7 @@ fn the_table_is_bounded() {
 fn a_refusal_is_short_at_first_and_longer_each_time() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let mut at = now;
-    let mut refused = |at| cooldowns.set_aside(Aside::UpstreamRefused, &target("m", "k"), None, at, 0.0).as_secs();
+    let mut refused = |at| cooldowns.set_aside(Aside::NotFound, &target("m", "k"), None, at, 0.0).as_secs();
     let waits: Vec<u64> = (0..8)
         .map(|_| {
             let wait = refused(at);

@@ -41,7 +41,7 @@ pub(super) fn schemas() -> [(&'static str, Value); 5] {
     let mut upstream = object("How an upstream stands now.", &[&UPSTREAM]);
     add(&mut upstream, "models", names("those of the answer that list it; none where callers named it themselves"));
     add(&mut upstream, "predicted", list("Predicted"));
-    upstream["properties"]["breaker"]["enum"] = json!(["closed", "open", "due", "overdue"]);
+    upstream["properties"]["breaker"]["enum"] = json!(["closed", "open", "due"]);
     let mut model = object("How a model's races are decided now.", &[&MODEL]);
     add(&mut model, "order", names("upstreams that can be asked now, best first for a prompt of 500 tokens"));
     add(&mut model, "why", list("Reason"));

@@ -1,0 +1,105 @@
+//! How a conversation begins: all that stands in front of the answer to its first question. Each later request of the same
+//! conversation begins with the same bytes, and hardly any request of another does, though their system prompts may be the same.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::request::ApiRequest;
+
+/// Messages that are looked at for the first question; examples may stand before it.
+const MESSAGES_MAX: usize = 16;
+
+/// The parts of the prompt up to the end of the first message of the user; none where there is no such message.
+pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
+    let [tools, system, messages] = request.prompt();
+    let end = first_question(messages)?;
+    Some([tools, system, &messages[..end]])
+}
+
+/// Where it ends. Nothing behind it is read.
+fn first_question(messages: &[u8]) -> Option<usize> {
+    struct First<'f, 'de>(&'f mut Option<&'de RawValue>);
+
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow, default)]
+        role: Option<std::borrow::Cow<'a, str>>,
+    }
+
+    impl<'de> Visitor<'de> for First<'_, 'de> {
+        type Value = ControlFlow<()>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of messages")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut messages: A) -> Result<ControlFlow<()>, A::Error> {
+            for _ in 0..MESSAGES_MAX {
+                let Some(message) = messages.next_element::<&'de RawValue>()? else { break };
+                let role = serde_json::from_str::<Message<'_>>(message.get()).ok().and_then(|message| message.role);
+                if role.is_some_and(|role| role == "user") {
+                    *self.0 = Some(message);
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        }
+    }
+
+    let mut first = None;
+    // It complains of what is left unread behind the first.
+    let _unread = serde_json::Deserializer::from_slice(messages).deserialize_seq(First(&mut first));
+    let first = first?.get();
+    Some((first.as_ptr() as usize).checked_sub(messages.as_ptr() as usize)? + first.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::protocol::Surface;
+
+    fn of(surface: Surface, body: &str) -> Option<String> {
+        let request = ApiRequest::parse(surface, Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let parts = opening(&request)?.map(|part| String::from_utf8(part.to_vec()).unwrap());
+        Some(parts.join("|"))
+    }
+
+    #[test]
+    fn a_conversation_opens_with_its_first_question() {
+        let chat = r#"[{"role":"system","content":"s"}, {"role":"user","content":"q"}"#;
+        for (surface, body, expected) in [
+            (Surface::Chat, format!(r#"{{"model":"m","messages":{chat}]}}"#), Some(format!("||{chat}"))),
+            (
+                Surface::Chat,
+                format!(r#"{{"model":"m","tools":[1],"messages":{chat},{{"role":"assistant","content":"a"}}]}}"#),
+                Some(format!("[1]||{chat}")),
+            ),
+            (
+                Surface::Messages,
+                r#"{"model":"m","max_tokens":1,"system":"s","messages":[{"content":"q","role":"user"},{"role":"assistant","content":"a"}]}"#.to_owned(),
+                Some(r#"|"s"|[{"content":"q","role":"user"}"#.to_owned()),
+            ),
+            (
+                Surface::Responses,
+                r#"{"model":"m","instructions":"s","input":[{"role":"user","content":"q"},{"type":"function_call_output","call_id":"c","output":"o"}]}"#.to_owned(),
+                Some(r#"|"s"|[{"role":"user","content":"q"}"#.to_owned()),
+            ),
+            (Surface::Responses, r#"{"model":"m","input":"q"}"#.to_owned(), None),
+            (Surface::Completions, r#"{"model":"m","prompt":"q"}"#.to_owned(), None),
+            (Surface::Embeddings, r#"{"model":"m","input":["q"]}"#.to_owned(), None),
+        ] {
+            assert_eq!(of(surface, &body), expected, "{body}");
+        }
+        let examples = r#"{"role":"system","content":"x"},"#.repeat(MESSAGES_MAX);
+        assert_eq!(first_question(format!("[{examples}{{\"role\":\"user\"}}]").as_bytes()), None, "too far behind");
+        for odd in ["", "[", "{}", "[1, 2]", r#"[{"role":1}]"#] {
+            assert_eq!(first_question(odd.as_bytes()), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Attempts that run beside others to see whether their upstream is well.
+
+use super::*;
+
+impl Story {
+    fn on_trial(mut self, candidate: usize) -> Story {
+        self.plan.entries[candidate].trial = true;
+        self
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_runs_beside_the_first_and_stands_in_for_nobody() {
+    let beside = |first, trial| story([(first, NOW), (ready(50), LATER), (trial, NOW)]).on_trial(2);
+    let told = beside(ready(100), error(10)).tell().await;
+    assert_eq!((told.end(), told.ends()), (("won by 0", 100), vec!["won", "failed"]), "nobody comes in its place");
+    let told = beside(ready(100), ready(20)).tell().await;
+    assert_eq!((told.end(), told.ends()), (("won by 1", 20), vec!["lost", "won"]), "it may win");
+    let told = beside(error(10), error(10)).tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("won by 2", 60), 3), "one comes in the place of the first");
+    let told = beside(ready(100), refusal(10)).tell().await;
+    assert_eq!(told.end(), ("won by 0", 100));
+    let alone = || story([(error(10), NOW), (ready(50), NOW), (ready(50), LATER)]).on_trial(1);
+    assert_eq!(alone().tell().await.end(), ("won by 1", 50), "it is better than none");
+    let last = story([(error(10), NOW), (error(20), NOW), (ready(50), LATER)]).on_trial(1);
+    assert_eq!(last.tell().await.end(), ("won by 2", 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_hangs_keeps_nobody_alive() {
+    let told = story([(ready(500), NOW), (hang(), NOW)]).on_trial(1).first_token_timeout(100).tell().await;
+    assert_eq!((told.end(), told.ends()), (("won by 0", 500), vec!["won", "late"]), "the slow one runs on");
+    let told = story([(error(10), NOW), (ready(500), NOW)]).on_trial(1).first_token_timeout(100).tell().await;
+    assert_eq!(told.end(), ("won by 1", 500), "the last one alive, whatever it is");
+    let mut patient = story([(ready(500), NOW), (hang(), NOW)]).on_trial(1).first_token_timeout(100);
+    patient.plan.entries[1].first_token = millis(5_000);
+    assert_eq!(patient.tell().await.end(), ("won by 0", 500));
+    let told =
+        story([(hang(), NOW), (hang(), NOW), (ready(10), LATER)]).on_trial(1).first_token_timeout(100).tell().await;
+    assert_eq!(told.end(), ("won by 2", 110), "a late one makes room all the same");
+}
