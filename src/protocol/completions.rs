@@ -61,7 +61,9 @@ impl Writer {
         let mut chunk = json!({
             "id": id, "object": "text_completion", "created": created, "model": model, "choices": choices,
         });
-        usage.map(|usage| chunk["usage"] = usage);
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
         out.put_slice(format!("data: {chunk}\n\n").as_bytes());
     }
 

@@ -81,7 +81,8 @@ impl Delivered {
     pub fn may_go_on(&self) -> bool {
         // Behind text, or where its vendor signs it, reasoning that is under way cannot be joined to.
         let thinks = self.thinks && (!self.text.is_empty() || self.surface != Surface::Chat);
-        !self.barred && !thinks && !(self.text.is_empty() && self.thoughts.is_empty()) && self.place.is_known()
+        let says = !self.text.is_empty() || !self.thoughts.is_empty();
+        says && !self.barred && !thinks && self.place.is_known()
     }
 
     /// Nobody will ever go on with it.

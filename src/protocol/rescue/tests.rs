@@ -120,8 +120,10 @@ fn said(surface: Surface, text: &str) -> String {
 #[test]
 fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
     use Way::{Prefix, Replay};
-    // What was delivered, how the other was asked, what it says, and what of that goes out.
-    let table: &[(&[&str], Way, &[&str], Result<&str, Diverged>)] = &[
+
+    /// What was delivered, how the other was asked, what it says, and what of that goes out.
+    type Case = (&'static [&'static str], Way, &'static [&'static str], Result<&'static str, Diverged>);
+    let table: &[Case] = &[
         (&["Hel", "lo"], Replay, &["Hello wor", "ld"], Ok(" world")),
         (&["Hel", "lo"], Replay, &["H", "e", "l", "l", "o", "!"], Ok("!")),
         (&["Hello"], Replay, &["Hello"], Ok("")),
