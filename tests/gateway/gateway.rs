@@ -221,6 +221,17 @@ impl TestGateway {
         .await;
     }
 
+    /// Waits until nothing runs any more and all memory is given back.
+    pub async fn settled(&self, context: &str) {
+        let gateway = self.app.gateway();
+        let settled = async {
+            while gateway.races() > 0 || gateway.budget().used() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(&format!("nothing runs and no memory is used: {context}"), settled).await;
+    }
+
     /// Ends the gateway when all that runs has ended, and reads what it recorded. Whatever the test was about, the rows
     /// must be sound.
     pub async fn stop(self) -> Rows {

@@ -87,3 +87,4 @@ mod translated;
 mod vendors;
 mod verdicts;
 mod whole_races;
+mod worlds;

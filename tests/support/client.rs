@@ -79,10 +79,15 @@ impl RawClient {
     }
 
     pub async fn head(&mut self) -> Head {
+        self.try_head().await.unwrap()
+    }
+
+    /// The same where the connection may be closed without an answer.
+    pub async fn try_head(&mut self) -> io::Result<Head> {
         let (line, headers) =
-            soon("the head of an answer", wire::read_head(&mut self.stream, &mut self.buffer)).await.unwrap();
+            soon("the head of an answer", wire::read_head(&mut self.stream, &mut self.buffer)).await?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
-        Head { status, headers }
+        Ok(Head { status, headers })
     }
 
     /// Everything up to and with the pattern, framing included.
