@@ -19,7 +19,7 @@ use super::steered::Seen;
 use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
 use crate::learning::{Conversation, Sighting};
 use crate::protocol::error::too_long;
@@ -45,6 +45,8 @@ pub struct Launcher {
     settings: RaceSettings,
     pilot: Pilot,
     retries: Retries,
+    /// Candidates whose answers broke off.
+    broke_off: Vec<usize>,
     /// The first whole answer wins, and not the first token.
     whole: bool,
     /// Those of the client's that may go up to any of the runners.
@@ -78,6 +80,7 @@ impl Launcher {
             settings: field.settings.clone(),
             pilot,
             retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
+            broke_off: Vec::new(),
             whole: races_whole_answers(&field.settings, request),
             client_headers: forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
@@ -175,6 +178,9 @@ impl Launch for Launcher {
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
         let sent = self.judge.sent(candidate);
+        if failure.phase == Phase::Stream {
+            self.broke_off.push(candidate);
+        }
         if failure.kind == FailureKind::ContextLength {
             self.pilot.too_long(candidate, too_long(&failure.message));
         }
@@ -195,7 +201,8 @@ impl Launch for Launcher {
     }
 
     fn affords_retry(&mut self, candidate: usize, running: &[Running<Entrant>]) -> bool {
-        self.pilot.affords_retry(candidate, &seen(running))
+        // A first token of one whose answers break off would cut those that run beside it, until no attempt is left for them.
+        !self.broke_off.contains(&candidate) && self.pilot.affords_retry(candidate, &seen(running))
     }
 
     fn lost(&mut self, entrant: Entrant) {
