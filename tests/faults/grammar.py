@@ -56,7 +56,7 @@ def judge(surface, streaming, seen):
     if seen.status == 200 and judged.kind != "cut":
         judged.must("x-photofinish-race" in seen.headers, "no x-photofinish-race")
         # A head that was sent before there was a winner names none: a comment and a trailer do.
-        early = "trailer" in seen.headers
+        early = "x-photofinish-upstream" in seen.headers.get("trailer", "")
         judged.must("x-request-id" in seen.headers or surface == "messages" and "request-id" in seen.headers, "no x-request-id")
         judged.must("x-photofinish-attempts" in seen.headers, "no x-photofinish-attempts")
         if judged.kind in ("whole", "empty"):

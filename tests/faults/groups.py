@@ -56,7 +56,7 @@ def play_scenarios(start, provider, here, profile, only, told):
 def play_flap(start, provider, profile, told):
     """A favourite that is well, down for a minute and then well: what was seen by policy."""
     outage, warm = scenarios.TIMES[profile]["outage"], 6 if profile == "full" else 3
-    opens = 5.0 if profile == "full" else 1.0
+    opens = scenarios.OPENS[profile]
     lines = ["[server]", 'listen = "127.0.0.1:0"', "", "[store]", 'url = "sqlite:history.db"', "", "[race]", "audit = 0", f'breaker = {{ failures = 5, open = "{opens:g}s", open_max = "60s" }}',
              'hedge_after = "500ms"', "", "[providers.bad]", f"base_url = {json.dumps(provider.url('http', ''))}", "", "[providers.good]",
              f"base_url = {json.dumps(provider.url('http', ''))}", ""]

@@ -18,6 +18,8 @@ from speech import TEXT, pieces
 # Seconds. `full` has the times of the published suite, `quick` those of its fast profile.
 TIMES = {"full": {"retry_after": 2, "slow_first": 20, "stall": 30, "no_answer": 120, "outage": 60, "pace": 0.015},
          "quick": {"retry_after": 2, "slow_first": 3, "stall": 4, "no_answer": 15, "outage": 6, "pace": 0.005}}
+# Of the breaker, where a favourite is down under each policy.
+OPENS = {"full": 5.0, "quick": 1.0}
 FALLBACK, PICKY = "fb-ok", "fb-ok-noprefill"
 
 

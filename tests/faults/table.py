@@ -6,7 +6,7 @@ import statistics
 
 from faults import ALL, FAULTS
 from matrix import FIRST_TOKEN_S, IDLE_S, POLICIES, SERIAL, TOTAL_S
-from scenarios import SCENARIOS
+from scenarios import OPENS, SCENARIOS, TIMES
 
 HEAD = """# Faults
 
@@ -126,8 +126,9 @@ def flap_line(policy, one):
     return f"| `{policy}` | {one['requests']} | {one['asked']} | {back} | {one['worst'] * 1000:.0f} ms |"
 
 
-def write(path, command, plain, onward, results, flaps, waits):
+def write(path, command, profile, plain, onward, results, flaps, waits):
     every = [wait for found in waits.values() for wait in found]
+    outage = TIMES[profile]["outage"]
     whole = sum(case.judged.kind == "whole" for case in plain if case.beside)
     late = [case.after_ms for case in plain if case.after_ms is not None and case.fault.silent]
     counts = (f"{len(plain) + len(onward)} cases: {len(FAULTS)} faults on {len(ALL)} surfaces under {len(POLICIES)} policies. Beside a healthy upstream {whole} of "
@@ -136,13 +137,14 @@ def write(path, command, plain, onward, results, flaps, waits):
               f"{sorted(every)[int(len(every) * 0.95)]:.1f} ms, of {len(every)} (target: a median of at most 10 ms). After silence it "
               f"is the time-out (`first_token`), and {statistics.median(late):.0f} ms more (median of {len(late)}, many at once).")
     parts = [HEAD.format(command=command, day=datetime.date.today(), counts=counts, first=FIRST_TOKEN_S, idle=IDLE_S, total=TOTAL_S), *fault_lines(plain), "\n## Policies\n",
-             *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that is down for a minute\n",
-             "The first upstream answers 503 for 60 s and is then well; each policy is asked every 0.4 s, with the default breaker. *Asked*: requests that it saw while it was down.\n",
+             *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that is down, and then well\n",
+             f"The first upstream is well, answers 503 for {outage} s, and is well again; each policy is asked every 0.4 s, with a breaker whose `open` is "
+             f"{OPENS[profile]:g} s. *Asked*: requests that it saw while it was down.\n",
              "| policy | requests, all whole | asked | asked again after it was well | worst wait for a first token |", "| --- | --- | --- | --- | --- |",
              *[flap_line(policy, one) for policy, one in flaps.items()],
              "\n## First token after a failure\n", "| fault | median | worst | of |", "| --- | --- | --- | --- |",
              *[f"| `{name}` | {statistics.median(found):.1f} ms | {max(found):.1f} ms | {len(found)} |" for name, found in waits.items() if found],
              "\n## Sixteen scenarios\n",
-             "Those of a public failover suite ([failoverbench](https://github.com/failoverbench/failoverbench)), played with its times, its model names and its demands by",
+             "Those of a public failover suite ([failoverbench](https://github.com/failoverbench/failoverbench)), played with its model names, its demands and its times (" + {"full": "the published", "quick": "the fast"}[profile] + " ones) by",
              "[`failover.toml`](../tests/faults/failover.toml): one configuration for all sixteen, nothing in it for one of them.\n", *scenario_lines(results), ""]
     path.write_text("\n".join(parts))
