@@ -128,7 +128,9 @@ async def good(x, say, words=None):
 
 
 def tokens(say, count):
-    return say.begin(), say.words(pieces(0, count))
+    """So many words, behind those that came with the request."""
+    given = len((say.prefix() or "").split())
+    return say.begin(), say.words(pieces(given, given + count))
 
 
 # --- A status ---------------------------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ async def cut(x, say):
 
 
 @fault("cut-picky", "the same, and the next one refuses to continue a beginning", alone=("broken", 502), row=("failed_mid", "closed", 200), mid=True,
-       surfaces=STREAMED, healthy="no-prefix")
+       surfaces=tuple(name for name in STREAMED if name != "completions"), healthy="no-prefix")
 async def cut_picky(x, say):
     await cut(x, say)
 
@@ -389,15 +391,17 @@ async def neither(x, say):
 @fault("length-short", "a content-length that ends it in the middle", alone=("broken", 502), row=("failed_mid", ("closed", "malformed"), 200), mid=True,
        surfaces=STREAMED, resent=2)
 async def length_short(x, say):
-    data = "".join([say.begin(), *say.words(pieces(0, 40))]).encode()
+    begin, words = tokens(say, 40)
+    data = "".join([begin, *words]).encode()
     await x.send(whole(200, data, kind=EVENTS, length=len(data)))
     x.close()
 
 
 @fault("length-long", "a content-length that is never reached: closes before", alone=("broken", 502), row=("failed_mid", "closed", 200), mid=True,
-       surfaces=STREAMED)
+       surfaces=STREAMED, resent=2)
 async def length_long(x, say):
-    data = "".join([say.begin(), *say.words(pieces(0, 40))]).encode()
+    begin, words = tokens(say, 40)
+    data = "".join([begin, *words]).encode()
     await x.send(whole(200, data, kind=EVENTS, length=len(data) + 5_000))
     x.close()
 
@@ -458,7 +462,7 @@ async def goaway_once(c, stream_id, say, attempt):
     await c.goaway(0)
 
 
-@h2("goaway", "GOAWAY before the request is worked on, always", alone=502, row=("failed", ("closed", "protocol", "connect"), None), resent=4)
+@h2("goaway", "GOAWAY before the request is worked on, always", alone=502, row=("failed", ("closed", "protocol", "connect"), None), resent=8)
 async def goaway(c, stream_id, say, attempt):
     await c.goaway(0)
 
