@@ -224,10 +224,13 @@ impl Launch for Launcher {
     }
 
     fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
-        // What was told to wait since the race began gets no hedge; a failure may still come to it.
+        // What was told to wait since the race began gets no hedge, nor does what broke off; a failure may still come to it.
         let Judge { gateway, runners, .. } = &*self.judge;
-        let may_hedge =
-            |candidate: usize| !runners[candidate].is_cooling(gateway) && !self.pilot.is_too_small(candidate);
+        let may_hedge = |candidate: usize| {
+            !runners[candidate].is_cooling(gateway)
+                && !self.pilot.is_too_small(candidate)
+                && !self.broke_off.contains(&candidate)
+        };
         let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
         self.pilot.replan(&seen(running), &rested)
     }

@@ -130,7 +130,7 @@ def config(found, provider, onward):
 
 
 # Of `[race]`, for the second pass.
-ONWARD = ["retries = 2", 'rescue = "continue"', 'content_policy = "continue"']
+ONWARD = ["retries = 2", "max_attempts = 6", 'rescue = "continue"', 'content_policy = "continue"']
 
 
 async def play(found, port, progress):
