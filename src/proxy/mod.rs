@@ -50,7 +50,6 @@ use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::race::{Finish, Race};
 use crate::relay::{RESCUED, RelayBody, RescuedBody, assemble};
-use crate::routing::plan::Plan;
 use admission::Room;
 use answer::Facts;
 use caller::{Caller, authenticate};
@@ -58,6 +57,7 @@ use early::{EarlyBody, EarlyHead};
 use entrant::Begun;
 use field::Field;
 use heavy::Wanted;
+use judge::Judge;
 use launcher::Launcher;
 use pilot::Pilot;
 use race_guard::RaceGuard;
@@ -162,8 +162,9 @@ struct Starters {
     gateway: Arc<Gateway>,
     request: Arc<ApiRequest>,
     field: Field,
-    plan: Plan,
-    launcher: Launcher,
+    /// Boxed, for it is large and would be copied with every future that it moves into.
+    race: Box<Race<Launcher>>,
+    judge: Arc<Judge>,
     read_at: Instant,
 }
 
@@ -204,18 +205,23 @@ async fn prepare(
     let plan = pilot.plan();
     guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
     let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
-    let gateway = gateway.clone();
-    Ok(Prepared::Race(Box::new(Starters { gateway, request, field, plan, launcher, read_at })))
+    let (gateway, judge) = (gateway.clone(), launcher.judge());
+    let race = Box::new(Race::new(plan, launcher, read_at));
+    Ok(Prepared::Race(Box::new(Starters { gateway, request, field, race, judge, read_at })))
 }
 
 impl Starters {
     /// Runs the race to an answer, or until the gateway ends.
     async fn run(self: Box<Self>, mut guard: RaceGuard) -> (Result<Served, Rejection>, RaceGuard) {
-        let Starters { gateway, request, field, plan, launcher, read_at } = *self;
-        let served = tokio::select! {
-            biased;
-            served = run(&gateway, &request, &field, plan, launcher, read_at, &mut guard) => served,
-            () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
+        let Starters { gateway, request, field, race, judge, read_at } = *self;
+        let served = {
+            // Pinned first: `select!` would copy all of it.
+            let mut served = std::pin::pin!(run(&gateway, &request, &field, race, judge, read_at, &mut guard));
+            tokio::select! {
+                biased;
+                served = &mut served => served,
+                () = gateway.shutdown().cancelled() => Err(Rejection::shutting_down()),
+            }
         };
         (served, guard)
     }
@@ -249,13 +255,11 @@ async fn run(
     gateway: &Gateway,
     request: &ApiRequest,
     field: &Field,
-    plan: Plan,
-    launcher: Launcher,
+    mut race: Box<Race<Launcher>>,
+    judge: Arc<Judge>,
     read_at: Instant,
     guard: &mut RaceGuard,
 ) -> Result<Served, Rejection> {
-    let judge = launcher.judge();
-    let mut race = Race::new(plan, launcher, read_at);
     loop {
         let finish = race.run().await;
         let (begun, candidate, ordinal) = match finish {
@@ -278,7 +282,7 @@ async fn run(
             let mut head = answer::head(&ready, &facts);
             answer::name_race(head.headers_mut(), guard);
             guard.watched_by(judge, candidate);
-            let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(race, candidate));
+            let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(*race, candidate));
             return Ok(streamed(gateway, request, ready, head, rescuer));
         }
         let assembled = match whole {
