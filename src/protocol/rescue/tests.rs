@@ -1,5 +1,7 @@
 //! What was delivered of a broken answer, and how others go on with it: every surface, over the vendors' own events.
 
+mod model_check;
+
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
