@@ -18,17 +18,17 @@ pub struct Kept {
 
 /// One conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conversation(u64);
+pub struct ConversationId(u64);
 
 impl Kept {
     /// `opening`: what every request of it begins with. `prompt`: bytes of this one's; none for one that is too short to be
     /// cached, so that short ones take their turns.
-    pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<Conversation> {
-        (prompt >= BLOCK).then(|| Conversation(self.salt.hash_one(opening)))
+    pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<ConversationId> {
+        (prompt >= BLOCK).then(|| ConversationId(self.salt.hash_one(opening)))
     }
 
     /// It uses this key now.
-    pub fn note(&self, provider: &str, conversation: Conversation, key_id: &str, now_us: i64) {
+    pub fn note(&self, provider: &str, conversation: ConversationId, key_id: &str, now_us: i64) {
         let (place, key) = (self.place(provider, conversation), self.salt.hash_one(key_id));
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.make_room(KEPT_MAX, now_us);
@@ -39,7 +39,7 @@ impl Kept {
     pub fn place_of<'k>(
         &self,
         provider: &str,
-        conversation: Conversation,
+        conversation: ConversationId,
         mut key_ids: impl Iterator<Item = &'k str>,
         now_us: i64,
     ) -> Option<usize> {
@@ -48,7 +48,7 @@ impl Kept {
         key_ids.position(|key_id| self.salt.hash_one(key_id) == key)
     }
 
-    fn place(&self, provider: &str, conversation: Conversation) -> u64 {
+    fn place(&self, provider: &str, conversation: ConversationId) -> u64 {
         self.salt.hash_one((provider, conversation.0))
     }
 }
@@ -80,10 +80,10 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let kept = Kept::default();
         for number in 0..KEPT_MAX as u64 + 10 {
-            kept.note("p", Conversation(number), "k1", 1);
+            kept.note("p", ConversationId(number), "k1", 1);
         }
         assert!(kept.used.lock().unwrap().len() <= KEPT_MAX);
-        let latest = Conversation(KEPT_MAX as u64 + 9);
+        let latest = ConversationId(KEPT_MAX as u64 + 9);
         assert_eq!(kept.place_of("p", latest, ["k1"].into_iter(), 2), Some(0));
     }
 }

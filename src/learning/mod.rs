@@ -17,7 +17,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-pub use kept::Conversation;
+pub use kept::ConversationId;
 pub use known::Known;
 pub use prefixes::Blocks;
 pub use purse::{Purse, SharedLedger};
@@ -223,12 +223,12 @@ impl Learning {
     }
 
     /// The conversation that opens so, if its prompt of so many bytes is one that a provider caches.
-    pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<Conversation> {
+    pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<ConversationId> {
         self.kept.conversation(opening, prompt)
     }
 
     /// The conversation asks this provider with this key now.
-    pub fn keep_key(&self, provider: &str, conversation: Conversation, key_id: &str) {
+    pub fn keep_key(&self, provider: &str, conversation: ConversationId, key_id: &str) {
         self.kept.note(provider, conversation, key_id, self.now_us());
     }
 
@@ -236,7 +236,7 @@ impl Learning {
     pub fn kept_key<'k>(
         &self,
         provider: &str,
-        conversation: Conversation,
+        conversation: ConversationId,
         key_ids: impl Iterator<Item = &'k str>,
     ) -> Option<usize> {
         self.kept.place_of(provider, conversation, key_ids, self.now_us())

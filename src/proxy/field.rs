@@ -12,7 +12,7 @@ use super::overrides::Overrides;
 use super::rejection::{Failed, Rejection, quoted};
 use crate::config::{Model, Policy, RaceSettings, Upstream};
 use crate::failure::Failure;
-use crate::learning::Conversation;
+use crate::learning::ConversationId;
 use crate::protocol::Surface;
 use crate::protocol::opening::opening;
 use crate::protocol::request::ApiRequest;
@@ -51,7 +51,7 @@ pub struct Field {
     /// Upstreams whose dialect cannot say all of the request.
     pub left_out: Vec<String>,
     /// The conversation that the request goes on with, where a provider has several keys to choose from.
-    pub conversation: Option<Conversation>,
+    pub conversation: Option<ConversationId>,
     /// Upstreams that are set aside.
     cooling: Vec<(String, Cooling)>,
 }
@@ -236,7 +236,7 @@ fn asked_for<'l>(
 struct Conversing<'a> {
     gateway: &'a Gateway,
     request: &'a ApiRequest,
-    known: Option<Option<Conversation>>,
+    known: Option<Option<ConversationId>>,
 }
 
 impl Conversing<'_> {

@@ -21,7 +21,7 @@ use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
-use crate::learning::{Conversation, Sighting};
+use crate::learning::{ConversationId, Sighting};
 use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
@@ -60,7 +60,7 @@ pub struct Launcher {
     event_max: usize,
     /// Held until the race is over, or until its candidate has lost and ended.
     trials: Vec<(usize, Trial)>,
-    conversation: Option<Conversation>,
+    conversation: Option<ConversationId>,
 }
 
 impl Launcher {
