@@ -1,0 +1,102 @@
+//! `photofinish check --live`: who answers and what is wrong, over sockets, and what the log of a start says of those that are off.
+
+use serde_json::Value;
+
+use crate::harness::process::{Ran, Setup, provider};
+use crate::support::{FakeProvider, Script};
+
+/// A model of these upstreams.
+fn model(name: &str, upstreams: &[&str]) -> String {
+    format!("[models.{name}]\nupstreams = {upstreams:?}\n")
+}
+
+/// The line of an upstream, with single spaces.
+fn line(ran: &Ran, upstream: &str) -> String {
+    let (_, live) = ran.out.split_once("\nLive\n").unwrap_or_else(|| panic!("{} {}", ran.out, ran.err));
+    let mut lines = live.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.find(|line| line.starts_with(upstream)).unwrap_or_else(|| panic!("no {upstream}: {live}"))
+}
+
+#[tokio::test]
+async fn a_live_check_says_who_answers_and_what_is_wrong() {
+    let good = FakeProvider::answering(|_| Script::stream(&["Hello", " there"])).await;
+    let refused = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error"}}"#;
+    let bad = FakeProvider::answering(move |_| Script::status(401, &[], refused)).await;
+    let unknown = r#"{"error":{"message":"The model does not exist","code":"model_not_found"}}"#;
+    let other = FakeProvider::answering(move |_| Script::status(404, &[], unknown)).await;
+    let page =
+        FakeProvider::answering(|_| Script::new().head(200, &[("content-type", "text/html")]).chunk("<html>").end());
+    let page = page.await;
+    let mut config = provider("good", &good) + &provider("bad", &bad) + "api_key = \"${BAD_KEY}\"\n";
+    config += &(provider("other", &other) + &provider("page", &page));
+    config += "[providers.off]\nbase_url = \"http://away.invalid\"\napi_key = \"${OFF_KEY}\"\n";
+    config += &model("first", &["good/m", "bad/m", "off/m"]);
+    config += &model("second", &["good/m", "other/gone", "page/m"]);
+    let setup = Setup::new(&config).env("BAD_KEY", "planted-key");
+    let ran = setup.run(&["check", "--live"]).await;
+    assert_eq!(ran.code, Some(1), "{} {}", ran.out, ran.err);
+    assert!(line(&ran, "good/m").starts_with("good/m ok TTFT "), "{}", ran.out);
+    assert!(line(&ran, "good/m").ends_with("in all fake-model"), "{}", ran.out);
+    let words = "bad/m FAILED 401: the key in BAD_KEY is refused: put a valid one there (Incorrect API key provided)";
+    assert_eq!(line(&ran, "bad/m"), words);
+    assert!(line(&ran, "other/gone").starts_with("other/gone FAILED 404: the provider does not know gone, or not at"));
+    assert!(line(&ran, "page/m").contains("is not the API that is expected: are base_url and dialect"), "{}", ran.out);
+    assert!(ran.out.contains("1 of 4 upstreams answered") && ran.out.contains("OFF_KEY is not set"), "{}", ran.out);
+    assert!(ran.out.contains("first: ") && ran.out.contains("2 of 3 upstreams on"), "{}", ran.out);
+    assert!(!ran.out.contains(['\x1b']) && !ran.out.contains("planted") && !ran.err.contains("planted"));
+    assert_eq!([&good, &bad, &other, &page].map(|fake| fake.requests().len()), [1; 4], "each once");
+    let body: Value = serde_json::from_slice(&good.request(0).await.body).unwrap();
+    assert_eq!((&body["max_tokens"], &body["model"]), (&16.into(), &"m".into()));
+    assert!(!setup.database().exists(), "no row is kept");
+}
+
+#[tokio::test]
+async fn a_live_check_where_all_is_well() {
+    let vectors = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"vectors","usage":{"prompt_tokens":1,"total_tokens":1}}"#;
+    let embeds = FakeProvider::answering(move |_| Script::status(200, &[], vectors)).await;
+    // All of its tokens went into reasoning that it does not show.
+    let thinks = FakeProvider::answering(|_| Script::sse().role().finish("length").usage(9, 16).done().end()).await;
+    let mut config = provider("embeds", &embeds) + &provider("thinks", &thinks);
+    config += "[providers.sim]\nsimulate = { ttft = \"1ms\", tokens_per_second = 1000 }\n";
+    config += &model("all", &["embeds/text-embed-1", "thinks/m", "sim/demo"]);
+    let setup = Setup::new(&config);
+    let ran = setup.run(&["check", "--live"]).await;
+    assert_eq!(ran.code, Some(0), "{} {}", ran.out, ran.err);
+    assert!(line(&ran, "embeds/text-embed-1").ends_with(" vectors") && line(&ran, "sim/demo").contains(" ok TTFT "));
+    assert!(line(&ran, "thinks/m").starts_with("thinks/m ok no text"), "{}", ran.out);
+    assert!(embeds.request(0).await.path.ends_with("/embeddings"));
+    assert!(ran.out.contains("3 of 3 upstreams answered") && !setup.database().exists(), "{}", ran.out);
+    let nobody = Setup::new("").run(&["check", "--live"]).await;
+    assert!(nobody.code == Some(1) && nobody.out.contains("nobody to ask"), "{}", nobody.out);
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_live_check() {
+    let silent = FakeProvider::answering(|_| Script::new().until_closed()).await;
+    let setup = Setup::new(&(provider("silent", &silent) + &model("m", &["silent/m"])));
+    let process = setup.spawn(&["check", "--live"]);
+    silent.request(0).await;
+    process.signal("INT");
+    assert_eq!(process.ended().await, Some(130), "{}", process.log());
+    silent.closed(0).await;
+}
+
+#[tokio::test]
+async fn the_log_of_a_start_names_who_is_off_and_why() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["x"])).await;
+    let mut config = provider("here", &fake) + &model("half", &["here/m", "groq/m"]) + &model("none", &["groq/m"]);
+    config += "[providers.away]\nbase_url = \"http://away.invalid\"\napi_key = \"file:/nonexistent/key\"\n";
+    let served = Setup::new(&config).serve().await;
+    let off = served.process.logged("providers off: ").await;
+    assert!(
+        off.contains("groq (GROQ_API_KEY is not set)") && off.contains("away (/nonexistent/key is missing"),
+        "{off}"
+    );
+    let half = served.process.logged("model half: ").await;
+    assert!(half.ends_with("model half: race, 1 of 2 upstreams on"), "{half}");
+    let none = served.process.logged("model none: ").await;
+    assert!(none.ends_with("NOT USABLE, all of it is off"), "{none}");
+    let setup = served.stop().await;
+    let checked = setup.run(&["check"]).await.out;
+    assert!(checked.contains("half: race, 1 of 2 upstreams on") && checked.contains("GROQ_API_KEY is not set"));
+}

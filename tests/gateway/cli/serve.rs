@@ -1,0 +1,165 @@
+//! `photofinish serve`: how it starts, when it refuses to, and how it takes a new config.
+
+use std::net::TcpListener;
+
+use crate::harness::process::{Served, Setup, provider};
+use crate::support::{FakeProvider, Gate, Script};
+
+fn model(name: &str) -> String {
+    format!("\n[models.{name}]\nupstreams = [\"one/m\"]\n")
+}
+
+async fn has(served: &Served, model: &str) -> bool {
+    served.get(&format!("/v1/models/{model}"), &[]).await.status == 200
+}
+
+#[tokio::test]
+async fn the_start_is_told_in_the_log() {
+    let fake = FakeProvider::start(vec![]).await;
+    let config = format!(
+        "{}[providers.groq]\napi_key = \"${{NOT_SET}}\"\n[providers.sim]\nsimulate = {{}}\n{}",
+        provider("one", &fake),
+        model("m")
+    );
+    let served = Setup::new(&config).serve().await;
+    let log = served.process.log();
+    for words in [
+        "config.toml",
+        "photofinish.db",
+        "on: one",
+        "off: groq (NOT_SET is not set)",
+        "simulated: sim",
+        "model m: race, 1 of 1 upstreams on",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    let database = log.lines().find(|line| line.contains("photofinish.db")).unwrap();
+    assert!(database.contains("=/") || database.contains(" /"), "an absolute path: {database}");
+}
+
+#[tokio::test]
+async fn a_signal_reloads_and_a_running_stream_goes_on() {
+    let gate = Gate::new();
+    let script = Script::sse().role().token("a").wait(&gate).token("b").finish("stop").done().end();
+    let fake = FakeProvider::answering(move |_| script.clone()).await;
+    let before = format!("{}{}", provider("one", &fake), model("old"));
+    let served = Setup::new(&before).serve().await;
+    let mut client = served.asking("old").await;
+    client.head().await;
+    while !client.event().await.unwrap().unwrap().contains("\"a\"") {}
+
+    served.setup.configure(&format!("{}{}", provider("one", &fake), model("new")));
+    served.process.signal("HUP");
+    served.process.logged("the new configuration is in force").await;
+    assert!(has(&served, "new").await && !has(&served, "old").await);
+
+    gate.open();
+    let mut events = Vec::new();
+    while let Some(event) = client.event().await.unwrap() {
+        events.push(event);
+    }
+    assert_eq!(events.last().map(String::as_str), Some("[DONE]"));
+    let setup = served.stop().await;
+    assert_eq!(setup.races().await, ["ok 1 200"]);
+}
+
+#[tokio::test]
+async fn a_changed_file_is_noticed() {
+    let fake = FakeProvider::start(vec![]).await;
+    let served = Setup::new(&format!("{}{}", provider("one", &fake), model("old"))).serve().await;
+    served.setup.configure(&format!("{}{}{}", provider("one", &fake), model("old"), model("added")));
+    served.process.logged("the new configuration is in force").await;
+    assert!(has(&served, "added").await && has(&served, "old").await);
+}
+
+#[tokio::test]
+async fn a_bad_file_is_reported_and_the_old_one_stays() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let served = Setup::new(&format!("{}{}", provider("one", &fake), model("m"))).serve().await;
+    served.setup.configure("[models.m]\nupstreams = [\"one/m\"]\npolcy = \"race\"\n");
+    served.process.signal("HUP");
+    served.process.logged("the old one stays in force").await;
+    let line = served.process.logged("did you mean \"policy\"").await;
+    assert!(line.contains("config.toml:5:1"), "{line}");
+    assert_eq!(served.ask("m").await.status, 200);
+
+    std::fs::remove_file(served.setup.path("config.toml")).unwrap();
+    served.process.signal("HUP");
+    served.process.logged("cannot read").await;
+    assert_eq!(served.ask("m").await.status, 200);
+
+    // And a good one is taken again.
+    served.setup.configure(&format!("{}{}", provider("one", &fake), model("mended")));
+    served.process.signal("HUP");
+    served.process.logged("the new configuration is in force").await;
+    assert!(has(&served, "mended").await);
+}
+
+#[tokio::test]
+async fn what_takes_a_restart_is_told() {
+    let served = Setup::new("[providers.sim]\nsimulate = {}\n").serve().await;
+    served.setup.configure("store.url = \"sqlite:other.db\"\n[providers.sim2]\nsimulate = {}\n");
+    served.process.signal("HUP");
+    served.process.logged("a new `store.url` takes effect only after a restart").await;
+    served.process.logged("the new configuration is in force").await;
+    assert!(served.process.log().contains("simulated: sim2"));
+    assert_eq!(served.ask("sim2/x").await.status, 200);
+    assert_eq!(served.ask("sim/x").await.status, 404);
+    assert!(!served.setup.path("other.db").exists());
+}
+
+#[tokio::test]
+async fn a_busy_port_is_told() {
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = busy.local_addr().unwrap();
+    let setup = Setup::new("");
+    setup.write("busy.toml", format!("[server]\nlisten = \"{addr}\"\n"));
+    let ran = setup.run(&["serve", "--config", "busy.toml"]).await;
+    assert_eq!(ran.code, Some(1));
+    let expected = format!("photofinish: cannot listen on {addr}: Address already in use");
+    assert!(ran.err.starts_with(&expected) && ran.err.contains("; choose another `listen`"), "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+}
+
+#[tokio::test]
+async fn others_may_only_reach_it_with_users() {
+    let setup = Setup::new("");
+    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        setup.write("open.toml", format!("[server]\nlisten = \"{listen}\"\n"));
+        let ran = setup.run(&["serve", "--config", "open.toml"]).await;
+        assert_eq!(ran.code, Some(2), "{listen}");
+        assert!(ran.err.contains("open.toml:2:10") && ran.err.contains("[users"), "{}", ran.err);
+    }
+    setup.write("users.toml", "[server]\nlisten = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
+    let process = setup.spawn(&["serve", "--config", "users.toml"]);
+    process.logged("listening on http://0.0.0.0:").await;
+}
+
+#[tokio::test]
+async fn a_reload_never_opens_a_listener_that_others_reach() {
+    let setup = Setup::new("");
+    setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
+    let served = setup.serve().await;
+    // Good by itself: it would listen on loopback, but only after a restart.
+    served.setup.configure("");
+    served.process.signal("HUP");
+    let error = served.process.logged("the old one stays in force").await;
+    assert!(error.contains("ERROR"), "{error}");
+    served.process.logged("which others can reach, and the new configuration has no [users]").await;
+    assert_eq!(served.get("/v1/models", &[]).await.status, 401);
+    assert_eq!(served.get("/v1/models", &[("x-api-key", "ann-token")]).await.status, 200);
+
+    served.setup.configure("[users.bob]\ntoken = \"bob-token\"\n");
+    served.process.signal("HUP");
+    served.process.logged("the new configuration is in force").await;
+    assert_eq!(served.get("/v1/models", &[("x-api-key", "bob-token")]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_log_filter_that_is_none_is_told() {
+    let setup = Setup::new("").env("PHOTOFINISH_LOG", "%%%=%%%");
+    let ran = setup.run(&["check"]).await;
+    assert_eq!(ran.code, Some(0));
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert!(lines.len() == 1 && lines[0].contains("PHOTOFINISH_LOG") && lines[0].contains("debug"), "{}", ran.err);
+}

@@ -1,0 +1,178 @@
+//! Providers that are reached through a proxy, and providers whose certificates a company signs.
+
+use serde_json::json;
+
+use crate::harness::answer::{end, hear};
+use crate::harness::gateway::{Setup, pick};
+use crate::harness::process;
+use crate::support::{FakeProvider, FakeProxy, NAME, Script, Tunnel, soon};
+
+/// The fake's address by a name that only a proxy can look up.
+fn named(fake: &FakeProvider) -> String {
+    fake.base_url().replace("127.0.0.1", NAME)
+}
+
+/// A file with the authority of a TLS provider, and the line that names it.
+fn believing(fake: &FakeProvider) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    std::fs::write(&path, fake.ca()).unwrap();
+    let line = format!("ca_file = \"{}\"\n", path.display());
+    (folder, line)
+}
+
+#[tokio::test]
+async fn a_provider_is_asked_through_a_tunnel_whatever_it_speaks() {
+    for alpn in [Some("h2"), Some("http/1.1"), None] {
+        let answer = |_: &_| Script::stream(&["hello"]);
+        let fake = match alpn {
+            Some(alpn) => FakeProvider::answering_tls(&[alpn], answer).await,
+            None => FakeProvider::answering(answer).await,
+        };
+        let (_folder, ca_file) =
+            if alpn.is_some() { believing(&fake) } else { (tempfile::tempdir().unwrap(), String::new()) };
+        let proxy = FakeProxy::start(Tunnel::To(fake.addr())).await;
+        let url = proxy.url().replace("http://", "http://user:pl%40nted@");
+        let setup = Setup::new().provider_at("a", &named(&fake), &format!("proxy = \"{url}\"\n{ca_file}"));
+        let gateway = setup.start().await;
+        for _ in 0..3 {
+            assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello", "{alpn:?}");
+        }
+        let port = fake.addr().port();
+        let expected =
+            format!("CONNECT {NAME}:{port} HTTP/1.1\nhost: {NAME}:{port}\nproxy-authorization: Basic dXNlcjpwbEBudGVk");
+        assert_eq!(proxy.heads(), [expected], "one tunnel, kept");
+        let requests = fake.requests();
+        assert!(requests.iter().all(|request| request.header("proxy-authorization").is_none()));
+        assert_eq!(requests[0].version == "HTTP/2.0", alpn == Some("h2"));
+        let rows = gateway.stop().await;
+        let reused: Vec<_> = rows.attempts.iter().map(|row| row["conn_reused"].clone()).collect();
+        assert_eq!(reused, [json!(0), json!(1), json!(1)]);
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_a_connect_failure_in_its_own_name() {
+    for (tunnel, expected) in [
+        (say("HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\n\r\n"), "407"),
+        (say("HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nforbidden"), "refuses with 403 Forbidden"),
+        (say("HTTP/1.0 502 planted\r\n\r\n"), "refuses with 502 Bad Gateway"),
+        (say("SSH-2.0-OpenSSH_9.6\r\n\r\n"), "does not answer as an HTTP proxy"),
+        (say("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"), "does not answer as an HTTP proxy"),
+        (say("HTTP/1.1 200 O"), "hung up without an answer"),
+        (say(""), "hung up without an answer"),
+        (Tunnel::Repeat("x-filler: planted\r\n"), "a head of more than 16 KiB"),
+    ] {
+        let proxy = FakeProxy::start(tunnel).await;
+        let url = proxy.url().replace("http://", "http://user:planted@");
+        let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{url}\""));
+        let gateway = setup.start().await;
+        let heard = hear(&mut gateway.streaming().await).await;
+        assert_eq!(heard.status, 502, "{}", heard.body);
+        let message = heard.json()["error"]["attempts"][0]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(&format!("the proxy {} ", proxy.addr())) && message.contains(expected), "{message}");
+        assert!(!heard.body.contains("planted"), "{}", heard.body);
+        let rows = gateway.stop().await;
+        assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "connect", "connect"]), "{expected}");
+    }
+}
+
+fn say(bytes: &str) -> Tunnel {
+    Tunnel::Say(bytes.as_bytes().to_vec())
+}
+
+#[tokio::test]
+async fn a_proxy_that_stalls_or_is_not_there_costs_no_more_than_connecting() {
+    let proxy = FakeProxy::start(Tunnel::Silence).await;
+    let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{}\"", proxy.url()));
+    let gateway = setup.race("timeouts = { connect = \"50ms\" }").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(heard.body.contains(&format!("through the proxy {}", proxy.addr())), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_eq!(end(&rows.attempts[0]), json!(["timeout", null, null, "timeout", "connect"]));
+
+    // Nobody listens where the proxy was.
+    let (url, addr) = (proxy.url(), proxy.addr());
+    drop(proxy);
+    let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{url}\""));
+    let gateway = setup.start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(heard.body.contains(&format!("the proxy {addr} cannot be reached: connect: ")), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_eq!(pick(&rows.attempts[0], &["failure", "failure_phase"]), json!(["connect", "connect"]));
+}
+
+#[tokio::test]
+async fn connections_are_not_shared_between_ways() {
+    let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
+    let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
+    let (_folder, right) = believing(&fake);
+    let (_folder_2, wrong) = believing(&other);
+    let (one, two) = (FakeProxy::start(Tunnel::To(fake.addr())).await, FakeProxy::start(Tunnel::To(fake.addr())).await);
+    let through = |proxy: &FakeProxy, user: &str| {
+        format!("proxy = \"{}\"\n{right}", proxy.url().replace("http://", &format!("http://{user}@")))
+    };
+    let url = named(&fake);
+    let setup = Setup::new()
+        .provider_at("a", &url, &through(&one, "ann"))
+        .provider_at("b", &url, &through(&two, "ann"))
+        .provider_at("c", &url, &through(&one, "bob"))
+        .provider_at("d", &fake.base_url(), &right)
+        .provider_at("e", &fake.base_url(), &wrong)
+        .provider_at("f", &fake.base_url(), "");
+    let gateway = setup.start().await;
+    for _ in 0..2 {
+        for (provider, expected) in [("a", 200), ("b", 200), ("c", 200), ("d", 200), ("e", 502), ("f", 502)] {
+            let body = json!({"model": format!("{provider}/m"), "stream": true, "messages": [{}]});
+            let heard = hear(&mut gateway.ask(&body).await).await;
+            assert_eq!(heard.status, expected, "{provider}: {}", heard.body);
+            assert!(expected == 200 || heard.body.contains("\"failure\":\"tls\""), "{}", heard.body);
+        }
+    }
+    assert_eq!((one.heads().len(), two.heads().len()), (2, 1), "one tunnel for each name and proxy");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_new_file_of_authorities_counts_after_a_reload() {
+    let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
+    let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
+    let (folder, line) = believing(&other);
+    let setup = Setup::new().provider_at("a", &fake.base_url(), &line);
+    let gateway = setup.start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    std::fs::write(folder.path().join("ca.pem"), fake.ca()).unwrap();
+    gateway.reload(&setup).await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn the_environment_s_proxy_is_gone_through_and_never_shown_with_its_password() {
+    let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
+    let proxy = FakeProxy::start(Tunnel::To(fake.addr())).await;
+    let provider = |name: &str, more: &str| {
+        format!("\n[providers.{name}]\nbase_url = \"{}\"\nca_file = \"ca.pem\"\n{more}", named(&fake))
+    };
+    let config = format!("{}{}", provider("one", ""), provider("two", "proxy = \"none\"\n"));
+    let url = proxy.url().replace("http://", "http://user:planted@");
+    let setup = process::Setup::new(&config).env("HTTPS_PROXY", &url).env("PHOTOFINISH_LOG", "trace");
+    setup.write("ca.pem", fake.ca());
+    let check = setup.run(&["check"]).await;
+    assert!(check.out.contains(&format!("through {}", proxy.addr())), "{}", check.out);
+    assert!(!check.out.contains("planted") && !check.err.contains("planted"));
+    let served = setup.serve().await;
+    assert_eq!(served.ask("one/m").await.status, 200);
+    let answer = served.ask("two/m").await;
+    assert!(answer.status == 502 && answer.text().contains("name look-up"), "directly: {}", answer.text());
+    assert_eq!(proxy.heads().len(), 1);
+    served.process.signal("TERM");
+    soon("the end", served.process.ended()).await;
+    assert!(!served.process.log().contains("planted") && !served.process.log().contains("dXNlcjpw"));
+
+    let spared = process::Setup::new(&config).env("https_proxy", &url).env("NO_PROXY", "example.com,.test");
+    spared.write("ca.pem", fake.ca());
+    let served = spared.serve().await;
+    assert_eq!(served.ask("one/m").await.status, 502);
+    assert_eq!(proxy.heads().len(), 1);
+}

@@ -1,0 +1,103 @@
+//! What the tests say and hear: scripts and answers in few words.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::gateway::{Row, pick};
+use crate::support::{Gate, RawClient, Script, sse_events};
+
+/// What decides about an attempt's row.
+pub const END: [&str; 5] = ["outcome", "ttft_event", "censor_cause", "failure", "failure_phase"];
+
+/// A whole answer to a client.
+#[derive(Debug)]
+pub struct Heard {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// Reads an answer to its end.
+pub async fn hear(client: &mut RawClient) -> Heard {
+    let head = client.head().await;
+    let body = client.body(&head).await.unwrap();
+    Heard { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+}
+
+impl Heard {
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    pub fn upstream(&self) -> &str {
+        self.header("x-photofinish-upstream")
+    }
+
+    pub fn events(&self) -> Vec<String> {
+        sse_events(self.body.as_bytes())
+    }
+
+    /// The text of all deltas.
+    pub fn said(&self) -> String {
+        self.events().iter().map(|event| text(event)).collect()
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.events().last().is_some_and(|event| event == "[DONE]")
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    pub fn error_code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// The text of one event's delta.
+pub fn text(event: &str) -> String {
+    let event: Value = serde_json::from_str(event).unwrap_or_default();
+    event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The events of a client up to and with the first that has text.
+pub async fn first_text(client: &mut RawClient) -> String {
+    loop {
+        let event = client.event().await.unwrap().expect("an event with text");
+        if !text(&event).is_empty() {
+            return text(&event);
+        }
+    }
+}
+
+/// A whole stream once the gate is open. Nothing before, no headers either.
+pub fn stream_after(gate: &Gate, tokens: &[&str]) -> Script {
+    let mut script = Script::new().wait(gate);
+    script.steps.extend(Script::stream(tokens).steps);
+    script
+}
+
+/// Takes the request, and never answers.
+pub fn silent() -> Script {
+    Script::new().until_closed()
+}
+
+/// An error answer after which the connection is closed by the gateway: the fake sees when it was read.
+pub fn error_and_close(status: u16, body: &str) -> Script {
+    Script::status(status, &[("connection", "close")], body)
+}
+
+/// Lets so much time pass for everything in this process, on the spot.
+pub async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// The outcome of a row.
+pub fn end(row: &Row) -> Value {
+    pick(row, &END)
+}

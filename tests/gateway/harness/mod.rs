@@ -1,0 +1,11 @@
+//! What the tests of the gateway share: the gateway itself, in process or as a program; scripts of providers, answers as a client reads
+//! them, and the table of surfaces and dialects. Not for what knows nothing of the gateway: `support`.
+
+pub mod answer;
+pub mod gateway;
+pub mod matrix;
+pub mod process;
+pub mod program;
+pub mod samples;
+mod self_test;
+pub mod surface;

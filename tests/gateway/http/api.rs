@@ -1,0 +1,225 @@
+//! `/api` as a whole: the numbers of the commands, for admins, with parameters that are checked, and without secrets. The
+//! races themselves: `api_races`.
+
+use serde_json::{Map, Value, json};
+
+use crate::harness::answer::silent;
+use crate::harness::process::{self, Answer, Served, asking, provider};
+use crate::support::{FakeProvider, RawClient, Script};
+
+const PATHS: [&str; 6] = [
+    "/api/stats",
+    "/api/history",
+    "/api/races",
+    "/api/races/01900000-0000-7000-8000-000000000000",
+    "/api/openapi.json",
+    "/api/routing",
+];
+
+fn fields(value: &Value) -> &Map<String, Value> {
+    value.as_object().unwrap_or_else(|| panic!("no object: {value}"))
+}
+
+async fn get(served: &Served, path: &str) -> Answer {
+    served.get(path, &[]).await
+}
+
+/// Waits until so many races are in the database.
+async fn races_written(served: &Served, races: i64) {
+    crate::support::soon("the races", async {
+        while served.setup.number("SELECT count(*) FROM race").await < races {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_numbers_are_those_of_the_command() {
+    let a = FakeProvider::answering(|_| Script::stream(&["one", " two", " three"])).await;
+    let b = FakeProvider::answering(|request| match request.json()["model"].as_str() {
+        Some("m") => silent(),
+        _ => Script::status(500, &[], "{}"),
+    })
+    .await;
+    let config = format!("{}{}[models.m]\nupstreams = [\"a/m\", \"b/m\"]\n", provider("a", &a), provider("b", &b));
+    let served = process::Setup::new(&config).serve().await;
+    for model in ["m", "m", "m", "b/x", "nobody/x", "m"] {
+        served.ask(model).await;
+    }
+    races_written(&served, 6).await;
+    let newest = get(&served, "/api/races?limit=1").await.json();
+    // Without an end that is past, the window and with it the goodput would grow from one to the other.
+    let until = newest["races"][0]["started"].as_str().unwrap();
+    for (query, options) in [
+        (String::new(), vec![]),
+        ("&by=upstream,model,weekday".to_owned(), vec!["--by", "upstream,model,weekday"]),
+        ("&by=hour&slo=ttft%3D2s%2Ctpot%3D100ms".to_owned(), vec!["--by", "hour", "--slo", "ttft=2s,tpot=100ms"]),
+        ("&provider=b&min-samples=2&exact=true".to_owned(), vec!["--provider", "b", "--min-samples", "2", "--exact"]),
+        ("&strata=input&model=m".to_owned(), vec!["--strata", "input", "--model", "m"]),
+    ] {
+        let answer = get(&served, &format!("/api/stats?since=2026-01-01&until={until}{query}")).await;
+        let told = served
+            .setup
+            .run(&[&["stats", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat())
+            .await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+        assert_eq!(answer.text(), told.out, "{query}: {}", told.err);
+        assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
+    }
+    for (query, options) in [
+        ("&metric=goodput&every=1d", vec!["--metric", "goodput", "--every", "1d"]),
+        ("&by=concurrency&quantile=p95", vec!["--by", "concurrency", "--quantile", "p95"]),
+        ("&metric=client_ttft&by=model&every=1d", vec!["--metric", "client_ttft", "--by", "model", "--every", "1d"]),
+    ] {
+        let answer = get(&served, &format!("/api/history?since=2026-01-01&until={until}{query}")).await;
+        let line = [&["history", "--json", "--since", "2026-01-01", "--until", until][..], &options].concat();
+        let told = served.setup.run(&line).await;
+        assert_eq!((answer.status, answer.text()), (200, told.out), "{query}: {}", told.err);
+        assert!(!answer.json().as_array().unwrap().is_empty(), "{query}");
+    }
+    let answer = get(&served, "/api/stats?regressions=true&since=2h&provider=a").await;
+    let told = served.setup.run(&["stats", "--regressions", "--since", "2h", "--provider", "a", "--json"]).await;
+    assert_eq!((answer.status, answer.text()), (200, told.out), "{}", told.err);
+    let groups = get(&served, &format!("/api/stats?until={until}")).await.json();
+    let attempts: u64 = groups.as_array().unwrap().iter().map(|group| group["attempts"].as_u64().unwrap()).sum();
+    assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
+}
+
+async fn with_users() -> (FakeProvider, Served) {
+    let fake = FakeProvider::answering(|_| Script::stream(&["planted-answer"])).await;
+    let config = format!(
+        "{}api_key = \"planted-key\"\n{}",
+        provider("one", &fake),
+        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n\
+         [users.bob]\ntoken = \"planted-bob\"\n"
+    );
+    (fake, process::Setup::new(&config).serve().await)
+}
+
+#[tokio::test]
+async fn the_api_is_for_admins_and_tells_no_secret() {
+    let (_fake, served) = with_users().await;
+    let key = [("x-api-key", "planted-bob"), ("x-photofinish-key-one", "planted-brought")];
+    let mut body = asking("m");
+    body["messages"][0]["content"] = json!("planted-prompt");
+    let race = served.chat(&key, &body).await;
+    let race = format!("/api/races/{}", race.header("x-photofinish-race").unwrap());
+    races_written(&served, 1).await;
+    for path in PATHS {
+        for (headers, status, code) in [
+            (&[][..], 401, "photofinish_unauthorized"),
+            (&[("x-api-key", "nobody")][..], 401, "photofinish_unauthorized"),
+            (&[("x-api-key", "planted-bob")][..], 403, "photofinish_forbidden"),
+        ] {
+            let (heard, heard_code, message) = served.get(path, headers).await.error();
+            assert_eq!((heard, heard_code.as_str()), (status, code), "{path} {headers:?}: {message}");
+        }
+    }
+    let admin = [("authorization", "Bearer planted-ann")];
+    for path in [PATHS[0], PATHS[1], PATHS[2], race.as_str(), PATHS[4], PATHS[5], "/api/stats?by=user"] {
+        let answer = served.get(path, &admin).await;
+        assert_eq!(
+            (answer.status, answer.header("cache-control")),
+            (200, Some("no-store")),
+            "{path}: {}",
+            answer.text()
+        );
+        assert!(!answer.text().contains("planted"), "{path}: {}", answer.text());
+    }
+    let whole = served.get(&race, &admin).await.json();
+    assert_eq!((&whole["race"]["user"], &whole["attempts"][0]["provider"]), (&json!("bob"), &json!("one")));
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_named() {
+    let served = process::Setup::new("").serve().await;
+    for (query, param, words) in [
+        ("/api/stats?by=planet", Some("by"), &["'planet'", "upstream", "weekday"][..]),
+        ("/api/stats?by=hour,hour", Some("by"), &["hour", "twice"]),
+        ("/api/stats?since=soon", Some("since"), &["'soon'", "24h", "2026-01-31"]),
+        ("/api/stats?since=2200-01-01", Some("since"), &["lies in the future"]),
+        ("/api/stats?since=1h&until=2h", Some("since"), &["since must be before until"]),
+        ("/api/stats?sinse=1h", Some("sinse"), &["'sinse'", "since, until, model, provider, user, by, slo"]),
+        ("/api/stats?slo=fast", Some("slo"), &["'fast'", "ttft=1s,tpot=50ms"]),
+        ("/api/stats?min-samples=-1", Some("min-samples"), &["'-1'", "'min-samples", "a whole number"]),
+        ("/api/stats?min-samples=many", Some("min-samples"), &["'many'", "a whole number"]),
+        ("/api/stats?exact=maybe", Some("exact"), &["'maybe'", "true or false"]),
+        ("/api/stats?model=a&model=b", Some("model"), &["multiple times"]),
+        ("/api/stats?json=true", Some("json"), &["'json'"]),
+        ("/api/stats?model=%zz", Some("model"), &["'model=%zz'", "percent-encoded"]),
+        ("/api/races?user=%ff", Some("user"), &["'user=%ff'", "UTF-8"]),
+        ("/api/stats?regressions=true&by=model", Some("regressions"), &["'regressions'", "'by"]),
+        ("/api/stats?regressions=true&by=model&exact=true&slo=ttft%3D1s", Some("regressions"), &["by", "exact"]),
+        ("/api/stats?regressions=true&since=25h", Some("since"), &["24h long"]),
+        ("/api/stats?=1", None, &["unexpected"]),
+        ("/api/history?metric=speed", Some("metric"), &["'speed'", "client_ttft", "goodput"]),
+        ("/api/history?every=7m", Some("every"), &["'7m'", "15m"]),
+        ("/api/history?since=300d&every=1m", Some("every"), &["2000 at most"]),
+        ("/api/history?metric=cost&quantile=p5", Some("quantile"), &["client_ttft and tok_s"]),
+        ("/api/history?slo=ttft%3D1s", Some("slo"), &["goodput"]),
+        ("/api/races?limit=0", Some("limit"), &["'0'", "from 1 to 1000"]),
+        ("/api/races?limit=1001", Some("limit"), &["'1001'"]),
+        ("/api/races?limit=all", Some("limit"), &["'all'", "a whole number"]),
+        ("/api/races?before=yesterday", Some("before"), &["'yesterday'", "UUID"]),
+        ("/api/races?outcome=lost", Some("outcome"), &["'lost'", "client_gone"]),
+        ("/api/races?upstream=groq", Some("upstream"), &["'groq'", "PROVIDER/MODEL"]),
+        ("/api/races/first", Some("race_id"), &["'first'", "UUID"]),
+        ("/api/races/%ff", Some("race_id"), &["UUID"]),
+    ] {
+        let answer = get(&served, query).await;
+        let (status, code, message) = answer.error();
+        assert_eq!((status, code.as_str()), (400, "photofinish_bad_parameter"), "{query}: {message}");
+        assert_eq!(answer.json()["error"]["param"], json!(param), "{query}: {message}");
+        assert!(words.iter().all(|word| message.contains(word)) && !message.contains("--"), "{query}: {message}");
+    }
+    let long = get(&served, &format!("/api/races?outcome={}", "x".repeat(20_000))).await;
+    assert!(long.status == 400 && long.text().len() < 4_000);
+    let (status, code, _) = get(&served, PATHS[3]).await.error();
+    assert_eq!((status, code.as_str()), (404, "photofinish_unknown_race"));
+}
+
+#[tokio::test]
+async fn the_api_is_read_only() {
+    let served = process::Setup::new("").serve().await;
+    for path in PATHS {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let answer = served.send(method, path, &[], "").await;
+            assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")), "{method} {path}");
+        }
+        let answer = served.send("OPTIONS", path, &[], "").await;
+        assert_eq!((answer.status, answer.header("allow")), (204, Some("GET, HEAD, OPTIONS")), "{path}");
+    }
+    let mut client = RawClient::connect(served.addr).await;
+    client.request("HEAD", "/api/races", &[], "").await;
+    let head = client.head().await;
+    assert_eq!((head.status, head.header("content-type")), (200, Some("application/json")));
+    // Where a body followed, the next answer would not be read.
+    client.request("GET", "/api/races", &[], "").await;
+    assert_eq!(Answer::read(&mut client).await.json(), json!({ "races": [], "next": null }));
+}
+
+#[tokio::test]
+async fn a_history_that_cannot_be_read_is_told() {
+    let served = process::Setup::new("").serve().await;
+    for path in &PATHS[..2] {
+        assert_eq!(get(&served, path).await.json(), json!([]), "{path}");
+    }
+    for name in ["photofinish.db", "photofinish.db-wal", "photofinish.db-shm"] {
+        std::fs::remove_file(served.setup.path(name)).unwrap();
+    }
+    for path in &PATHS[..4] {
+        let (status, code, message) = get(&served, path).await.error();
+        assert_eq!((status, code.as_str()), (503, "photofinish_history_unavailable"), "{path}: {message}");
+        assert!(message.contains("there is no database"), "{message}");
+    }
+    served.setup.write("photofinish.db", "this is no database".repeat(100));
+    for path in &PATHS[..4] {
+        let (status, code, message) = get(&served, path).await.error();
+        assert_eq!((status, code.as_str()), (500, "photofinish_history_unavailable"), "{path}: {message}");
+        assert!(message.contains("not an SQLite database"), "{message}");
+    }
+    let document = get(&served, PATHS[4]).await.json();
+    assert_eq!((&document["openapi"], fields(&document["paths"]).contains_key("/api/stats")), (&json!("3.1.0"), true));
+    assert_eq!(get(&served, "/health").await.status, 200);
+}

@@ -1,0 +1,150 @@
+//! Who may call, and whose key goes up: a user's token, shared keys, keys of the user's own, keys brought with a request.
+
+use sha2::{Digest, Sha256};
+
+use crate::harness::process::{Served, Setup, asking, provider};
+use crate::support::{FakeProvider, Gate, Request, Script};
+
+async fn fake() -> FakeProvider {
+    FakeProvider::answering(|_| Script::stream(&["a"])).await
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    request.header("authorization").and_then(|value| value.strip_prefix("Bearer "))
+}
+
+fn keys_sent(fake: &FakeProvider) -> Vec<String> {
+    fake.requests().iter().map(|request| bearer(request).unwrap_or("none").to_owned()).collect()
+}
+
+const TWO_USERS: &str = r#"
+[models.m]
+upstreams = ["one/m"]
+[users.ann]
+token = "${ANN_TOKEN}"
+keys = { one = "ann-own-key" }
+[users.bob]
+token_sha256 = "BOB"
+"#;
+
+async fn two_users(fake: &FakeProvider) -> Served {
+    let bob: String = Sha256::digest("bob-token").iter().map(|byte| format!("{byte:02x}")).collect();
+    let config = format!("{}api_key = \"shared-key\"\n{}", provider("one", fake), TWO_USERS.replace("BOB", &bob));
+    Setup::new(&config).env("ANN_TOKEN", "ann-token").serve().await
+}
+
+#[tokio::test]
+async fn each_way_of_sending_a_token_works_and_the_row_names_the_user() {
+    let fake = fake().await;
+    let served = two_users(&fake).await;
+    let long = format!("Bearer {}", "x".repeat(8_000));
+    for header in [
+        ("authorization", "Bearer ann-token"),
+        ("authorization", "bearer ann-token"),
+        ("authorization", "Bearer  ann-token"),
+        ("x-api-key", "ann-token"),
+        ("x-api-key", "bob-token"),
+    ] {
+        let answer = served.chat(&[header], &asking("m")).await;
+        assert_eq!(answer.status, 200, "{header:?}: {}", answer.text());
+    }
+    assert_eq!(served.chat(&[("authorization", &long)], &asking("m")).await.status, 401);
+    assert_eq!(keys_sent(&fake), ["ann-own-key", "ann-own-key", "ann-own-key", "ann-own-key", "shared-key"]);
+    let setup = served.stop().await;
+    assert_eq!(setup.texts("SELECT user FROM race ORDER BY race_id").await, ["ann", "ann", "ann", "ann", "bob"]);
+}
+
+#[tokio::test]
+async fn a_brought_key_wins_and_reaches_its_provider_only() {
+    // Both are asked before one of them answers.
+    let both = [Gate::new(), Gate::new()];
+    let script = |mine: usize| {
+        let script = Script::sse().role().reached(&both[mine]).wait(&both[1 - mine]).token("a").finish("stop").done();
+        FakeProvider::answering(move |_| script.clone().end())
+    };
+    let (one, two) = (script(0).await, script(1).await);
+    let config = format!(
+        "{}api_key = \"shared-one\"\n{}api_key = \"shared-two\"\n[models.m]\nupstreams = [\"one/m\", \"two/m\"]\n\
+         [users.ann]\ntoken = \"ann-token\"\nkeys = {{ one = \"ann-own-key\" }}\n",
+        provider("one", &one),
+        provider("two", &two)
+    );
+    let served = Setup::new(&config).serve().await;
+    let headers =
+        [("x-api-key", "ann-token"), ("x-photofinish-key-one", "brought-key"), ("x-photofinish-policy", "race")];
+    assert_eq!(served.chat(&headers, &asking("m")).await.status, 200);
+    one.request(0).await;
+    two.request(0).await;
+    assert_eq!((keys_sent(&one), keys_sent(&two)), (vec!["brought-key".to_owned()], vec!["shared-two".to_owned()]));
+    for request in one.requests().into_iter().chain(two.requests()) {
+        let sent: Vec<&str> = request.headers.iter().map(|(_, value)| value.as_str()).collect();
+        let other = if bearer(&request) == Some("brought-key") { "shared" } else { "brought" };
+        for secret in ["ann-token", "ann-own-key", other] {
+            assert!(sent.iter().all(|value| !value.contains(secret)), "{secret}: {sent:?}");
+        }
+    }
+    // For that request only.
+    assert_eq!(served.chat(&headers[..1], &asking("one/m")).await.status, 200);
+    assert_eq!(keys_sent(&one)[1], "ann-own-key");
+}
+
+#[tokio::test]
+async fn a_provider_that_is_off_serves_whoever_brings_a_key() {
+    let fake = fake().await;
+    let config = format!("{}api_key = \"${{NOT_SET}}\"\n[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));
+    let served = Setup::new(&config).serve().await;
+    let (status, code, message) = served.ask("m").await.error();
+    assert_eq!((status, code.as_str()), (400, "photofinish_no_upstream"));
+    assert!(message.contains("NOT_SET") && message.contains("x-photofinish-key-"), "{message}");
+    assert_eq!(served.ask("one/m").await.error().1, "photofinish_no_upstream");
+    assert!(fake.requests().is_empty());
+
+    assert_eq!(served.chat(&[("x-photofinish-key-one", "brought-key")], &asking("m")).await.status, 200);
+    assert_eq!(served.chat(&[("x-photofinish-key-one", "brought-key")], &asking("one/m")).await.status, 200);
+    assert_eq!(keys_sent(&fake), ["brought-key", "brought-key"]);
+    let setup = served.stop().await;
+    assert_eq!(setup.races().await, ["rejected 0 400", "rejected 0 400", "ok 1 200", "ok 1 200"]);
+}
+
+#[tokio::test]
+async fn shared_keys_take_turns_and_a_limited_one_rests() {
+    let fake = FakeProvider::answering(|request| match bearer(request) {
+        Some("key-b") => Script::status(429, &[("retry-after", "60")], r#"{"error":{"message":"slow down"}}"#),
+        _ => Script::stream(&["a"]),
+    })
+    .await;
+    let config = format!(
+        "{}api_key = [\"key-a\", \"${{SECOND}}\", \"key-c\"]\n[models.m]\nupstreams = [\"one/m\"]\n",
+        provider("one", &fake)
+    );
+    let served = Setup::new(&config).env("SECOND", "key-b").serve().await;
+    for _ in 0..9 {
+        assert_eq!(served.ask("m").await.status, 200, "a limited key costs a second exchange, not the answer");
+    }
+    let sent = keys_sent(&fake);
+    let count = |key: &str| sent.iter().filter(|sent| *sent == key).count();
+    assert_eq!((sent.len(), count("key-b")), (10, 1), "one 429 sets the key aside, not the others: {sent:?}");
+    assert!(count("key-a") >= 3 && count("key-c") >= 3, "{sent:?}");
+
+    let setup = served.stop().await;
+    let hashes = setup.texts("SELECT DISTINCT key_id FROM attempt ORDER BY key_id").await;
+    let mut expected: Vec<String> = ["key-a", "key-b", "key-c"]
+        .iter()
+        .map(|key| Sha256::digest(key).iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    expected.sort();
+    assert_eq!(hashes, expected);
+}
+
+#[tokio::test]
+async fn without_users_and_keys_no_credential_goes_up() {
+    let fake = fake().await;
+    let served = Setup::new(&format!("{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake))).serve().await;
+    // Apps always send something.
+    let headers = [("authorization", "Bearer sk-of-the-app"), ("x-api-key", "sk-of-the-app")];
+    assert_eq!(served.chat(&headers, &asking("m")).await.status, 200);
+    let request = fake.request(0).await;
+    assert!(request.header("authorization").is_none() && request.header("x-api-key").is_none());
+    let setup = served.stop().await;
+    assert_eq!(setup.number("SELECT count(*) FROM attempt WHERE key_id IS NULL").await, 1);
+}

@@ -1,0 +1,96 @@
+//! Browsers: preflight requests, which pages may read an answer, and the manners of clients that only look whether anybody is
+//! there.
+
+use serde_json::json;
+
+use crate::harness::process::{Answer, CHAT, Served, Setup, provider};
+use crate::support::{FakeProvider, RawClient, Script};
+
+const PAGE: &str = "https://app.example.com";
+
+async fn served(cors: &str) -> (FakeProvider, Served) {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let config = format!("server.cors = {cors}\n{}[models.m]\nupstreams = [\"one/x\"]\n", provider("one", &fake));
+    let served = Setup::new(&config).serve().await;
+    (fake, served)
+}
+
+async fn preflight(served: &Served, path: &str, origin: &str) -> Answer {
+    let asked = [
+        ("origin", origin),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization,content-type,x-stainless-os"),
+    ];
+    served.send("OPTIONS", path, &asked, "").await
+}
+
+#[tokio::test]
+async fn a_page_that_is_listed_is_given_leave() {
+    let (_fake, served) = served(&format!("[\"{PAGE}\"]")).await;
+    for path in [CHAT, "/v1/models", "/healthz", "/nowhere"] {
+        let answer = preflight(&served, path, PAGE).await;
+        assert_eq!((answer.status, answer.text().as_str()), (204, ""), "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE));
+        let headers = answer.header("access-control-allow-headers");
+        assert_eq!(headers, Some("authorization,content-type,x-stainless-os"));
+        assert!(answer.header("access-control-allow-methods").unwrap().contains("POST"));
+        assert_eq!(answer.header("access-control-max-age"), Some("86400"));
+        assert!(answer.headers.iter().any(|(name, value)| name == "vary" && value == "origin"));
+        let other = preflight(&served, path, "https://evil.example.com").await;
+        assert_eq!((other.status, other.header("access-control-allow-origin")), (403, None), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_may_read_answers_streams_and_errors() {
+    let (_fake, served) = served(&format!("[\"{PAGE}\"]")).await;
+    let asking = |model: &str, stream: bool| json!({ "model": model, "stream": stream, "messages": [{ "role": "user", "content": "x" }] });
+    for (body, status, told) in [
+        (asking("m", true), 200, "x-photofinish-race"),
+        (asking("m", false), 200, "server-timing"),
+        (asking("nobody", false), 404, ""),
+    ] {
+        let answer = served.chat(&[("origin", PAGE)], &body).await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, Some(PAGE)), "{body}");
+        let exposed = answer.header("access-control-expose-headers").unwrap_or_default();
+        assert!(exposed.contains(told), "{body}: {exposed}");
+        for (origin, status) in [(&[("origin", "https://evil.example.com")][..], 403), (&[], status)] {
+            let answer = served.chat(origin, &body).await;
+            assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, None), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_page_may_read_without_credentials() {
+    let (_fake, served) = served("[\"*\"]").await;
+    for answer in [preflight(&served, CHAT, "null").await, served.get("/v1/models", &[("origin", PAGE)]).await] {
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        assert_eq!(answer.header("access-control-allow-credentials"), None);
+    }
+}
+
+#[tokio::test]
+async fn without_the_key_no_page_is_told_anything() {
+    let (_fake, served) = served("[]").await;
+    let options = served.send("OPTIONS", CHAT, &[], "").await;
+    assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
+    let answer = preflight(&served, CHAT, PAGE).await;
+    let read = served.get("/v1/models", &[("origin", PAGE)]).await;
+    for answer in [answer, read] {
+        assert_eq!(answer.status, 403);
+        assert!(!answer.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{:?}", answer.headers);
+    }
+}
+
+#[tokio::test]
+async fn whoever_looks_at_the_base_url_is_told_who_is_there() {
+    let (_fake, served) = served("[]").await;
+    let answer = served.get("/", &[]).await;
+    assert!(answer.status == 200 && answer.text().contains("Photofinish"), "{}", answer.text());
+    let mut client = RawClient::connect(served.addr).await;
+    for path in ["/", "/v1/models", "/healthz"] {
+        client.request("HEAD", path, &[], "").await;
+        assert_eq!(client.head().await.status, 200, "{path}");
+    }
+}

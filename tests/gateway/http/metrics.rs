@@ -1,0 +1,267 @@
+//! `GET /metrics`: the same as the rows, for admins, with bounded labels and without secrets.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+use crate::harness::answer::{first_text, hear, silent};
+use crate::harness::gateway::{Row, Rows, Setup};
+use crate::harness::process::{self, Served, provider};
+use crate::support::{FakeProvider, RawClient, Script, soon};
+
+/// Values by series, as they are written.
+struct Page(BTreeMap<String, f64>);
+
+impl Page {
+    /// Every line must be of the text format 0.0.4, and no series may come twice.
+    fn parse(text: &str) -> Page {
+        let mut values = BTreeMap::new();
+        let mut families = BTreeMap::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert!(families.insert(name, kind).is_none(), "{line} comes twice");
+            } else if !line.starts_with("# HELP ") {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let name = series.split('{').next().unwrap();
+                let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+                let known = families.contains_key(name) || families.get(family.unwrap_or("")) == Some(&"histogram");
+                assert!(
+                    known && ["photofinish_", "gen_ai_client_"].iter().any(|ours| name.starts_with(ours)),
+                    "{line}"
+                );
+                assert!(values.insert(series.to_owned(), value.parse().unwrap()).is_none(), "{line} comes twice");
+            }
+        }
+        Page(values)
+    }
+
+    /// Zero for a series that is not there.
+    fn value(&self, series: &str) -> f64 {
+        self.0.get(&full(series)).copied().unwrap_or(0.0)
+    }
+
+    /// Of all series whose text begins so.
+    fn sum(&self, start: &str) -> f64 {
+        let start = full(start);
+        self.0.iter().filter(|(series, _)| series.starts_with(&start)).map(|(_, value)| value).sum()
+    }
+}
+
+/// Our own names go without their prefix.
+fn full(series: &str) -> String {
+    if series.starts_with("gen_ai_") { series.to_owned() } else { format!("photofinish_{series}") }
+}
+
+/// What the rows say, in the words of the metrics.
+fn assert_agree(page: &Page, rows: &Rows) {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let mut expected = BTreeMap::<String, f64>::new();
+    let mut add = |series: String, value: f64| *expected.entry(series).or_default() += value;
+    for race in &rows.races {
+        add(format!("races_total{{outcome=\"{}\"}}", text(&race["outcome"])), 1.0);
+        let label = if race["model"] == "m" { "m" } else { "other" };
+        if let Some(sent) = race["first_token_sent_us"].as_f64() {
+            add(format!("client_ttft_seconds_count{{model=\"{label}\"}}"), 1.0);
+            add(format!("client_ttft_seconds_sum{{model=\"{label}\"}}"), sent / 1e6);
+            let winner = rows.attempts.iter().find(|attempt| {
+                attempt["race_id"] == race["race_id"] && attempt["ordinal"] == race["winner"] && race["stream"] == 1
+            });
+            if let Some(winner) = winner {
+                let token = winner["dispatch_us"].as_f64().unwrap() + winner["first_token_us"].as_f64().unwrap();
+                add("overhead_seconds_count".to_owned(), 1.0);
+                add("overhead_seconds_sum".to_owned(), (sent - token) / 1e6);
+            }
+        }
+    }
+    for attempt in &rows.attempts {
+        let name = format!("{}/{}", text(&attempt["provider"]), text(&attempt["model_sent"]));
+        let label = if attempt["model_sent"] == "m" { name } else { "other".to_owned() };
+        add(format!("attempts_total{{upstream=\"{label}\",outcome=\"{}\"}}", text(&attempt["outcome"])), 1.0);
+        if let Some(ttft) = attempt["first_token_us"].as_f64() {
+            add(format!("attempt_ttft_seconds_count{{upstream=\"{label}\"}}"), 1.0);
+            add(format!("attempt_ttft_seconds_sum{{upstream=\"{label}\"}}"), ttft / 1e6);
+        }
+        add_tokens(attempt, &label, &mut add);
+    }
+    for (series, value) in &expected {
+        assert!((page.value(series) - value).abs() < 1e-6, "{series}: {} and not {value}", page.value(series));
+    }
+    for family in [
+        "races_total",
+        "attempts_total",
+        "client_ttft_seconds_count",
+        "attempt_ttft_seconds_count",
+        "tokens_total",
+        "gen_ai_client_token_usage_count",
+        "gen_ai_client_operation_duration_seconds_count",
+        "gen_ai_client_operation_time_to_first_chunk_seconds_count",
+    ] {
+        let rows: f64 = expected.iter().filter(|(series, _)| series.starts_with(family)).map(|(_, value)| value).sum();
+        assert!((page.sum(family) - rows).abs() < 1e-6, "{family}: nothing that is not in the rows");
+    }
+}
+
+fn add_tokens(attempt: &Row, upstream: &str, add: &mut impl FnMut(String, f64)) {
+    let (provider, model) = upstream.split_once('/').unwrap_or((upstream, upstream));
+    let operation =
+        format!("gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"{provider}\",gen_ai_request_model=\"{model}\"");
+    for kind in ["input", "cached_input", "output", "reasoning"] {
+        if let Some(tokens) = attempt[&format!("{kind}_tokens")].as_f64() {
+            add(format!("tokens_total{{upstream=\"{upstream}\",kind=\"{kind}\"}}"), tokens);
+            if matches!(kind, "input" | "output") {
+                let labels = format!("{operation},gen_ai_token_type=\"{kind}\"");
+                add(format!("gen_ai_client_token_usage_count{{{labels}}}"), 1.0);
+                add(format!("gen_ai_client_token_usage_sum{{{labels}}}"), tokens);
+            }
+        }
+    }
+    if attempt["failure"].is_null() {
+        if let Some(first) = attempt["first_event_us"].as_f64() {
+            let family = "gen_ai_client_operation_time_to_first_chunk_seconds";
+            add(format!("{family}_count{{{operation}}}"), 1.0);
+            add(format!("{family}_sum{{{operation}}}"), first / 1e6);
+        }
+        if attempt["outcome"] == "won" {
+            add(format!("gen_ai_client_operation_duration_seconds_count{{{operation}}}"), 1.0);
+        }
+    } else {
+        let error = attempt["failure"].as_str().unwrap();
+        add(format!("gen_ai_client_operation_duration_seconds_count{{{operation},error_type=\"{error}\"}}"), 1.0);
+    }
+}
+
+async fn page(addr: SocketAddr, headers: &[(&str, &str)]) -> Page {
+    let mut client = RawClient::connect(addr).await;
+    client.request("GET", "/metrics", headers, "").await;
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, heard.header("content-type")), (200, "text/plain; version=0.0.4; charset=utf-8"));
+    Page::parse(&heard.body)
+}
+
+/// Asks until it is so: a client hears the end of its answer a moment before the row is there.
+async fn page_when(addr: SocketAddr, headers: &[(&str, &str)], so: impl Fn(&Page) -> bool) -> Page {
+    let asking = async {
+        loop {
+            let page = page(addr, headers).await;
+            if so(&page) {
+                break page;
+            }
+        }
+    };
+    soon("the metrics say so", asking).await
+}
+
+#[tokio::test]
+async fn the_metrics_say_what_the_rows_say() {
+    let a = FakeProvider::answering(|request| match request.json()["model"].as_str() {
+        Some("m") => {
+            let tokens = Script::sse().role().tokens(&["one", "two", "three"]);
+            tokens.finish("stop").usage(7, 3).done().end()
+        }
+        _ => Script::status(500, &[], "{}"),
+    })
+    .await;
+    let b = FakeProvider::answering(|_| silent()).await;
+    let gone = FakeProvider::answering(|_| Script::sse().role().token("x").until_closed()).await;
+    let setup = Setup::over(&[&a, &b]).provider("gone", &gone, "");
+    let gateway = setup.model("[models.m]\nupstreams = [\"a/m\", \"b/m\", \"gone/m\"]").start().await;
+    let ask = |model: &str, stream: bool| json!({"model": model, "stream": stream, "messages": [{}]});
+
+    // A winner and a loser, streamed and whole; a failure; a client that leaves; a request that is refused.
+    for (model, stream) in [("a/m,b/m", true), ("a/m,b/m", false), ("a/made-up", true), ("nobody/m", true)] {
+        hear(&mut gateway.ask(&ask(model, stream)).await).await;
+    }
+    let mut client = gateway.ask(&ask("gone/m", true)).await;
+    client.head().await;
+    first_text(&mut client).await;
+    page_when(gateway.addr(), &[], |page| page.value("in_flight") == 1.0).await;
+    client.close();
+    gone.closed(0).await;
+    hear(&mut gateway.streaming().await).await;
+
+    let page = page_when(gateway.addr(), &[], |page| {
+        let rows = page.sum("races_total") + page.sum("attempts_total");
+        let waiting = page.value("in_flight") + page.value("record_queue");
+        page.sum("races_total") == 6.0 && page.value("records_written_total") == rows && waiting == 0.0
+    })
+    .await;
+    assert_eq!(page.value("records_dropped_total"), 0.0);
+    assert_eq!(page.value("invariant_violations_total"), 0.0);
+    let rows = gateway.stop().await;
+    assert_agree(&page, &rows);
+    for (series, least) in [
+        ("races_total{outcome=\"client_gone\"}", 1.0),
+        ("races_total{outcome=\"rejected\"}", 1.0),
+        ("races_total{outcome=\"error\"}", 1.0),
+        ("attempts_total{upstream=\"b/m\",outcome=\"lost\"}", 2.0),
+        ("attempts_total{upstream=\"other\",outcome=\"failed\"}", 1.0),
+        ("overhead_seconds_count", 2.0),
+        ("tokens_total{upstream=\"a/m\",kind=\"output\"}", 6.0),
+    ] {
+        assert!(page.value(series) >= least, "{series}");
+    }
+}
+
+async fn with_users() -> (FakeProvider, Served) {
+    let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
+    let config = format!(
+        "{}api_key = \"planted-key\"\n{}",
+        provider("one", &fake),
+        "[models.m]\nupstreams = [\"one/m\"]\n[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n\
+         [users.bob]\ntoken = \"planted-bob\"\n"
+    );
+    (fake, process::Setup::new(&config).serve().await)
+}
+
+#[tokio::test]
+async fn the_metrics_are_for_admins() {
+    let (_fake, served) = with_users().await;
+    for (headers, status, code) in [
+        (&[][..], 401, "photofinish_unauthorized"),
+        (&[("x-api-key", "nobody")][..], 401, "photofinish_unauthorized"),
+        (&[("x-api-key", "planted-bob")][..], 403, "photofinish_forbidden"),
+    ] {
+        let (heard, heard_code, message) = served.get("/metrics", headers).await.error();
+        assert_eq!((heard, heard_code.as_str()), (status, code), "{headers:?}: {message}");
+    }
+    assert_eq!(served.get("/v1/models", &[]).await.status, 401);
+    let answer = served.get("/metrics", &[("authorization", "Bearer planted-ann")]).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(Page::parse(&answer.text()).value("unauthorized_total"), 3.0);
+    assert_eq!(served.send("POST", "/metrics", &[("x-api-key", "planted-ann")], "").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_reload_changes_who_is_an_admin() {
+    let (_fake, served) = with_users().await;
+    served.setup.configure("[users.bob]\ntoken = \"planted-bob\"\nadmin = true\n");
+    served.process.signal("HUP");
+    served.process.logged("the new configuration is in force").await;
+    assert_eq!(served.get("/metrics", &[("x-api-key", "planted-ann")]).await.status, 401);
+    assert_eq!(served.get("/metrics", &[("x-api-key", "planted-bob")]).await.status, 200);
+}
+
+#[tokio::test]
+async fn nothing_that_a_caller_made_up_is_a_label() {
+    let (_fake, served) = with_users().await;
+    let key = [("x-api-key", "planted-bob"), ("x-photofinish-key-one", "planted-brought")];
+    for n in 0..20 {
+        for model in [format!("planted-{n}"), format!("one/planted-{n}")] {
+            let mut body = process::asking(&model);
+            body["messages"][0]["content"] = json!("planted-prompt");
+            served.chat(&key, &body).await;
+        }
+    }
+    assert_eq!(served.chat(&key, &process::asking("m")).await.status, 200);
+    let admin = [("x-api-key", "planted-ann")];
+    let all = |page: &Page| page.sum("races_total") == 41.0 && page.sum("attempts_total") == 21.0;
+    let page = page_when(served.addr, &admin, all).await;
+    let text = served.get("/metrics", &admin).await.text();
+    assert!(!text.contains("planted") && !text.contains("bob"), "{text}");
+    assert_eq!(page.value("attempts_total{upstream=\"other\",outcome=\"won\"}"), 20.0);
+    assert_eq!(page.value("races_total{outcome=\"rejected\"}"), 20.0);
+    assert!(page.0.len() < 300, "{text}");
+}

@@ -1,0 +1,22 @@
+//! The gateway's own HTTP face: endpoints, authentication, errors, listeners and overload. Not for races.
+
+mod api;
+mod api_races;
+mod auth;
+mod bad_input;
+mod browser_requests;
+mod client_floods;
+mod cors;
+mod errors;
+mod headers_and_bodies;
+mod http2;
+mod listeners;
+mod metrics;
+mod models;
+mod native_surfaces;
+mod overload;
+mod override_permissions;
+mod routing;
+mod secrets;
+mod surface_errors;
+mod upstream_choice;

@@ -1,0 +1,243 @@
+//! The surfaces that are not translated: completions, embeddings and token counts, and how a client of Messages is let in.
+
+use serde_json::{Value, json};
+
+use crate::harness::answer::{END, end, hear, silent};
+use crate::harness::gateway::{Setup, pick};
+use crate::support::{Dialect, FakeProvider, Gate, Script};
+
+const COMPLETIONS: &str = "/v1/completions";
+const EMBEDDINGS: &str = "/v1/embeddings";
+const MESSAGES: &str = "/v1/messages";
+const COUNT: &str = "/v1/messages/count_tokens";
+
+fn json_answer(body: &Value) -> Script {
+    Script::status(200, &[], &body.to_string())
+}
+
+fn completion(text: &str, finish: Value) -> String {
+    let choice = json!({"text": text, "index": 0, "logprobs": null, "finish_reason": finish});
+    json!({"id": "cmpl-fake", "object": "text_completion", "created": 1, "model": "fake-model", "choices": [choice]})
+        .to_string()
+}
+
+fn completions() -> Script {
+    let (a, b, last) = (completion("one ", Value::Null), completion("two", Value::Null), completion("", json!("stop")));
+    Script::sse().event(a).event(b).event(last).usage(3, 2).done().end()
+}
+
+#[tokio::test]
+async fn a_completion_is_raced_to_its_first_token() {
+    let slow = FakeProvider::start(vec![Script::sse().event(completion("", Value::Null)).until_closed()]).await;
+    let quick = FakeProvider::start(vec![completions()]).await;
+    let gateway = Setup::over(&[&slow, &quick]).start().await;
+    let ask = json!({"model": "m", "prompt": "say", "stream": true, "echo": false, "x_odd": [1]});
+    let mut client = gateway.post(COMPLETIONS, &ask).await;
+    slow.request(0).await;
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
+    let texts: Vec<Value> = heard.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+    let said: String = texts.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
+    assert!(said == "one two" && heard.is_done() && !heard.body.contains("usage"), "{}", heard.body);
+    slow.closed(0).await;
+    let up = quick.request(0).await;
+    assert_eq!(up.path, COMPLETIONS);
+    let options = json!({"include_usage": true});
+    let expected =
+        json!({"model": "m", "prompt": "say", "stream": true, "echo": false, "x_odd": [1], "stream_options": options});
+    assert_eq!(up.json(), expected);
+    let rows = gateway.stop().await;
+    assert_eq!(pick(&rows.races[0], &["api", "stream", "winner"]), json!(["completions", 1, 1]));
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    let columns = ["outcome", "first_kind", "input_tokens", "output_tokens", "finish_reason"];
+    assert_eq!(pick(rows.one("b"), &columns), json!(["won", "text", 3, 2, "stop"]));
+}
+
+#[tokio::test]
+async fn a_whole_completion_is_put_together() {
+    let fake = FakeProvider::start(vec![completions()]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let heard = hear(&mut gateway.post(COMPLETIONS, &json!({"model": "m", "prompt": "say"})).await).await;
+    let answer = heard.json();
+    assert_eq!((&answer["object"], &answer["choices"][0]["text"]), (&json!("text_completion"), &json!("one two")));
+    assert_eq!((&answer["choices"][0]["finish_reason"], &answer["usage"]["total_tokens"]), (&json!("stop"), &json!(5)));
+    gateway.stop().await;
+}
+
+fn embeddings() -> Value {
+    let data = json!([{"object": "embedding", "index": 0, "embedding": [0.25, -1e-3]}]);
+    json!({"object": "list", "data": data, "model": "fake-model", "usage": {"prompt_tokens": 3, "total_tokens": 3}})
+}
+
+#[tokio::test]
+async fn of_embeddings_the_first_whole_answer_wins() {
+    let begun = Gate::new();
+    let body = embeddings().to_string();
+    let length = body.len().to_string();
+    let headers = [("content-type", "application/json"), ("content-length", length.as_str())];
+    let half = Script::new().head(200, &headers).raw(&body[..20]).reached(&begun).until_closed();
+    let slow = FakeProvider::start(vec![half]).await;
+    let mut quick = Script::new().wait(&begun);
+    quick.steps.extend(json_answer(&embeddings()).steps);
+    let quick = FakeProvider::start(vec![quick]).await;
+    let hanging = FakeProvider::start(vec![silent()]).await;
+    let gateway = Setup::over(&[&slow, &quick, &hanging]).start().await;
+    let ask = json!({"model": "m", "input": ["hello"], "encoding_format": "float", "x_odd": {"a": 1}});
+    let mut client = gateway.post(EMBEDDINGS, &ask).await;
+    hanging.request(0).await;
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, heard.upstream(), heard.json()), (200, "b/m", embeddings()));
+    assert_eq!(heard.header("content-type"), "application/json");
+    slow.closed(0).await;
+    hanging.closed(0).await;
+    let up = quick.request(0).await;
+    assert_eq!((up.path.as_str(), up.json()), (EMBEDDINGS, ask), "neither `stream` nor its options");
+    let rows = gateway.stop().await;
+    assert_eq!(pick(&rows.races[0], &["api", "stream", "winner", "attempts"]), json!(["embeddings", 0, 1, 3]));
+    assert_eq!(pick(rows.one("b"), &["outcome", "first_kind", "input_tokens"]), json!(["won", "whole", 3]));
+    for loser in ["a", "c"] {
+        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+    }
+}
+
+#[tokio::test]
+async fn embeddings_fall_back() {
+    let error = json!({"error": {"message": "The server is overloaded", "type": "overloaded_error"}});
+    let a = FakeProvider::start(vec![json_answer(&error)]).await;
+    let b = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
+    let c = FakeProvider::start(vec![json_answer(&embeddings())]).await;
+    let gateway = Setup::over(&[&a, &b, &c]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut gateway.post(EMBEDDINGS, &json!({"model": "m", "input": "hello"})).await).await;
+    assert_eq!((heard.status, heard.upstream()), (200, "c/m"), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "overloaded", "first_token"]));
+    assert_eq!(pick(rows.one("b"), &END), json!(["failed", null, null, "server_error", "headers"]));
+}
+
+#[tokio::test]
+async fn what_no_upstream_speaks_is_a_400_that_says_who_speaks_what() {
+    let fake = FakeProvider::start(vec![]).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
+    for (path, ask) in
+        [(EMBEDDINGS, json!({"model": "m", "input": "hello"})), (COMPLETIONS, json!({"model": "m", "prompt": "hello"}))]
+    {
+        let heard = hear(&mut gateway.post(path, &ask).await).await;
+        assert_eq!((heard.status, heard.error_code().as_str()), (400, "photofinish_no_upstream"), "{}", heard.body);
+        assert!(heard.body.contains("a speaks anthropic") && heard.body.contains(path), "{}", heard.body);
+    }
+    let rows = gateway.stop().await;
+    assert!(rows.attempts.is_empty() && fake.requests().is_empty());
+}
+
+fn counted() -> Value {
+    json!({"model": "m", "system": "be brief", "messages": [{"role": "user", "content": "hello"}]})
+}
+
+#[tokio::test]
+async fn a_count_is_one_attempt_and_not_raced() {
+    let a = FakeProvider::start(vec![json_answer(&json!({"input_tokens": 42}))]).await;
+    let b = FakeProvider::start(vec![]).await;
+    let native = "dialect = \"anthropic\"";
+    let gateway = Setup::new().race("audit = 1.0").provider("a", &a, native).provider("b", &b, native).start().await;
+    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!((heard.status, heard.json()), (200, json!({"input_tokens": 42})));
+    assert_eq!((heard.upstream(), heard.header("x-photofinish-estimate")), ("a/m", ""));
+    let up = a.request(0).await;
+    assert_eq!((up.path.as_str(), up.json()), (COUNT, counted()), "as it came");
+    let rows = gateway.stop().await;
+    assert!(b.requests().is_empty());
+    assert_eq!(pick(&rows.races[0], &["api", "attempts", "outcome"]), json!(["count_tokens", 1, "ok"]));
+    let columns = ["outcome", "first_token_us", "ttft_obs_us", "ttft_event", "input_tokens", "output_tokens"];
+    assert_eq!(pick(rows.one("a"), &columns), json!(["won", null, null, null, null, null]));
+}
+
+#[tokio::test]
+async fn a_count_that_fails_is_asked_of_the_next() {
+    let a = FakeProvider::start(vec![Script::status(529, &[], "{}")]).await;
+    let b = FakeProvider::start(vec![json_answer(&json!({"input_tokens": 42}))]).await;
+    let native = "dialect = \"anthropic\"";
+    let gateway = Setup::new().provider("a", &a, native).provider("b", &b, native).start().await;
+    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &["outcome", "failure"]), json!(["failed", "overloaded"]));
+    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+}
+
+#[tokio::test]
+async fn where_nobody_counts_the_count_is_an_estimate_and_says_so() {
+    let fake = FakeProvider::start(vec![]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!(heard.status, 200, "{}", heard.body);
+    let tokens = heard.json()["input_tokens"].as_u64().unwrap();
+    assert!((4..40).contains(&tokens) && !heard.header("x-photofinish-estimate").is_empty(), "{heard:#?}");
+    let rows = gateway.stop().await;
+    assert!(fake.requests().is_empty() && rows.attempts.is_empty());
+    let columns = ["api", "attempts", "winner", "outcome", "http_status"];
+    assert_eq!(pick(&rows.races[0], &columns), json!(["count_tokens", 0, null, "ok", 200]));
+}
+
+#[tokio::test]
+async fn messages_is_called_as_its_clients_call_it() {
+    let fake = FakeProvider::answering(|_| Script::of(Dialect::Anthropic).whole_stream(&["hi"])).await;
+    let keys = "dialect = \"anthropic\"\napi_key = \"sk-provider\"";
+    let gateway = Setup::new().provider("a", &fake, keys).table("[users.ann]\ntoken = \"ann-token\"").start().await;
+    let ask = json!({"model": "m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}]});
+    let cases: [&[(&str, &str)]; 4] = [
+        &[("x-api-key", "ann-token"), ("anthropic-version", "2023-06-01")],
+        &[
+            ("authorization", "Bearer ann-token"),
+            ("anthropic-version", "2023-01-01"),
+            ("anthropic-beta", "tools-1,x-2"),
+        ],
+        &[
+            ("x-api-key", "ann-token"),
+            ("anthropic-version", "2099-12-31"),
+            ("anthropic-dangerous-direct-browser-access", "true"),
+        ],
+        &[("x-api-key", "ann-token")],
+    ];
+    for (number, headers) in cases.into_iter().enumerate() {
+        let heard = hear(&mut gateway.request(&format!("{MESSAGES}?beta=true"), headers, &ask).await).await;
+        assert_eq!((heard.status, heard.upstream()), (200, "a/m"), "{}", heard.body);
+        let up = fake.request(number).await;
+        assert_eq!(up.path.split('?').next(), Some(MESSAGES));
+        assert_eq!((up.header("x-api-key"), up.header("authorization")), (Some("sk-provider"), None));
+        let sent = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!(up.header("anthropic-version"), Some(sent("anthropic-version").unwrap_or("2023-06-01")));
+        assert_eq!(up.header("anthropic-beta"), sent("anthropic-beta"));
+        assert!(up.headers.iter().all(|(_, value)| !value.contains("ann-token")), "{:?}", up.headers);
+    }
+    let rows = gateway.stop().await;
+    assert!(rows.races.iter().all(|race| race["user"] == "ann" && race["api"] == "messages"));
+}
+
+#[tokio::test]
+async fn a_client_s_token_goes_to_no_upstream_of_another_dialect() {
+    let fakes = [
+        FakeProvider::answering(|_| Script::stream(&["hi"])).await,
+        FakeProvider::answering(|_| Script::of(Dialect::Gemini).whole_stream(&["hi"])).await,
+        FakeProvider::answering(|_| Script::of(Dialect::Ollama).whole_stream(&["hi"])).await,
+    ];
+    let [chat, gemini, ollama] = &fakes;
+    let gateway = Setup::new()
+        .provider("a", chat, "api_key = \"sk-a\"")
+        .provider("b", gemini, "dialect = \"gemini\"\napi_key = \"sk-b\"")
+        .provider("c", ollama, "dialect = \"ollama\"")
+        .table("[users.ann]\ntoken = \"ann-token\"")
+        .start()
+        .await;
+    for model in ["a/m", "b/m", "c/m"] {
+        let ask = json!({"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]});
+        let heard = hear(&mut gateway.request(MESSAGES, &[("x-api-key", "ann-token")], &ask).await).await;
+        assert_eq!(heard.status, 200, "{}", heard.body);
+    }
+    gateway.stop().await;
+    for (fake, key) in fakes.iter().zip([Some("sk-a"), Some("sk-b"), None]) {
+        let up = fake.request(0).await;
+        assert!(up.headers.iter().all(|(_, value)| !value.contains("ann-token")), "{:?}", up.headers);
+        assert_eq!(up.headers.iter().any(|(_, value)| value.contains("sk-")), key.is_some(), "{:?}", up.headers);
+        assert!(key.is_none_or(|key| up.headers.iter().any(|(_, value)| value.contains(key))), "{:?}", up.headers);
+    }
+}

@@ -1,0 +1,272 @@
+//! What happens when there is no room: requests are turned away at once and told so, those inside are served, and everything is
+//! given back.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+use crate::harness::answer::hear;
+use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::program::Program;
+use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
+
+/// The value of a series of `/metrics`.
+async fn metric(addr: SocketAddr, series: &str) -> f64 {
+    let mut client = RawClient::connect(addr).await;
+    client.request("GET", "/metrics", &[], "").await;
+    let page = hear(&mut client).await.body;
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("photofinish_{series} ")).map(str::to_owned));
+    line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
+}
+
+/// Waits until it has this value: what is dropped is given back a moment later.
+async fn settles(addr: SocketAddr, series: &str, value: f64) {
+    soon(series, async {
+        while metric(addr, series).await != value {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// One token, and the rest behind the gate.
+fn held(gate: &Gate) -> Script {
+    Script::sse().role().token("a").wait(gate).token("b").finish("stop").done().end()
+}
+
+async fn status(addr: SocketAddr, path: &str) -> u16 {
+    let mut client = RawClient::connect(addr).await;
+    client.request("GET", path, &[], "").await;
+    hear(&mut client).await.status
+}
+
+/// A chat request of about so many bytes.
+fn large(bytes: usize) -> serde_json::Value {
+    json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "x".repeat(bytes)}]})
+}
+
+async fn begun(gateway: &TestGateway, body: &serde_json::Value) -> RawClient {
+    let mut client = gateway.ask(body).await;
+    client.head().await;
+    while client.event().await.unwrap().is_some_and(|event| crate::harness::answer::text(&event).is_empty()) {}
+    client
+}
+
+#[tokio::test]
+async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| held(&open)).await;
+    let setup = Setup::over(&[&fake]).server("max_in_flight = 2");
+    let gateway = setup.table("[users.ann]\ntoken = \"t\"\nadmin = true").start().await;
+    let auth = [("authorization", "Bearer t")];
+    let ask = async |body: &serde_json::Value| gateway.request(CHAT, &auth, body).await;
+    let mut inside = [ask(&large(1)).await, ask(&large(1)).await];
+    for client in &mut inside {
+        assert_eq!(client.head().await.status, 200);
+    }
+    // Neither its token nor its body matters. It sends all of it before it listens.
+    let mut outside = gateway.request(CHAT, &[], &large(3 << 20)).await;
+    let heard = hear(&mut outside).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_overloaded"));
+    assert_eq!((heard.header("retry-after"), heard.header("x-photofinish-race")), ("1", ""));
+    // One that asks first has sent nothing.
+    let mut asks_first = RawClient::connect(gateway.addr()).await;
+    let head =
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n");
+    asks_first.send(head).await;
+    assert_eq!(hear(&mut asks_first).await.status, 503);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(status(gateway.addr(), path).await, 200, "{path}");
+    }
+    let mut page = RawClient::connect(gateway.addr()).await;
+    page.request("GET", "/metrics", &auth, "").await;
+    assert!(hear(&mut page).await.body.contains("photofinish_shed_total{reason=\"in_flight\"} 2"));
+    gate.open();
+    for client in &mut inside {
+        while client.event().await.unwrap().is_some() {}
+    }
+    // The same connection as before: its body was read on.
+    soon("room again", async {
+        loop {
+            outside.request("POST", CHAT, &auth, large(1).to_string()).await;
+            if hear(&mut outside).await.status == 200 {
+                return;
+            }
+        }
+    })
+    .await;
+    let rows = gateway.stop().await;
+    assert_eq!(rows.races.len(), 3, "who was turned away has no race");
+}
+
+#[tokio::test]
+async fn from_three_quarters_on_there_are_no_extra_attempts() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let a = FakeProvider::answering(move |_| held(&open)).await;
+    let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let c = FakeProvider::answering(|_| Script::stream(&["c"])).await;
+    let model = "[models.m]\nupstreams = [\"a/m\"]\n[models.n]\nupstreams = [\"b/m\", \"c/m\", \"a/m\"]";
+    let setup = Setup::over(&[&a, &b, &c]).server("max_in_flight = 4").model(model);
+    let gateway = setup.start().await;
+    let mut inside = Vec::new();
+    for _ in 0..3 {
+        inside.push(begun(&gateway, &large(1)).await);
+    }
+    let heard = hear(&mut gateway.ask(&json!({"model": "n", "stream": true, "messages": [{}]})).await).await;
+    assert_eq!((heard.said().as_str(), heard.header("x-photofinish-attempts")), ("c", "2"));
+    gate.open();
+    for client in &mut inside {
+        while client.event().await.unwrap().is_some() {}
+    }
+    let rows = gateway.stop().await;
+    let crowded = rows.races.iter().find(|race| race["model"] == "n").unwrap();
+    assert_eq!(pick(crowded, &["attempts", "why", "policy"]), json!([2, "listed crowded", "race"]));
+    assert_eq!(pick(rows.one("c"), &["start_reason", "outcome"]), json!(["fallback", "won"]));
+}
+
+#[tokio::test]
+async fn bodies_share_one_budget_and_give_it_back() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| held(&open)).await;
+    let gateway = Setup::over(&[&fake]).server("memory = \"1MiB\"").start().await;
+    let addr = gateway.addr();
+    // It has come for the most part, and stops.
+    let mut half = RawClient::connect(addr).await;
+    half.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 800000\r\n\r\n")).await;
+    half.send(vec![b' '; 700_000]).await;
+    soon("its bytes", async {
+        while metric(addr, "memory_used_bytes").await < 700_000.0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut second = gateway.ask(&large(500_000)).await;
+    let heard = hear(&mut second).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_overloaded"));
+    let mut small = begun(&gateway, &large(10)).await;
+    half.close();
+    settles(addr, "memory_used_bytes", 0.0).await;
+    // What never fits is no matter of time.
+    let heard = hear(&mut gateway.ask(&large(2 << 20)).await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (413, "photofinish_too_large"));
+    assert!(heard.body.contains("memory under [server] is 1MiB"), "{}", heard.body);
+    gate.open();
+    while small.event().await.unwrap().is_some() {}
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_once_its_answer_goes_down() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let a = FakeProvider::answering(move |_| held(&open)).await;
+    let never = FakeProvider::answering(|_| Script::sse().role().until_closed()).await;
+    let setup = Setup::new().provider("a", &a, "").provider("b", &never, "dialect = \"anthropic\"");
+    let gateway = setup.server("memory = \"64MiB\"").race("drains = { running = 0 }").start().await;
+    let mut client = begun(&gateway, &large(300_000)).await;
+    settles(gateway.addr(), "memory_used_bytes", 0.0).await;
+    gate.open();
+    while client.event().await.unwrap().is_some() {}
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_translation_that_never_fits_is_told() {
+    let fake = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let setup = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").server("memory = \"2MiB\"");
+    let gateway = setup.start().await;
+    let values = vec!["0"; 50_000].join(",");
+    let tools = format!(
+        r#"[{{"type":"function","function":{{"name":"f","parameters":{{"type":"object","enum":[{values}]}}}}}}]"#
+    );
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"tools":{tools}}}"#);
+    let mut client = RawClient::connect(gateway.addr()).await;
+    client.request("POST", CHAT, &[], body).await;
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (413, "photofinish_too_large"));
+    assert!(fake.requests().is_empty());
+    settles(gateway.addr(), "memory_used_bytes", 0.0).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_large_body_is_translated_like_a_small_one() {
+    let fake =
+        FakeProvider::answering(|_| Script::of(crate::support::Dialect::Anthropic).whole_stream(&["hello"])).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
+    let heard = hear(&mut gateway.ask(&large(300_000)).await).await;
+    assert_eq!((heard.status, heard.said().as_str()), (200, "hello"), "{}", heard.body);
+    let text = fake.requests()[0].json()["messages"][0]["content"].to_string();
+    assert!(text.len() > 300_000);
+    gateway.stop().await;
+}
+
+/// So many descriptors that a few dozen streams take them all.
+const DESCRIPTORS: u32 = 96;
+
+#[tokio::test]
+async fn when_descriptors_run_out_it_is_nobody_elses_fault() {
+    let gate = Gate::new();
+    let open = gate.clone();
+    let fake = FakeProvider::answering(move |_| held(&open)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (config, database) = (directory.path().join("config.toml"), directory.path().join("test.db"));
+    let setup = Setup::over(&[&fake]).server("max_in_flight = 1000").race("breaker = { failures = 2 }");
+    std::fs::write(&config, setup.text(&database)).unwrap();
+    let (program, addr) = Program::serve_with(&config, None, Some(DESCRIPTORS)).await;
+    let (mut inside, mut outside) = (Vec::new(), 0);
+    for _ in 0..40 {
+        let mut client = RawClient::connect(addr).await;
+        client.post(CHAT, &large(1)).await;
+        let head = client.head().await;
+        if head.status == 200 {
+            inside.push(client);
+        } else {
+            let body = String::from_utf8(client.body(&head).await.unwrap().to_vec()).unwrap();
+            assert!(head.status == 503 && body.contains("photofinish_overloaded"), "{} {body}", head.status);
+            assert!(head.header("retry-after").is_some());
+            outside += 1;
+        }
+        assert_eq!(status(addr, "/healthz").await, 200);
+    }
+    assert!(inside.len() > 5 && outside > 5, "{} inside, {outside} outside", inside.len());
+    gate.open();
+    for mut client in inside {
+        while client.event().await.unwrap().is_some() {}
+    }
+    // As soon as there are descriptors again the provider is asked: nothing is held against it.
+    soon("an answer", async {
+        loop {
+            let mut client = RawClient::connect(addr).await;
+            client.post(CHAT, &large(1)).await;
+            if hear(&mut client).await.status == 200 {
+                return;
+            }
+        }
+    })
+    .await;
+    let log = program.end().await;
+    assert!(!log.contains("breaker is open"), "{log}");
+    let rows = crate::harness::gateway::Rows::read(&database).await;
+    rows.assert_sound();
+    let shed: Vec<_> = rows.attempts.iter().filter(|attempt| attempt["outcome"] != "won").collect();
+    assert!(!shed.is_empty());
+    for attempt in shed {
+        let columns = ["outcome", "failure", "failure_phase", "ttft_event", "connect_us"];
+        assert_eq!(pick(attempt, &columns), json!(["shed", "gateway_limit", "connect", null, null]));
+    }
+}
+
+#[tokio::test]
+async fn larger_events_are_allowed_by_the_config() {
+    let script = || Script::stream(&[&"x".repeat(100_000)]);
+    let fake = FakeProvider::answering(move |_| script()).await;
+    for (event_max, status) in [("64KiB", 502), ("256KiB", 200)] {
+        let gateway = Setup::over(&[&fake]).server(&format!("event_max = \"{event_max}\"")).start().await;
+        assert_eq!(hear(&mut gateway.streaming().await).await.status, status, "{event_max}");
+        gateway.stop().await;
+    }
+}

@@ -1,0 +1,89 @@
+//! Which headers a user may send, and which upstreams a user may name.
+
+use serde_json::json;
+
+use crate::harness::answer::{Heard, hear};
+use crate::harness::gateway::{CHAT, Setup, TestGateway};
+use crate::support::{FakeProvider, Script};
+
+async fn ask(gateway: &TestGateway, user: &str, model: &str, header: (&str, &str)) -> Heard {
+    let token = format!("Bearer {user}-token");
+    let body = json!({"model": model, "stream": true, "messages": [{}]});
+    hear(&mut gateway.request(CHAT, &[("authorization", &token), header], &body).await).await
+}
+
+#[tokio::test]
+async fn a_user_overrides_what_is_allowed() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let user = |name: &str, more: &str| format!("[users.{name}]\ntoken = \"{name}-token\"\n{more}\n");
+    let setup = Setup::new()
+        .provider("a", &fake, "api_key = \"sk-shared\"")
+        .table(&user("usual", ""))
+        .table(&user("none", "overrides = false"))
+        .table(&user("all", "overrides = true"))
+        .table(&user("some", "overrides = [\"policy\", \"upstreams\"]"))
+        .table(&user("own", "overrides = false\nkeys = { a = \"sk-own\" }"));
+    let gateway = setup.start().await;
+    let (policy, budget) = (("x-photofinish-policy", "fallback"), ("x-photofinish-budget", "0.5"));
+    let (listed, other) = (("x-photofinish-upstreams", "a/m"), ("x-photofinish-upstreams", "a/else"));
+    let (nothing, brought) = (("x-none", ""), ("x-photofinish-key-a", "sk-brought"));
+    let table = [
+        ("usual", "m", policy, 200),
+        ("usual", "m", budget, 403),
+        ("usual", "m", listed, 200),
+        ("usual", "m", other, 403),
+        ("usual", "a/m", nothing, 200),
+        ("usual", "a/else", nothing, 403),
+        ("usual", "a/else", brought, 200),
+        ("none", "m", nothing, 200),
+        ("none", "m", policy, 403),
+        ("none", "m", listed, 403),
+        ("none", "a/else", nothing, 403),
+        ("all", "m", budget, 200),
+        ("all", "a/else", nothing, 200),
+        ("some", "m", policy, 200),
+        ("some", "m", budget, 403),
+        ("some", "m", other, 200),
+        ("some", "a/else", nothing, 200),
+        ("own", "a/else", nothing, 200),
+        ("own", "m", policy, 403),
+    ];
+    for (user, model, header, status) in table {
+        let heard = ask(&gateway, user, model, header).await;
+        assert_eq!(heard.status, status, "{user} {model} {header:?}: {}", heard.body);
+        if status == 403 {
+            let code = heard.error_code();
+            let of_header = header.0.starts_with("x-photofinish") && header != other;
+            let expected = if of_header { "photofinish_forbidden_override" } else { "photofinish_forbidden_upstream" };
+            assert_eq!(code, expected, "{user} {model} {header:?}");
+            assert!(heard.body.contains("overrides under [users.NAME]"), "{}", heard.body);
+        }
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_callers_name_leaves_what_is_learnt_alone() {
+    let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
+    let gateway = Setup::over(&[&fake]).race("policy = \"fallback\"\nmax_attempts = 1").start().await;
+    let learning = gateway.learning();
+    let known = learning.upstream("a/m");
+    let headers = |budget: String, names: String| {
+        let body = json!({"model": "m", "stream": true, "messages": [{}]});
+        let gateway = &gateway;
+        async move {
+            let headers = [("x-photofinish-budget", budget.as_str()), ("x-photofinish-upstreams", names.as_str())];
+            hear(&mut gateway.request(CHAT, &headers, &body).await).await.status
+        }
+    };
+    // More than there are places, in as few requests as it takes.
+    for request in 0..300 {
+        let names: Vec<String> = (0..64).map(|name| format!("a/{request}-{name}")).collect();
+        assert_eq!(headers(format!("{}", 1.0 + f64::from(request) / 1e4), names.join(",")).await, 200);
+    }
+    assert!(std::sync::Arc::ptr_eq(&known, &learning.upstream("a/m")), "what is configured keeps its place");
+    assert!(learning.upstreams().len() <= 1_001, "{}", learning.upstreams().len());
+    assert!(learning.accounts().len() <= 257, "{}", learning.accounts().len());
+    assert!(learning.accounts().iter().any(|account| account.model == "m" && account.budget == 0.1));
+    gateway.stop().await;
+}

@@ -1,0 +1,204 @@
+//! Keys, tokens and prompts are planted everywhere; then everything that the gateway wrote or said is searched for them.
+
+use serde_json::{Value, json};
+
+use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::support::{FakeProvider, RawClient, Request, Script};
+
+const PROMPT: &str = "planted-prompt-7f3a";
+/// Long enough to be seen, and never in a place that the gateway may write to.
+const SECRETS: [&str; 6] = [
+    "sk-planted-shared-a",
+    "sk-planted-shared-b",
+    "sk-planted-own-of-ann",
+    "sk-planted-brought",
+    "planted-token-of-ann",
+    "planted-token-of-bob",
+];
+
+/// Repeats the key that was sent, in the way that the model's name asks for.
+fn echo(request: &Request) -> Script {
+    let key = request.header("authorization").unwrap_or("Bearer none").trim_start_matches("Bearer ").to_owned();
+    let body = request.json();
+    let message = format!("Incorrect API key provided: {key}. You asked {PROMPT} and sent Bearer {key}");
+    let error = |code: &str| json!({"error": {"message": message, "type": code, "code": code}}).to_string();
+    match body["model"].as_str().unwrap() {
+        "401" => Script::status(401, &[("x-request-id", "r")], &error("invalid_api_key")),
+        "403" => Script::status(403, &[], &error("permission_denied")),
+        "400" => Script::status(400, &[], &error("invalid_request_error")),
+        "429" => Script::status(429, &[("retry-after", "0")], &error("rate_limit_exceeded")),
+        "500-text" => Script::status(500, &[], &message),
+        "200-error" => Script::status(200, &[], &error("server_error")),
+        // Messages are cut at a length, perhaps in the middle of the key.
+        "long" => Script::status(500, &[], &json!({"error": {"message": "x".repeat(1_990) + &key}}).to_string()),
+        "frame-first" => Script::sse().role().event(error("server_error")).end(),
+        "frame-later" => Script::sse().role().token("a").event(error("server_error")).end(),
+        "frame-last" => Script::sse().role().token("a").chunk(format!("data: {}", error("server_error"))).end(),
+        "header" => Script::new().head(401, &[("x-request-id", &key), ("content-length", "2")]).raw("{}").end(),
+        "cut" => Script::sse().role().token("a").close(),
+        "malformed" => Script::sse().event(format!("{{\"choices\": {key}")).end(),
+        _ => Script::stream(&["fine"]),
+    }
+}
+
+async fn echoing() -> [FakeProvider; 2] {
+    [FakeProvider::answering(echo).await, FakeProvider::answering_tls(&["h2"], echo).await]
+}
+
+const MODELS: [&str; 14] = [
+    "401",
+    "403",
+    "400",
+    "429",
+    "500-text",
+    "200-error",
+    "long",
+    "frame-first",
+    "frame-later",
+    "frame-last",
+    "header",
+    "cut",
+    "malformed",
+    "fine",
+];
+
+/// `one` speaks HTTP/1.1; `two` speaks HTTP/2 over TLS.
+async fn gateway(fakes: &[FakeProvider; 2]) -> Served {
+    let config = format!(
+        "{}api_key = [\"${{SHARED_A}}\", \"file:shared_b\"]\n{}api_key = \"${{SHARED_A}}\"\n{}",
+        provider("one", &fakes[0]),
+        provider("two", &fakes[1]),
+        r#"
+        [users.ann]
+        token = "${ANN_TOKEN}"
+        admin = true
+        overrides = true
+        keys = { one = "${ANN_KEY}", two = "${ANN_KEY}" }
+        [users.bob]
+        token = "planted-token-of-bob"
+        overrides = true
+        "#
+    );
+    let setup = Setup::new(&config)
+        .env("SHARED_A", SECRETS[0])
+        .env("ANN_KEY", SECRETS[2])
+        .env("ANN_TOKEN", SECRETS[4])
+        .env("SSL_CERT_FILE", "ca.pem")
+        .env("PHOTOFINISH_LOG", "trace,h2=trace,hyper=trace,rustls=trace,sqlx=trace");
+    setup.write("ca.pem", fakes[1].ca());
+    setup.write("shared_b", SECRETS[1]);
+    setup.serve().await
+}
+
+/// Callers, each with the headers that carry secrets.
+fn callers() -> Vec<Vec<(&'static str, &'static str)>> {
+    vec![
+        vec![("authorization", "Bearer planted-token-of-bob")],
+        vec![("x-api-key", SECRETS[4])],
+        vec![("x-api-key", SECRETS[5]), ("x-photofinish-key-one", SECRETS[3]), ("x-photofinish-key-two", SECRETS[3])],
+        vec![("x-api-key", "sk-planted-shared-a")],
+        vec![("x-api-key", SECRETS[5]), ("x-photofinish-key-nobody", SECRETS[3])],
+        vec![("x-api-key", SECRETS[5]), ("x-photofinish-policy", "sk-planted-odd")],
+    ]
+}
+
+fn leaks(text: &str) -> Vec<&'static str> {
+    SECRETS.into_iter().filter(|secret| text.contains(secret)).collect()
+}
+
+fn body(model: &str, stream: bool) -> Value {
+    let mut body = asking(model);
+    body["stream"] = json!(stream);
+    body["messages"][0]["content"] = json!(PROMPT);
+    body
+}
+
+/// What the client gets to see: the answer's head and as much of its body as came.
+async fn seen(served: &Served, headers: &[(&str, &str)], body: &str) -> String {
+    let mut client = RawClient::connect(served.addr).await;
+    client.request("POST", CHAT, headers, body).await;
+    let head = client.head().await;
+    let answer = match client.body(&head).await {
+        Ok(body) => Answer { status: head.status, headers: head.headers, body },
+        Err(error) => panic!("a broken answer: {error}"),
+    };
+    format!("{} {:?} {}", answer.status, answer.headers, answer.text())
+}
+
+async fn files(setup: &Setup) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for name in ["photofinish.db", "photofinish.db-wal", "photofinish.db-shm"] {
+        if let Ok(bytes) = std::fs::read(setup.path(name)) {
+            files.push((name.to_owned(), String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn nothing_that_was_planted_comes_out_anywhere() {
+    let fakes = echoing().await;
+    let served = gateway(&fakes).await;
+    let (mut found, mut reloads) = (Vec::new(), 0);
+    for headers in callers() {
+        for model in MODELS {
+            for (stream, provider) in [(true, "one"), (false, "one"), (true, "two"), (false, "two")] {
+                let name = format!("{provider}/{model}");
+                let answer = seen(&served, &headers, &body(&name, stream).to_string()).await;
+                if !leaks(&answer).is_empty() {
+                    found.push(format!("{name}, stream {stream}, {:?}: {answer}", &headers[1..]));
+                }
+            }
+            // What a 401 or a 429 set aside is tried again, so that the next kind is reached too.
+            served.process.signal("HUP");
+            reloads += 1;
+            served.process.logged_times("the new configuration is in force", reloads).await;
+        }
+    }
+    for (path, sent) in [("/readyz", ""), ("/v1/models", ""), ("/metrics", ""), (CHAT, PROMPT)] {
+        let method = if sent.is_empty() { "GET" } else { "POST" };
+        let answer = served.send(method, path, &callers()[1], sent).await.text();
+        if !leaks(&answer).is_empty() || answer.contains(PROMPT) {
+            found.push(format!("{path}: {answer}"));
+        }
+    }
+    let mut written = files(&served.setup).await;
+    assert!(written.iter().any(|(name, _)| name == "photofinish.db"));
+    served.process.signal("TERM");
+    assert_eq!(served.process.ended().await, Some(0));
+    written.extend(files(&served.setup).await);
+    written.push(("log".to_owned(), served.process.log()));
+    for (name, text) in written {
+        let line = text.lines().find(|line| !leaks(line).is_empty() || line.contains(PROMPT));
+        if let Some(line) = line {
+            found.push(format!("{name}: {}", line.chars().take(400).collect::<String>()));
+        }
+    }
+    assert!(found.is_empty(), "{} leaks:\n{}", found.len(), found.join("\n"));
+    let wins = served.setup.number("SELECT count(*) FROM attempt WHERE outcome = 'won'").await;
+    assert_eq!(wins, 12, "three callers were served by two providers, streaming and not");
+    let http2 =
+        served.setup.number("SELECT count(*) FROM attempt WHERE http_version LIKE '%2%' AND outcome = 'won'").await;
+    assert_eq!(http2, 6);
+}
+
+#[tokio::test]
+async fn commands_print_no_secret() {
+    let fakes = echoing().await;
+    let served = gateway(&fakes).await;
+    for command in [&["check"][..], &["stats"], &["stats", "--json"]] {
+        let ran = served.setup.run(command).await;
+        assert_eq!((ran.code, leaks(&ran.out), leaks(&ran.err)), (Some(0), vec![], vec![]), "{command:?}");
+    }
+    // Nor does a config that is wrong in the very line of a secret.
+    let setup = Setup::new(&format!(
+        "[providers.one]\napi_key = \"{}\"\nbase_url = \"http://u:{}@h/v1\"\n[users.ann]\ntoken = [\"{}\"]\n\
+         tokn = \"{}\"\n",
+        SECRETS[0], SECRETS[1], SECRETS[4], SECRETS[5]
+    ));
+    let ran = setup.run(&["check"]).await;
+    assert!(ran.code == Some(2) && leaks(&ran.err).is_empty() && leaks(&ran.out).is_empty(), "{}", ran.err);
+    setup.configure(&format!("[providers.one]\napi_key = \"{}\n", SECRETS[0]));
+    let ran = setup.run(&["serve"]).await;
+    assert!(ran.code == Some(2) && ran.err.contains("not TOML") && leaks(&ran.err).is_empty(), "{}", ran.err);
+}

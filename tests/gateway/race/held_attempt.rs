@@ -1,0 +1,179 @@
+//! A first token that is held back: the attempt reads on within its bound, and says what became of it. When and for whom one
+//! is held back: see the race's own tests.
+
+use std::future::poll_fn;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use photofinish::attempt::{EventStream, Item, Kind, Ready, Spec, start};
+use photofinish::clock::Instant;
+use photofinish::config;
+use photofinish::failure::{FailureKind, Phase};
+use photofinish::history::StartReason;
+use photofinish::protocol::Surface;
+use photofinish::protocol::request::ApiRequest;
+use photofinish::protocol::upward::Upward;
+use photofinish::race::Starting;
+use photofinish::recorder::{Recorder, Writer};
+use photofinish::shutdown::Shutdown;
+use photofinish::store::Store;
+use photofinish::upstream::{Client, Endpoint};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::answer::end;
+use crate::harness::gateway::{Row, Rows, pick};
+use crate::support::{FakeProvider, Gate, Script, soon};
+
+/// One attempt without a race, and the database that its row goes to.
+struct Alone {
+    ready: Ready,
+    writer: Writer,
+    directory: TempDir,
+}
+
+impl Alone {
+    /// Asks until the first token.
+    async fn ask(fake: &FakeProvider) -> Alone {
+        let text = format!("[providers.a]\nbase_url = \"{}\"\n[models.m]\nupstreams = [\"a/m\"]", fake.base_url());
+        let config = config::parse(&text, Path::new("config.toml"), &|_| None).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (recorder, writer) = Recorder::start(Store::open(&directory.path().join("test.db")).await.unwrap());
+        let shutdown = Shutdown::new();
+        let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
+        let spec = Spec {
+            client: Client::new(shutdown.clone()).unwrap(),
+            event_max: 8 << 20,
+            budget: photofinish::budget::Budget::new(1 << 30),
+            recorder,
+            shutdown,
+            race_id: "0197".to_owned(),
+            read_at: Instant::now(),
+            starting: Starting { candidate: 0, ordinal: 0, reason: StartReason::First, p_include: 1.0 },
+            upstream: config.model("m").unwrap().upstreams[0].clone(),
+            endpoint: Endpoint::parse(&fake.base_url()).unwrap(),
+            key: None,
+            upward: Arc::new(Upward::untouched(Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap()))),
+            choices: None,
+            include_usage: false,
+            stream_options: false,
+            first_token: config::FirstToken::Any,
+            headers: HeaderMap::new(),
+            fresh: false,
+            p_audit: 0.0,
+            slot: None,
+            sighting: None,
+        };
+        let ready = soon("the first token", start(spec)).await.unwrap();
+        Alone { ready, writer, directory }
+    }
+
+    /// Holds it back until `enough`, or until it breaks.
+    async fn hold(&mut self, enough: impl Fn(&EventStream) -> bool) -> Option<(FailureKind, Phase)> {
+        let stream = &mut self.ready.stream;
+        let held = poll_fn(|context| match stream.read_ahead(context) {
+            Poll::Ready(failure) => Poll::Ready(Some((failure.kind, failure.phase))),
+            Poll::Pending if enough(stream) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        soon("what is read ahead", held).await
+    }
+
+    /// Everything behind the first token, as the relay takes it.
+    async fn rest(&mut self) -> Vec<Item> {
+        let stream = &mut self.ready.stream;
+        stream.serve(Duration::from_secs(5));
+        let mut items = Vec::new();
+        while let Some(item) = soon("the rest", poll_fn(|context| stream.poll_served(context))).await {
+            items.push(item.unwrap());
+        }
+        items
+    }
+
+    /// Its row, once it was dropped.
+    async fn row(self) -> Row {
+        drop(self.ready);
+        assert_eq!(soon("the row", self.writer.finish(Duration::from_secs(5))).await, 0);
+        Rows::read(&self.directory.path().join("test.db")).await.one("a").clone()
+    }
+}
+
+fn events(stream: &EventStream) -> i64 {
+    stream.progress().map_or(0, |progress| progress.events)
+}
+
+#[tokio::test]
+async fn what_comes_meanwhile_is_read_and_goes_out_later_in_its_order() {
+    let held = Gate::new();
+    let script =
+        Script::sse().role().token("a").wait(&held).tokens(&["b", "c"]).finish("stop").usage(3, 3).done().end();
+    let fake = FakeProvider::start(vec![script]).await;
+    let mut alone = Alone::ask(&fake).await;
+    assert_eq!(events(&alone.ready.stream), 1);
+    held.open();
+    assert_eq!(alone.hold(EventStream::is_complete).await, None, "a whole answer breaks no more");
+    assert_eq!(events(&alone.ready.stream), 3, "stamped before anybody took them");
+    let items = alone.rest().await;
+    let payload: Vec<&Item> = items.iter().filter(|item| matches!(item.kind, Kind::Payload)).collect();
+    let has = |item: &Item, text: &str| String::from_utf8_lossy(&item.raw).contains(&json!(text).to_string());
+    assert!(payload.len() == 2 && has(payload[0], "b") && has(payload[1], "c"));
+    assert!(items.iter().any(|item| matches!(item.kind, Kind::UsageOnly)));
+    assert_eq!(items.iter().filter(|item| matches!(item.kind, Kind::Done)).count(), 1);
+    alone.ready.stream.won();
+    let columns = ["outcome", "payload_events", "output_tokens", "client_stalled"];
+    assert_eq!(pick(&alone.row().await, &columns), json!(["won", 3, 3, 0]));
+}
+
+#[tokio::test]
+async fn it_reads_ahead_within_a_bound() {
+    let long = "x".repeat(64 << 10);
+    let tokens: Vec<&str> = vec![&long; 20];
+    let fake = FakeProvider::start(vec![Script::sse().token("a").tokens(&tokens).finish("stop").done().end()]).await;
+    let mut alone = Alone::ask(&fake).await;
+    // Four of them are more than the bound of 256 KiB.
+    assert_eq!(alone.hold(|stream| events(stream) == 5).await, None);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+        assert_eq!(alone.hold(|_| true).await, None);
+    }
+    assert_eq!(events(&alone.ready.stream), 5, "it waits until somebody takes them");
+    let items = alone.rest().await;
+    assert_eq!(items.iter().filter(|item| matches!(item.kind, Kind::Payload)).count(), 20, "and then the rest");
+}
+
+/// Makes a script break, perhaps by this error.
+type Breaking = fn(Script, &str) -> Script;
+
+#[tokio::test]
+async fn one_that_breaks_meanwhile_has_failed() {
+    let error = r#"{"error":{"message":"over","type":"overloaded_error"}}"#;
+    let breaks: [(Breaking, FailureKind); 3] = [
+        (|script, _| script.close(), FailureKind::Closed),
+        (|script, _| script.end(), FailureKind::Closed),
+        (|script, error| script.event(error).until_closed(), FailureKind::Overloaded),
+    ];
+    for (breaking, kind) in breaks {
+        let held = Gate::new();
+        let script = Script::sse().role().token("a").wait(&held).token("b");
+        let fake = FakeProvider::start(vec![breaking(script, error)]).await;
+        let mut alone = Alone::ask(&fake).await;
+        held.open();
+        assert_eq!(alone.hold(|_| false).await, Some((kind, Phase::Stream)));
+        assert_eq!(end(&alone.row().await), json!(["failed_mid", 1, null, kind.as_str(), "stream"]));
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_not_chosen_is_a_loser_with_a_first_token() {
+    let fake = FakeProvider::start(vec![Script::sse().role().token("a").until_closed()]).await;
+    let mut alone = Alone::ask(&fake).await;
+    alone.ready.stream.lost();
+    let row = alone.row().await;
+    fake.closed(0).await;
+    assert_eq!(end(&row), json!(["lost", 1, null, null, null]));
+    assert!(!row["cancel_us"].is_null() && row["ttft_obs_us"] == row["first_token_us"]);
+}

@@ -1,0 +1,254 @@
+//! Policies that learn, over sockets: out of a history, and out of what happens.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use photofinish::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
+use photofinish::routing::adaptive::Sent;
+use photofinish::store::Record;
+use serde_json::json;
+
+use crate::harness::answer::{hear, silent};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::support::{FakeProvider, RawClient, Script};
+
+/// As many requests as it takes to be sure.
+const REQUESTS: i64 = 200;
+
+/// Raced by all of these, a second apart until now, with the first tokens of all seen; milliseconds.
+fn history(upstreams: &[(&str, i64)]) -> Vec<Record> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    (0..REQUESTS).flat_map(|n| request(now_ms - (REQUESTS - n) * 1_000, upstreams)).collect()
+}
+
+fn request(at_ms: i64, upstreams: &[(&str, i64)]) -> Vec<Record> {
+    let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
+    // Nobody is quite steady.
+    let took_us = |ms: i64| ms * (950 + at_ms / 1_000 % 11 * 10);
+    let winner = (0..).zip(upstreams).min_by_key(|(_, (_, ms))| *ms).map(|(ordinal, _)| ordinal);
+    let attempt = |(ordinal, (provider, ms)): (i64, &(&str, i64))| {
+        let won = Some(ordinal) == winner;
+        Record::Attempt(Box::new(AttemptRecord {
+            first_token_us: Some(took_us(*ms)),
+            ttft_obs_us: Some(took_us(*ms)),
+            ttft_event: Some(1),
+            outcome: if won { AttemptOutcome::Won } else { AttemptOutcome::Lost },
+            ..AttemptRecord::new(race_id.clone(), ordinal, ((*provider).to_owned(), "m".to_owned()), StartReason::First)
+        }))
+    };
+    let mut rows: Vec<Record> = (0..).zip(upstreams).map(attempt).collect();
+    let attempts = upstreams.len() as i64;
+    rows.push(Record::Race(Box::new(RaceRecord { attempts, ..race(&race_id, at_ms, winner) })));
+    rows
+}
+
+fn race(race_id: &str, at_ms: i64, winner: Option<i64>) -> RaceRecord {
+    RaceRecord {
+        race_id: race_id.to_owned(),
+        started_at: at_ms * 1_000,
+        user: None,
+        api: "chat",
+        model: "m".to_owned(),
+        stream: true,
+        policy: Some("race"),
+        optimise: Some("ttft"),
+        n_choices: None,
+        max_tokens: None,
+        has_tools: false,
+        input_bytes: 400,
+        input_tokens_estimate: 100,
+        attempts: 2,
+        winner,
+        first_token_sent_us: Some(100_000),
+        done_us: Some(500_000),
+        outcome: RaceOutcome::Ok,
+        http_status: Some(200),
+        in_flight: 0,
+        gateway_version: "0.1.0",
+        plan: None,
+        why: None,
+        rescued_by: None,
+    }
+}
+
+fn hello() -> Script {
+    Script::stream(&["hello"])
+}
+
+/// The median that is expected of an upstream now, in milliseconds.
+fn median_ms(gateway: &TestGateway, upstream: &str) -> f64 {
+    let (learning, sent) = (gateway.learning(), Sent { uncached_tokens: 100.0, in_flight: 0 });
+    let outlook = learning.upstream(upstream).outlook();
+    outlook.ttft_quantile_us(sent, 0.5, learning.now_us()).unwrap() / 1e3
+}
+
+#[tokio::test]
+async fn after_a_restart_it_knows_who_is_quick() {
+    let rows = history(&[("a", 900), ("b", 100)]);
+    for policy in ["fastest", "adaptive", "rule"] {
+        let a = FakeProvider::answering(|_| hello()).await;
+        let b = FakeProvider::answering(|_| hello()).await;
+        let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start_after(&rows).await;
+        let (slow, quick) = (median_ms(&gateway, "a/m"), median_ms(&gateway, "b/m"));
+        assert!((800.0..1_000.0).contains(&slow) && (90.0..110.0).contains(&quick), "{slow} {quick}");
+        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+        assert_eq!(a.requests().len(), 0, "{policy}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn junk_does_not_push_out_what_is_learnt_again() {
+    let mut rows = history(&[("a", 900), ("b", 100)]);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    // Newer than all of the above: refused requests, and invented names.
+    for n in 0..1_000 {
+        let at_ms = now_ms + n;
+        let race_id = format!("{:08x}-{:04x}-7000-8000-000000000000", at_ms >> 16, at_ms & 0xffff);
+        let (provider, model) = if n % 2 == 0 { ("a", "m".to_owned()) } else { ("b", format!("junk-{n}")) };
+        rows.push(Record::Attempt(Box::new(AttemptRecord {
+            outcome: AttemptOutcome::Failed,
+            failure: Some("bad_request"),
+            ..AttemptRecord::new(race_id.clone(), 0, (provider.to_owned(), model), StartReason::First)
+        })));
+        let refused = RaceRecord { attempts: 1, outcome: RaceOutcome::Error, ..race(&race_id, at_ms, None) };
+        rows.push(Record::Race(Box::new(refused)));
+    }
+    let a = FakeProvider::answering(|_| hello()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fastest\"").start_after(&rows).await;
+    let (slow, quick) = (median_ms(&gateway, "a/m"), median_ms(&gateway, "b/m"));
+    assert!((800.0..1_000.0).contains(&slow) && (90.0..110.0).contains(&quick), "{slow} {quick}");
+    assert_eq!(gateway.learning().upstreams().len(), 2, "names that nobody configured are not learnt again");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_quantile_is_the_delay_of_a_hedge() {
+    let rows = history(&[("a", 900), ("b", 100)]);
+    let a = FakeProvider::answering(|_| hello()).await;
+    let b = FakeProvider::answering(|_| silent()).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"p95\"").start_after(&rows).await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    let rows = gateway.stop().await;
+    let race = rows.races.last().unwrap();
+    assert_eq!((&race["policy"], &race["why"]), (&json!("hedge"), &json!("hedge hedged")));
+    let plan = race["plan"].as_str().unwrap();
+    let delay = plan.strip_prefix("b/m@0 a/m@").and_then(|rest| rest.strip_suffix("ms")).unwrap();
+    assert!((100..200).contains(&delay.parse::<i64>().unwrap()), "{plan}");
+}
+
+#[tokio::test]
+async fn when_the_best_hangs_another_is_asked_within_the_budget() {
+    let rows = history(&[("a", 80), ("b", 100)]);
+    let hangs = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let setup = Setup::over(&[&hangs, &b]).race("policy = \"adaptive\"").race("timeouts = { first_token = \"3s\" }");
+    let gateway = setup.start_after(&rows).await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let headers = [("x-photofinish-budget", "0"), ("x-photofinish-upstreams", "a/m,b/m")];
+    client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
+    assert_eq!(hear(&mut client).await.upstream(), "b/m");
+    let rows = gateway.stop().await;
+    let new = rows.races.len() as i64 - REQUESTS;
+    assert_eq!(new, 2);
+    let told: Vec<_> = rows.races[REQUESTS as usize..].iter().map(|race| pick(race, &["plan", "why"])).collect();
+    let why = told[0][1].as_str().unwrap();
+    assert!(why.contains("hedged"), "{told:?}");
+    let reasons = |race: usize| -> Vec<_> {
+        rows.of(race).iter().map(|row| pick(row, &["provider", "start_reason", "outcome"])).collect()
+    };
+    assert_eq!(reasons(REQUESTS as usize), [json!(["a", "first", "lost"]), json!(["b", "hedge", "won"])]);
+    // Without money there is no extra: the other follows a failure, and by now the first is known to hang.
+    let last = reasons(REQUESTS as usize + 1);
+    assert!(last.iter().all(|row| row[1] != "hedge"), "{last:?} {told:?}");
+}
+
+#[tokio::test]
+async fn what_happens_is_learnt_at_once() {
+    let a = FakeProvider::answering(|_| hello()).await;
+    let b = FakeProvider::answering(|_| silent()).await;
+    let gateway = Setup::over(&[&a, &b]).start().await;
+    for _ in 0..5 {
+        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    }
+    b.closed(4).await;
+    let seen = |upstream: &str| {
+        let outlook = gateway.learning().upstream(upstream).outlook();
+        (outlook.launches(), outlook.seen())
+    };
+    let ((quick, quick_seen), (cut, cut_seen)) = (seen("a/m"), seen("b/m"));
+    assert_eq!((quick, cut), (5, 5));
+    assert!(quick_seen > 4.0 && cut_seen < 1.0, "an early cut tells little: {quick_seen} {cut_seen}");
+    let account = &gateway.learning().accounts()[0];
+    assert_eq!((account.model.as_str(), account.budget), ("m", 0.1));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn two_of_one_machine_park_are_not_hedged_against_each_other() {
+    let rows = history(&[("a", 80), ("b", 90), ("c", 120)]);
+    let hangs = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let c = FakeProvider::answering(|_| hello()).await;
+    let park = "domain = \"park\"";
+    let setup = Setup::new().provider("a", &hangs, park).provider("b", &b, park).provider("c", &c, "");
+    let gateway = setup.race("policy = \"adaptive\"\nbudget = 1.0").start_after(&rows).await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "c/m");
+    assert_eq!(b.requests().len(), 0);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_fails_often_gets_no_hedges() {
+    let a = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
+    let setup = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1ms\"");
+    let gateway = setup.race("breaker = { failures = 0 }").race("timeouts = { total = \"300ms\" }").start().await;
+    for _ in 0..8 {
+        assert_eq!(hear(&mut gateway.streaming().await).await.status, 504);
+    }
+    let rows = gateway.stop().await;
+    let reasons: Vec<_> =
+        rows.attempts.iter().filter(|row| row["provider"] == "b").map(|row| &row["start_reason"]).collect();
+    assert!(reasons.len() < 8 && reasons.iter().all(|reason| *reason == "hedge"), "{reasons:?}");
+    let last = rows.races.last().unwrap();
+    assert_eq!((&last["plan"], &last["why"]), (&json!("a/m@0 b/m@failure"), &json!("listed throttled")));
+}
+
+#[tokio::test]
+async fn others_go_before_one_that_has_used_up_its_rate_limit() {
+    let used_up = [
+        ("content-type", "text/event-stream"),
+        ("x-ratelimit-remaining-requests", "0"),
+        ("x-ratelimit-reset-requests", "1h0m0s"),
+    ];
+    let script = move || Script::new().head(200, &used_up).role().token("hello").finish("stop").done().end();
+    let a = FakeProvider::answering(move |_| script()).await;
+    let b = FakeProvider::start(vec![hello(), Script::status(500, &[], "{}")]).await;
+    let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, &heard.json()["error"]["attempts"][1]["failure"]), (502, &json!("cooling_down")));
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let alone = [("x-photofinish-upstreams", "a/m")];
+    client.request("POST", CHAT, &alone, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
+    assert_eq!(hear(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_hedge_by_delay_keeps_to_machine_parks_too() {
+    let hangs = FakeProvider::answering(|_| silent()).await;
+    let b = FakeProvider::answering(|_| hello()).await;
+    let c = FakeProvider::answering(|_| hello()).await;
+    let park = "domain = \"park\"";
+    let setup = Setup::new().provider("a", &hangs, park).provider("b", &b, park).provider("c", &c, "");
+    let gateway = setup.race("policy = \"hedge\"\nhedge_after = \"5ms\"").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "c/m");
+    assert_eq!(b.requests().len(), 0);
+    let rows = gateway.stop().await;
+    let told = pick(&rows.races[0], &["plan", "why"]);
+    assert_eq!(told, json!(["a/m@0 b/m@failure c/m@10ms", "listed hedged"]));
+}

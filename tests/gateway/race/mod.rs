@@ -1,0 +1,16 @@
+//! Races over real sockets: who wins, who is cancelled, and what the rows say.
+
+mod billed_losers;
+mod cancellation;
+mod commit;
+mod every_surface;
+mod held_attempt;
+mod held_race;
+mod learning;
+mod policies;
+mod record;
+mod seeded_worlds;
+mod shutdown;
+mod timeouts;
+mod whole_answer;
+mod winner;

@@ -1,0 +1,324 @@
+//! A seeded check of the whole gateway over sockets: random providers, settings, clients, reloads and shutdowns, and what must
+//! hold of every one of them. `PHOTOFINISH_WORLDS` sets how many are played; the seed is printed with any violation, and
+//! `PHOTOFINISH_WORLD` plays that one alone.
+//!
+//! Times are real here, so a seed tells what is asked of the gateway and not in which order it comes to pass: what is checked
+//! holds in any order. The race alone, on a stopped clock, is checked by `race::model_check`.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::answer::Heard;
+use crate::harness::gateway::{CHAT, Row, Rows, Setup};
+use crate::support::{FakeProvider, RawClient, Script};
+
+/// Of each wait that a provider asks for.
+const WAITS_MS: [u64; 3] = [10, 40, 90];
+const POLICIES: [&str; 7] = ["race", "hedge", "adaptive", "rule", "fastest", "fallback", "weighted"];
+
+/// What a provider does, request by request.
+#[derive(Clone, Debug)]
+struct Temper {
+    name: &'static str,
+    does: Vec<Deed>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// After so many milliseconds.
+    Answer(u64),
+    Limited(u64),
+    Status(u16),
+    Refuse,
+    TooLong,
+    Reset,
+    /// After its first token.
+    Break,
+    Cut,
+    Empty,
+    Silence,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    policy: &'static str,
+    max_attempts: usize,
+    retries: u32,
+    completion: bool,
+    audit: bool,
+    breaker: u32,
+    max_in_flight: usize,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    tempers: Vec<Temper>,
+    rules: Rules,
+    /// In force after a reload in the midst of it.
+    then: Option<Rules>,
+    /// Whether each client streams, and after how many milliseconds it leaves, if it does.
+    clients: Vec<(bool, Option<u64>)>,
+    /// The gateway is stopped while they wait.
+    is_stopped_early: bool,
+}
+
+fn temper(random: &mut fastrand::Rng, name: &'static str) -> Temper {
+    let deed = |random: &mut fastrand::Rng| match random.u8(0..18) {
+        0..6 => Deed::Answer(random.u64(0..30)),
+        6 | 7 => Deed::Limited(WAITS_MS[random.usize(0..WAITS_MS.len())]),
+        8 => Deed::Status(500),
+        9 => Deed::Status(503),
+        10 => Deed::Status(400),
+        11 => Deed::Refuse,
+        12 => Deed::TooLong,
+        13 => Deed::Reset,
+        14 => Deed::Break,
+        15 => Deed::Cut,
+        16 => Deed::Empty,
+        _ => Deed::Silence,
+    };
+    Temper { name, does: (0..random.usize(1..5)).map(|_| deed(random)).collect() }
+}
+
+fn rules(random: &mut fastrand::Rng) -> Rules {
+    Rules {
+        policy: POLICIES[random.usize(0..POLICIES.len())],
+        max_attempts: random.usize(1..6),
+        retries: random.u32(0..3),
+        completion: random.bool(),
+        audit: random.bool(),
+        breaker: random.u32(0..3),
+        max_in_flight: if random.u8(0..4) == 0 { 2 } else { 64 },
+    }
+}
+
+fn world(seed: u64) -> World {
+    let random = &mut fastrand::Rng::with_seed(seed);
+    let tempers = ["a", "b", "c"].iter().take(random.usize(1..4)).map(|name| temper(random, name)).collect();
+    World {
+        tempers,
+        rules: rules(random),
+        then: random.bool().then(|| rules(random)),
+        clients: (0..random.usize(2..7))
+            .map(|_| (random.bool(), (random.u8(0..4) == 0).then(|| random.u64(0..60))))
+            .collect(),
+        is_stopped_early: random.u8(0..3) == 0,
+    }
+}
+
+/// The tokens of a provider's answer to its request of this number: no two answers are alike.
+fn tokens(name: &str, number: usize) -> Vec<String> {
+    (0..4).map(|token| format!("{name}{number}.{token} ")).collect()
+}
+
+fn script(temper: &Temper, number: usize) -> Script {
+    let tokens = tokens(temper.name, number);
+    let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+    match temper.does[number % temper.does.len()] {
+        Deed::Answer(delay) => {
+            let mut script = Script::new().delay(Duration::from_millis(delay));
+            script.steps.extend(Script::stream(&tokens).steps);
+            script
+        }
+        Deed::Limited(wait) => Script::status(429, &[("retry-after-ms", &wait.to_string())], "{}"),
+        Deed::Status(status) => Script::status(status, &[], r#"{"error":{"message":"no"}}"#),
+        Deed::Refuse => Script::status(400, &[], r#"{"error":{"code":"content_filter","message":"no"}}"#),
+        Deed::TooLong => Script::status(400, &[], r#"{"error":{"code":"context_length_exceeded","message":"long"}}"#),
+        Deed::Reset => Script::new().reset(),
+        Deed::Break => Script::sse().role().tokens(&tokens[..2]).reset(),
+        Deed::Cut => Script::sse().role().tokens(&tokens[..2]).close(),
+        Deed::Empty => Script::sse().role().finish("stop").done().end(),
+        Deed::Silence => Script::new().until_closed(),
+    }
+}
+
+fn setup(fakes: &[FakeProvider], rules: &Rules) -> Setup {
+    let Rules { policy, max_attempts, retries, completion, audit, breaker, max_in_flight } = *rules;
+    let fakes: Vec<&FakeProvider> = fakes.iter().collect();
+    let (optimise, audit) = (if completion { "completion" } else { "ttft" }, u8::from(audit));
+    let race = format!(
+        "policy = \"{policy}\"\nmax_attempts = {max_attempts}\nretries = {retries}\nretry_wait = \"60ms\"\noptimise = \"{optimise}\"\n\
+         audit = {audit}.0\nbreaker = {{ failures = {breaker}, open = \"20ms\" }}\nhedge_after = \"15ms\"\n\
+         timeouts = {{ first_token = \"120ms\", idle = \"120ms\", total = \"900ms\" }}"
+    );
+    Setup::over(&fakes).race(&race).server(&format!("drain = \"50ms\"\nmax_in_flight = {max_in_flight}"))
+}
+
+/// One client's request: what it heard, unless it left, or came as the gateway stopped.
+async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops: bool) -> Option<Heard> {
+    let mut client = match RawClient::try_connect(addr).await {
+        Err(_) if gateway_stops => return None,
+        client => client.unwrap(),
+    };
+    let body = json!({ "model": "m", "stream": streams, "messages": [{ "role": "user", "content": "x" }] });
+    client.post(CHAT, &body).await;
+    let answer = async {
+        let head = match client.try_head().await {
+            Err(_) if gateway_stops => return None,
+            head => head.unwrap(),
+        };
+        let body = client.body(&head).await.unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Some(Heard { status: head.status, headers: head.headers, body })
+    };
+    match leaves {
+        None => answer.await,
+        // The world's own time, not the test's: whatever it has heard by then, it leaves.
+        Some(leaves) => tokio::time::timeout(Duration::from_millis(leaves), answer).await.ok().flatten(),
+    }
+}
+
+/// All of them at once: whether each streams, and what it heard.
+async fn ask_all(addr: SocketAddr, clients: &[(bool, Option<u64>)], gateway_stops: bool) -> Vec<(bool, Option<Heard>)> {
+    let one = |(streams, leaves): &(bool, Option<u64>)| {
+        let (streams, leaves) = (*streams, *leaves);
+        async move { (streams, ask(addr, streams, leaves, gateway_stops).await) }
+    };
+    futures_util::future::join_all(clients.iter().map(one)).await
+}
+
+async fn play(seed: u64) {
+    let world = world(seed);
+    let context = format!("seed {seed}: {world:?}");
+    let mut fakes = Vec::new();
+    for temper in &world.tempers {
+        let temper = temper.clone();
+        fakes.push(FakeProvider::answering(move |request| script(&temper, request.number)).await);
+    }
+    let gateway = setup(&fakes, &world.rules).start().await;
+    let addr = gateway.addr();
+    let (heard, rows) = if world.is_stopped_early {
+        let first = &fakes[0];
+        let stopped = async {
+            // Somebody is asked by then, or all were turned away.
+            let _ = tokio::time::timeout(Duration::from_millis(50), first.request(0)).await;
+            gateway.stop().await
+        };
+        tokio::join!(ask_all(addr, &world.clients, true), stopped)
+    } else {
+        let (now, later) = world.clients.split_at(world.clients.len() / 2);
+        let reload = async {
+            if let Some(then) = &world.then {
+                gateway.reload(&setup(&fakes, then)).await;
+            }
+        };
+        let (mut heard, ()) = tokio::join!(ask_all(addr, now, false), reload);
+        heard.extend(ask_all(addr, later, false).await);
+        gateway.settled(&context).await;
+        (heard, gateway.stop().await)
+    };
+    for (streams, heard) in &heard {
+        if let Some(heard) = heard {
+            check_answer(*streams, heard, &fakes, &world, &context);
+        }
+    }
+    check_rows(&rows, &fakes, &world, &context);
+}
+
+/// A right answer, or none: what a client gets is one provider's answer from its first word to its last, or it is told that it
+/// is not.
+fn check_answer(streams: bool, heard: &Heard, fakes: &[FakeProvider], world: &World, context: &str) {
+    let is_whole = |text: &str| {
+        world.tempers.iter().zip(fakes).any(|(temper, fake)| {
+            let mut numbers = 0..fake.requests().len();
+            numbers.any(|number| tokens(temper.name, number).concat() == text)
+        })
+    };
+    if heard.status != 200 {
+        assert!(!heard.json()["error"].is_null(), "neither answer nor error: {heard:?} {context}");
+        return;
+    }
+    if !streams {
+        let answer = heard.json();
+        let choice = &answer["choices"][0];
+        let text = choice["message"]["content"].as_str().unwrap_or_default();
+        assert!(is_whole(text) || text.is_empty(), "not one whole answer: {heard:?} {context}");
+        assert_eq!(choice["finish_reason"], "stop", "{heard:?} {context}");
+        return;
+    }
+    let said = heard.said();
+    let has_error = heard.events().iter().any(|event| event.contains("\"error\""));
+    assert!(heard.is_done() != has_error, "it ends in one way: {heard:?} {context}");
+    assert!(has_error || is_whole(&said) || said.is_empty(), "not one whole answer: {heard:?} {context}");
+    let begins = |name: &str, number: usize| tokens(name, number).concat().starts_with(&said);
+    let is_of_one = world.tempers.iter().zip(fakes).any(|(temper, fake)| {
+        let mut numbers = 0..fake.requests().len();
+        numbers.any(|number| begins(temper.name, number))
+    });
+    assert!(said.is_empty() || is_of_one, "words of several answers: {heard:?} {context}");
+}
+
+fn check_rows(rows: &Rows, fakes: &[FakeProvider], world: &World, context: &str) {
+    let bounds = || std::iter::once(world.rules).chain(world.then);
+    let most = bounds().map(|rules| rules.max_attempts).max().unwrap_or_default();
+    for race in 0..rows.races.len() {
+        let attempts = rows.of(race);
+        assert!(attempts.len() <= most, "too many attempts: {attempts:#?} {context}");
+        check_waits(&attempts, context);
+        let refused = attempts.iter().position(|attempt| attempt["failure"] == "content_policy");
+        if let Some(refused) = refused.map(|at| ended_us(attempts[at])) {
+            let later = attempts.iter().any(|attempt| dispatch_us(attempt) > refused);
+            assert!(!later, "something was asked after a policy refusal: {attempts:#?} {context}");
+        }
+    }
+    for (temper, fake) in world.tempers.iter().zip(fakes) {
+        let told = rows.attempts.iter().filter(|attempt| attempt["provider"] == temper.name).count();
+        assert!(fake.requests().len() <= told, "asked without a row: {} {context}", temper.name);
+    }
+}
+
+/// Nobody is asked again before the wait is over that it asked for; one that is started beside its own answer knows of none yet.
+fn check_waits(attempts: &[&Row], context: &str) {
+    let mut limited: HashMap<&str, (i64, i64)> = HashMap::new();
+    for attempt in attempts {
+        let provider = attempt["provider"].as_str().unwrap_or_default();
+        if let Some((told_us, wait_ms)) =
+            limited.remove(provider).filter(|(told_us, _)| dispatch_us(attempt) > *told_us)
+        {
+            let waited_us = dispatch_us(attempt) - told_us;
+            assert!(waited_us >= wait_ms * 1_000, "asked again after {waited_us} us: {attempts:#?} {context}");
+        }
+        if let (Value::String(failure), Some(wait_ms)) = (&attempt["failure"], attempt["retry_after_ms"].as_i64())
+            && failure == "rate_limited"
+        {
+            limited
+                .insert(provider, (dispatch_us(attempt) + attempt["headers_us"].as_i64().unwrap_or_default(), wait_ms));
+        }
+    }
+}
+
+fn dispatch_us(attempt: &Row) -> i64 {
+    attempt["dispatch_us"].as_i64().unwrap_or_default()
+}
+
+/// When its head came, after the request was read: a refusal is one by then.
+fn ended_us(attempt: &Row) -> i64 {
+    // The body is read and judged a moment after the head, in which others may be started.
+    const JUDGED_US: i64 = 600_000;
+    dispatch_us(attempt) + attempt["headers_us"].as_i64().unwrap_or_default() + JUDGED_US
+}
+
+/// Tells the seed of a world that is left by a panic.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("PHOTOFINISH_WORLD={}: {:?}", self.0, world(self.0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_world_keeps_the_promises() {
+    let worlds = std::env::var("PHOTOFINISH_WORLDS").ok().and_then(|worlds| worlds.parse().ok()).unwrap_or(12);
+    let only = std::env::var("PHOTOFINISH_WORLD").ok().and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(0..worlds, |seed| seed..seed + 1) {
+        let told = Told(seed);
+        play(seed).await;
+        drop(told);
+    }
+}

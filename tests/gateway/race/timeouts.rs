@@ -1,0 +1,85 @@
+//! Each timeout covers its own phase; and at most so many attempts as are allowed.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::harness::answer::{end, hear, silent};
+use crate::harness::gateway::{CHAT, Setup, pick};
+use crate::support::{FakeProvider, RawClient, Script};
+
+#[tokio::test]
+async fn a_handshake_without_an_answer_is_a_connect_timeout() {
+    // Connections wait in the backlog: they are made, and nobody says a word.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let address = format!("https://{}/v1", mute.local_addr().unwrap());
+    let setup = Setup::new().race("policy = \"fallback\"\ntimeouts = { connect = \"300ms\" }");
+    let gateway = setup.provider_at("a", &address, "").provider("b", &b, "").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &["outcome", "failure", "failure_phase"]), json!(["timeout", "timeout", "connect"]));
+    assert_eq!(pick(rows.one("a"), &["connect_us", "conn_reused", "first_token_us"]), json!([null, null, null]));
+}
+
+#[tokio::test]
+async fn nobody_listening_is_a_connect_failure() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let setup = Setup::new().race("policy = \"fallback\"").provider_at("a", &format!("http://{free}/v1"), "");
+    let gateway = setup.provider("b", &b, "").start().await;
+    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "connect", "connect"]));
+}
+
+#[tokio::test]
+async fn comments_do_not_hold_off_the_first_token_timeout() {
+    let pings = (0..50).fold(Script::sse().role(), |script, _| script.comment("wait").delay(Duration::from_millis(50)));
+    let a = FakeProvider::start(vec![pings.until_closed()]).await;
+    let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
+    let race = "policy = \"fallback\"\ntimeouts = { first_token = \"500ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(race).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "first_token"]));
+    assert!(rows.one("a")["keepalives"].as_i64() > Some(0));
+    assert!(rows.one("a")["ttft_obs_us"].as_i64() >= Some(500_000));
+    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+}
+
+#[tokio::test]
+async fn the_last_one_alive_is_not_cut() {
+    let late = Script::sse().delay(Duration::from_secs(2)).role().token("late").finish("stop").done().end();
+    let a = FakeProvider::start(vec![silent()]).await;
+    let b = FakeProvider::start(vec![late]).await;
+    let race = "policy = \"fallback\"\ntimeouts = { first_token = \"300ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(race).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "late"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert!(rows.one("b")["ttft_obs_us"].as_i64() >= Some(2_000_000));
+}
+
+#[tokio::test]
+async fn no_more_attempts_than_allowed() {
+    let failing = || Script::status(500, &[], "{}");
+    let a = FakeProvider::start(vec![failing(), failing()]).await;
+    let b = FakeProvider::start(vec![failing()]).await;
+    let c = FakeProvider::start(vec![Script::stream(&["never"])]).await;
+    let gateway = Setup::over(&[&a, &b, &c]).race("max_attempts = 2").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"));
+    let mut client = RawClient::connect(gateway.addr()).await;
+    let body = json!({"model": "m", "messages": [{}]}).to_string();
+    client.request("POST", CHAT, &[("x-photofinish-max-attempts", "1")], body).await;
+    assert_eq!(hear(&mut client).await.status, 502);
+    let rows = gateway.stop().await;
+    assert_eq!((rows.of(0).len(), rows.of(1).len(), c.requests().len()), (2, 1, 0));
+}

@@ -1,0 +1,175 @@
+//! Races to the whole answer: `optimise = "completion"` or `"goodput"` and a client that does not stream.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::answer::{Heard, end, first_text, hear, silent};
+use crate::harness::gateway::{Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+
+const COMPLETION: &str = "optimise = \"completion\"";
+
+/// Long enough for what was written before to be read.
+const A_MOMENT: Duration = Duration::from_millis(60);
+
+fn content(heard: &Heard) -> Value {
+    heard.json()["choices"][0]["message"]["content"].clone()
+}
+
+/// Has begun, and never ends.
+fn endless() -> Script {
+    Script::sse().role().token("slow").until_closed()
+}
+
+/// `a` begins at once and never ends; `b` begins a moment after it, and ends a moment later.
+async fn overtaken() -> (FakeProvider, FakeProvider) {
+    let begun = Gate::new();
+    let a = FakeProvider::start(vec![Script::sse().role().token("slow").reached(&begun).until_closed()]).await;
+    let b = Script::sse().wait(&begun).delay(A_MOMENT).role().token("qu").delay(A_MOMENT).token("ick");
+    (a, FakeProvider::start(vec![b.finish("stop").usage(3, 2).done().end()]).await)
+}
+
+#[tokio::test]
+async fn the_first_whole_answer_wins_although_another_began_earlier() {
+    for (optimise, objective) in [(COMPLETION, "completion"), ("optimise = \"goodput\"", "goodput")] {
+        let (a, b) = overtaken().await;
+        let gateway = Setup::over(&[&a, &b]).race(optimise).start().await;
+        let heard = hear(&mut gateway.whole().await).await;
+        assert_eq!((heard.status, heard.upstream(), content(&heard)), (200, "b/m", json!("quick")));
+        a.closed(0).await;
+        let rows = gateway.stop().await;
+        assert_eq!(end(rows.one("a")), json!(["lost", 1, null, null, null]));
+        assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+        let race = &rows.races[0];
+        assert_eq!(pick(race, &["winner", "outcome", "optimise", "attempts"]), json!([1, "ok", objective, 2]));
+    }
+}
+
+#[tokio::test]
+async fn the_headers_tell_the_first_token_of_the_winner_and_not_its_end() {
+    let (a, b) = overtaken().await;
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    let rows = gateway.stop().await;
+    let micros = |column: &str| rows.one("b")[column].as_i64().unwrap();
+    let ttft_us = micros("first_token_us");
+    assert_eq!(heard.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
+    let timing = heard.header("server-timing").strip_prefix("ttft;dur=").unwrap();
+    let client_ttft_ms: f64 = timing.split(',').next().unwrap().parse().unwrap();
+    let (from, until) = (micros("dispatch_us") + ttft_us, micros("dispatch_us") + micros("last_token_us"));
+    assert!(
+        client_ttft_ms * 1e3 >= from as f64 - 1.0 && client_ttft_ms * 1e3 < until as f64,
+        "{timing} {from} {until}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_streams_gets_whoever_begins_first() {
+    let (a, b) = overtaken().await;
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
+    let mut client = gateway.streaming().await;
+    client.head().await;
+    assert_eq!(first_text(&mut client).await, "slow");
+    b.closed(0).await;
+    client.close();
+    a.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(rows.one("b")["outcome"], "lost");
+}
+
+#[tokio::test]
+async fn one_that_breaks_before_its_end_has_failed_and_the_others_run_on() {
+    let broken = Gate::new();
+    let a = FakeProvider::start(vec![Script::sse().role().token("half").reached(&broken).close()]).await;
+    let b =
+        FakeProvider::start(vec![Script::sse().role().wait(&broken).tokens(&["o", "k"]).finish("stop").done().end()])
+            .await;
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("ok")));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "closed", "stream"]));
+    assert_eq!(rows.one("b")["start_reason"], "first", "it was not cut when the other began");
+}
+
+#[tokio::test]
+async fn behind_one_that_breaks_or_falls_silent_the_untried_follow() {
+    let dies = Script::sse().role().token("half").close();
+    for (script, failure) in [(dies, "closed"), (endless(), "idle_timeout")] {
+        let a = FakeProvider::start(vec![script]).await;
+        let b = FakeProvider::start(vec![Script::stream(&["rescued"])]).await;
+        let race = "policy = \"fallback\"\ntimeouts = { first_token = \"10s\", idle = \"300ms\" }";
+        let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
+        let heard = hear(&mut gateway.whole().await).await;
+        assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("rescued")));
+        let rows = gateway.stop().await;
+        assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, failure, "stream"]));
+        assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+    }
+}
+
+#[tokio::test]
+async fn a_first_token_timeout_ends_with_the_first_token() {
+    let a = Script::sse().role().token("lo").delay(Duration::from_millis(600)).token("ng").finish("stop").done().end();
+    let (a, b) = (FakeProvider::start(vec![a]).await, FakeProvider::start(vec![silent()]).await);
+    let race = "timeouts = { first_token = \"300ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!((heard.upstream(), content(&heard)), ("a/m", json!("long")));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("b")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+}
+
+#[tokio::test]
+async fn the_total_deadline_ends_answers_that_have_begun() {
+    let a = FakeProvider::start(vec![endless()]).await;
+    let b = FakeProvider::start(vec![silent()]).await;
+    let race = "timeouts = { total = \"400ms\" }";
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!(heard.status, 504);
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "timeout", "stream"]));
+    assert_eq!(end(rows.one("b")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+}
+
+#[tokio::test]
+async fn when_the_client_leaves_everybody_is_cancelled() {
+    let begun = Gate::new();
+    let a = FakeProvider::start(vec![Script::sse().role().token("x").reached(&begun).until_closed()]).await;
+    let b = FakeProvider::start(vec![silent()]).await;
+    let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
+    let client = gateway.whole().await;
+    begun.passed().await;
+    b.request(0).await;
+    client.close();
+    a.closed(0).await;
+    b.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("b")), json!(["client_gone", 0, "client_gone", null, null]));
+    assert_eq!(rows.one("a")["outcome"], "client_gone");
+    assert_eq!(pick(&rows.races[0], &["winner", "outcome"]), json!([null, "client_gone"]));
+}
+
+#[tokio::test]
+async fn a_loser_that_has_begun_and_is_billed_anyway_is_read_to_its_end() {
+    let (begun, won) = (Gate::new(), Gate::new());
+    let rest = Script::sse().role().token("x").reached(&begun).wait(&won).token("y").finish("stop").usage(7, 2);
+    let loser = FakeProvider::start(vec![rest.done().end()]).await;
+    let winner = Script::sse().wait(&begun).delay(A_MOMENT).role().token("hi").finish("stop").done().end();
+    let winner = FakeProvider::start(vec![winner]).await;
+    let gateway = Setup::new()
+        .race(COMPLETION)
+        .provider("a", &loser, "cancel_billing = \"bills_full\"")
+        .provider("b", &winner, "")
+        .start()
+        .await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!(heard.upstream(), "b/m", "it did not wait for the loser");
+    won.open();
+    gateway.recorded(3).await;
+    let rows = gateway.stop().await;
+    let columns = ["outcome", "ttft_event", "audited", "output_tokens", "payload_events"];
+    assert_eq!(pick(rows.one("a"), &columns), json!(["drained", 1, 0, 2, 2]));
+}

@@ -1,0 +1,233 @@
+//! Who wins a race, over real sockets: rules 1 to 7 and 13 of what goes wrong in other racers, for every surface over upstreams
+//! of every dialect.
+
+use serde_json::json;
+
+use crate::harness::answer::{end, error_and_close, hear, silent};
+use crate::harness::gateway::{Rows, pick};
+use crate::harness::matrix::{Pair, rules};
+use crate::support::{FakeProvider, Gate, Script};
+
+rules! { everywhere:
+    r01_headers_do_not_win,
+    r02_a_role_a_ping_or_an_empty_string_does_not_win,
+    r03_an_empty_stream_does_not_win,
+    r03_when_all_are_empty_the_answer_is_the_surfaces,
+    r03_what_ends_without_a_token_and_unfinished_is_a_failure,
+    r04_a_fast_refusal_does_not_beat_a_healthy_attempt,
+    r05_an_error_frame_does_not_win,
+    r06_cancelling_the_losers_leaves_the_winner_alone,
+    r07_of_two_ready_at_once_the_second_is_closed_too,
+    r13_a_slow_favourite_is_overtaken,
+}
+rules! { natively: r03_when_all_are_empty_the_first_is_passed_on }
+
+async fn r01_headers_do_not_win(pair: Pair) {
+    let sent = Gate::new();
+    let headers_only = FakeProvider::start(vec![pair.open().reached(&sent).until_closed()]).await;
+    let healthy = FakeProvider::start(vec![pair.stream_after(&sent, &["hello"])]).await;
+    let gateway = pair.over(&[&headers_only, &healthy]).start().await;
+    let heard = hear(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((heard.status, heard.upstream(), pair.called.said(&heard).as_str()), (200, "b/m", "hello"));
+    headers_only.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "http_status"]), json!(["ok", 1, 200]));
+}
+
+async fn r02_a_role_a_ping_or_an_empty_string_does_not_win(pair: Pair) {
+    let sent = Gate::new();
+    let chatter = pair.open().role().nothing().reached(&sent).until_closed();
+    let chatty = FakeProvider::start(vec![chatter]).await;
+    let healthy = FakeProvider::start(vec![pair.stream_after(&sent, &["hello"])]).await;
+    let gateway = pair.over(&[&chatty, &healthy]).start().await;
+    let heard = hear(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    chatty.closed(0).await;
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(pick(rows.one("a"), &["payload_events", "first_token_us"]), json!([0, null]));
+}
+
+async fn r03_an_empty_stream_does_not_win(pair: Pair) {
+    let healthy_may = Gate::new();
+    // Without the end of its body, so that the fake sees when the gateway has turned away.
+    let empty = FakeProvider::start(vec![pair.open().role().finish("stop").done().until_closed()]).await;
+    let healthy = FakeProvider::start(vec![pair.stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = pair.over(&[&empty, &healthy]).start().await;
+    let mut client = pair.streaming(&gateway).await;
+    empty.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["empty", null, null, null, null]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+async fn r03_when_all_are_empty_the_first_is_passed_on(pair: Pair) {
+    let first = || pair.open().comment("first").role().finish("length").done().end();
+    let second = || pair.open().role().finish("stop").done().end();
+    let a = FakeProvider::start(vec![first(), first()]).await;
+    let b = FakeProvider::start(vec![second(), second()]).await;
+    let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((heard.status, heard.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(heard.body.as_bytes(), first().body(), "as it came");
+    let heard = hear(&mut pair.whole(&gateway).await).await;
+    assert_eq!((heard.status, heard.header("content-type")), (200, "application/json"));
+    let finish = pair.called.whole_finish(&heard.json()).to_owned();
+    assert!(["length", "incomplete", "max_tokens"].contains(&finish.as_str()), "{}", heard.body);
+    let rows = gateway.stop().await;
+    assert_all_empty(&rows, 4);
+}
+
+/// Only the shape of the surface is promised, since there is nothing else to pass on.
+async fn r03_when_all_are_empty_the_answer_is_the_surfaces(pair: Pair) {
+    let empty = || pair.open().role().finish("stop").done().end();
+    let a = FakeProvider::start(vec![empty(), empty()]).await;
+    let gateway = pair.over(&[&a]).start().await;
+    let heard = hear(&mut pair.streaming(&gateway).await).await;
+    pair.called.assert_complete(&heard);
+    assert_eq!(pair.called.said(&heard), "");
+    let heard = hear(&mut pair.whole(&gateway).await).await;
+    let finish = pair.called.whole_finish(&heard.json()).to_owned();
+    assert!(["stop", "completed", "end_turn"].contains(&finish.as_str()), "{}", heard.body);
+    assert_all_empty(&gateway.stop().await, 2);
+}
+
+async fn r03_what_ends_without_a_token_and_unfinished_is_a_failure(pair: Pair) {
+    let a = FakeProvider::start(vec![pair.open().role().end(), pair.open().role().end(), pair.open().end()]).await;
+    let gateway = pair.over(&[&a]).start().await;
+    let asked = [pair.streaming(&gateway).await, pair.whole(&gateway).await, pair.streaming(&gateway).await];
+    for mut client in asked {
+        let heard = hear(&mut client).await;
+        assert_eq!(heard.status, 502, "{}", heard.body);
+        assert!(heard.body.contains("closed"), "{}", heard.body);
+    }
+    let rows = gateway.stop().await;
+    for attempt in &rows.attempts {
+        assert_eq!(end(attempt), json!(["failed", null, null, "closed", "first_token"]));
+    }
+    for race in &rows.races {
+        assert_eq!(pick(race, &["outcome", "winner", "http_status"]), json!(["error", null, 502]));
+    }
+}
+
+fn assert_all_empty(rows: &Rows, attempts: usize) {
+    assert_eq!(rows.attempts.len(), attempts);
+    for attempt in &rows.attempts {
+        assert_eq!(end(attempt), json!(["empty", null, null, null, null]));
+    }
+    for race in &rows.races {
+        assert_eq!(pick(race, &["winner", "http_status"]), json!([null, 200]));
+    }
+}
+
+async fn r04_a_fast_refusal_does_not_beat_a_healthy_attempt(pair: Pair) {
+    let healthy_may = Gate::new();
+    let body = r#"{"error":{"message":"Unknown parameter: 'foo'","type":"invalid_request_error"}}"#;
+    let picky = FakeProvider::start(vec![error_and_close(400, body)]).await;
+    let healthy = FakeProvider::start(vec![pair.stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = pair.over(&[&picky, &healthy]).start().await;
+    let mut client = pair.streaming(&gateway).await;
+    picky.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.status, pair.called.said(&heard).as_str()), (200, "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "bad_request", "headers"]));
+    assert_eq!(rows.one("a")["http_status"], 400);
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+async fn r05_an_error_frame_does_not_win(pair: Pair) {
+    let healthy_may = Gate::new();
+    let broken = FakeProvider::start(vec![pair.open().role().error().until_closed()]).await;
+    let healthy = FakeProvider::start(vec![pair.stream_after(&healthy_may, &["hello"])]).await;
+    let gateway = pair.over(&[&broken, &healthy]).start().await;
+    let mut client = pair.streaming(&gateway).await;
+    broken.closed(0).await;
+    healthy_may.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "overloaded", "first_token"]));
+    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+}
+
+async fn r06_cancelling_the_losers_leaves_the_winner_alone(pair: Pair) {
+    let (rest, sent) = (Gate::new(), Gate::new());
+    let winning = pair.open().wait(&sent).role().token("one ").wait(&rest).token("two").finish("stop").done().end();
+    let winner = FakeProvider::start(vec![winning]).await;
+    let with_role = FakeProvider::start(vec![pair.open().role().reached(&sent).until_closed()]).await;
+    let without_headers = FakeProvider::start(vec![silent()]).await;
+    let gateway = pair.over(&[&winner, &with_role, &without_headers]).start().await;
+    let mut client = pair.streaming(&gateway).await;
+    without_headers.request(0).await;
+    assert_eq!(client.head().await.status, 200);
+    assert_eq!(pair.first_text(&mut client).await, "one ");
+    with_role.closed(0).await;
+    without_headers.closed(0).await;
+    rest.open();
+    assert_eq!(pair.first_text(&mut client).await, "two");
+    while client.event().await.unwrap().is_some() {}
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    for loser in ["b", "c"] {
+        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert!(!rows.one(loser)["cancel_us"].is_null());
+    }
+}
+
+async fn r07_of_two_ready_at_once_the_second_is_closed_too(pair: Pair) {
+    const RACES: usize = 20;
+    let gates: Vec<(Gate, Gate)> = (0..RACES).map(|_| (Gate::new(), Gate::new())).collect();
+    let script =
+        |(both, rest): &(Gate, Gate)| pair.open().wait(both).role().token("x").wait(rest).finish("stop").done().end();
+    let scripts: Vec<Script> = gates.iter().map(script).collect();
+    let (a, b) = (FakeProvider::start(scripts.clone()).await, FakeProvider::start(scripts).await);
+    let before_headers = FakeProvider::answering(|_| silent()).await;
+    let gateway = pair.over(&[&a, &b, &before_headers]).start().await;
+    for (race, (both, rest)) in gates.iter().enumerate() {
+        let mut client = pair.streaming(&gateway).await;
+        for fake in [&a, &b, &before_headers] {
+            fake.request(race).await;
+        }
+        both.open();
+        let head = client.head().await;
+        let loser = if head.header("x-photofinish-upstream") == Some("a/m") { &b } else { &a };
+        loser.closed(race).await;
+        before_headers.closed(race).await;
+        rest.open();
+        client.body(&head).await.unwrap();
+    }
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 3 * RACES);
+    let outcomes = |wanted: &str| rows.attempts.iter().filter(|attempt| attempt["outcome"] == wanted).count();
+    assert_eq!((outcomes("won"), outcomes("lost")), (RACES, 2 * RACES));
+    for attempt in rows.attempts.iter().filter(|attempt| attempt["outcome"] == "lost") {
+        // One that was read to its first token in the same pass may know its TTFT.
+        let seen = !attempt["first_token_us"].is_null();
+        let expected = if seen { json!(["lost", 1, null, null, null]) } else { json!(["lost", 0, "lost", null, null]) };
+        assert_eq!(end(attempt), expected);
+    }
+}
+
+async fn r13_a_slow_favourite_is_overtaken(pair: Pair) {
+    let favourite = FakeProvider::start(vec![pair.open().role().until_closed()]).await;
+    let second = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
+    let gateway = pair.over(&[&favourite, &second]).race("policy = \"hedge\"\nhedge_after = \"200ms\"").start().await;
+    let heard = hear(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"));
+    favourite.closed(0).await;
+    let rows = gateway.stop().await;
+    let (favourite, second) = (rows.one("a"), rows.one("b"));
+    assert_eq!(end(favourite), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(pick(second, &["outcome", "start_reason"]), json!(["won", "hedge"]));
+    // Censored on its own clock: it had waited at least until the hedge's token.
+    let overtaken_us = second["dispatch_us"].as_i64().unwrap() + second["ttft_obs_us"].as_i64().unwrap();
+    let waited_us = favourite["dispatch_us"].as_i64().unwrap() + favourite["ttft_obs_us"].as_i64().unwrap();
+    assert!(waited_us >= overtaken_us && overtaken_us >= 200_000, "{favourite:#?} {second:#?}");
+}

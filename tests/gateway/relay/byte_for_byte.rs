@@ -1,0 +1,107 @@
+//! What a streaming client of chat gets of the winner, byte for byte. How a stream ends that breaks: see `broken_streams`.
+
+use serde_json::{Value, json};
+
+use crate::harness::answer::{Heard, end, hear};
+use crate::harness::gateway::{Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+
+/// A stream of one provider, and what came of it.
+async fn relayed(script: Script, ask: &Value, race: &str) -> (Heard, crate::harness::gateway::Rows) {
+    let fake = FakeProvider::start(vec![script]).await;
+    let gateway = Setup::over(&[&fake]).race(race).start().await;
+    let heard = hear(&mut gateway.ask(ask).await).await;
+    (heard, gateway.stop().await)
+}
+
+fn streaming() -> Value {
+    json!({"model": "m", "stream": true, "messages": [{}]})
+}
+
+#[tokio::test]
+async fn every_kind_of_payload_commits() {
+    let table = [
+        ("text", json!({"content": "x"})),
+        ("text", json!({"content": [{"type": "text", "text": "x"}]})),
+        ("reasoning", json!({"reasoning_content": "x"})),
+        ("reasoning", json!({"reasoning": "x"})),
+        ("tool", json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]})),
+        ("refusal", json!({"refusal": "x"})),
+        ("audio", json!({"audio": {"id": "a", "data": "eA=="}})),
+    ];
+    let rest: Vec<Gate> = table.iter().map(|_| Gate::new()).collect();
+    let script = |((_, delta), rest): (&(&str, Value), &Gate)| {
+        Script::sse().role().delta(delta.clone()).wait(rest).finish("stop").done().end()
+    };
+    let fake = FakeProvider::start(table.iter().zip(&rest).map(script).collect()).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    for rest in &rest {
+        let mut client = gateway.streaming().await;
+        // It comes although the provider says no more than this one payload.
+        let head = client.head().await;
+        assert_eq!(head.status, 200);
+        rest.open();
+        client.body(&head).await.unwrap();
+    }
+    let rows = gateway.stop().await;
+    let kinds: Vec<&Value> = rows.attempts.iter().map(|attempt| &attempt["first_kind"]).collect();
+    assert_eq!(kinds, table.iter().map(|(kind, _)| *kind).collect::<Vec<_>>());
+    assert!(rows.attempts.iter().all(|attempt| attempt["outcome"] == "won" && attempt["payload_events"] == 1));
+}
+
+#[tokio::test]
+async fn the_stream_is_the_upstreams_byte_for_byte() {
+    let finish = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"odd":{"b":1,"a":[2]}}"#;
+    let parts = [
+        "\u{feff}: first\n\n".to_owned(),
+        "event: message\r\nid: 7\r\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}]}\r\n\r\n"
+            .into(),
+        "data:{\"choices\":[{\"delta\":{\"content\":\"a\\u00e9\"},  \"index\":0}]}\n\n".into(),
+        ": in between\n\n".into(),
+        "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"b\"}}]}\n\n".into(),
+        format!("retry: 10\ndata: {finish}\n\n"),
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n".into(),
+        "data: [DONE]\n\n".into(),
+    ];
+    let script = parts.iter().fold(Script::sse(), |script, part| script.chunk(part)).end();
+    let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
+    let (heard, rows) = relayed(script, &ask, "").await;
+    assert_eq!(heard.body, parts.concat());
+    assert_eq!(heard.header("content-type"), "text/event-stream; charset=utf-8");
+    assert_eq!(pick(rows.one("a"), &["payload_events", "keepalives"]), json!([2, 2]));
+}
+
+#[tokio::test]
+async fn usage_is_asked_for_recorded_and_taken_out_again() {
+    let stream = || Script::sse().role().tokens(&["a", "b"]).finish("stop").usage(1_000, 2_000).done().end();
+    let fake = FakeProvider::start(vec![stream(), stream()]).await;
+    let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 1.0, output_price = 2.0 }]";
+    let gateway = Setup::over(&[&fake]).model(model).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert!(!heard.body.contains("usage") && heard.is_done(), "{}", heard.body);
+    assert_eq!(fake.requests()[0].json()["stream_options"], json!({"include_usage": true}));
+    let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
+    let heard = hear(&mut gateway.ask(&ask).await).await;
+    assert!(heard.body.contains("\"total_tokens\":3000"), "{}", heard.body);
+    let rows = gateway.stop().await;
+    for attempt in &rows.attempts {
+        let columns = ["input_tokens", "output_tokens", "tok_src", "finish_reason", "cost_usd", "cost_basis"];
+        assert_eq!(pick(attempt, &columns), json!([1_000, 2_000, "usage", "stop", 0.005, "computed"]));
+    }
+}
+
+#[tokio::test]
+async fn a_complete_stream_without_done_gets_it() {
+    let (heard, rows) = relayed(Script::sse().role().token("x").finish("stop").end(), &streaming(), "").await;
+    assert!(heard.is_done() && heard.said() == "x", "{}", heard.body);
+    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+}
+
+#[tokio::test]
+async fn an_event_that_is_no_json_is_left_out() {
+    let script = Script::sse().role().token("a").event("{\"choices\": [").token("b").finish("stop").done().end();
+    let (heard, rows) = relayed(script, &streaming(), "").await;
+    assert_eq!((heard.said().as_str(), heard.events().len()), ("ab", 5));
+    assert!(heard.is_done());
+    assert_eq!(rows.one("a")["outcome"], "won");
+}

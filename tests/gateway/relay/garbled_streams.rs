@@ -1,0 +1,83 @@
+//! Streams that no vendor would send: events lost, doubled, swapped, cut and with wrong bytes in them. What comes down in translation is
+//! a whole answer in the surface's form or one that breaks off with its error event, and every row is sound.
+
+use fastrand::Rng;
+
+use crate::dialects::tool_calls::calling;
+use crate::harness::answer::{Heard, hear};
+use crate::harness::matrix::{Pair, rules};
+use crate::harness::surface::Called;
+use crate::support::{FakeProvider, Script, Step};
+
+rules! { everywhere: a_garbled_stream_comes_down_well_formed }
+
+const STREAMS: u64 = 60;
+
+/// One to three things go wrong.
+fn garble(script: Script, rng: &mut Rng) -> Script {
+    let mut chunks = script.chunks();
+    for _ in 0..rng.usize(1..=3) {
+        let (at, other) = (rng.usize(..chunks.len()), rng.usize(..chunks.len()));
+        match rng.u8(..6) {
+            0 if chunks.len() > 1 => drop(chunks.remove(at)),
+            1 => chunks.insert(other, chunks[at].clone()),
+            2 => chunks.swap(at, other),
+            3 => chunks.truncate(at + 1),
+            4 => chunks[at] = chunks[at].slice(..rng.usize(..=chunks[at].len())),
+            _ => {
+                let mut bytes = chunks[at].to_vec();
+                let place = rng.usize(..bytes.len().max(1));
+                bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte = rng.u8(b' '..127));
+                chunks[at] = bytes.into();
+            }
+        }
+    }
+    // An empty chunk would end the body.
+    let chunks = chunks.into_iter().filter(|chunk| !chunk.is_empty());
+    chunks.fold(script.head_only(), |script, chunk| script.step(Step::Chunk(chunk))).end()
+}
+
+fn assert_well_formed(called: Called, heard: &Heard) {
+    if heard.status != 200 {
+        assert!([400, 404, 429, 502].contains(&heard.status), "{heard:#?}");
+        called.error(heard);
+        return;
+    }
+    // Of the whole stream only its end was left.
+    if heard.body == "data: [DONE]\n\n" {
+        return;
+    }
+    let ends = ["data: [DONE]", "event: message_stop", "event: response.completed", "event: response.incomplete"];
+    if ends.iter().any(|end| heard.body.contains(end)) {
+        called.assert_complete(heard);
+    } else {
+        called.assert_broken(heard);
+    }
+}
+
+async fn a_garbled_stream_comes_down_well_formed(pair: Pair) {
+    let fake = FakeProvider::answering(move |request| {
+        // The same for both ways of asking.
+        let mut rng = Rng::with_seed(request.number as u64 / 2);
+        let script = if rng.bool() { calling(pair.dialect) } else { pair.stream(&["a", "é", "c"]) };
+        garble(script, &mut rng)
+    })
+    .await;
+    let gateway = pair.over(&[&fake]).race("breaker = { failures = 1000 }").start().await;
+    for seed in 0..STREAMS {
+        let streamed = hear(&mut pair.streaming(&gateway).await).await;
+        let whole = hear(&mut pair.whole(&gateway).await).await;
+        assert_eq!(fake.requests().len() as u64, 2 * seed + 2, "{streamed:#?} {whole:#?}");
+        // What is passed on untouched is as odd as it came.
+        if pair.called.dialect() != pair.dialect {
+            assert_well_formed(pair.called, &streamed);
+        }
+        if whole.status == 200 {
+            assert!(whole.json().is_object(), "seed {seed}: {}", whole.body);
+        } else {
+            assert!([400, 404, 429, 502].contains(&whole.status), "seed {seed}: {whole:#?}");
+            pair.called.error(&whole);
+        }
+    }
+    gateway.stop().await;
+}

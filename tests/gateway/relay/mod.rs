@@ -1,0 +1,12 @@
+//! What a client gets of the winner: the stream, its end, and what happens when it breaks off.
+
+mod broken_streams;
+mod byte_for_byte;
+mod garbled_streams;
+mod keepalive;
+mod rescued_stream;
+mod rescued_whole_answer;
+mod slow_to_read;
+mod stream_ends;
+mod unusual_answers;
+mod wrong_answers;

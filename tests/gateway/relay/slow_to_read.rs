@@ -1,0 +1,80 @@
+//! Providers that send what takes long to read: nobody else waits for it, deadlines hold, and the gateway ends when it is told to.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::harness::answer::{end, first_text, hear};
+use crate::harness::gateway::{Setup, pick};
+use crate::support::{FakeProvider, RawClient, Script, soon};
+
+/// Two of these were minutes of work when each line cost as much as all before it, or all behind it.
+#[tokio::test]
+async fn an_event_of_very_many_lines_is_read_in_no_time() {
+    for (line, lines) in [("data:y\n", 200_000), (":\r", 300_000)] {
+        let event = line.repeat(lines) + "\n";
+        let script = Script::sse().role().token("a").chunk(&event).token("b").finish("stop").done().end();
+        let fake = FakeProvider::start(vec![script.clone(), script]).await;
+        let gateway = Setup::over(&[&fake]).start().await;
+        let mut first = gateway.streaming().await;
+        let mut second = gateway.streaming().await;
+        let (first, second) = soon("both answers", async { tokio::join!(hear(&mut first), hear(&mut second)) }).await;
+        for heard in [&first, &second] {
+            assert!(heard.is_done(), "{} bytes of {line:?}", heard.body.len());
+        }
+        // What is no JSON is left out, comments are passed on.
+        assert_eq!(first.body.contains(&event), line.starts_with(':'));
+        let mut beside = RawClient::connect(gateway.addr()).await;
+        beside.request("GET", "/healthz", &[], "").await;
+        assert_eq!(hear(&mut beside).await.status, 200);
+        assert_eq!(gateway.stop().await.races.len(), 2);
+    }
+}
+
+/// Events of one call each, numbered backwards, or as they are told.
+fn calls(count: usize) -> String {
+    (0..count).rev().fold(String::new(), |mut events, at| {
+        let call = json!({ "index": at, "id": format!("call_{at}"), "function": { "name": "f", "arguments": "{}" } });
+        let chunk = json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] });
+        write!(events, "data: {chunk}\n\n").unwrap();
+        events
+    })
+}
+
+#[tokio::test]
+async fn an_answer_of_too_many_calls_is_malformed_for_who_wants_it_whole() {
+    let flood = Script::sse().role().chunk(calls(6_000)).finish("tool_calls").done().end();
+    let fake = FakeProvider::start(vec![flood.clone()]).await;
+    let good = FakeProvider::start(vec![Script::stream(&["good"])]).await;
+    let gateway = Setup::over(&[&fake, &good]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!((heard.status, heard.upstream()), (200, "b/m"));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "malformed", "stream"]));
+    assert_eq!(pick(rows.one("b"), &["outcome"]), json!(["won"]));
+}
+
+#[tokio::test]
+async fn the_total_deadline_holds_while_an_answer_is_put_together() {
+    // Never ends, so only the deadline can.
+    let details =
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning_details\":[{\"text\":\"a\"}]}}]}\n\n".repeat(20_000);
+    let fake = FakeProvider::start(vec![Script::sse().role().token("a").chunk(details).until_closed()]).await;
+    let gateway = Setup::over(&[&fake]).race("timeouts = { total = \"300ms\" }").start().await;
+    let heard = hear(&mut gateway.whole().await).await;
+    assert_eq!((heard.status, heard.error_code().as_str()), (504, "photofinish_timeout"));
+    assert_eq!(end(gateway.stop().await.one("a"))[3], "timeout");
+}
+
+/// An answer that never ends, and comes faster than it is read.
+#[tokio::test]
+async fn the_gateway_ends_in_the_midst_of_a_flood() {
+    let flood = ": x\n\n".repeat(200_000);
+    let fake = FakeProvider::start(vec![Script::sse().role().token("a").chunk(flood).until_closed()]).await;
+    let gateway = Setup::over(&[&fake]).server("drain = \"100ms\"").start().await;
+    let mut client = gateway.streaming().await;
+    client.head().await;
+    assert_eq!(first_text(&mut client).await, "a");
+    let rows = gateway.stop().await;
+    assert_eq!(rows.attempts.len(), 1);
+}

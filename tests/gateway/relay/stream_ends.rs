@@ -1,0 +1,154 @@
+//! How an answer ends that is whole although its stream is not, and what of a refusal counts before its body is read.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::answer::{END, Heard, hear};
+use crate::harness::gateway::{Rows, Setup, pick};
+use crate::support::{FakeProvider, Gate, Script};
+
+/// Both ways of asking one provider, each answered by the same script.
+async fn both_ways(script: impl Fn() -> Script) -> ([Heard; 2], Rows) {
+    let fake = FakeProvider::start(vec![script(), script()]).await;
+    let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"1s\" }").start().await;
+    let streamed = hear(&mut gateway.streaming().await).await;
+    let whole = hear(&mut gateway.whole().await).await;
+    ([streamed, whole], gateway.stop().await)
+}
+
+fn assert_served([streamed, whole]: &[Heard; 2], rows: &Rows) {
+    assert!(streamed.is_done() && streamed.said() == "hi", "{}", streamed.body);
+    assert_eq!(whole.json()["choices"][0]["message"]["content"], "hi", "{}", whole.body);
+    for attempt in &rows.attempts {
+        assert_eq!(pick(attempt, &END), json!(["won", 1, null, null, null]));
+    }
+    assert!(rows.races.iter().all(|race| race["outcome"] == "ok"));
+}
+
+fn finished() -> Script {
+    Script::sse().role().token("hi").finish("stop")
+}
+
+#[tokio::test]
+async fn silence_behind_the_finish_reason_ends_it_well() {
+    let (heard, rows) = both_ways(|| finished().until_closed()).await;
+    assert_served(&heard, &rows);
+}
+
+#[tokio::test]
+async fn a_break_behind_the_finish_reason_ends_it_well() {
+    for broken in [Script::close, Script::reset] {
+        let finish_seen = Gate::new();
+        let fake = FakeProvider::start(vec![broken(finished().wait(&finish_seen))]).await;
+        let gateway = Setup::over(&[&fake]).start().await;
+        let mut client = gateway.streaming().await;
+        client.head().await;
+        while !client.event().await.unwrap().unwrap().contains("\"stop\"") {}
+        finish_seen.open();
+        assert_eq!(client.event().await.unwrap().as_deref(), Some("[DONE]"));
+        assert!(client.event().await.unwrap().is_none());
+        let rows = gateway.stop().await;
+        assert_eq!(pick(&rows.attempts[0], &END), json!(["won", 1, null, null, null]));
+    }
+}
+
+#[tokio::test]
+async fn the_end_without_done_ends_it_well() {
+    let (heard, rows) = both_ways(|| finished().end()).await;
+    assert_served(&heard, &rows);
+}
+
+#[tokio::test]
+async fn a_refusal_counts_before_its_body_is_read() {
+    let never = Gate::new();
+    let slow = Script::new().head(500, &[("content-type", "application/json"), ("content-length", "99")]).wait(&never);
+    let refusing = FakeProvider::start(vec![slow]).await;
+    let healthy = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
+    let gateway = Setup::over(&[&refusing, &healthy])
+        .race("policy = \"fallback\"\ntimeouts = { first_token = \"20s\" }")
+        .start()
+        .await;
+    let heard = tokio::time::timeout(Duration::from_secs(10), hear(&mut gateway.streaming().await)).await.unwrap();
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hi"));
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "server_error", "headers"]));
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_cut_while_its_body_comes_is_no_censored_observation() {
+    let (head_is_out, never) = (Gate::new(), Gate::new());
+    let slow = Script::new().head(429, &[("content-length", "99")]).reached(&head_is_out).wait(&never);
+    let refusing = FakeProvider::start(vec![slow]).await;
+    let winner =
+        FakeProvider::start(vec![Script::sse().role().wait(&head_is_out).token("hi").finish("stop").done().end()])
+            .await;
+    let gateway = Setup::over(&[&refusing, &winner]).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!(heard.upstream(), "b/m");
+    let rows = gateway.stop().await;
+    let row = rows.one("a");
+    // Either it was cut before its head was read, or it is a refusal; never a censored 429.
+    assert!(row["http_status"].is_null() || row["failure"] == "rate_limited", "{row:?}");
+}
+
+#[tokio::test]
+async fn an_error_in_a_200_that_blames_the_request_is_told_with_its_status() {
+    let frame =
+        json!({"error": {"message": "too long", "code": "context_length_exceeded", "type": "invalid_request_error"}});
+    let ([streamed, whole], rows) = both_ways(|| Script::sse().event(&frame).end()).await;
+    for heard in [&streamed, &whole] {
+        assert_eq!((heard.status, heard.json()), (400, frame.clone()), "{}", heard.body);
+    }
+    assert!(rows.attempts.iter().all(|attempt| attempt["failure"] == "context_length"));
+}
+
+#[tokio::test]
+async fn an_error_that_no_sdk_would_see_is_told_in_the_dialect() {
+    let bare = "{\"error\":\"the model crashed\"}\n";
+    let fake = FakeProvider::start(vec![Script::sse().role().token("hi").chunk(bare).end()]).await;
+    let gateway = Setup::over(&[&fake]).start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    let last: serde_json::Value = serde_json::from_str(heard.events().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "photofinish_stream_broken", "{}", heard.body);
+    assert!(last["error"]["message"].as_str().unwrap().contains("the model crashed"));
+    let rows = gateway.stop().await;
+    assert_eq!(pick(&rows.attempts[0], &END), json!(["failed_mid", 1, null, "in_stream_error", "stream"]));
+}
+
+/// Two of three candidates fail at once while the third is ready: whoever was started meanwhile has a row.
+#[tokio::test]
+async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
+    for _ in 0..20 {
+        let go = Gate::new();
+        let failing = FakeProvider::start(vec![Script::new().wait(&go).head(500, &[("content-length", "0")])]).await;
+        let winner = FakeProvider::start(vec![Script::sse().wait(&go).token("hi").finish("stop").done().end()]).await;
+        let third = FakeProvider::start(vec![Script::stream(&["late"])]).await;
+        let gateway = Setup::new()
+            .provider("a", &failing, "")
+            .provider("b", &winner, "")
+            .provider("c", &third, "")
+            .model("[models.m]\nupstreams = [\"a/m\", \"b/m\", \"c/m\"]\npolicy = \"hedge\"\nhedge_after = \"1ms\"")
+            .start()
+            .await;
+        let mut client = gateway.streaming().await;
+        winner.request(0).await;
+        go.open();
+        hear(&mut client).await;
+        // Rows and attempts are compared by the stop.
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_no_answer() {
+    let headers =
+        [("content-type", "text/event-stream"), ("content-encoding", "gzip"), ("transfer-encoding", "chunked")];
+    let compressed = FakeProvider::start(vec![Script::new().head(200, &headers).chunk("\u{1f}\u{8b}").end()]).await;
+    let plain = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
+    let gateway = Setup::over(&[&compressed, &plain]).race("policy = \"fallback\"").start().await;
+    let heard = hear(&mut gateway.streaming().await).await;
+    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hi"));
+    let rows = gateway.stop().await;
+    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "malformed", "headers"]));
+}

@@ -1,0 +1,7 @@
+//! The history in SQLite as the gateway leaves it: columns, retention, shutdown and unusable databases.
+
+mod attempt_columns;
+mod recorded_times;
+mod retention;
+mod shutdown;
+mod unusable_database;

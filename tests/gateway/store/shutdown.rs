@@ -1,0 +1,121 @@
+//! The end: a drain that lets streams finish, one that runs out, a second signal, and whole rows after each.
+
+use std::io::ErrorKind;
+
+use crate::harness::process::{Answer, Served, Setup, provider};
+use crate::support::{FakeProvider, Gate, RawClient, Script};
+
+struct Streaming {
+    fake: FakeProvider,
+    served: Served,
+    client: RawClient,
+    /// Opened, the provider ends its stream.
+    gate: Gate,
+}
+
+/// A gateway with one stream that has begun.
+async fn streaming(drain: &str) -> Streaming {
+    let gate = Gate::new();
+    let script = Script::sse().role().token("a").wait(&gate).token("b").finish("stop").usage(5, 2).done().end();
+    let fake = FakeProvider::answering(move |_| script.clone()).await;
+    let config = format!("server.drain = \"{drain}\"\n{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));
+    let served = Setup::new(&config).serve().await;
+    let mut client = served.asking("m").await;
+    assert_eq!(client.head().await.status, 200);
+    while !client.event().await.unwrap().unwrap().contains("\"a\"") {}
+    Streaming { fake, served, client, gate }
+}
+
+async fn rest(client: &mut RawClient) -> Vec<String> {
+    let mut events = Vec::new();
+    while let Some(event) = client.event().await.unwrap() {
+        events.push(event);
+    }
+    events
+}
+
+#[tokio::test]
+async fn a_drain_lets_a_stream_end_and_turns_others_away() {
+    let Streaming { fake, served, mut client, gate } = streaming("1h").await;
+    let mut idle = RawClient::connect(served.addr).await;
+    idle.request("GET", "/healthz", &[], "").await;
+    assert_eq!(Answer::read(&mut idle).await.status, 200);
+    served.process.signal("TERM");
+    served.process.logged("stopping: no new connections").await;
+    // An idle connection is closed, and a new one is not served.
+    idle.closed().await;
+    refused(&served).await;
+    gate.open();
+    let events = rest(&mut client).await;
+    assert!(events[0].contains("\"b\"") && events.last().unwrap() == "[DONE]", "{events:?}");
+    assert_eq!(served.process.ended().await, Some(0), "{}", served.process.log());
+    assert_eq!((served.setup.attempts().await, served.setup.races().await), one("one won", "ok 1 200"));
+    assert_eq!(served.setup.number("SELECT output_tokens FROM attempt").await, 2);
+    assert_eq!(fake.requests().len(), 1);
+    let log = served.process.log();
+    for step in ["every stream has ended", "every row is written"] {
+        assert!(log.lines().any(|line| line.contains(step) && line.contains("after=")), "{step}: {log}");
+    }
+}
+
+fn one(attempt: &str, race: &str) -> (Vec<String>, Vec<String>) {
+    (vec![attempt.to_owned()], vec![race.to_owned()])
+}
+
+/// A new connection is refused, or closed without an answer.
+async fn refused(served: &Served) {
+    let error = match RawClient::try_connect(served.addr).await {
+        Ok(mut client) => return client.closed().await,
+        Err(error) => error,
+    };
+    // Reset: it was in the queue of a listener that closed.
+    assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_drain_that_runs_out_ends_a_stream_with_an_error() {
+    let Streaming { fake, served, mut client, .. } = streaming("20ms").await;
+    served.process.signal("TERM");
+    let events = rest(&mut client).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].contains("\"error\"") && events[0].contains("shutting down"), "{events:?}");
+    assert_eq!(served.process.ended().await, Some(0), "{}", served.process.log());
+    fake.closed(0).await;
+    assert!(served.process.log().contains("the drain ran out"));
+    assert_eq!((served.setup.attempts().await, served.setup.races().await), one("one shutdown", "shutdown 1 200"));
+    let stamped = "SELECT count(*) FROM attempt WHERE first_token_us > 0 AND cancel_us >= first_token_us";
+    assert_eq!(served.setup.number(stamped).await, 1);
+}
+
+#[tokio::test]
+async fn a_drain_that_runs_out_before_a_token_says_so() {
+    let fake = FakeProvider::answering(|_| Script::sse().role().until_closed()).await;
+    let config = format!("server.drain = \"20ms\"\n{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));
+    let served = Setup::new(&config).serve().await;
+    let mut client = served.asking("m").await;
+    fake.request(0).await;
+    served.process.signal("INT");
+    let answer = Answer::read(&mut client).await;
+    let (status, code, _) = answer.error();
+    assert_eq!((status, code.as_str()), (503, "photofinish_shutting_down"));
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(served.process.ended().await, Some(0));
+    assert_eq!((served.setup.attempts().await, served.setup.races().await), one("one shutdown", "shutdown 1 503"));
+    assert_eq!(served.setup.texts("SELECT censor_cause FROM attempt").await, ["shutdown"]);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let Streaming { fake, served, mut client, .. } = streaming("1h").await;
+    served.process.signal("TERM");
+    let line = served.process.logged("stopping: no new connections").await;
+    assert!(line.contains("a second signal ends them at once"), "{line}");
+    served.process.signal("TERM");
+    let events = rest(&mut client).await;
+    assert!(events.len() == 1 && events[0].contains("\"error\""), "{events:?}");
+    assert_eq!(served.process.ended().await, Some(1));
+    assert!(served.process.log().contains("a second signal: ended at once"), "{}", served.process.log());
+    fake.closed(0).await;
+    assert_eq!((served.setup.attempts().await, served.setup.races().await), one("one shutdown", "shutdown 1 200"));
+    assert_eq!(served.setup.texts("PRAGMA integrity_check").await, ["ok"]);
+}

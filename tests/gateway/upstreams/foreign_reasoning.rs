@@ -1,0 +1,98 @@
+//! Reasoning of earlier turns that an upstream refuses, for another vendor made it: it is asked once more without.
+
+use serde_json::{Value, json};
+
+use crate::harness::answer::{Heard, hear};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::support::{Dialect, FakeProvider, Script};
+
+const REFUSED: &str = r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
+
+fn answer() -> Script {
+    Script::of(Dialect::Anthropic).whole_stream(&["hello"])
+}
+
+/// A run of tools in which the assistant has thought.
+fn run_of_tools() -> Value {
+    json!({ "model": "m", "stream": true, "max_tokens": 4096, "thinking": { "type": "enabled", "budget_tokens": 2048 }, "messages": [
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "content": [
+            { "type": "thinking", "thinking": "hm", "signature": "of-another" },
+            { "type": "redacted_thinking", "data": "of-another" },
+            { "type": "tool_use", "id": "t", "name": "f", "input": {} } ] },
+        { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t", "content": "1" }] } ] })
+}
+
+async fn ask(gateway: &TestGateway, path: &str, body: &Value) -> Heard {
+    hear(&mut gateway.post(path, body).await).await
+}
+
+#[tokio::test]
+async fn the_same_upstream_is_asked_once_more_without() {
+    let fake = FakeProvider::start(vec![Script::status(400, &[], REFUSED), answer()]).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
+    let heard = ask(&gateway, "/v1/messages", &run_of_tools()).await;
+    assert_eq!((heard.status, heard.header("x-photofinish-dropped")), (200, "thinking"), "{}", heard.body);
+    let sent = fake.requests();
+    assert!(sent[0].json()["messages"][1]["content"].to_string().contains("of-another"), "as it came at first");
+    let again = sent[1].json();
+    assert_eq!(again["messages"][1]["content"], json!([{ "type": "tool_use", "id": "t", "name": "f", "input": {} }]));
+    assert_eq!(again.get("thinking"), None, "without a thought before its call it may not go on thinking");
+    let rows = gateway.stop().await;
+    let told = |row| pick(row, &["start_reason", "outcome", "failure"]);
+    let attempts = rows.of(0);
+    assert_eq!(told(attempts[0]), json!(["first", "failed", "bad_request"]));
+    assert_eq!(told(attempts[1]), json!(["retry", "won", null]));
+}
+
+#[tokio::test]
+async fn it_is_asked_no_third_time_and_without_reasoning_no_second() {
+    let fake = FakeProvider::answering(|_| Script::status(400, &[], REFUSED)).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
+    let heard = ask(&gateway, "/v1/messages", &run_of_tools()).await;
+    assert_eq!((heard.status, heard.body.as_str()), (400, REFUSED), "the vendor's own answer");
+    let plain =
+        json!({ "model": "m", "stream": true, "max_tokens": 9, "messages": [{ "role": "user", "content": "x" }] });
+    assert_eq!(ask(&gateway, "/v1/messages", &plain).await.status, 400);
+    let rows = gateway.stop().await;
+    assert_eq!((rows.of(0).len(), rows.of(1).len()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_translated_request_is_written_anew_without_it() {
+    let fake = FakeProvider::start(vec![Script::status(400, &[], REFUSED), answer()]).await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
+    let body = json!({ "model": "m", "stream": true, "messages": [
+        { "role": "user", "content": "x" },
+        { "role": "assistant", "content": "So.", "reasoning_details": [
+            { "type": "reasoning.text", "text": "hm", "signature": "photofinish.anthropic.of-another", "format": "anthropic-claude-v1" }] },
+        { "role": "user", "content": "y" } ] });
+    let heard = ask(&gateway, CHAT, &body).await;
+    assert_eq!((heard.status, heard.said().as_str()), (200, "hello"), "{}", heard.body);
+    gateway.stop().await;
+    let sent: Vec<bool> =
+        fake.requests().iter().map(|request| request.json().to_string().contains("of-another")).collect();
+    assert_eq!(sent, [true, false]);
+}
+
+#[tokio::test]
+async fn encrypted_content_of_another_account_is_left_out_with_the_ids_that_point_to_it() {
+    let refused = r#"{"error":{"message":"The encrypted content gAAA...DQ== could not be verified.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#;
+    let fake = FakeProvider::start(vec![
+        Script::status(400, &[], refused),
+        Script::of(Dialect::Responses).whole_stream(&["hello"]),
+    ])
+    .await;
+    let gateway = Setup::new().provider("a", &fake, "dialect = \"responses\"").start().await;
+    let body = json!({ "model": "m", "stream": true, "input": [
+        { "role": "user", "content": "x" },
+        { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAother" },
+        { "type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": "1" } ] });
+    let heard = ask(&gateway, "/v1/responses", &body).await;
+    assert_eq!((heard.status, heard.header("x-photofinish-dropped")), (200, "reasoning"), "{}", heard.body);
+    gateway.stop().await;
+    let again = &fake.requests()[1].json()["input"];
+    assert_eq!(again[1], json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" }));
+    assert_eq!(again.as_array().unwrap().len(), 3);
+}

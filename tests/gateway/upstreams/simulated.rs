@@ -1,0 +1,82 @@
+//! Simulated providers behind the gateway: each failure on demand ends as its name says, and the fallback wins.
+
+use crate::harness::process::Setup;
+
+const CONFIG: &str = r#"
+race.policy = "fallback"
+race.timeouts = { first_token = "1s", idle = "1s" }
+[providers.bad]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 10000, tokens = 5 }
+[providers.good]
+simulate = { ttft = "1ms", jitter = 0, tokens_per_second = 10000, tokens = 5 }
+"#;
+
+async fn fails(failure: &str, first: &str) {
+    let served = Setup::new(CONFIG).serve().await;
+    let answer = served.ask(&format!("bad/fail-{failure},good/model")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("x-photofinish-upstream"), Some("good/model"));
+    assert_eq!(answer.header("x-simulated"), Some("true"));
+    assert_eq!(answer.events().last().map(String::as_str), Some("[DONE]"));
+    let setup = served.stop().await;
+    assert_eq!(setup.attempts().await, [first, "good won"]);
+    assert_eq!(setup.races().await, ["ok 2 200"]);
+    assert_eq!(setup.texts("SELECT start_reason FROM attempt ORDER BY ordinal").await, ["first", "fallback"]);
+}
+
+macro_rules! failures {
+    ($($test:ident: $failure:literal is $first:literal;)+) => {
+        $(#[tokio::test]
+        async fn $test() {
+            fails($failure, $first).await;
+        })+
+    };
+}
+
+failures! {
+    a_429: "429" is "bad failed rate_limited";
+    a_401: "401" is "bad failed unauthorized";
+    a_400: "400" is "bad failed bad_request";
+    a_500: "500" is "bad failed server_error";
+    a_hang: "hang" is "bad timeout timeout";
+    a_stall: "stall" is "bad timeout timeout";
+    a_reset: "reset" is "bad failed closed";
+    an_error_frame: "error-frame" is "bad failed overloaded";
+    an_empty_answer: "empty" is "bad empty";
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_an_error_to_who_streams_and_a_detour_to_who_does_not() {
+    let served = Setup::new(CONFIG).serve().await;
+    let answer = served.ask("bad/fail-cut,good/model").await;
+    let events = answer.events();
+    assert!(events.last().unwrap().contains("\"error\""), "{events:?}");
+    assert!(!events.iter().any(|event| event == "[DONE]"));
+
+    let mut body = crate::harness::process::asking("bad/fail-cut,good/model");
+    body["stream"] = false.into();
+    let answer = served.chat(&[], &body).await;
+    assert_eq!((answer.status, answer.header("x-photofinish-upstream")), (200, Some("good/model")));
+    let setup = served.stop().await;
+    let outcomes = setup.texts("SELECT provider || ' ' || outcome FROM attempt ORDER BY race_id, ordinal").await;
+    assert_eq!(outcomes, ["bad failed_mid", "bad failed_mid", "good won"]);
+    assert_eq!(setup.races().await, ["error 1 200", "ok 2 200"]);
+}
+
+#[tokio::test]
+async fn when_all_fail_each_is_told() {
+    let served = Setup::new(CONFIG).serve().await;
+    let answer = served.ask("bad/fail-500,good/fail-401").await;
+    let (status, code, message) = answer.error();
+    assert_eq!((status, code.as_str()), (502, "photofinish_all_failed"), "{message}");
+    let attempts = answer.json()["error"]["attempts"].clone();
+    assert_eq!((&attempts[0]["upstream"], &attempts[0]["failure"]), (&"bad/fail-500".into(), &"server_error".into()));
+    assert_eq!((&attempts[1]["upstream"], &attempts[1]["failure"]), (&"good/fail-401".into(), &"unauthorized".into()));
+    assert_eq!((&attempts[0]["status"], &attempts[1]["status"]), (&500.into(), &401.into()));
+    // Both rest now.
+    let answer = served.ask("good/fail-401").await;
+    assert_eq!((answer.error().0, answer.error().1.as_str()), (502, "photofinish_upstream_refused"));
+    assert_eq!(answer.json()["error"]["attempts"][0]["failure"], "cooling_down");
+    let setup = served.stop().await;
+    assert_eq!(setup.races().await, ["error 2 502", "rejected 0 502"]);
+}
