@@ -16,7 +16,11 @@ pub struct Rule {
 /// Rule 8 of the architecture, for product code.
 pub const ONE_ROOM: &[Rule] = &[
     Rule { message: "SQL belongs into store", rooms: &["store"], found: is_sql },
-    Rule { message: "only store knows the database driver", rooms: &["store"], found: |at| at[0].is("sqlx") },
+    Rule {
+        message: "only store knows the database drivers",
+        rooms: &["store"],
+        found: |at| at[0].is("sqlx") || at[0].is("rusqlite"),
+    },
     Rule { message: "tasks are spawned through Shutdown", rooms: &["shutdown"], found: is_spawn },
     Rule { message: "only upstream opens connections", rooms: &["upstream"], found: is_connect },
     Rule {
@@ -197,6 +201,7 @@ mod tests {
             ("q(\"SELECT 1\")", "store"),
             ("q(r#\"\n  INSERT INTO race VALUES (1)\"#)", "store"),
             ("use sqlx::Row;", "store"),
+            ("rusqlite::Connection::open(x)", "store"),
             ("tokio::spawn(x)", "shutdown"),
             ("tokio::task::spawn_blocking(x)", "shutdown"),
             ("std::thread::spawn(x)", "shutdown"),

@@ -1,0 +1,308 @@
+//! Import circles between the files of one room. Not for imports between rooms: see `layers`.
+//!
+//! The rule: a file *uses* another file if its code names something that the other file defines. Re-exports are
+//! followed to the file that defines the name, and a `pub use` alone is not a use, so that a `mod.rs` that only declares
+//! and re-exports its children belongs to no circle. Uses must not form a circle, and this includes a parent and its
+//! child: what both need belongs into a third file. In practice: vocabulary (types, constants, errors) uses nothing, the
+//! parts use the vocabulary, and the file that dispatches to the parts uses both; never the other way.
+//!
+//! Method calls name no file, so that an `impl` block in a child file is no use of it by the parent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::lexer::{Kind, Token, begins};
+
+/// A file of a room: its module path from the crate's root, and its tokens without tests.
+pub struct File<'a> {
+    pub module: Vec<&'a str>,
+    pub path: &'a str,
+    pub tokens: &'a [Token],
+}
+
+/// Files that use each other, and one line for each use between them.
+#[derive(Debug)]
+pub struct Circle {
+    pub files: Vec<String>,
+    pub uses: Vec<String>,
+}
+
+/// What a file imports: the name it has in the file, the full path, and whether it is only passed on.
+struct Import {
+    line: usize,
+    name: String,
+    path: Vec<String>,
+    public: bool,
+}
+
+/// A path that the code spells out, such as `reader::Reader` or `super::wire::Data`, from the crate's root.
+struct Spelled {
+    line: usize,
+    path: Vec<String>,
+}
+
+struct Module<'a> {
+    file: &'a File<'a>,
+    imports: Vec<Import>,
+    spelled: Vec<Spelled>,
+    /// All words outside `use` declarations.
+    words: BTreeSet<&'a str>,
+}
+
+struct Room<'a> {
+    /// By module path, joined by `::`.
+    modules: BTreeMap<String, Module<'a>>,
+}
+
+/// The circles among these files of one room.
+pub fn circles(files: &[File<'_>]) -> Vec<Circle> {
+    let modules = files.iter().map(|file| (file.module.join("::"), Module::of(file))).collect();
+    let room = Room { modules };
+    let uses: Vec<(&str, &str, String)> = room.modules.values().flat_map(|module| room.uses_of(module)).collect();
+    let mut reachable: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for file in files {
+        let mut open = vec![file.path];
+        let reached = reachable.entry(file.path).or_default();
+        while let Some(from) = open.pop() {
+            let next = uses.iter().filter(|(user, ..)| *user == from).map(|(_, used, _)| *used);
+            open.extend(next.filter(|used| reached.insert(used)));
+        }
+    }
+    let mut circles = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (file, reached) in &reachable {
+        let together: Vec<&str> = reached.iter().filter(|other| reachable[**other].contains(file)).copied().collect();
+        if together.is_empty() || together.iter().any(|file| !seen.insert(*file)) {
+            continue;
+        }
+        let inside = |user: &str, used: &str| together.contains(&user) && together.contains(&used);
+        let lines = uses.iter().filter(|(user, used, _)| inside(user, used)).map(|(.., line)| line.clone());
+        circles.push(Circle { uses: lines.collect(), files: together.iter().map(|file| (*file).to_owned()).collect() });
+    }
+    circles
+}
+
+impl<'a> Module<'a> {
+    fn of(file: &'a File<'a>) -> Self {
+        let mut module = Module { file, imports: Vec::new(), spelled: Vec::new(), words: BTreeSet::new() };
+        let tokens = file.tokens;
+        let (mut braces, mut at) = (Vec::new(), 0);
+        while let Some(token) = tokens.get(at) {
+            if token.is("{") {
+                braces.push(at >= 2 && tokens[at - 2].is("mod"));
+            } else if token.is("}") {
+                braces.pop();
+            }
+            let inline = braces.iter().filter(|module| **module).count();
+            let first_of_path = at == 0 || !(tokens[at - 1].is(":") || tokens[at - 1].is("."));
+            if token.is("use") {
+                let end = at + tokens[at..].iter().position(|token| token.is(";")).unwrap_or(tokens.len() - at);
+                let public = at > 0 && (tokens[at - 1].is("pub") || tokens[at - 1].is(")"));
+                module.import(&tokens[at + 1..end], public, inline);
+                at = end;
+            } else if token.word().is_some() && first_of_path && begins(&tokens[at + 1..], ": :") {
+                at = module.spell(at, inline);
+            } else {
+                module.words.extend(token.word());
+                at += 1;
+            }
+        }
+        module
+    }
+
+    /// Reads the tree of a `use` declaration.
+    fn import(&mut self, tokens: &[Token], public: bool, inline: usize) {
+        let mut prefixes: Vec<Vec<String>> = Vec::new();
+        let mut path: Vec<String> = Vec::new();
+        let mut alias = None;
+        let mut line = 0;
+        let mut at = 0;
+        while at <= tokens.len() {
+            let token = tokens.get(at);
+            let mark = token.map_or(Some('}'), |token| match token.kind {
+                Kind::Mark(mark) => Some(mark),
+                _ => None,
+            });
+            match mark {
+                Some('{') => prefixes.push(std::mem::take(&mut path)),
+                Some(',' | '}') => {
+                    if let Some(name) = alias.take().or_else(|| path.last().cloned()) {
+                        let mut full: Vec<String> = prefixes.iter().flatten().cloned().collect();
+                        full.extend(path.drain(..).filter(|part| part != "self"));
+                        let name = if name == "self" { full.last().cloned().unwrap_or_default() } else { name };
+                        self.imports.extend(self.absolute(&full, inline).map(|path| Import {
+                            line,
+                            name,
+                            path,
+                            public,
+                        }));
+                    }
+                    if mark == Some('}') {
+                        prefixes.pop();
+                    }
+                }
+                Some('*') => path.push("*".to_owned()),
+                _ => {}
+            }
+            if let Some(word) = token.and_then(Token::word) {
+                line = tokens[at].line;
+                if word == "as" {
+                    at += 1;
+                    alias = tokens.get(at).and_then(Token::word).map(str::to_owned);
+                } else {
+                    path.push(word.to_owned());
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Reads the path that begins at `at`; returns the place of the first token after it.
+    fn spell(&mut self, at: usize, inline: usize) -> usize {
+        let tokens = self.file.tokens;
+        let mut path: Vec<String> = tokens[at].word().map(str::to_owned).into_iter().collect();
+        let mut next = at + 1;
+        while begins(&tokens[next..], ": :")
+            && let Some(word) = tokens.get(next + 2).and_then(Token::word)
+        {
+            path.push(word.to_owned());
+            next += 3;
+        }
+        self.words.extend(tokens[at].word());
+        self.spelled.extend(self.absolute(&path, inline).map(|path| Spelled { line: tokens[at].line, path }));
+        next
+    }
+
+    /// The path from the crate's root; for a plain name, the path in this module. None beyond the crate's root.
+    fn absolute(&self, path: &[String], inline: usize) -> Option<Vec<String>> {
+        let mut base: Vec<String> = self.file.module.iter().map(|part| (*part).to_owned()).collect();
+        let supers = path.iter().take_while(|part| *part == "super").count();
+        let rest = match path.first()?.as_str() {
+            "crate" => return Some(path[1..].to_vec()),
+            "self" => &path[1..],
+            "super" if supers > inline => {
+                base.truncate(base.len().checked_sub(supers - inline)?);
+                &path[supers..]
+            }
+            "super" => return None,
+            _ => path,
+        };
+        base.extend(rest.iter().cloned());
+        Some(base)
+    }
+}
+
+impl<'a> Room<'a> {
+    /// The file that defines what this path from the crate's root names; none if it is a module or of another room.
+    fn defined_in(&self, path: &[String], hops: usize) -> Option<&'a str> {
+        let (split, module) =
+            (1..=path.len()).rev().find_map(|length| Some((length, self.module(&path[..length])?)))?;
+        let name = path.get(split)?;
+        match module.imports.iter().find(|import| import.name == *name) {
+            Some(import) if import.path == path => None,
+            Some(import) => {
+                let target = [&import.path, &path[split + 1..]].concat();
+                self.defined_in(&target, hops.checked_sub(1)?)
+            }
+            None => Some(module.file.path),
+        }
+    }
+
+    fn module(&self, path: &[String]) -> Option<&Module<'a>> {
+        self.modules.get(&path.join("::"))
+    }
+
+    /// User, used, and the line to show, for each use of another file.
+    fn uses_of(&self, module: &Module<'a>) -> Vec<(&'a str, &'a str, String)> {
+        let user = module.file.path;
+        let mut found = BTreeMap::new();
+        let imports = module.imports.iter().filter(|import| !import.public || module.words.contains(&*import.name));
+        let imported = imports.map(|import| (import.line, &import.path));
+        for (line, path) in imported.chain(module.spelled.iter().map(|spelled| (spelled.line, &spelled.path))) {
+            for used in self.every(path, module) {
+                found.entry(used).or_insert((line, path.last().cloned().unwrap_or_default()));
+            }
+        }
+        let say = |(used, (line, name))| (user, used, format!("{user}:{line}: uses {name} of {used}"));
+        found.into_iter().filter(|(used, _)| *used != user).map(say).collect()
+    }
+
+    /// The files that a path leads to: one, or for `*` all that define a name which `user` says.
+    fn every(&self, path: &[String], user: &Module<'_>) -> Vec<&'a str> {
+        const HOPS: usize = 8;
+        match path.split_last() {
+            Some((star, parent)) if star == "*" && self.module(parent).is_some() => {
+                let named = |word: &&str| self.defined_in(&[parent, &[(*word).to_owned()]].concat(), HOPS);
+                user.words.iter().filter_map(named).collect()
+            }
+            _ => self.defined_in(path, HOPS).into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::module_path;
+    use crate::lexer::tokens;
+
+    /// The circles among these files, each as its files' names without `room/` and `.rs`.
+    fn found(sources: &[(&str, &str)]) -> Vec<String> {
+        let tokens: Vec<Vec<Token>> = sources.iter().map(|(_, source)| tokens(source)).collect();
+        let files: Vec<File<'_>> = sources
+            .iter()
+            .zip(&tokens)
+            .map(|((path, _), tokens)| File { module: module_path(path), path, tokens })
+            .collect();
+        let short = |file: &String| file.trim_start_matches("room/").trim_end_matches(".rs").to_owned();
+        circles(&files).iter().map(|circle| circle.files.iter().map(short).collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn a_circle_of_siblings_is_found_however_it_is_spelt() {
+        for (one, other) in [
+            ("use super::b::B;", "use super::a::A;"),
+            ("use crate::room::b::B;", "fn f() { super::a::f() }"),
+            ("use super::b; fn f() { b::g() }", "use crate::room::{a::{A, C}, z};"),
+            ("use super::{x, b as c}; fn f() { c::g() }", "pub use super::a::A; fn g(a: A) {}"),
+            ("use super::*; fn f(b: B) {}", "use super::A;"),
+            ("mod inner { use super::super::b::B; }", "type A = crate::room::a::A;"),
+        ] {
+            let root = "mod a; mod b; pub use a::A; pub use b::B;";
+            let circle = found(&[("room/mod.rs", root), ("room/a.rs", one), ("room/b.rs", other)]);
+            assert_eq!(circle, ["a b"], "{one} | {other}");
+        }
+    }
+
+    #[test]
+    fn a_long_circle_is_one_circle() {
+        let circle = found(&[
+            ("room/a.rs", "use super::b::B;"),
+            ("room/b/mod.rs", "mod deep; struct E; use super::c::C;"),
+            ("room/b/deep.rs", "use super::super::a::A; use super::E;"),
+            ("room/c.rs", "use super::b::deep::D;"),
+            ("room/d.rs", "use super::a::A;"),
+        ]);
+        assert_eq!(circle, ["a b/deep b/mod c"]);
+    }
+
+    #[test]
+    fn a_parent_and_a_child_that_use_each_other_are_a_circle() {
+        let child = ("room/a.rs", "use super::Shared;");
+        assert_eq!(found(&[("room/mod.rs", "mod a; struct Shared; fn f() { a::g() }"), child]), ["a mod"]);
+        assert_eq!(found(&[("room/mod.rs", "mod a; pub use a::A; struct Shared; fn f(a: A) {}"), child]), ["a mod"]);
+    }
+
+    #[test]
+    fn declaring_and_passing_on_is_no_use() {
+        let root = "mod a; mod b; pub use a::A; pub use b::{B, self as c}; pub struct Shared;";
+        for (one, other) in [
+            ("use super::Shared;", "use super::{A, Shared};"),
+            ("use super::B;", "pub(in crate::room) struct B; mod inner { struct D; use super::E; }"),
+            ("use super::b; use crate::other::b::B; use std::a;", "fn f() { x::super_a() }"),
+            ("use super::Word;", "use super::b::Own; fn f() { self::g(); Self::h() }"),
+        ] {
+            let files = [("room/mod.rs", root), ("room/a.rs", one), ("room/b.rs", other)];
+            assert!(found(&files).is_empty(), "{one} | {other}: {:?}", found(&files));
+        }
+    }
+}
