@@ -43,8 +43,9 @@ pub mod recorder;
 pub mod replay;
 pub mod report;
 
-// 8 attempt
+// 8 attempt, state of the upstreams
 pub mod attempt;
+pub mod health;
 
 // 9 relay
 pub mod relay;

@@ -13,6 +13,11 @@ pub fn printable_lines(text: &str) -> String {
     escaped(text, |c| is_harmful(c) && !matches!(c, '\n' | '\t' | '\u{200c}'..='\u{200f}' | '\u{e0020}'..='\u{e007f}'))
 }
 
+/// What a client sent, for a message: quoted, and not all of it if it is long.
+pub fn quoted(text: &str) -> String {
+    format!("{:?}", text.chars().take(200).collect::<String>())
+}
+
 fn escaped(text: &str, harmful: impl Fn(char) -> bool) -> String {
     if !text.chars().any(&harmful) {
         return text.to_owned();

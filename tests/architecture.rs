@@ -34,7 +34,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("history", 5),
     ("metrics", 3),
     ("protocol", 54),
-    ("proxy", 11),
+    ("proxy", 5),
     ("race", 2),
     ("recorder", 2),
     ("rehearse", 2),

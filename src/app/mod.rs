@@ -22,7 +22,8 @@ use anyhow::Context;
 
 use crate::clock::Instant;
 use crate::config::{Config, Listen};
-use crate::proxy::{Gateway, Live};
+use crate::health::Live;
+use crate::proxy::Gateway;
 use crate::recorder::{Condition, Recorder, Writer};
 use crate::server::{self, Listener};
 use crate::shutdown::Shutdown;

@@ -12,7 +12,8 @@ use super::simulated::Simulated;
 use super::tokens::Tokens;
 use super::welcome;
 use crate::config::{self, Config, Listen};
-use crate::proxy::{Gateway, Live};
+use crate::health::Live;
+use crate::proxy::Gateway;
 
 /// How often the files are looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

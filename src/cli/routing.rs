@@ -11,7 +11,7 @@ use secrecy::SecretString;
 
 use super::history::Screen;
 use crate::config::Listen;
-use crate::proxy::standing::Routing;
+use crate::health::standing::Routing;
 use crate::upstream::Endpoint;
 
 /// What the command takes.

@@ -8,8 +8,9 @@ use axum::body::Body;
 use http::Request;
 
 use super::body;
-use super::gateway::{Gateway, Live};
+use super::gateway::Gateway;
 use crate::attempt::Slot;
+use crate::health::Live;
 
 /// What there is too little of. A request that is turned away at the door is counted by it, and has no race: a flood would fill the
 /// history.

@@ -1,7 +1,6 @@
 //! Who calls, and which keys came along.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
@@ -9,9 +8,10 @@ use http::{HeaderMap, HeaderValue};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
-use super::gateway::{Gateway, Live};
+use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::config::User;
+use crate::health::{CallerId, Live};
 use crate::routing::keyring::Key;
 
 /// Keys brought with one request; more are refused.
@@ -24,30 +24,6 @@ pub struct Caller {
     pub user: Option<Arc<User>>,
     /// By provider. Used for this request and never stored.
     pub brought: HashMap<String, Key>,
-}
-
-/// Tells callers apart, for what one alone must not do to all.
-#[derive(Clone, Copy, Debug)]
-pub struct CallerId {
-    id: u64,
-    /// The configuration has no two users, so what one caller meets, all meet.
-    alone: bool,
-}
-
-impl CallerId {
-    pub fn id(self) -> u64 {
-        self.id
-    }
-
-    /// None where there is but one.
-    pub fn to_be_told(self) -> Option<u64> {
-        (!self.alone).then_some(self.id)
-    }
-
-    /// How many callers must have met what is to concern all.
-    pub fn witnesses(self) -> usize {
-        if self.alone { 1 } else { 2 }
-    }
 }
 
 /// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts who has none. None where the config has no users.
@@ -91,9 +67,7 @@ impl Caller {
     }
 
     pub fn id(&self, live: &Live) -> CallerId {
-        let mut hasher = DefaultHasher::new();
-        self.user.as_ref().map(|user| user.name.as_str()).hash(&mut hasher);
-        CallerId { id: hasher.finish(), alone: live.config.users.len() < 2 }
+        CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.config.users.len())
     }
 
     /// The caller's own key for a provider: one brought with this request, else the one of the config.

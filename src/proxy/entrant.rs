@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::judge::Judge;
 use crate::attempt::{Attempt, Progress, Ready};
+use crate::budget::Budget;
 use crate::clock::Instant;
 use crate::failure::Failure;
+use crate::health::Judge;
 use crate::race::{self, Cut, Held};
 use crate::relay::Assembler;
 
@@ -20,8 +21,8 @@ use crate::relay::Assembler;
 pub struct Entrant {
     candidate: usize,
     stage: Stage,
-    /// It runs on to its whole answer, with this idle timeout. None: it is ready at its first token.
-    whole: Option<Duration>,
+    /// It runs on to its whole answer, with this idle timeout and for this memory. None: it is ready at its first token.
+    whole: Option<(Duration, Budget)>,
     judge: Arc<Judge>,
 }
 
@@ -47,7 +48,7 @@ pub enum Stage {
 }
 
 impl Entrant {
-    pub fn new(attempt: Attempt, candidate: usize, whole: Option<Duration>, judge: Arc<Judge>) -> Entrant {
+    pub fn new(attempt: Attempt, candidate: usize, whole: Option<(Duration, Budget)>, judge: Arc<Judge>) -> Entrant {
         Entrant { candidate, stage: Stage::Asking(attempt), whole, judge }
     }
 
@@ -83,9 +84,9 @@ impl Future for Entrant {
         let entrant = &mut *self;
         if let Stage::Asking(_) = entrant.stage {
             let mut begun = ready!(entrant.poll_first_token(context))?;
-            let Some(idle) = entrant.whole else { return Poll::Ready(Ok(begun)) };
-            begun.ready.stream.serve(idle);
-            let lease = entrant.judge.gateway.budget().lease();
+            let Some((idle, budget)) = &entrant.whole else { return Poll::Ready(Ok(begun)) };
+            begun.ready.stream.serve(*idle);
+            let lease = budget.lease();
             let assembler = Assembler::new(&mut begun.ready, lease);
             entrant.stage = Stage::Answering(Box::new((begun, assembler)));
         }

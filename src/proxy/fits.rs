@@ -2,13 +2,11 @@
 //! are asked last, and once one has refused the prompt as too long, those with more room are asked first.
 
 use super::field::Field;
+use crate::health::prompt_length;
 use crate::protocol::error::TooLong;
 use crate::protocol::request::ApiRequest;
 use crate::routing::plan::{Entry, Start};
-use crate::routing::windows::{Length, Window};
-
-/// What stands in a prompt with images or files in it, in every dialect that puts their bytes there.
-const MEDIA: &[u8] = b"base64";
+use crate::routing::windows::Window;
 
 /// How well a candidate suits the prompt, the best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,22 +26,13 @@ pub struct Fits {
     fits: Vec<Fit>,
 }
 
-/// How long the prompt of a request is.
-pub fn length(request: &ApiRequest) -> Length {
-    let parts = request.prompt();
-    Length {
-        bytes: parts.iter().map(|part| part.len()).sum(),
-        has_media: parts.iter().any(|part| memchr::memmem::find(part, MEDIA).is_some()),
-    }
-}
-
 impl Fits {
     pub fn new(field: &Field, request: &ApiRequest) -> Fits {
         let candidates = field.runners.len();
         if field.windows.is_empty() {
             return Fits { candidates, ..Fits::default() };
         }
-        let length = length(request);
+        let length = prompt_length(request);
         let fit = |window: &Window| if window.is_too_small_for(length) { Fit::TooSmall } else { Fit::Unknown };
         Fits { candidates, fits: field.windows.iter().map(fit).collect(), windows: field.windows.clone() }
     }

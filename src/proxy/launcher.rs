@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::breakers::Trial;
 use super::entrant::{Begun, Entrant, Stage};
-use super::field::{Field, Runner};
+use super::field::Field;
 use super::gateway::Gateway;
-use super::judge::{Judge, Sent};
 use super::outbound;
 use super::pilot::Pilot;
 use super::race_guard::RaceGuard;
@@ -20,6 +18,7 @@ use crate::attempt::{self, Attempt, Slot, Spec};
 use crate::clock::Instant;
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
+use crate::health::{Judge, Runner, Sent, Trial};
 use crate::history::StartReason;
 use crate::learning::{ConversationId, Sighting};
 use crate::protocol::error::too_long;
@@ -38,6 +37,7 @@ const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-bet
 const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
 
 pub struct Launcher {
+    gateway: Arc<Gateway>,
     judge: Arc<Judge>,
     request: Arc<ApiRequest>,
     /// By candidate.
@@ -74,7 +74,15 @@ impl Launcher {
         read_at: Instant,
     ) -> Launcher {
         Launcher {
-            judge: Arc::new(Judge::new(gateway, field, request, read_at)),
+            gateway: gateway.clone(),
+            judge: Arc::new(Judge::new(
+                gateway.health(),
+                &field.runners,
+                field.settings.breaker,
+                field.caller,
+                request,
+                read_at,
+            )),
             request: request.clone(),
             uploads: field.uploads.clone(),
             settings: field.settings.clone(),
@@ -97,8 +105,8 @@ impl Launcher {
     pub fn start(&mut self, starting: Starting, given: Option<&Arc<Upward>>) -> Attempt {
         let runner = &self.judge.runners[starting.candidate];
         let upward = given.unwrap_or(&self.uploads[starting.candidate]);
-        let gateway = &self.judge.gateway;
-        let key = runner.key(gateway).cloned();
+        let gateway = &self.gateway;
+        let key = gateway.health().key(runner).cloned();
         if let (Some(conversation), Some(key)) = (self.conversation, &key)
             && runner.keys.len() > 1
         {
@@ -108,7 +116,7 @@ impl Launcher {
         let stream_options = upward.dialect() == Dialect::OpenAi
             && !complained.stream_options
             && runner.upstream.provider.stream_options
-            && gateway.takes_stream_options(&runner.name);
+            && gateway.health().takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
         self.judge.note(starting.candidate, sent);
@@ -160,6 +168,10 @@ impl Launcher {
         self.trials.clear();
     }
 
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
     /// Whoever takes the winner tells it.
     pub fn judge(&self) -> Arc<Judge> {
         self.judge.clone()
@@ -172,8 +184,9 @@ impl Launch for Launcher {
 
     fn launch(&mut self, starting: Starting) -> Entrant {
         let attempt = self.start(starting, None);
-        let idle = self.whole.then_some(self.judge.runners[starting.candidate].upstream.timeouts.idle);
-        Entrant::new(attempt, starting.candidate, idle, self.judge.clone())
+        let idle = self.judge.runners[starting.candidate].upstream.timeouts.idle;
+        let whole = self.whole.then(|| (idle, self.gateway.budget().clone()));
+        Entrant::new(attempt, starting.candidate, whole, self.judge.clone())
     }
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
@@ -187,13 +200,13 @@ impl Launch for Launcher {
         if self.judge.failed(candidate, &sent, failure) || self.leaves_out_reasoning(candidate, &sent, failure) {
             return Again::Now;
         }
-        let Judge { gateway, runners, .. } = &*self.judge;
+        let Judge { health, runners, .. } = &*self.judge;
         let runner = &runners[candidate];
         // One on trial has had its chance.
         if self.settings.retries == 0 || runner.extra {
             return Again::No;
         }
-        let rest = gateway.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
+        let rest = health.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
         match self.retries.next(candidate, failure, rest, fastrand::f64()) {
             Some(wait) => Again::Later { wait, first: self.settings.policy.asks_in_order() },
             None => Again::No,
@@ -225,9 +238,9 @@ impl Launch for Launcher {
 
     fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
         // What was told to wait since the race began gets no hedge, nor does what broke off; a failure may still come to it.
-        let Judge { gateway, runners, .. } = &*self.judge;
+        let Judge { health, runners, .. } = &*self.judge;
         let may_hedge = |candidate: usize| {
-            !runners[candidate].is_cooling(gateway)
+            health.held(&runners[candidate]).is_none()
                 && !self.pilot.is_too_small(candidate)
                 && !self.broke_off.contains(&candidate)
         };
@@ -263,7 +276,7 @@ impl Launcher {
             let run = self.run_on(candidate, attempt, Some(bytes));
             self.beside((place, trial), time, run);
         } else if (trial.is_some() || fastrand::f64() < self.settings.audit)
-            && let Some(place) = self.judge.gateway.enter_audit()
+            && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
             let limit = self.judge.runners[candidate].upstream.timeouts.first_token;
@@ -278,7 +291,7 @@ impl Launcher {
             return false;
         }
         let upstream = &self.judge.runners[candidate].upstream;
-        let without = outbound::without_reasoning(&self.request, upstream, self.judge.gateway.budget());
+        let without = outbound::without_reasoning(&self.request, upstream, self.gateway.budget());
         let Some(upward) = without else { return false };
         self.uploads[candidate] = Arc::new(upward);
         self.judge.leave_out_reasoning(candidate);
@@ -293,7 +306,7 @@ impl Launcher {
     /// A place to read a loser to its end, where a hang-up saves nothing, so that its figures may as well be had.
     fn enter_drain(&self, candidate: usize) -> Option<Slot> {
         let billed_anyway = self.judge.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
-        if billed_anyway { self.judge.gateway.enter_drain(self.settings.drains.running) } else { None }
+        if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
     }
 
     /// A loser that runs to its first token, or to its end where `bytes` bounds it.
@@ -323,8 +336,8 @@ impl Launcher {
 
     /// Runs beside everything, for at most `limit`, and gives back then what it holds.
     fn beside(&self, held: (Slot, Option<Trial>), limit: Duration, run: impl Future<Output = ()> + Send + 'static) {
-        let draining = self.judge.gateway.shutdown().draining();
-        self.judge.gateway.shutdown().spawn(async move {
+        let draining = self.gateway.shutdown().draining();
+        self.gateway.shutdown().spawn(async move {
             let _held = held;
             tokio::select! {
                 _ = tokio::time::timeout(limit, run) => {}

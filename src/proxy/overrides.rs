@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::rejection::{Rejection, quoted};
+use super::rejection::Rejection;
 use crate::config::units::{format_duration, parse_duration};
 use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, Slo, User};
+use crate::printable::quoted;
 
 const POLICY: &str = "x-photofinish-policy";
 const UPSTREAMS: &str = "x-photofinish-upstreams";

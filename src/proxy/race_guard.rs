@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
-use super::judge::Judge;
 use super::pilot::Pilot;
 use super::rejection::Rejection;
 use super::steered::Reasons;
@@ -15,6 +14,7 @@ use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
+use crate::health::Judge;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::learning::Purse;
 use crate::protocol::Surface;

@@ -1,7 +1,10 @@
 //! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
 
+mod cooling;
 mod forbidden;
 mod overloaded;
+
+pub use cooling::nobody_may_be_asked;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::config::units::format_bytes;
 use crate::failure::{Failure, FailureKind};
+use crate::printable::quoted;
 use crate::protocol::Surface;
 use crate::protocol::dialect::{ErrorShape, Invalid};
 use crate::protocol::request::InvalidRequest;
@@ -359,11 +363,6 @@ impl From<InvalidRequest> for Rejection {
 fn attempt(failed: &Failed) -> Value {
     let Failed { upstream, failure } = failed;
     json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
-}
-
-/// What a client sent, for a message: quoted, and not all of it if it is long.
-pub fn quoted(text: &str) -> String {
-    format!("{:?}", text.chars().take(200).collect::<String>())
 }
 
 /// Of a message that repeats what a client sent.

@@ -55,15 +55,15 @@ impl Rescuer {
 
     /// Starts this one, unless it cannot be asked so.
     fn start(&mut self, turn: Turn, delivered: &Delivered) -> Option<Asked> {
-        let judge = self.launcher.judge();
+        let (judge, gateway) = (self.launcher.judge(), self.launcher.gateway());
         let runner = judge.runners.get(turn.candidate)?;
-        if runner.is_cooling(&judge.gateway) {
+        if judge.health.held(runner).is_some() {
             return None;
         }
         let continued = || {
             let (prefix, model) = (runner.upstream.provider.prefix, &runner.upstream.model);
             let (upward, shown) = self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
-            let mut lease = judge.gateway.budget().lease();
+            let mut lease = gateway.budget().lease();
             lease.cover(upward.len()).ok()?;
             Some((Arc::new(upward.leased(lease)), shown))
         };

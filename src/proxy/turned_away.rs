@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::rejection::{INVALID, Rejection, SERVER, quoted};
+use super::rejection::{INVALID, Rejection, SERVER};
 use crate::config::units::format_bytes;
+use crate::printable::quoted;
 
 impl Rejection {
     /// The request names a host that a web page may have made its own.

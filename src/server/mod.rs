@@ -41,8 +41,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::clock::Instant;
+use crate::health::Live;
 use crate::machine;
-use crate::proxy::{Gateway, Live, Rejection};
+use crate::proxy::{Gateway, Rejection};
 use crate::shutdown::Shutdown;
 use places::{Place, Places};
 use stream::{Noted, Streams};

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crate::cli::plot::{clean, columns, fitted};
 use crate::cli::stats::notes::write_paragraphs;
 use crate::cli::stats::table::write_wrapped;
-use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
+use crate::health::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
 
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
 const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];

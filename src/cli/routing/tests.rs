@@ -4,7 +4,7 @@ use clap::Parser as _;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::proxy::standing::{BreakerNow, ModelNow, Predicted, Reason, Unit, UpstreamNow};
+use crate::health::standing::{BreakerNow, ModelNow, Predicted, Reason, Unit, UpstreamNow};
 
 #[derive(clap::Parser)]
 struct Line {

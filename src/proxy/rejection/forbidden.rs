@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Failed, Rejection, SERVER, quoted};
+use super::{Failed, Rejection, SERVER};
+use crate::printable::quoted;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
 /// Upstreams that a message names; `error.attempts` has all.

@@ -1,6 +1,8 @@
 //! What is asked and answered when a request is decided: the words of the policy. Not for how it is decided.
 
 use super::{Outlook, Terms, Why};
+use crate::clock::micros;
+use crate::config::{Objective, RaceSettings};
 
 /// Candidates of one question; more are not looked at.
 pub const CANDIDATES_MAX: usize = 16;
@@ -31,6 +33,18 @@ pub enum Aim {
         /// Between two tokens, µs.
         tpot_us: i64,
     },
+}
+
+impl Aim {
+    pub fn of(settings: &RaceSettings) -> Aim {
+        match settings.optimise {
+            Objective::Ttft => Aim::Ttft,
+            Objective::Completion => Aim::Completion,
+            Objective::Goodput => {
+                Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) }
+            }
+        }
+    }
 }
 
 /// An attempt of another request that still waits for its first token.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::json;
 use super::query::question;
 use super::schema::object;
-use crate::proxy::standing::{CODES, MODEL, PREDICTED, REASON, UPSTREAM, routing as standing};
+use crate::health::standing::{CODES, MODEL, PREDICTED, REASON, UPSTREAM};
 use crate::proxy::{self, Rejection};
 use crate::server::routes::Site;
 
@@ -25,7 +25,7 @@ pub async fn routing(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> 
     let answer = || {
         proxy::admin(&site.gateway, &headers)?;
         let (question, _) = question::<Question>(&uri, |_, _| None)?;
-        let told = standing(&site.gateway, question.model.as_deref())?;
+        let told = site.gateway.routing(question.model.as_deref())?;
         let mut text =
             serde_json::to_string_pretty(&told).map_err(|error| Rejection::history(error.to_string(), false))?;
         text.push('\n');

@@ -223,7 +223,7 @@ fn how_routing_stands_is_as_the_document_says() {
         }],
     });
     // Read and written again, it is what the gateway writes.
-    let read: crate::proxy::standing::Routing = serde_json::from_value(told.clone()).unwrap();
+    let read: crate::health::standing::Routing = serde_json::from_value(told.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), told);
     assert_fits(&document, answer_of(&document, "/api/routing"), &told, "routing");
 }

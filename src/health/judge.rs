@@ -3,10 +3,8 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::caller::CallerId;
-use super::field::{Field, Runner};
-use super::fits;
-use super::gateway::{Gateway, lock};
+use super::state::lock;
+use super::{CallerId, Runner, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
 use crate::config::Breaker;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -22,7 +20,7 @@ const ANSWER_SHARE: usize = 16;
 
 /// What an answer is judged by, also that of a loser that runs on after the race.
 pub struct Judge {
-    pub gateway: Arc<Gateway>,
+    pub health: Arc<UpstreamHealth>,
     pub runners: Arc<Vec<Runner>>,
     breaker: Breaker,
     caller: CallerId,
@@ -68,17 +66,24 @@ pub struct Complained {
 }
 
 impl Judge {
-    pub fn new(gateway: &Arc<Gateway>, field: &Field, request: &Arc<ApiRequest>, read_at: Instant) -> Judge {
+    pub fn new(
+        health: &Arc<UpstreamHealth>,
+        runners: &Arc<Vec<Runner>>,
+        breaker: Breaker,
+        caller: CallerId,
+        request: &Arc<ApiRequest>,
+        read_at: Instant,
+    ) -> Judge {
         let nothing =
             Sent { at: read_at, key: None, stream_options: false, complained: Complained::default(), stale: false };
         Judge {
-            gateway: gateway.clone(),
-            runners: field.runners.clone(),
-            breaker: field.settings.breaker,
-            caller: field.caller,
+            health: health.clone(),
+            runners: runners.clone(),
+            breaker,
+            caller,
             request: Arc::downgrade(request),
             own_stream_options: request.has_stream_options(),
-            sent: Mutex::new(vec![nothing; field.runners.len()]),
+            sent: Mutex::new(vec![nothing; runners.len()]),
             pending: Mutex::new(Some(Vec::new())),
         }
     }
@@ -89,7 +94,7 @@ impl Judge {
         let sent = self.sent(candidate);
         self.first_token(candidate, &sent);
         if let Some(wait) = exhausted_for {
-            self.gateway.exhausted(&self.runners[candidate].target(sent.key.as_ref()), wait);
+            self.health.exhausted(&self.runners[candidate].target(sent.key.as_ref()), wait);
         }
         sent.complained
     }
@@ -98,7 +103,7 @@ impl Judge {
     pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
         match failure {
             Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
-            None => self.gateway.ended_well(self.runners[candidate].asked()),
+            None => self.health.ended_well(self.runners[candidate].asked()),
         }
     }
 
@@ -124,7 +129,7 @@ impl Judge {
     pub fn first_token(&self, candidate: usize, sent: &Sent) {
         self.settle(&[]);
         self.heard_well(candidate, sent);
-        self.gateway.close_breaker(self.runners[candidate].asked(), sent.at);
+        self.health.close_breaker(self.runners[candidate].asked(), sent.at);
     }
 
     fn charge(&self, candidate: usize, sent: &Sent, failure: &Failure) {
@@ -142,24 +147,24 @@ impl Judge {
 
     fn apply(&self, charge: &Charge) {
         let Charge { candidate, broke, caller, sent_at } = *charge;
-        self.gateway.charge(self.runners[candidate].asked(), &self.breaker, broke, caller, sent_at);
+        self.health.charge(self.runners[candidate].asked(), &self.breaker, broke, caller, sent_at);
     }
 
     /// What is to be set aside now.
     fn aside(&self, candidate: usize, sent: &Sent, verdict: &Verdict) -> Option<Aside> {
         let target = || self.runners[candidate].target(sent.key.as_ref());
-        let is_suspect = |request: &ApiRequest| self.gateway.suspect(&target(), self.caller, request.body());
+        let is_suspect = |request: &ApiRequest| self.health.suspect(&target(), self.caller, request.body());
         let is_certain = || verdict.certain || self.request.upgrade().is_some_and(|request| is_suspect(&request));
         verdict.aside.filter(|_| is_certain())
     }
 
     fn heard_well(&self, candidate: usize, sent: &Sent) {
         self.forgive(candidate, sent);
-        let length = || self.request.upgrade().map(|request| fits::length(&request));
-        self.gateway.took_length(&self.runners[candidate].name, length);
+        let length = || self.request.upgrade().map(|request| prompt_length(&request));
+        self.health.took_length(&self.runners[candidate].name, length);
         // A complaint about what the client wrote there says nothing of what is added to the requests of others.
         if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
-            self.gateway.leave_off_stream_options(&self.runners[candidate].name);
+            self.health.leave_off_stream_options(&self.runners[candidate].name);
         }
     }
 
@@ -168,16 +173,16 @@ impl Judge {
         let Runner { name, named, .. } = &self.runners[candidate];
         // What callers name themselves is not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
-        let length = fits::length(&request);
+        let length = prompt_length(&request);
         // The answer that was asked for may be what is too long.
         let most_answer = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(0);
         let by_length = !length.has_media && most_answer <= length.bytes / ANSWER_SHARE;
         let window = too_long(&failure.message).window;
-        self.gateway.refused_length(name, window, by_length.then_some(length.bytes));
+        self.health.refused_length(name, window, by_length.then_some(length.bytes));
     }
 
     fn forgive(&self, candidate: usize, sent: &Sent) {
-        self.gateway.forgive(|| self.runners[candidate].target(sent.key.as_ref()), sent.at);
+        self.health.forgive(|| self.runners[candidate].target(sent.key.as_ref()), sent.at);
     }
 
     /// True: ask the same candidate once more, for the request to it has changed, or goes over a new connection.
@@ -196,7 +201,7 @@ impl Judge {
         let verdict = verdict(failure);
         let aside = self.aside(candidate, sent, &verdict);
         if let Some(aside) = aside {
-            let wait = self.gateway.set_aside(aside, &runner.target(sent.key.as_ref()), failure.retry_after);
+            let wait = self.health.set_aside(aside, runner, sent.key.as_ref(), failure.retry_after);
             if !verdict.certain {
                 let (upstream, failure) = (&runner.name, failure.kind.as_str());
                 tracing::warn!(upstream, failure, "an upstream refuses whatever is asked of it: look at its model");
@@ -217,7 +222,7 @@ impl Judge {
         // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
         let of_the_key = matches!(aside, Some(Aside::RateLimited | Aside::AccountRateLimited | Aside::KeyRefused))
             || aside.is_some() && failure.kind == FailureKind::Forbidden;
-        let other_key = of_the_key && runner.has_rested_key_but(&self.gateway, sent.key.as_ref());
+        let other_key = of_the_key && self.health.has_rested_key_but(runner, sent.key.as_ref());
         complains || other_key
     }
 

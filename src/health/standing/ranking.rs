@@ -7,8 +7,7 @@ use std::time::Duration;
 use super::told::Reason;
 use crate::clock::micros;
 use crate::config::{Objective, Policy, RaceSettings};
-use crate::proxy::steered::aim;
-use crate::routing::adaptive::{CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, order};
+use crate::routing::adaptive::{Aim, CANDIDATES_MAX, Candidate, Outlook, Question, Sent, Terms, order};
 use crate::routing::breaker::Standing;
 
 /// Two that differ by less are called equal.
@@ -109,7 +108,7 @@ impl Compared<'_> {
         let candidates: Vec<Candidate<'_>> = able.iter().map(candidate).collect();
         let question = Question {
             candidates: &candidates,
-            aim: aim(self.settings),
+            aim: Aim::of(self.settings),
             terms: self.terms,
             max_running: self.settings.max_attempts,
             now: self.now_us,

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::caller::CallerId;
-use super::field::{Runner, wait_for_all};
-use super::gateway::{Gateway, lock};
+use super::runner::wait_for_all;
+use super::state::lock;
+use super::{CallerId, Runner, UpstreamHealth};
 use crate::clock::Instant;
 use crate::config::{Breaker, RaceSettings};
 use crate::protocol::upward::Upward;
@@ -14,20 +14,20 @@ use crate::routing::breaker::{Asked, Standing, Trying};
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
 pub struct Trial {
-    gateway: Arc<Gateway>,
+    health: Arc<UpstreamHealth>,
     runner: Runner,
     begun: Instant,
 }
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        lock(&self.gateway.breakers).end_trial(self.runner.asked(), self.begun);
+        lock(&self.health.breakers).end_trial(self.runner.asked(), self.begun);
     }
 }
 
 /// Who may be started, as far as breakers are asked.
 pub struct Lineup<'a> {
-    gateway: &'a Arc<Gateway>,
+    health: &'a Arc<UpstreamHealth>,
     settings: &'a RaceSettings,
     caller: CallerId,
     /// Where a trial would run.
@@ -43,18 +43,23 @@ pub struct Lineup<'a> {
 
 impl<'a> Lineup<'a> {
     /// `beside`: one more attempt may run beside the first.
-    pub fn new(gateway: &'a Arc<Gateway>, settings: &'a RaceSettings, caller: CallerId, beside: bool) -> Lineup<'a> {
+    pub fn new(
+        health: &'a Arc<UpstreamHealth>,
+        settings: &'a RaceSettings,
+        caller: CallerId,
+        beside: bool,
+    ) -> Lineup<'a> {
         let (runners, uploads, trials, suspects) = Default::default();
         let trying = if beside { Trying::Beside } else { Trying::InPlace };
-        Lineup { gateway, settings, caller, trying, runners, uploads, trials, suspects }
+        Lineup { health, settings, caller, trying, runners, uploads, trials, suspects }
     }
 
     /// One whose rate limits are used up stands back for others, as if its breaker were open.
     pub fn add(&mut self, runner: Runner, upward: Arc<Upward>) {
-        let resting = wait_for_all(&runner.keys, |key| self.gateway.resting(|| runner.target(key)));
+        let resting = wait_for_all(&runner.keys, |key| self.health.resting(|| runner.target(key)));
         let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
         let now = Instant::now();
-        let breaker = || lock(&self.gateway.breakers).standing(asked, settings, caller, self.trying, now);
+        let breaker = || lock(&self.health.breakers).standing(asked, settings, caller, self.trying, now);
         let standing = resting.map_or_else(breaker, |held| Standing::Open(held.wait));
         let in_its_place = match standing {
             Standing::Closed => true,
@@ -99,14 +104,14 @@ impl<'a> Lineup<'a> {
 
     /// For the runner that is added next. False if it is being tried already.
     fn begin_trial(&mut self, runner: &Runner) -> bool {
-        let begun = lock(&self.gateway.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
-        let trial = |begun| Trial { gateway: self.gateway.clone(), runner: runner.clone(), begun };
+        let begun = lock(&self.health.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
+        let trial = |begun| Trial { health: self.health.clone(), runner: runner.clone(), begun };
         self.trials.extend(begun.map(|begun| (self.runners.len(), trial(begun))));
         begun.is_some()
     }
 }
 
-impl Gateway {
+impl UpstreamHealth {
     /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token. `caller`: whose
     /// request may have caused it.
     pub(super) fn charge(&self, asked: Asked<'_>, breaker: &Breaker, broke: bool, caller: Option<u64>, sent: Instant) {

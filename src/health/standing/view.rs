@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::listing::{Asked, Listing};
 use super::ranking::{Contender, Obstacles, rank};
 use super::told::{BreakerNow, ModelNow, Predicted, Unit, UpstreamNow};
-use super::{Asked, Listing};
 use crate::clock::Instant;
 use crate::config::{HedgeAfter, Policy, RaceSettings, Upstream};
+use crate::health::runner::{target, wait_for_all};
+use crate::health::state::lock;
+use crate::health::{Live, UpstreamHealth, why_off};
 use crate::learning::Known;
-use crate::proxy::field::{target, wait_for_all, why_off};
-use crate::proxy::gateway::{Gateway, Live, lock};
 use crate::routing::adaptive::{Learner, Ledger, Outlook, Sent, Terms};
 use crate::routing::breaker::{self, Standing, Trying};
 use crate::routing::keyring::{Key, Ring};
@@ -23,7 +24,7 @@ pub const SIZES: [u32; 3] = [500, 2_000, 8_000];
 
 /// One moment.
 pub struct View<'a> {
-    gateway: &'a Gateway,
+    health: &'a UpstreamHealth,
     live: &'a Live,
     known: HashMap<String, Arc<Known>>,
     /// Of those that nobody knows.
@@ -35,12 +36,12 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(gateway: &'a Gateway, live: &'a Live) -> View<'a> {
-        let learning = gateway.learning();
+    pub fn new(health: &'a UpstreamHealth, live: &'a Live) -> View<'a> {
+        let learning = health.learning();
         let by_name = |known: Arc<Known>| (known.name().to_owned(), known);
         let now = Instant::now();
         View {
-            gateway,
+            health,
             live,
             known: learning.upstreams().into_iter().map(by_name).collect(),
             nothing: Arc::new(Learner::new().outlook()),
@@ -163,7 +164,7 @@ impl<'a> View<'a> {
         let ring = line.map_or(Cow::Owned(Ring::Off), |line| line.shared());
         let surface = upstream.provider.preferred().dialect.conversing();
         let asked = breaker::Asked { upstream: name, surface, named: !self.live.is_configured(name) };
-        let held = |key: Option<&Key>| self.gateway.cooling(|| target(upstream, surface, asked.named, key));
+        let held = |key: Option<&Key>| self.health.cooling(|| target(upstream, surface, asked.named, key));
         let held = match &*ring {
             Ring::Off => None,
             Ring::NoneNeeded => wait_for_all(&[], held),
@@ -171,7 +172,7 @@ impl<'a> View<'a> {
         };
         let cooling = held.map(|held| held.wait);
         let trying = if settings.max_attempts > 1 { Trying::Beside } else { Trying::InPlace };
-        let breaker = lock(&self.gateway.breakers).standing(asked, &settings.breaker, None, trying, self.now);
+        let breaker = lock(&self.health.breakers).standing(asked, &settings.breaker, None, trying, self.now);
         Obstacles { off: matches!(*ring, Ring::Off).then(|| why_off(upstream)), cooling, breaker }
     }
 }

@@ -1,0 +1,178 @@
+//! The configuration in force: where each provider is reached, and whose turn its keys are. Not for what happened there.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::config::{Config, Model, RaceSettings, Upstream, User};
+use crate::learning::{Learning, LedgerKey};
+use crate::printable::quoted;
+use crate::protocol::Dialect;
+use crate::routing::keyring::{Key, Ring, Shared};
+use crate::routing::tariff::Basis;
+use crate::upstream::{Endpoint, InvalidUrl};
+
+/// Upstreams that one request may name itself.
+const NAMED_MAX: usize = 64;
+/// Bytes of a model's name that a request may give itself: it is kept in rows and goes into a header.
+const NAME_MAX: usize = 512;
+
+/// One configuration in force. A reload makes another; what runs goes on with the one it began with.
+pub struct Live {
+    pub config: Config,
+    /// By provider.
+    lines: HashMap<String, Line>,
+    /// `provider/model` of all models.
+    upstreams: HashSet<String>,
+    /// By user, then by provider.
+    user_keys: HashMap<String, HashMap<String, Key>>,
+}
+
+/// How a provider is reached.
+pub struct Line {
+    /// One for each dialect that it speaks.
+    endpoints: Vec<(Dialect, Endpoint)>,
+    shared: Shared,
+    turn: AtomicUsize,
+}
+
+impl Line {
+    /// Where it speaks a dialect.
+    pub fn endpoint(&self, dialect: Dialect) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, endpoint)| endpoint)
+    }
+
+    /// The keys that callers without one of their own use.
+    pub fn shared(&self) -> Cow<'_, Ring> {
+        self.shared.ring()
+    }
+
+    /// The keys for one request: the caller's own, else the shared ones, which take turns.
+    pub fn keys(&self, own: Option<Key>) -> Ring {
+        let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
+        self.shared.ring().for_request(own, turn)
+    }
+}
+
+impl Live {
+    /// `simulated` tells where the simulated providers listen, by name.
+    ///
+    /// # Errors
+    /// When a provider's address is none.
+    pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<Live, InvalidUrl> {
+        let mut lines = HashMap::new();
+        for provider in config.providers.values() {
+            let mut endpoints = Vec::with_capacity(provider.dialects.len());
+            for spoken in &provider.dialects {
+                let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
+                endpoints.push((spoken.dialect, Endpoint::parse(url)?.with_transport(spoken.transport.clone())));
+            }
+            let line = Line { endpoints, shared: Shared::of(provider), turn: AtomicUsize::new(0) };
+            lines.insert(provider.name.clone(), line);
+        }
+        let keys_of = |user: &User| {
+            user.keys.iter().map(|(provider, key)| (provider.clone(), Key::new(key.clone(), true))).collect()
+        };
+        let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
+        let upstreams = config.models.values().flat_map(|model| &model.upstreams).map(Upstream::name).collect();
+        Ok(Live { config, lines, upstreams, user_keys })
+    }
+
+    /// Whether a model lists it.
+    pub fn is_configured(&self, upstream: &str) -> bool {
+        self.upstreams.contains(upstream)
+    }
+
+    /// What it names has places of its own.
+    pub(super) fn teach_names(&self, learning: &Learning) {
+        let of_model = |model: &Arc<Model>| {
+            LedgerKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+        };
+        let ledgers = self.config.models.values().map(of_model);
+        learning.configure(self.upstreams.iter().cloned(), ledgers);
+    }
+
+    pub fn line(&self, provider: &str) -> Option<&Line> {
+        self.lines.get(provider)
+    }
+
+    pub fn key_of_user(&self, user: &User, provider: &str) -> Option<&Key> {
+        self.user_keys.get(&user.name)?.get(provider)
+    }
+}
+
+/// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
+pub fn named(
+    live: &Live,
+    model: Option<&Arc<Model>>,
+    names: &str,
+    settings: &RaceSettings,
+) -> Result<Vec<Upstream>, String> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let (provider, model_name) =
+            name.split_once('/').ok_or_else(|| format!("{} is not written as provider/model", quoted(name)))?;
+        let known = live
+            .config
+            .providers
+            .get(provider)
+            .ok_or_else(|| format!("there is no provider {} in the configuration", quoted(provider)))?;
+        if known.is_at(&live.config.server.listen) {
+            return Err(format!("the provider {} is at the gateway's own address", quoted(provider)));
+        }
+        if model_name.is_empty() {
+            return Err(format!("{} names no model", quoted(name)));
+        }
+        if model_name.len() > NAME_MAX || model_name.contains(char::is_control) {
+            return Err(format!("{} has more than {NAME_MAX} bytes or control characters in it", quoted(name)));
+        }
+        // Some dialects have the model in the path.
+        if model_name.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(format!("{} has a part that is only dots", quoted(name)));
+        }
+        let twice = upstreams.iter().any(|upstream| upstream.provider.name == provider && upstream.model == model_name);
+        if twice || upstreams.len() == NAMED_MAX {
+            return Err(format!("{} is named twice, or there are more than {NAMED_MAX}", quoted(name)));
+        }
+        let listed = model.and_then(|model| {
+            model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)
+        });
+        upstreams.push(listed.cloned().unwrap_or_else(|| Upstream {
+            provider: known.clone(),
+            model: model_name.to_owned(),
+            weight: 1.0,
+            price: None,
+            context: None,
+            timeouts: settings.timeouts,
+        }));
+    }
+    if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
+}
+
+pub fn why_off(upstream: &Upstream) -> String {
+    let provider = &upstream.provider;
+    match provider.why_off() {
+        Some(why) => format!("{} is off because {why}", provider.name),
+        None => format!("{} is off", provider.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_names_the_gateway_itself_is_refused() {
+        let text = "server.listen = \"127.0.0.1:8080\"\nproviders.me.base_url = \"http://localhost:8080/v1\"\n\
+                    providers.other.base_url = \"http://localhost:8081/v1\"";
+        let config = crate::config::parse(text, Path::new("x"), &|_| None).unwrap();
+        let live = Live::new(config, &HashMap::new()).unwrap();
+        let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams.len());
+        assert_eq!(named("other/m"), Ok(1));
+        assert_eq!(named("other/m,me/m"), Err("the provider \"me\" is at the gateway's own address".to_owned()));
+    }
+}

@@ -1,0 +1,228 @@
+//! What is remembered about every upstream since the start: cool-downs, used-up limits, breakers, context windows. Each for how
+//! long, `routing` decides.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::runner::wait_for_all;
+use super::{CallerId, Live, Runner};
+use crate::clock::Instant;
+use crate::config::{Config, Keys};
+use crate::learning::Learning;
+use crate::protocol::request::ApiRequest;
+use crate::routing::breaker::Breakers;
+use crate::routing::cooldown::{Aside, Cooldowns, Held, Target, Witness};
+use crate::routing::keyring::Key;
+use crate::routing::windows::{Length, Window, Windows};
+
+/// Upstreams that are remembered as rejecting `stream_options`.
+const REMEMBERED_MAX: usize = 10_000;
+/// How long that is remembered: a server may learn it with its next version.
+const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
+/// What stands in a prompt with images or files in it, in every dialect that puts their bytes there.
+const MEDIA: &[u8] = b"base64";
+
+/// What was met at all upstreams since the start. Shared by all requests.
+pub struct UpstreamHealth {
+    cooldowns: Mutex<Cooldowns>,
+    /// What said that a rate limit is used up: others go before it, but it is asked where there are none.
+    exhausted: Mutex<Cooldowns>,
+    /// For the hashes by which bodies are told apart.
+    salt: RandomState,
+    pub(super) breakers: Mutex<Breakers>,
+    /// By upstream: when it was learnt.
+    without_stream_options: Mutex<HashMap<String, Instant>>,
+    /// How long a prompt upstreams take, as far as they have refused one.
+    windows: Mutex<Windows>,
+    learning: Arc<Learning>,
+}
+
+impl UpstreamHealth {
+    pub fn new(live: &Live) -> UpstreamHealth {
+        let learning = Learning::new();
+        live.teach_names(&learning);
+        UpstreamHealth {
+            cooldowns: Mutex::default(),
+            exhausted: Mutex::default(),
+            salt: RandomState::new(),
+            breakers: Mutex::default(),
+            without_stream_options: Mutex::default(),
+            windows: Mutex::default(),
+            learning: Arc::new(learning),
+        }
+    }
+
+    /// A new configuration comes into force. Breakers, and what was learnt, stay as they are where a provider stays where it
+    /// is.
+    pub fn keep_known(&self, before: &Live, live: &Live) {
+        let address = |config: &Config, provider: &str| {
+            let provider = config.providers.get(provider)?;
+            Some((provider.base_url.clone(), provider.preferred().transport.clone()))
+        };
+        let stays = |upstream: &str| {
+            let provider = upstream.split('/').next().unwrap_or_default();
+            let now = address(&live.config, provider);
+            now.is_some() && now == address(&before.config, provider)
+        };
+        lock(&self.breakers).retain(|asked| stays(asked.upstream) && asked.named != live.is_configured(asked.upstream));
+        self.learning.retain(stays);
+        let billing = |config: &Config, model: &str| {
+            let upstreams = &config.models.get(model)?.upstreams;
+            Some(upstreams.iter().map(|upstream| (upstream.name(), upstream.billing())).collect::<Vec<_>>())
+        };
+        self.learning.retain_ledgers(|model| billing(&live.config, model) == billing(&before.config, model));
+        live.teach_names(&self.learning);
+    }
+
+    /// It is in force. What was set aside is tried again: a key may have been mended.
+    pub fn clear_cooldowns(&self) {
+        *lock(&self.cooldowns) = Cooldowns::default();
+        *lock(&self.exhausted) = Cooldowns::default();
+        lock(&self.without_stream_options).clear();
+        *lock(&self.windows) = Windows::default();
+    }
+
+    /// What was learnt of upstreams, and what may be spent.
+    pub fn learning(&self) -> &Arc<Learning> {
+        &self.learning
+    }
+
+    /// Upstreams whose breaker is open.
+    pub fn open_breakers(&self) -> BTreeSet<String> {
+        lock(&self.breakers).open()
+    }
+
+    /// What failed with this key of an upstream is set aside.
+    pub(super) fn set_aside(
+        &self,
+        aside: Aside,
+        runner: &Runner,
+        key: Option<&Key>,
+        retry_after: Option<Duration>,
+    ) -> Duration {
+        if let (Aside::KeyRefused, Keys::Token(token)) = (aside, &runner.upstream.provider.keys) {
+            // It may have been withdrawn before its time.
+            token.refuse();
+        }
+        lock(&self.cooldowns).set_aside(aside, &runner.target(key), retry_after, Instant::now(), fastrand::f64())
+    }
+
+    /// A refusal that may be about the request alone. True once enough others have met it too: see [`Cooldowns::suspect`].
+    pub(super) fn suspect(&self, target: &Target, caller: CallerId, body: &[u8]) -> bool {
+        let witness = Witness { caller: caller.id(), body: self.salt.hash_one(body) };
+        lock(&self.cooldowns).suspect(target, witness, caller.witnesses(), Instant::now())
+    }
+
+    /// A good answer said that nothing is left of a rate limit for so long.
+    pub(super) fn exhausted(&self, target: &Target, wait: Duration) {
+        lock(&self.exhausted).set_aside(Aside::Exhausted, target, Some(wait), Instant::now(), 0.0);
+    }
+
+    /// How long others are to go before this one.
+    pub(super) fn resting(&self, target: impl FnOnce() -> Target) -> Option<Held> {
+        let exhausted = lock(&self.exhausted);
+        if exhausted.is_empty() { None } else { exhausted.wait(&target(), Instant::now()) }
+    }
+
+    /// An upstream answered well to what was sent at `dispatched`. The target is only made when anything is held against
+    /// anybody.
+    pub(super) fn forgive(&self, target: impl FnOnce() -> Target, dispatched: Instant) {
+        let mut cooldowns = lock(&self.cooldowns);
+        if !cooldowns.is_empty() {
+            cooldowns.clear(&target(), dispatched, Instant::now());
+        }
+    }
+
+    pub fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Held> {
+        let cooldowns = lock(&self.cooldowns);
+        if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
+    }
+
+    /// Where nobody else is left: the place of a key with which an upstream that refused it may be asked again now; 0 for one
+    /// without keys.
+    pub(super) fn let_through(&self, runner: &Runner) -> Option<usize> {
+        let (mut cooldowns, now) = (lock(&self.cooldowns), Instant::now());
+        if runner.keys.is_empty() {
+            return cooldowns.let_through(&runner.target(None), now).then_some(0);
+        }
+        runner.keys.iter().position(|key| cooldowns.let_through(&runner.target(Some(key)), now))
+    }
+
+    /// The key to send: the first that is not cooling down; the first of all if all are.
+    pub fn key<'r>(&self, runner: &'r Runner) -> Option<&'r Key> {
+        self.rested_key(runner).or(runner.keys.first())
+    }
+
+    /// Whether there is a key that is not cooling down, beside `key`.
+    pub(super) fn has_rested_key_but(&self, runner: &Runner, key: Option<&Key>) -> bool {
+        self.rested_key(runner).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
+    }
+
+    /// Why and for how long all keys of an upstream cool down, by the shortest wait. None if one of them does not.
+    pub fn held(&self, runner: &Runner) -> Option<Held> {
+        wait_for_all(&runner.keys, |key| self.cooling(|| runner.target(key)))
+    }
+
+    /// One with room under its rate limits goes before one without.
+    fn rested_key<'r>(&self, runner: &'r Runner) -> Option<&'r Key> {
+        let target = |key: &Key| runner.target(Some(key));
+        let mut rested = runner.keys.iter().filter(|key| self.cooling(|| target(key)).is_none());
+        let first = rested.next()?;
+        std::iter::once(first).chain(rested).find(|key| self.resting(|| target(key)).is_none()).or(Some(first))
+    }
+
+    /// Of each of these; empty where nothing is known of any.
+    pub fn windows_of(&self, runners: &[Runner]) -> Vec<Window> {
+        let windows = lock(&self.windows);
+        if windows.is_empty() && runners.iter().all(|runner| runner.upstream.context.is_none()) {
+            return Vec::new();
+        }
+        let now = Instant::now();
+        runners.iter().map(|runner| windows.of(&runner.name, runner.upstream.context, now)).collect()
+    }
+
+    /// An upstream refused a prompt as too long: see [`Windows::refused`].
+    pub(super) fn refused_length(&self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>) {
+        lock(&self.windows).refused(upstream, tokens, bytes, Instant::now());
+    }
+
+    /// An upstream took a prompt; how long it is, is only asked when any was refused.
+    pub(super) fn took_length(&self, upstream: &str, length: impl FnOnce() -> Option<Length>) {
+        let mut windows = lock(&self.windows);
+        if !windows.is_empty()
+            && let Some(length) = length()
+        {
+            windows.took(upstream, length);
+        }
+    }
+
+    pub fn takes_stream_options(&self, upstream: &str) -> bool {
+        let remembered = lock(&self.without_stream_options);
+        remembered.get(upstream).is_none_or(|learnt| learnt.elapsed() >= REMEMBERED_FOR)
+    }
+
+    pub(super) fn leave_off_stream_options(&self, upstream: &str) {
+        let mut remembered = lock(&self.without_stream_options);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, learnt| learnt.elapsed() < REMEMBERED_FOR);
+        }
+        if remembered.len() < REMEMBERED_MAX {
+            remembered.insert(upstream.to_owned(), Instant::now());
+        }
+    }
+}
+
+/// How long the prompt of a request is.
+pub fn prompt_length(request: &ApiRequest) -> Length {
+    let parts = request.prompt();
+    Length {
+        bytes: parts.iter().map(|part| part.len()).sum(),
+        has_media: parts.iter().any(|part| memchr::memmem::find(part, MEDIA).is_some()),
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,52 @@
+//! What a request is answered with that no upstream may be asked for now.
+
+use super::{Failed, Rejection};
+use crate::health::{Cooling, cooling_down};
+use crate::routing::cooldown::Aside;
+
+/// Nobody may be asked. Where a refusal is among the reasons no wait is known to help, and the client is told of that.
+pub fn nobody_may_be_asked(cooling: Vec<(String, Cooling)>) -> Rejection {
+    let is_refused = |(_, cooling): &&(String, Cooling)| cooling.why.is_some_and(Aside::is_refusal);
+    let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));
+    let limits = cooling.iter().filter(|cooling| !is_refused(cooling));
+    let wait = limits.map(|(_, cooling)| cooling.wait).min();
+    let failed: Vec<Failed> =
+        cooling.into_iter().map(|(upstream, cooling)| Failed { upstream, failure: cooling_down(cooling) }).collect();
+    match any_refused {
+        true => Rejection::refused(&failed, wait),
+        false => Rejection::cooling_down(&failed, wait.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_as_such_and_a_rate_limit_as_a_429() {
+        let limit = |seconds| (Some(Aside::RateLimited), seconds);
+        let account = |seconds| (Some(Aside::AccountRateLimited), seconds);
+        let [key, access, model] = [Aside::KeyRefused, Aside::Forbidden, Aside::NotFound].map(|why| (Some(why), 9));
+        type Row<'a> = (&'a [(Option<Aside>, u64)], StatusCode, Option<&'a str>);
+        let table: &[Row<'_>] = &[
+            (&[limit(7)], StatusCode::TOO_MANY_REQUESTS, Some("7")),
+            (&[limit(7), account(3)], StatusCode::TOO_MANY_REQUESTS, Some("3")),
+            (&[key], StatusCode::BAD_GATEWAY, None),
+            (&[access], StatusCode::BAD_GATEWAY, None),
+            (&[model], StatusCode::BAD_GATEWAY, None),
+            (&[limit(20), key], StatusCode::BAD_GATEWAY, Some("20")),
+        ];
+        for (aside, status, retry_after) in table {
+            let cooling = aside
+                .iter()
+                .map(|(why, seconds)| ("a/m".to_owned(), Cooling { wait: Duration::from_secs(*seconds), why: *why }));
+            let answer = nobody_may_be_asked(cooling.collect()).into_response();
+            let told = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
+            assert_eq!((answer.status(), told), (*status, *retry_after), "{aside:?}");
+        }
+    }
+}
