@@ -30,10 +30,9 @@ const LONGER: &[(&str, usize, &str)] = &[];
 const CIRCLES: &[(&str, usize)] = &[
     ("attempt", 7),
     ("cli", 18),
-    ("config", 17),
+    ("config", 16),
     ("history", 5),
     ("metrics", 3),
-    ("protocol", 54),
     ("proxy", 5),
     ("race", 2),
     ("recorder", 2),

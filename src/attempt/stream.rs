@@ -16,7 +16,7 @@ use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::pace::Pace;
 use crate::protocol::Surface;
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 use crate::protocol::downward::Downward;
 use crate::protocol::error::ErrorFacts;
 use crate::protocol::framing::Cutter;

@@ -6,8 +6,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::framing::Uncut;
-use super::sse::{Event, TooLong};
+use super::sse::{Event, TooLong, Uncut};
 
 /// Two lengths and their checksum.
 const PRELUDE: usize = 12;

@@ -4,7 +4,8 @@
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::dialect::{Dialect, Invalid, Surface};
+use super::client_error::Invalid;
+use super::dialect::{Dialect, Surface};
 use super::json::Json;
 
 /// Tools of a request.

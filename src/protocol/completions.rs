@@ -4,10 +4,10 @@ use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value, json};
 
 use super::assemble::{ByChoice, Choice, says};
-use super::dialect::Invalid;
+use super::client_error::Invalid;
 use super::neutral::{Finish, Piece, WritePieces};
+use super::openai::Names;
 use super::openai::{check_type, members, usage_json};
-use super::rescue::Names;
 use super::usage::Usage;
 
 /// Checks the top level of a completion request.

@@ -7,6 +7,7 @@ mod blame;
 mod complaint;
 mod limited;
 mod window;
+mod words;
 
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use blame::{Blame, blame, lacks_rights, refuses_account};
 pub use complaint::{rejects_reasoning, rejects_stream_options};
 use limited::limits_account;
 pub use window::{TooLong, too_long};
+use words::has_word;
 
 use super::bedrock::kind_of_exception;
 use crate::failure::FailureKind;
@@ -233,10 +235,6 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     } else {
         None
     }
-}
-
-fn has_word(words: &[String], needles: &[&str]) -> bool {
-    words.iter().any(|word| needles.iter().any(|needle| word.contains(needle)))
 }
 
 /// True if a vendor will not serve the prompt, whoever sends it.

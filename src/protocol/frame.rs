@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::PayloadKind;
-
 /// What one event is.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
@@ -61,6 +59,34 @@ pub struct Payload {
     pub kind: PayloadKind,
     /// Unicode characters; of audio and images the characters of their base64 text.
     pub chars: u32,
+}
+
+/// What kind of output an event carries. Only an event with a non-empty payload of one of these can win a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadKind {
+    Text,
+    Reasoning,
+    Tool,
+    Refusal,
+    Audio,
+    Image,
+    /// An answer that has no tokens and comes all at once: an embedding, a count.
+    Whole,
+}
+
+impl PayloadKind {
+    /// The stored name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PayloadKind::Text => "text",
+            PayloadKind::Reasoning => "reasoning",
+            PayloadKind::Tool => "tool",
+            PayloadKind::Refusal => "refusal",
+            PayloadKind::Audio => "audio",
+            PayloadKind::Image => "image",
+            PayloadKind::Whole => "whole",
+        }
+    }
 }
 
 /// Whether an answer that ended for this reason was withheld: by the vendor's filter, or because the model would not give it.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::binary;
 use super::lines;
-use super::sse::{Event, Scanner, TooLong};
+use super::sse::{Event, Scanner, Uncut};
 
 /// What stands between two events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,6 @@ pub enum Cutter {
     Sse(Scanner),
     Lines(lines::Scanner),
     Binary(binary::Scanner),
-}
-
-/// Why a stream cannot be cut any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Uncut {
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
-    #[error("a frame of the event stream that is damaged: {0}")]
-    Damaged(&'static str),
 }
 
 impl Framing {

@@ -10,8 +10,10 @@ mod binary;
 pub mod bounds;
 mod call_ids;
 mod claude;
+pub mod client_error;
 pub mod completions;
 pub mod dialect;
+mod dispatch;
 pub mod downward;
 pub mod error;
 pub mod frame;
@@ -39,31 +41,4 @@ pub mod usage;
 mod whole;
 
 pub use dialect::{Dialect, Surface};
-
-/// What kind of output an event carries. Only an event with a non-empty payload of one of these can win a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadKind {
-    Text,
-    Reasoning,
-    Tool,
-    Refusal,
-    Audio,
-    Image,
-    /// An answer that has no tokens and comes all at once: an embedding, a count.
-    Whole,
-}
-
-impl PayloadKind {
-    /// The stored name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PayloadKind::Text => "text",
-            PayloadKind::Reasoning => "reasoning",
-            PayloadKind::Tool => "tool",
-            PayloadKind::Refusal => "refusal",
-            PayloadKind::Audio => "audio",
-            PayloadKind::Image => "image",
-            PayloadKind::Whole => "whole",
-        }
-    }
-}
+pub use frame::PayloadKind;

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::dialect::{Dialect, Invalid, Surface};
+use super::client_error::Invalid;
+use super::dialect::{Dialect, Surface};
 
 /// What is wrong with a request's body, for the caller's eyes. Holds nothing of the body but names of members.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,6 +16,15 @@ pub struct TooLong {
     pub max: usize,
 }
 
+/// Why a stream cannot be cut any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Uncut {
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error("a frame of the event stream that is damaged: {0}")]
+    Damaged(&'static str),
+}
+
 /// One event as it came, its closing blank line included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

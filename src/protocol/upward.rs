@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::dialect::{Dialect, Invalid, Options, Surface};
+use super::client_error::Invalid;
+use super::dialect::{Dialect, Options, Surface};
 use super::neutral::signature::Taken;
 use super::neutral::{Conversation, Losses, as_functions};
 use super::prefix::Prefix;

@@ -13,7 +13,7 @@ use super::rejection::{Failed, Rejection};
 use crate::config::ContentPolicy;
 use crate::failure::{Answer, Failure, FailureKind};
 use crate::protocol::Dialect;
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;

@@ -19,7 +19,7 @@ use crate::config::units::format_bytes;
 use crate::failure::{Failure, FailureKind};
 use crate::printable::quoted;
 use crate::protocol::Surface;
-use crate::protocol::dialect::{ErrorShape, Invalid};
+use crate::protocol::client_error::{ErrorShape, Invalid};
 use crate::protocol::request::InvalidRequest;
 
 /// One upstream that did not serve the request.

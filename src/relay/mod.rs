@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use crate::attempt::EventStream;
 use crate::failure::Failure;
 use crate::pace::aside;
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 use crate::protocol::frame::Frame;
 use crate::protocol::openai;
 use crate::protocol::sse::Scanner;

@@ -102,7 +102,9 @@ impl<'a> Module<'a> {
             } else if token.word().is_some() && first_of_path && begins(&tokens[at + 1..], ": :") {
                 at = module.spell(at, inline);
             } else {
-                module.words.extend(token.word());
+                // Names of modules, fields and methods are no use of what an import brings.
+                let after = at > 0 && (tokens[at - 1].is("mod") || tokens[at - 1].is("."));
+                module.words.extend(token.word().filter(|_| !after));
                 at += 1;
             }
         }
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn declaring_and_passing_on_is_no_use() {
-        let root = "mod a; mod b; pub use a::A; pub use b::{B, self as c}; pub struct Shared;";
+        let root = "mod a; mod b; pub use a::a; pub use b::{B, self as c}; pub struct Shared; fn f() { x.a() }";
         for (one, other) in [
             ("use super::Shared;", "use super::{A, Shared};"),
             ("use super::B;", "pub(in crate::room) struct B; mod inner { struct D; use super::E; }"),

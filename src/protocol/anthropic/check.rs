@@ -2,7 +2,8 @@
 //!
 //! Ranges are left to the upstream: servers that speak this dialect differ in them. Each complaint has the vendor's form: the place, a colon, what is wrong. None quotes a value.
 
-use crate::protocol::dialect::Invalid;
+use super::members::invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::json::Json;
 
 /// Checks the top level of a request. `answers`: it asks for an answer and not for a count.
@@ -49,11 +50,6 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>, answers: bool) -> Res
         given(name).map_or(Ok(()), |value| number(value, name))?;
     }
     given("top_k").map_or(Ok(()), |value| whole(value, "top_k", 0))
-}
-
-/// A complaint about the member at a place (`messages.0.content`).
-pub(super) fn invalid(place: &str, complaint: &str) -> Invalid {
-    Invalid { message: format!("{place}: {complaint}"), param: Some(place.to_owned()) }
 }
 
 fn messages(value: &str) -> Result<(), Invalid> {

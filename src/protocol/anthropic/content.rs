@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::check::invalid;
-use super::conversation::{some, string};
-use crate::protocol::dialect::Invalid;
+use super::members::{invalid, some, string};
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::signature::{Held, Owner, held};
 use crate::protocol::neutral::{
     CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,

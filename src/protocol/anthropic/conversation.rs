@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::check::{check, invalid};
+use super::check::check;
 use super::content;
-use crate::protocol::dialect::Invalid;
+use super::members::{invalid, some, string};
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
     Conversation, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice, Turn,
 };
@@ -82,20 +83,6 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     }
     read.losses = losses;
     Ok(read)
-}
-
-/// A member that is there and not null.
-pub(super) fn some<'a>(from: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
-    from.get(name).filter(|value| !value.is_null())
-}
-
-/// A member that has to be a string.
-pub(super) fn string<'a>(from: &'a Map<String, Value>, name: &str, place: &str) -> Result<&'a str, Invalid> {
-    match from.get(name) {
-        None => Err(invalid(&format!("{place}.{name}"), "Field required")),
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(invalid(&format!("{place}.{name}"), "Input should be a valid string")),
-    }
 }
 
 fn sampling(body: &Map<String, Value>) -> Result<Sampling, Invalid> {

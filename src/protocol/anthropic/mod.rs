@@ -9,6 +9,7 @@ mod check;
 mod content;
 mod conversation;
 mod foreign;
+mod members;
 mod model;
 mod payload;
 mod reader;
@@ -32,7 +33,7 @@ pub use request::request;
 pub use whole::events_of_whole;
 pub use writer::Writer;
 
-use super::dialect::ErrorShape;
+use super::client_error::ErrorShape;
 use super::sse::Event;
 
 /// Whether the official client takes this event for an error: it goes by the event's name.

@@ -3,7 +3,7 @@
 //!
 //! Not for what follows from that: see `race::verdict`.
 
-use super::has_word;
+use super::words::has_word;
 
 /// Whom a refusal (402, 403, 404) is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

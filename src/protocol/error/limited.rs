@@ -2,7 +2,7 @@
 //! vendors are known to use; a limit in other words is the model's, for a second 429 costs less than a model that is left alone
 //! for nothing.
 
-use super::has_word;
+use super::words::has_word;
 
 /// The account has no money left, or may not spend more. No model is served then.
 const MONEY_WORDS: [&str; 7] = [

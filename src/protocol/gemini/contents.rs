@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::request::Model;
+use super::model::Model;
 use crate::protocol::neutral::signature::{Owner, own};
 use crate::protocol::neutral::{
     Audio, Call, Conversation, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult,

@@ -5,6 +5,7 @@
 
 mod contents;
 mod frame;
+mod model;
 mod reader;
 mod request;
 
@@ -17,8 +18,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub use frame::read;
+pub use model::writes_alike;
 pub use reader::Reader;
-pub use request::{request, writes_alike};
+pub use request::request;
 
 /// The events of an answer that did not come as a stream: one object, or, from a server that was not asked for server-sent
 /// events, a list of them. None if the body is no answer.

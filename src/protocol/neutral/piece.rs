@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 use crate::protocol::sse::Event;
 use crate::protocol::usage::Usage;
 

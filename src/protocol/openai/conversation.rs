@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::members::{Members, empty_list, missing, wrong_type, wrong_value};
 use super::{messages, tools};
-use crate::protocol::dialect::Invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
 
 /// Members that help the vendor and decide nothing.

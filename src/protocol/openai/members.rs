@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::protocol::dialect::Invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::Losses;
 
 /// An object of a request.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::members::{Members, missing, wrong_type, wrong_value};
 use super::parts::{self, Speaker};
-use crate::protocol::dialect::Invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{CacheHint, Call, Conversation, Losses, Part, Role, ToolResult, Turn};
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::members::{Members, kind_of, missing, objects, wrong_type, wrong_value};
-use crate::protocol::dialect::Invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::signature::{Owner, tag};
 use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, Part, Source, Thinking};
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::members::{Members, kind_of, wrong_type, wrong_value};
 use super::parts::cache_hint;
-use crate::protocol::dialect::Invalid;
+use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 
 /// Takes all that is about tools.

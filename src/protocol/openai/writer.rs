@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::neutral::signature::{Owner, shown};
 use crate::protocol::neutral::{Finish, Piece, WritePieces};
-use crate::protocol::rescue::Names;
+use crate::protocol::openai::Names;
 use crate::protocol::usage::Usage;
 
 /// Writes one stream.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::place::Place;
-use crate::protocol::dialect::{ErrorShape, Surface};
+use crate::protocol::client_error::ErrorShape;
+use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::{Piece, ReadPieces, WritePieces};
 use crate::protocol::sse::Scanner;
 use crate::protocol::usage::Usage;

@@ -12,4 +12,3 @@ mod tests;
 
 pub use delivered::Delivered;
 pub use joined::{Diverged, Joined, Way};
-pub use place::Names;

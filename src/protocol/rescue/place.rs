@@ -6,8 +6,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::protocol::dialect::{ErrorShape, Surface};
+use crate::protocol::client_error::ErrorShape;
+use crate::protocol::dialect::Surface;
 use crate::protocol::neutral::WritePieces;
+use crate::protocol::openai::Names;
 use crate::protocol::sse::Event;
 use crate::protocol::{anthropic, completions, openai, responses};
 
@@ -18,15 +20,6 @@ pub(super) enum Place {
     Completions(Option<Names>),
     Messages(Blocks),
     Responses(Box<Items>),
-}
-
-/// What every chunk says.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Names {
-    pub id: String,
-    pub model: String,
-    /// Seconds since 1970, UTC.
-    pub created: u64,
 }
 
 /// The blocks of a message.
@@ -139,18 +132,6 @@ impl Place {
             Place::Responses(items) if !items.response.is_empty() => items.writer("").error_event(error),
             _ => None,
         }
-    }
-}
-
-impl Names {
-    fn of(chunk: &[u8]) -> Option<Names> {
-        let chunk: Value = serde_json::from_slice(chunk).ok().filter(Value::is_object)?;
-        let text = |name: &str| chunk[name].as_str().unwrap_or_default().to_owned();
-        Some(Names {
-            id: text("id"),
-            model: text("model"),
-            created: chunk["created"].as_f64().map_or(0, |created| created as u64),
-        })
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Delivered, Diverged, Joined, Way};
 use crate::protocol::Surface;
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 
 const TEXTS: [Surface; 4] = [Surface::Chat, Surface::Completions, Surface::Messages, Surface::Responses];
 

@@ -22,7 +22,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use super::dialect::{ErrorShape, Invalid, Options};
+use super::client_error::{ErrorShape, Invalid};
+use super::dialect::Options;
 use super::sse::Event;
 
 pub use assemble::Assembly;

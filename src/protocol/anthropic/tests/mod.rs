@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::protocol::assemble::Assemble;
-use crate::protocol::dialect::{Invalid, Options};
+use crate::protocol::client_error::Invalid;
+use crate::protocol::dialect::Options;
 use crate::protocol::neutral::{Conversation, Losses, Piece, ReadPieces, WritePieces};
 use crate::protocol::sse::Scanner;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::Surface;
-use crate::protocol::dialect::ErrorShape;
+use crate::protocol::client_error::ErrorShape;
 
 /// Each body is refused with its message.
 fn refuses(table: &[(Value, &str)]) {

@@ -1,0 +1,24 @@
+//! What every chunk of a chat or completions answer repeats, so that a stream that goes on elsewhere says the same.
+
+use serde_json::Value;
+
+/// What every chunk says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Names {
+    pub id: String,
+    pub model: String,
+    /// Seconds since 1970, UTC.
+    pub created: u64,
+}
+
+impl Names {
+    pub fn of(chunk: &[u8]) -> Option<Names> {
+        let chunk: Value = serde_json::from_slice(chunk).ok().filter(Value::is_object)?;
+        let text = |name: &str| chunk[name].as_str().unwrap_or_default().to_owned();
+        Some(Names {
+            id: text("id"),
+            model: text("model"),
+            created: chunk["created"].as_f64().map_or(0, |created| created as u64),
+        })
+    }
+}
