@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use photofinish::routing::adaptive::{self, Aim, Candidate, Ledger, Outlook, Question, Running, Sent};
+use photofinish::routing::adaptive::{self, Aim, AttemptView, Candidate, Ledger, Outlook, Question, Sent};
 use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
 /// Decisions whose times are sorted.
@@ -20,8 +20,8 @@ fn decisions(criterion: &mut Criterion) {
     let candidates: Vec<Candidate<'_>> = outlooks.iter().map(candidate).collect();
     let mut ledger = Ledger::new(0.1);
     (0..100).for_each(|_| ledger.settle(1.0, 0.0, 0.05));
-    let late = [Running { candidate: 0, waited_us: 450_000 }];
-    let both = [late[0], Running { candidate: 1, waited_us: 100_000 }];
+    let late = [AttemptView::waiting(0, 450_000)];
+    let both = [late[0], AttemptView::waiting(1, 100_000)];
     let mut group = criterion.benchmark_group("routing");
     for (name, aim) in [
         ("ttft", Aim::Ttft),

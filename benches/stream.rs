@@ -16,7 +16,7 @@ use photofinish::protocol::Surface;
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ApiRequest;
 use photofinish::protocol::sse::{Event, Scanner};
-use photofinish::routing::plan::{Runner, plan};
+use photofinish::routing::plan::{Entry, plan};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;
@@ -78,11 +78,11 @@ fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan");
     let second = Duration::from_secs(1);
     let config = parse("", Path::new("config.toml"), &|_| None).expect("the defaults");
-    let runners = [Runner { weight: 1.0, first_token: second, extra: false }; 4];
+    let entries: Vec<Entry> = (0..4).map(|candidate| Entry::listed(candidate, second, false)).collect();
     for policy in Policy::ALL {
         let settings = RaceSettings { policy, ..config.race.clone() };
         group.bench_function(policy.as_str(), |bencher| {
-            bencher.iter(|| plan(black_box(&settings), black_box(&runners), second, 0.4));
+            bencher.iter(|| plan(black_box(&settings), black_box(&entries).clone(), &[1.0; 4], second, 0.4));
         });
     }
     group.finish();

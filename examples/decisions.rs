@@ -10,7 +10,7 @@ mod upstreams;
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use photofinish::routing::adaptive::{self, Aim, Candidate, Ledger, Outlook, Question, Running};
+use photofinish::routing::adaptive::{self, Aim, AttemptView, Candidate, Ledger, Outlook, Question};
 use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
 fn main() -> io::Result<()> {
@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
     let (aim, terms) = (Aim::Ttft, ledger.terms());
     let question = Question { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
     let timer = Question { elapsed_us: 450_000, ..question };
-    let late = [Running { candidate: 0, waited_us: 450_000 }];
+    let late = [AttemptView::waiting(0, 450_000)];
     for _ in 0..count {
         if what == "open" {
             black_box(adaptive::open(black_box(&question)));

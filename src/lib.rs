@@ -29,35 +29,40 @@ pub mod history;
 // 5 decisions
 pub mod routing;
 
-// 6 mechanism
+// 6 shared statistics
 pub mod learning;
+
+// 7 the policy of one race
+pub mod policy;
+
+// 8 mechanism
 pub mod metrics;
 pub mod race;
-pub mod rehearse;
 pub mod simulate;
 pub mod store;
 pub mod upstream;
 
-// 7 recorder, answers
+// 9 recorder, answers
 pub mod recorder;
-pub mod replay;
+pub mod rehearse;
 pub mod report;
 
-// 8 attempt, state of the upstreams
+// 10 attempt, state of the upstreams, what-if
 pub mod attempt;
 pub mod health;
+pub mod replay;
 
-// 9 relay
+// 11 relay
 pub mod relay;
 
-// 10 proxy
+// 12 proxy
 pub mod proxy;
 
-// 11 server
+// 13 server
 pub mod server;
 
-// 12 app
+// 14 app
 pub mod app;
 
-// 13 cli
+// 15 cli
 pub mod cli;

@@ -22,5 +22,5 @@ pub fn learner(upstream: u64) -> Learner {
 
 pub fn candidate(outlook: &Outlook) -> Candidate<'_> {
     let sent = Sent { uncached_tokens: 1_000.0, in_flight: 1 };
-    Candidate { outlook, sent, cost: 1.0, domain: None, may_hedge: true, out: false, waiting: &[] }
+    Candidate { outlook, sent, cost: 1.0, domain: None, out: false, waiting: &[] }
 }

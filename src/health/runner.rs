@@ -5,7 +5,6 @@ use crate::protocol::Surface;
 use crate::routing::breaker::Asked;
 use crate::routing::cooldown::{Held, Target};
 use crate::routing::keyring::Key;
-use crate::routing::plan;
 use crate::upstream::Endpoint;
 
 /// An upstream with what it takes to ask it.
@@ -26,11 +25,6 @@ pub struct Runner {
 }
 
 impl Runner {
-    pub fn for_plan(&self) -> plan::Runner {
-        let Upstream { weight, timeouts, .. } = &self.upstream;
-        plan::Runner { weight: *weight, first_token: timeouts.first_token, extra: self.extra }
-    }
-
     /// What is set aside when this upstream fails with that key.
     pub fn target(&self, key: Option<&Key>) -> Target {
         target(&self.upstream, self.asked, self.named, key)

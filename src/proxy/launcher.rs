@@ -11,11 +11,10 @@ use super::entrant::{Begun, Entrant, Stage};
 use super::field::Field;
 use super::gateway::Gateway;
 use super::outbound;
-use super::pilot::Pilot;
+use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
-use super::steered::Seen;
 use crate::attempt::{self, Attempt, Slot, Spec};
-use crate::clock::Instant;
+use crate::clock::{Instant, micros};
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{Judge, Runner, Sent, Trial};
@@ -28,7 +27,7 @@ use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
 use crate::race::{Again, Arrival, Launch, Replan, Running, Starting, Which};
 use crate::recorder::Recorder;
-use crate::routing::adaptive::Why;
+use crate::routing::adaptive::{AttemptView, Why};
 use crate::routing::keyring::Key;
 
 /// Client headers that go up to every provider.
@@ -43,7 +42,7 @@ pub struct Launcher {
     /// By candidate.
     uploads: Vec<Arc<Upward>>,
     settings: RaceSettings,
-    pilot: Pilot,
+    policy: RacePolicy,
     retries: Retries,
     /// Candidates whose answers broke off.
     broke_off: Vec<usize>,
@@ -70,7 +69,7 @@ impl Launcher {
         request: &Arc<ApiRequest>,
         field: &mut Field,
         guard: &RaceGuard,
-        pilot: Pilot,
+        policy: RacePolicy,
         read_at: Instant,
     ) -> Launcher {
         Launcher {
@@ -86,7 +85,7 @@ impl Launcher {
             request: request.clone(),
             uploads: field.uploads.clone(),
             settings: field.settings.clone(),
-            pilot,
+            policy,
             retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
             broke_off: Vec::new(),
             whole: races_whole_answers(&field.settings, request),
@@ -121,9 +120,9 @@ impl Launcher {
         let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
         self.judge.note(starting.candidate, sent);
         if starting.reason == StartReason::Hedge {
-            self.pilot.reasons().add(Why::Hedged);
+            self.policy.driver.reasons().add(Why::Hedged);
         }
-        let spotted = self.pilot.spotted(starting.candidate, starting.ordinal);
+        let spotted = self.policy.observer(starting.candidate, starting.ordinal);
         let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // How long a count takes, or the rest of an answer, tells nothing of how long an answer does.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
@@ -195,7 +194,7 @@ impl Launch for Launcher {
             self.broke_off.push(candidate);
         }
         if failure.kind == FailureKind::ContextLength {
-            self.pilot.too_long(candidate, too_long(&failure.message));
+            self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
         if self.judge.failed(candidate, &sent, failure) || self.leaves_out_reasoning(candidate, &sent, failure) {
             return Again::Now;
@@ -215,7 +214,8 @@ impl Launch for Launcher {
 
     fn affords_retry(&mut self, candidate: usize, running: &[Running<Entrant>]) -> bool {
         // A first token of one whose answers break off would cut those that run beside it, until no attempt is left for them.
-        !self.broke_off.contains(&candidate) && self.pilot.affords_retry(candidate, &seen(running))
+        let now_us = self.policy.now_us();
+        !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
 
     fn lost(&mut self, entrant: Entrant) {
@@ -241,28 +241,35 @@ impl Launch for Launcher {
         let Judge { health, runners, .. } = &*self.judge;
         let may_hedge = |candidate: usize| {
             health.held(&runners[candidate]).is_none()
-                && !self.pilot.is_too_small(candidate)
+                && !self.policy.driver.is_too_small(candidate)
                 && !self.broke_off.contains(&candidate)
         };
         let rested: Vec<usize> = waiting.iter().copied().filter(|candidate| may_hedge(*candidate)).collect();
-        self.pilot.replan(&seen(running), &rested)
+        let now_us = self.policy.now_us();
+        self.policy.driver.replan(&views(running), &rested, now_us)
     }
 
     fn next_after_failure(&mut self, waiting: &[usize]) -> usize {
-        self.pilot.next_after_failure(waiting)
+        self.policy.driver.next_after_failure(waiting, self.policy.now_us())
     }
 
     fn hold(&mut self, ready: &Arrival<Begun>, running: &[Running<Entrant>]) -> Option<Duration> {
         // A whole answer has nothing to wait for.
-        if self.whole { None } else { self.pilot.hold(ready.candidate(), &seen(running)) }
+        if self.whole {
+            return None;
+        }
+        let now_us = self.policy.now_us();
+        self.policy.driver.hold(ready.candidate(), &views(running), now_us)
     }
 
     fn prefer(&mut self, held: &Arrival<Begun>, new: &Arrival<Begun>) -> Which {
-        self.pilot.prefer(held.candidate(), new.candidate())
+        let now_us = self.policy.now_us();
+        let prefers_new = self.policy.driver.prefers_new(held.candidate(), new.candidate(), now_us);
+        if prefers_new { Which::New } else { Which::Held }
     }
 
     fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
-        if self.whole { self.pilot.hopeless(&seen(running)) } else { None }
+        if self.whole { self.policy.driver.hopeless(&views(running), self.policy.now_us()) } else { None }
     }
 }
 
@@ -352,13 +359,18 @@ fn races_whole_answers(settings: &RaceSettings, request: &ApiRequest) -> bool {
     !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
-fn seen(running: &[Running<Entrant>]) -> Vec<Seen> {
-    let seen = |running: &Running<Entrant>| Seen {
-        candidate: running.candidate(),
-        waited: running.waited(),
-        progress: running.attempt().progress(),
+/// The running attempts as the driver sees them. An event may hold several tokens: four characters make at least one.
+fn views(running: &[Running<Entrant>]) -> Vec<AttemptView> {
+    let view = |running: &Running<Entrant>| {
+        let progress = running.attempt().progress();
+        AttemptView {
+            candidate: running.candidate(),
+            waited_us: micros(running.waited()),
+            first_token_us: progress.map(|progress| progress.first_token_us),
+            tokens: progress.map_or(0, |progress| progress.events.max(progress.chars / 4)),
+        }
     };
-    running.iter().map(seen).collect()
+    running.iter().map(view).collect()
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.

@@ -11,18 +11,16 @@ mod counting;
 mod early;
 mod entrant;
 mod field;
-mod fits;
 mod gateway;
 mod heavy;
 mod launcher;
 mod models;
 mod outbound;
 mod overrides;
-mod pilot;
+mod policy;
 mod race_guard;
 mod rejection;
 mod rescuer;
-mod steered;
 mod turned_away;
 
 pub use caller::{admin, is_admin};
@@ -55,7 +53,7 @@ use entrant::Begun;
 use field::Field;
 use heavy::Wanted;
 use launcher::Launcher;
-use pilot::Pilot;
+use policy::RacePolicy;
 use race_guard::RaceGuard;
 use rescuer::Rescuer;
 
@@ -197,10 +195,10 @@ async fn prepare(
         field.leave_out_extras();
     }
     guard.settings(&field.settings);
-    let mut pilot = Pilot::new(gateway.learning(), &field, &request, read_at);
-    let plan = pilot.plan();
-    guard.planned(plan.text(|candidate| &field.runners[candidate].name), &pilot);
-    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, pilot, read_at);
+    let mut policy = RacePolicy::new(gateway.learning(), &field, &request, read_at);
+    let plan = policy.driver.plan(policy.now_us());
+    guard.planned(plan.text(|candidate| &field.runners[candidate].name), &policy.driver);
+    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, policy, read_at);
     let (gateway, judge) = (gateway.clone(), launcher.judge());
     let race = Box::new(Race::new(plan, launcher, read_at));
     Ok(Prepared::Race(Box::new(Starters { gateway, request, field, race, judge, read_at })))

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::gateway::Gateway;
-use super::pilot::Pilot;
 use super::rejection::Rejection;
-use super::steered::Reasons;
 use crate::attempt::Slot;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
@@ -17,6 +15,7 @@ use crate::failure::Failure;
 use crate::health::Judge;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::learning::Purse;
+use crate::policy::{PolicyDriver, Reasons};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::recorder::Recorder;
@@ -150,9 +149,9 @@ impl RaceGuard {
     }
 
     /// What was planned; by whom, so that at the end it can be told why.
-    pub fn planned(&mut self, plan: String, pilot: &Pilot) {
+    pub fn planned(&mut self, plan: String, driver: &PolicyDriver) {
         self.record.plan = Some(plan);
-        self.steering = Some((pilot.reasons(), pilot.purse()));
+        self.steering = Some((driver.reasons(), driver.purse().clone()));
     }
 
     /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.

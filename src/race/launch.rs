@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Arrival, Running};
 use crate::failure::Failure;
 use crate::history::StartReason;
+use crate::routing::plan::Replan;
 
 /// A started attempt. Ready means: it may be committed to, for its first token is there, or its whole answer where the
 /// launcher makes such attempts.
@@ -118,17 +119,6 @@ pub enum Again {
         wait: Duration,
         first: bool,
     },
-}
-
-/// What a plan that is asked again says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replan {
-    /// Start this candidate now, if it still waits, and ask again at once.
-    Start(usize),
-    /// Ask again after so long.
-    Again(Duration),
-    /// Ask no more, until something fails.
-    Never,
 }
 
 /// One of two.

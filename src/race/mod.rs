@@ -13,7 +13,8 @@ pub mod verdict;
 #[cfg(test)]
 mod model_check;
 
-pub use launch::{Again, Attempt, Cut, Held, Launch, Replan, Starting, Which};
+pub use crate::routing::plan::Replan;
+pub use launch::{Again, Attempt, Cut, Held, Launch, Starting, Which};
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

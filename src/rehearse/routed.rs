@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::micros;
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::routing::adaptive::{self, Aim, Candidate, Ledger, Next, Outlook, Question, Sent, WAITING_MAX};
-use crate::routing::adaptive::{Learner, Progress, Terms, rule};
+use crate::routing::adaptive::{AttemptView, Learner, Terms, rule};
 
 use super::field::Tariff;
 use super::flight::Outcome;
@@ -109,7 +109,7 @@ impl Routed {
             match self.ask(view, draw, |question| next(question, &running)).0 {
                 Next::Start(upstream) if running.is_empty() || self.reserve(view, upstream) => {
                     start.push(upstream);
-                    running.push(adaptive::Running { candidate: upstream, waited_us: 0 });
+                    running.push(AttemptView::waiting(upstream, 0));
                 }
                 Next::AskAgain { after_us } => return Ask { start, again_after_us: Some(after_us) },
                 Next::Start(_) | Next::Never => break,
@@ -149,7 +149,6 @@ impl Routed {
                 sent: Sent { uncached_tokens: seat.prompt.uncached, in_flight: seat.in_flight },
                 cost: self.cost(view, upstream),
                 domain: self.tariffs[upstream].domain,
-                may_hedge: true,
                 out: !seat.open && !runs(upstream),
                 waiting,
             })
@@ -220,10 +219,10 @@ impl Steering for Routed {
     }
 
     fn hopeless(&mut self, view: &View<'_>) -> Vec<usize> {
-        let running: Vec<Progress> = view
+        let running: Vec<AttemptView> = view
             .running
             .iter()
-            .map(|running| Progress {
+            .map(|running| AttemptView {
                 candidate: running.upstream,
                 waited_us: view.now_us - running.sent_us,
                 first_token_us: running.first_token_us.map(|at_us| at_us - running.sent_us),
@@ -277,9 +276,8 @@ fn others_waiting(view: &View<'_>, upstream: usize) -> Vec<adaptive::Waiting> {
 }
 
 /// Those of this race that have no first token yet.
-fn still_waiting(view: &View<'_>) -> Vec<adaptive::Running> {
+fn still_waiting(view: &View<'_>) -> Vec<AttemptView> {
     let waiting = view.running.iter().filter(|running| running.first_token_us.is_none());
-    let waiting = waiting
-        .map(|running| adaptive::Running { candidate: running.upstream, waited_us: view.now_us - running.sent_us });
+    let waiting = waiting.map(|running| AttemptView::waiting(running.upstream, view.now_us - running.sent_us));
     waiting.collect()
 }

@@ -1,4 +1,4 @@
-//! A plan: which candidates are started, and when. Every policy is one way to make the same kind of list.
+//! A plan: the candidates of one race, and when each starts. Every policy makes such a list; the race has no modes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use crate::config::{ContentPolicy, Policy, RaceSettings};
 
-/// Characters of a plan's text.
+/// The longest text of a plan, characters.
 pub const TEXT_MAX: usize = 512;
 
-/// An ordered list of candidates; the race has no modes beside it.
+/// An ordered list of candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub entries: Vec<Entry>,
-    /// Attempts that may be started, retries included.
+    /// Attempts that may start, retries included.
     pub max_attempts: usize,
-    /// From the request until a winner must be there.
+    /// From the request to the last moment for a winner.
     pub total: Duration,
-    /// A plan that learns: so long after the race began, and then as its answers say, it is asked what to start next. None:
-    /// never.
+    /// When the race first asks what to start next, counted from its beginning. None: never.
     pub ask_after: Option<Duration>,
-    /// Who would be started then, as it looks now.
+    /// The candidate that would start then, by the present forecast.
     pub expected: Option<usize>,
     /// What a refusal on policy means.
     pub content_policy: ContentPolicy,
@@ -29,71 +28,76 @@ pub struct Plan {
 /// One candidate of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// Index into the list that the plan was made of.
+    /// Index into the list that the plan was made from.
     pub candidate: usize,
     pub start: Start,
-    /// From its own start to its first token.
+    /// Timeout from its own start to its first token.
     pub first_token: Duration,
-    /// Probability with which this candidate stands where it stands.
+    /// Probability of this candidate at this place.
     pub p_include: f64,
-    /// It only runs beside others, to see whether it is well: when it fails or is late nobody is started in its place, and it
-    /// counts for no other.
+    /// It runs in addition to the others, to test an upstream. If it fails or is late, no other attempt replaces it.
     pub trial: bool,
 }
 
-/// When a candidate is started. A failure starts the next one at once, whatever it was waiting for.
+/// When a candidate starts. A failure starts the next one at once, whatever its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// So long after the race began: all zero is a race, a delay is a hedge.
+    /// This long after the race began: all zero is a race, a delay is a hedge.
     At(Duration),
     AfterFailure,
 }
 
-/// What a plan needs to know of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Runner {
-    /// For `weighted`.
-    pub weight: f64,
-    pub first_token: Duration,
-    /// Only on trial: beside the others from the beginning, and never in the place of one of them.
-    pub extra: bool,
+/// The answer of a policy that is asked while its race runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replan {
+    /// Start this candidate now, if it has not started yet, and ask again at once.
+    Start(usize),
+    /// Ask again after this time.
+    Again(Duration),
+    /// Ask again only after a failure.
+    Never,
 }
 
-/// Makes the plan as it is without anything learned. Extras stand at the end of `runners`. `hedge_after` is the delay that
-/// the setting of that name comes to; `draw`, in 0..1, decides for `weighted`. Trials take no places: each may be started beside
-/// what `max_attempts` allows.
-pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, draw: f64) -> Plan {
-    let regular = &runners[..runners.partition_point(|runner| !runner.extra)];
-    let mut order: Vec<usize> = (0..runners.len()).collect();
-    let mut drawn_first = None;
-    if settings.policy == Policy::Weighted {
-        let total: f64 = regular.iter().map(|runner| runner.weight).sum();
-        let first = drawn(regular, draw * total);
-        drawn_first = Some(first);
-        order.retain(|candidate| *candidate != first);
-        order.insert(0, first.min(order.len()));
+impl Entry {
+    /// A candidate that starts after a failure.
+    pub fn listed(candidate: usize, first_token: Duration, trial: bool) -> Entry {
+        Entry { candidate, start: Start::AfterFailure, first_token, p_include: 1.0, trial }
     }
-    order.truncate(runners.len());
-    let entry = |(position, candidate): (usize, &usize)| Entry {
-        candidate: *candidate,
-        start: match (settings.policy, position) {
-            (Policy::Race, _) | (_, 0) => Start::At(Duration::ZERO),
-            _ if runners[*candidate].extra => Start::At(Duration::ZERO),
-            (Policy::Hedge, _) => Start::At(hedge_after.saturating_mul(u32::try_from(position).unwrap_or(u32::MAX))),
-            (Policy::Adaptive | Policy::Rule | Policy::Fastest | Policy::Fallback | Policy::Weighted, _) => {
+}
+
+/// Makes the plan that needs no statistics. `entries` come in the listed order, trials at the end; `weights` are by candidate.
+/// `hedge_after` is the delay of `hedge`; `draw`, in 0..1, decides `weighted`. Each trial may start in addition to
+/// `max_attempts`.
+pub fn plan(
+    settings: &RaceSettings,
+    mut entries: Vec<Entry>,
+    weights: &[f64],
+    hedge_after: Duration,
+    draw: f64,
+) -> Plan {
+    let count = entries.len();
+    let regular = entries.partition_point(|entry| !entry.trial);
+    let weights = &weights[..regular];
+    if settings.policy == Policy::Weighted && regular > 0 {
+        let first = drawn(weights, draw * weights.iter().sum::<f64>());
+        entries[..=first].rotate_right(1);
+        for entry in &mut entries[..regular] {
+            entry.p_include = p_here(weights, entry.candidate, first);
+        }
+    }
+    for (position, entry) in (0_u32..).zip(&mut entries) {
+        entry.start = match settings.policy {
+            Policy::Race => Start::At(Duration::ZERO),
+            _ if position == 0 || entry.trial => Start::At(Duration::ZERO),
+            Policy::Hedge => Start::At(hedge_after.saturating_mul(position)),
+            Policy::Adaptive | Policy::Rule | Policy::Fastest | Policy::Fallback | Policy::Weighted => {
                 Start::AfterFailure
             }
-        },
-        first_token: runners[*candidate].first_token,
-        p_include: drawn_first
-            .filter(|_| *candidate < regular.len())
-            .map_or(1.0, |first| p_here(regular, *candidate, first)),
-        trial: runners[*candidate].extra,
-    };
-    let entries = order.iter().enumerate().map(entry).collect();
+        };
+    }
     Plan {
         entries,
-        max_attempts: settings.max_attempts + runners.len() - regular.len(),
+        max_attempts: settings.max_attempts + count - regular,
         total: settings.timeouts.total,
         ask_after: None,
         expected: None,
@@ -102,8 +106,8 @@ pub fn plan(settings: &RaceSettings, runners: &[Runner], hedge_after: Duration, 
 }
 
 impl Plan {
-    /// For the race's row, such as `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`: those who may be started, each
-    /// with when. `name` tells a candidate's upstream. What would make it longer than [`TEXT_MAX`] is left out, for a `…`.
+    /// The text in the race's row, such as `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`: every candidate that may
+    /// start, and when. `name` gives a candidate's upstream. Beyond [`TEXT_MAX`] the text ends with `…`.
     pub fn text<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
         let mut text = String::new();
         for entry in self.entries.iter().take(self.max_attempts) {
@@ -111,7 +115,7 @@ impl Plan {
             let asked = self.ask_after.filter(|_| self.expected == Some(entry.candidate));
             let start = asked.map_or(entry.start, Start::At);
             let next = format!("{space}{}@{start}", name(entry.candidate));
-            // Room for the sign of what is left out is kept.
+            // Leaves room for the ellipsis.
             if text.chars().count() + next.chars().count() > TEXT_MAX - 2 {
                 return text + space + "…";
             }
@@ -131,27 +135,27 @@ impl fmt::Display for Start {
     }
 }
 
-/// With what probability a draw puts this candidate where it stands now that `first` was drawn: the others keep their order
-/// behind it, so it stands one later for each draw from behind it.
-fn p_here(runners: &[Runner], candidate: usize, first: usize) -> f64 {
-    let total: f64 = runners.iter().map(|runner| runner.weight).sum();
+/// The probability that a draw puts `candidate` where it is now that `first` was drawn. The others keep their order behind
+/// `first`, so a draw from behind a candidate moves it back by one.
+fn p_here(weights: &[f64], candidate: usize, first: usize) -> f64 {
+    let total: f64 = weights.iter().sum();
     if total <= 0.0 {
         return 1.0;
     }
-    let as_now = |other: usize| match first.cmp(&candidate) {
+    let same_place = |other: usize| match first.cmp(&candidate) {
         Ordering::Equal => other == candidate,
         Ordering::Greater => other > candidate,
         Ordering::Less => other < candidate,
     };
-    let draws = runners.iter().enumerate().filter(|(other, _)| as_now(*other));
-    draws.map(|(_, runner)| runner.weight).sum::<f64>() / total
+    let draws = weights.iter().enumerate().filter(|(other, _)| same_place(*other));
+    draws.map(|(_, weight)| weight).sum::<f64>() / total
 }
 
-/// The runner in whose share of the summed weights `point` lies.
-fn drawn(runners: &[Runner], point: f64) -> usize {
+/// The candidate whose share of the summed weights holds `point`.
+fn drawn(weights: &[f64], point: f64) -> usize {
     let mut sum = 0.0;
-    let by_share = runners.iter().position(|runner| {
-        sum += runner.weight;
+    let by_share = weights.iter().position(|weight| {
+        sum += weight;
         point < sum
     });
     by_share.unwrap_or(0)
@@ -168,10 +172,12 @@ mod tests {
         RaceSettings { policy, ..config.race }
     }
 
+    fn entries(count: usize) -> Vec<Entry> {
+        (0..count).map(|candidate| Entry::listed(candidate, SECOND, false)).collect()
+    }
+
     fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {
-        let runners: Vec<Runner> =
-            weights.iter().map(|weight| Runner { weight: *weight, first_token: SECOND, extra: false }).collect();
-        plan(&settings(policy), &runners, SECOND, draw)
+        plan(&settings(policy), entries(weights.len()), weights, SECOND, draw)
             .entries
             .iter()
             .map(|entry| (entry.candidate, entry.start))
@@ -190,7 +196,11 @@ mod tests {
         }
         assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.2), [(0, now), (1, after), (2, after)]);
         assert_eq!(starts(Policy::Weighted, &[1.0, 3.0, 0.0], 0.3), [(1, now), (0, after), (2, after)]);
-        assert_eq!(starts(Policy::Weighted, &[0.0, 0.0], 0.9), [(0, now), (1, after)], "all weights gone: as listed");
+        assert_eq!(
+            starts(Policy::Weighted, &[0.0, 0.0], 0.9),
+            [(0, now), (1, after)],
+            "no weight left: the listed order"
+        );
         assert_eq!(starts(Policy::Race, &[], 0.0), []);
         assert_eq!(starts(Policy::Weighted, &[], 0.0), []);
     }
@@ -198,8 +208,7 @@ mod tests {
     #[test]
     fn the_probability_of_each_place_is_recorded() {
         let p_include = |policy, draw| -> Vec<(usize, f64)> {
-            let runner = |weight| Runner { weight, first_token: SECOND, extra: false };
-            let plan = plan(&settings(policy), &[1.0, 5.0, 2.0].map(runner), SECOND, draw);
+            let plan = plan(&settings(policy), entries(3), &[1.0, 5.0, 2.0], SECOND, draw);
             plan.entries.iter().map(|entry| (entry.candidate, entry.p_include)).collect()
         };
         for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::Weighted) {
@@ -211,40 +220,38 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_runs_beside_the_others_under_every_policy() {
-        let runner = |weight, extra| Runner { weight, first_token: SECOND, extra };
-        let runners = [runner(1.0, false), runner(3.0, false), runner(96.0, true)];
+    fn a_trial_runs_in_addition_to_the_others_under_every_policy() {
+        let entries: Vec<Entry> = (0..3).map(|candidate| Entry::listed(candidate, SECOND, candidate == 2)).collect();
         for policy in Policy::ALL {
             let order = if policy == Policy::Weighted { [1, 0, 2] } else { [0, 1, 2] };
             let settings = settings(policy);
-            let plan = plan(&settings, &runners, SECOND, 0.9);
+            let plan = plan(&settings, entries.clone(), &[1.0, 3.0, 96.0], SECOND, 0.9);
             let last = plan.entries[2];
             assert_eq!(plan.entries.iter().map(|entry| entry.candidate).collect::<Vec<_>>(), order);
             assert_eq!((last.start, last.p_include), (Start::At(Duration::ZERO), 1.0), "{policy:?}");
             assert_eq!(plan.entries.iter().map(|entry| entry.trial).collect::<Vec<_>>(), [false, false, true]);
-            assert_eq!(plan.max_attempts, settings.max_attempts + 1, "it takes nobody's place: {policy:?}");
+            assert_eq!(plan.max_attempts, settings.max_attempts + 1, "a trial takes no regular place: {policy:?}");
             let p_first = if policy == Policy::Weighted { 0.75 } else { 1.0 };
             assert_eq!(plan.entries[0].p_include, p_first, "its weight does not count: {policy:?}");
         }
     }
 
     #[test]
-    fn a_plan_is_told_in_few_words() {
-        let runners = [Runner { weight: 1.0, first_token: SECOND, extra: false }; 5];
-        let told = |policy, name: fn(usize) -> &'static str| {
+    fn the_text_of_a_plan() {
+        let text = |policy, name: fn(usize) -> &'static str| {
             let delay = Duration::from_micros(412_900);
-            plan(&settings(policy), &runners, delay, 0.0).text(name)
+            plan(&settings(policy), entries(5), &[1.0; 5], delay, 0.0).text(name)
         };
         let short = |candidate| ["a/m", "b/m", "c/m", "d/m", "e/m"][candidate];
-        assert_eq!(told(Policy::Race, short), "a/m@0 b/m@0 c/m@0 d/m@0", "no more than max_attempts");
-        assert_eq!(told(Policy::Hedge, short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
-        assert_eq!(told(Policy::Rule, short), "a/m@0 b/m@failure c/m@failure d/m@failure");
-        let learnt = plan(&settings(Policy::Adaptive), &runners, Duration::ZERO, 0.0);
+        assert_eq!(text(Policy::Race, short), "a/m@0 b/m@0 c/m@0 d/m@0", "no more than max_attempts");
+        assert_eq!(text(Policy::Hedge, short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
+        assert_eq!(text(Policy::Rule, short), "a/m@0 b/m@failure c/m@failure d/m@failure");
+        let learnt = plan(&settings(Policy::Adaptive), entries(5), &[1.0; 5], Duration::ZERO, 0.0);
         let learnt = Plan { ask_after: Some(SECOND / 4), expected: Some(2), ..learnt };
-        assert_eq!(learnt.text(short), "a/m@0 b/m@failure c/m@250ms d/m@failure", "whom it will ask about, and when");
+        assert_eq!(learnt.text(short), "a/m@0 b/m@failure c/m@250ms d/m@failure", "the expected hedge and its time");
         let cut = |lengths: &[usize]| {
             let names: Vec<String> = lengths.iter().map(|length| "ü".repeat(*length)).collect();
-            let plan = plan(&settings(Policy::Race), &runners[..names.len()], SECOND, 0.0);
+            let plan = plan(&settings(Policy::Race), entries(names.len()), &[1.0; 5], SECOND, 0.0);
             plan.text(|candidate| names[candidate].as_str())
         };
         let full = cut(&[3, 502, 1]);

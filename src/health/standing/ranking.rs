@@ -101,7 +101,6 @@ impl Compared<'_> {
             sent: contender.sent,
             cost: contender.cost,
             domain: contender.domain,
-            may_hedge: true,
             out: false,
             waiting: &[],
         };

@@ -3,7 +3,7 @@
 
 use super::grid;
 use super::predict::{Prospect, TPOT_US};
-use super::{Aim, Candidate, Picks, Progress, Question, Running};
+use super::{Aim, AttemptView, Candidate, Picks, Question};
 
 /// For so long, µs.
 const HOLDS_US: [i64; 4] = [50_000, 100_000, 200_000, 400_000];
@@ -22,7 +22,7 @@ const STILL: f64 = 0.25;
 /// How long to hold back the first token of `ready` for the others in `running`, µs; none: commit it now. When the time is
 /// over, or another first token is there, the caller commits the one that should finish first. `hold_max_us` counts from the
 /// first token.
-pub fn hold(question: &Question<'_>, ready: usize, running: &[Running], hold_max_us: i64) -> Option<i64> {
+pub fn hold(question: &Question<'_>, ready: usize, running: &[AttemptView], hold_max_us: i64) -> Option<i64> {
     let ready = question.candidates.get(ready)?;
     let mut best = (0.0, None);
     for running in running {
@@ -49,13 +49,13 @@ pub fn hold(question: &Question<'_>, ready: usize, running: &[Running], hold_max
 
 /// Those of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. Nobody before
 /// one has shown 8 tokens.
-pub fn hopeless(question: &Question<'_>, running: &[Progress]) -> Picks {
+pub fn hopeless(question: &Question<'_>, running: &[AttemptView]) -> Picks {
     if running.iter().all(|progress| progress.tokens < PACE_TOKENS) {
         return Picks::default();
     }
     let begun = running.iter().filter(|progress| progress.first_token_us.is_some());
     let best = begun.filter_map(|progress| rest_us(question, progress)).fold(f64::INFINITY, f64::min);
-    let late = |progress: &&Progress| rest_us(question, progress).is_some_and(|rest| rest > LATER * best + LATER_US);
+    let late = |progress: &&AttemptView| rest_us(question, progress).is_some_and(|rest| rest > LATER * best + LATER_US);
     running.iter().filter(late).map(|progress| progress.candidate).collect()
 }
 
@@ -80,7 +80,7 @@ fn sooner(
 }
 
 /// Until the end of the answer, µs.
-fn rest_us(question: &Question<'_>, progress: &Progress) -> Option<f64> {
+fn rest_us(question: &Question<'_>, progress: &AttemptView) -> Option<f64> {
     let candidate = question.candidates.get(progress.candidate)?;
     let usual = question.terms.answer_tokens;
     let left = (usual - progress.tokens as f64).max(STILL * usual);

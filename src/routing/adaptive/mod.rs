@@ -35,7 +35,7 @@ pub use order::order;
 pub use outlook::Outlook;
 pub use predict::TPOT_US;
 pub use question::{
-    Aim, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Progress, Question, Running, Sent, WAITING_MAX, Waiting,
+    Aim, AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Sent, WAITING_MAX, Waiting,
 };
 pub use why::Why;
 

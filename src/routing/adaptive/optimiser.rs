@@ -6,7 +6,7 @@
 
 use super::grid::{self, Row, TIMES, grid};
 use super::predict::{Prospect, Weights};
-use super::{CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Running, Why, rule};
+use super::{AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
 
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 2;
@@ -47,7 +47,7 @@ pub fn open(question: &Question<'_>) -> Opening {
     let hedges = Hedges::new(question, &scores, &scores.prospects[best], &[]);
     let mut chosen = (best, f32::INFINITY, None);
     for primary in scores.best.iter().take(PRIMARIES) {
-        let running = [Running { candidate: primary, waited_us: 0 }];
+        let running = [AttemptView::waiting(primary, 0)];
         let hedge = hedges.best(question, &weights, &scores.prospects[primary], &running);
         let total = scores.value[primary] - hedge.map_or(0.0, |hedge| hedge.gain);
         if total < chosen.1 {
@@ -60,7 +60,7 @@ pub fn open(question: &Question<'_>) -> Opening {
 }
 
 /// At a timer, or after a failure. With none running it names the best that is left.
-pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
+pub fn next(question: &Question<'_>, running: &[AttemptView]) -> (Next, Why) {
     let weights = Weights::new(question);
     let scores = Scores::new(question, &weights);
     let mut waiting = running.iter().filter_map(|running| {
@@ -148,7 +148,7 @@ struct Hedges {
 
 impl Hedges {
     /// The best few that may be started beside `running`, and timers around the median of `leader`.
-    fn new(question: &Question<'_>, scores: &Scores, leader: &Prospect, running: &[Running]) -> Hedges {
+    fn new(question: &Question<'_>, scores: &Scores, leader: &Prospect, running: &[AttemptView]) -> Hedges {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
         let candidates: Picks = beside(question, scores, running).iter().take(HEDGES).collect();
         let first = median.saturating_sub(EARLIER);
@@ -166,7 +166,13 @@ impl Hedges {
     }
 
     /// The hedge that gains most beside `all`, which runs as `running`; none if none is worth its cost.
-    fn best(&self, question: &Question<'_>, weights: &Weights, all: &Prospect, running: &[Running]) -> Option<Hedge> {
+    fn best(
+        &self,
+        question: &Question<'_>,
+        weights: &Weights,
+        all: &Prospect,
+        running: &[AttemptView],
+    ) -> Option<Hedge> {
         let now = all.open_at(weights, None);
         let later: [Row; TIMERS] = std::array::from_fn(|timer| all.open_at(weights, point(self.first, timer)));
         let mut best: Option<Hedge> = None;
@@ -220,13 +226,13 @@ fn better(one: Hedge, other: Hedge) -> Hedge {
 }
 
 /// Those that may be started beside what runs, the best first.
-fn beside(question: &Question<'_>, scores: &Scores, running: &[Running]) -> Picks {
+fn beside(question: &Question<'_>, scores: &Scores, running: &[AttemptView]) -> Picks {
     scores.best.iter().filter(|place| question.may_join(*place, running)).collect()
 }
 
 fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Opening {
     let alone = Opening { primary, also: Picks::default(), hedge_at_us: None, hedge: None, why: Why::Best };
-    let running = [Running { candidate: primary, waited_us: 0 }];
+    let running = [AttemptView::waiting(primary, 0)];
     if question.max_running < 2 {
         return alone;
     }
@@ -255,7 +261,7 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
     let instead = beside_best.is_empty() && question.max_running > 1;
     let primary = if instead { unknown.first().unwrap_or(best) } else { best };
     let also = if primary == best { beside_best } else { Picks::default() };
-    let running = [Running { candidate: primary, waited_us: 0 }];
+    let running = [AttemptView::waiting(primary, 0)];
     let all = &scores.prospects[primary];
     let hedge = Hedges::new(question, scores, all, &running).best(question, &Weights::new(question), all, &running);
     Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
@@ -264,7 +270,7 @@ fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
 fn cold_beside(question: &Question<'_>, scores: &Scores, unknown: &Picks, best: usize) -> Picks {
     let mut also = Picks::default();
     let mut left = question.terms.bucket;
-    let running = [Running { candidate: best, waited_us: 0 }];
+    let running = [AttemptView::waiting(best, 0)];
     for place in beside(question, scores, &running).iter().filter(|place| unknown.contains(*place)) {
         let cost = question.candidates[place].cost;
         if also.len() + 1 < question.max_running && cost <= left {
@@ -276,7 +282,7 @@ fn cold_beside(question: &Question<'_>, scores: &Scores, unknown: &Picks, best: 
 }
 
 /// Now and then one that nobody used for long, while the bucket is at least half full.
-fn probe(question: &Question<'_>, running: &[Running]) -> Option<usize> {
+fn probe(question: &Question<'_>, running: &[AttemptView]) -> Option<usize> {
     if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
         return None;
     }
@@ -292,16 +298,12 @@ fn affordable(question: &Question<'_>, place: usize) -> bool {
 }
 
 /// Why there is no hedge.
-fn why_alone(question: &Question<'_>, running: &[Running]) -> Why {
+fn why_alone(question: &Question<'_>, running: &[AttemptView]) -> Why {
     if question.beside(running).next().is_some() {
         return Why::Best;
     }
     let others = || question.able().filter(|(place, _)| running.iter().all(|running| running.candidate != *place));
-    if others().any(|(_, candidate)| candidate.may_hedge && candidate.outlook.throttled(question.now)) {
-        Why::Throttled
-    } else {
-        Why::Alone
-    }
+    if others().any(|(_, candidate)| candidate.outlook.throttled(question.now)) { Why::Throttled } else { Why::Alone }
 }
 
 fn share_of_mean(question: &Question<'_>, candidate: &Candidate<'_>) -> f32 {

@@ -36,6 +36,7 @@ pub enum Aim {
 }
 
 impl Aim {
+    /// What a race's settings ask for.
     pub fn of(settings: &RaceSettings) -> Aim {
         match settings.optimise {
             Objective::Ttft => Aim::Ttft,
@@ -65,8 +66,6 @@ pub struct Candidate<'a> {
     pub cost: f64,
     /// Two of one domain are never hedged against each other: what slows one slows the other.
     pub domain: Option<u32>,
-    /// False: never beside another, only as the one that serves.
-    pub may_hedge: bool,
     /// It cannot be started (any more): it failed in this race, or cools down.
     pub out: bool,
     /// Attempts of other requests that wait there, the longest first: evidence before they end. At most [`WAITING_MAX`] count.
@@ -89,24 +88,23 @@ pub struct Question<'a> {
     pub draw: f64,
 }
 
-/// An attempt of this race that waits for its first token.
+/// A running attempt of this race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct AttemptView {
     pub candidate: usize,
     /// Since it was sent, µs.
     pub waited_us: i64,
+    /// From sending to the first token, µs; none before that token.
+    pub first_token_us: Option<i64>,
+    /// Tokens received so far.
+    pub tokens: i64,
 }
 
-/// An attempt of a race to the whole answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub candidate: usize,
-    /// Since it was sent, µs.
-    pub waited_us: i64,
-    /// From its being sent to its first token, µs; none if there is none yet.
-    pub first_token_us: Option<i64>,
-    /// That it has shown until now.
-    pub tokens: i64,
+impl AttemptView {
+    /// An attempt without a first token.
+    pub fn waiting(candidate: usize, waited_us: i64) -> AttemptView {
+        AttemptView { candidate, waited_us, first_token_us: None, tokens: 0 }
+    }
 }
 
 /// What to do at a request's arrival.
@@ -186,18 +184,18 @@ impl Question<'_> {
     }
 
     /// Those that may be started beside these.
-    pub(super) fn beside<'q>(&'q self, running: &'q [Running]) -> impl Iterator<Item = (usize, &'q Candidate<'q>)> {
+    pub(super) fn beside<'q>(&'q self, running: &'q [AttemptView]) -> impl Iterator<Item = (usize, &'q Candidate<'q>)> {
         self.able().filter(|(place, _)| self.may_join(*place, running))
     }
 
     /// Whether this one may be started beside these.
-    pub(super) fn may_join(&self, place: usize, running: &[Running]) -> bool {
+    pub(super) fn may_join(&self, place: usize, running: &[AttemptView]) -> bool {
         let Some(candidate) = self.candidates.get(place) else { return false };
-        let apart = |other: &Running| {
+        let apart = |other: &AttemptView| {
             let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
             other.candidate != place && (domain.is_none() || domain != candidate.domain)
         };
-        !candidate.out && candidate.may_hedge && !candidate.outlook.throttled(self.now) && running.iter().all(apart)
+        !candidate.out && !candidate.outlook.throttled(self.now) && running.iter().all(apart)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The simple rule: the smallest prediction first, and the second beside it when it takes 1.5 times its predicted median.
 //! The policy `rule`, and what is left of `adaptive` when the optimiser has nothing to count with.
 
-use super::{Next, Opening, Picks, Question, Running, Why, order};
+use super::{AttemptView, Next, Opening, Picks, Question, Why, order};
 
 /// A hedge after so many predicted medians of the one before.
 const PATIENCE: f64 = 1.5;
@@ -13,7 +13,7 @@ pub fn open(question: &Question<'_>) -> Opening {
     let ordered = order(question);
     let unknown = ordered.iter().find(|place| question.candidates[*place].outlook.is_unknown());
     let primary = unknown.or(ordered.first()).unwrap_or(0);
-    let running = [Running { candidate: primary, waited_us: 0 }];
+    let running = [AttemptView::waiting(primary, 0)];
     let (next, why) = next(question, &running);
     let hedge_at_us = if let Next::AskAgain { after_us } = next { Some(after_us) } else { None };
     let hedge = hedge_at_us.and(order(question).iter().nth(1));
@@ -21,7 +21,7 @@ pub fn open(question: &Question<'_>) -> Opening {
 }
 
 /// As [`next`](super::next()).
-pub fn next(question: &Question<'_>, running: &[Running]) -> (Next, Why) {
+pub fn next(question: &Question<'_>, running: &[AttemptView]) -> (Next, Why) {
     let ordered = order(question);
     let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {
         return (ordered.first().map_or(Next::Never, Next::Start), Why::Rule);

@@ -31,7 +31,7 @@ fn known(nature: Nature, tpot_us: f64) -> Outlook {
 }
 
 fn candidate(outlook: &Outlook) -> Candidate<'_> {
-    Candidate { outlook, sent: sent(), cost: 1.0, domain: None, may_hedge: true, out: false, waiting: &[] }
+    Candidate { outlook, sent: sent(), cost: 1.0, domain: None, out: false, waiting: &[] }
 }
 
 fn terms(lambda_us: f64) -> Terms {
@@ -43,8 +43,8 @@ fn question<'a>(candidates: &'a [Candidate<'a>], terms: Terms) -> Question<'a> {
     Question { candidates, aim: Aim::Ttft, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 }
 }
 
-fn running(candidate: usize, waited_us: i64) -> Running {
-    Running { candidate, waited_us }
+fn running(candidate: usize, waited_us: i64) -> AttemptView {
+    AttemptView::waiting(candidate, waited_us)
 }
 
 const STEADY: Nature = Nature(300.0, 0.15, 0.0);
@@ -86,7 +86,7 @@ fn a_late_one_is_hedged_and_the_dearer_a_hedge_the_later() {
 }
 
 #[test]
-fn never_within_one_domain_nor_one_that_may_not() {
+fn never_within_one_domain() {
     let heavy = known(HEAVY, 2e4);
     let of = |domain| Candidate { domain: Some(domain), ..candidate(&heavy) };
     let late = [running(0, 3 * SECOND)];
@@ -95,8 +95,6 @@ fn never_within_one_domain_nor_one_that_may_not() {
     assert_eq!(open(&question(&same, terms(0.0))).hedge_at_us, None);
     let other = [of(1), of(1), of(2)];
     assert_eq!(next(&question(&other, terms(0.0)), &late), (Next::Start(2), Why::Hedged));
-    let not = [of(1), Candidate { may_hedge: false, ..of(2) }];
-    assert_eq!(next(&question(&not, terms(0.0)), &late), (Next::Never, Why::Alone));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn question<'a>(candidates: &'a [Candidate<'a>], aim: Aim) -> Question<'a> {
 
 fn candidate(outlook: &Outlook) -> Candidate<'_> {
     let sent = Sent::default();
-    Candidate { outlook, sent, cost: 1.0, domain: None, may_hedge: true, out: false, waiting: &[] }
+    Candidate { outlook, sent, cost: 1.0, domain: None, out: false, waiting: &[] }
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_first_token_is_held_for_one_that_will_be_done_sooner() {
     let (slow, fluent) = (known(40_000.0), known(10_000.0));
     let candidates = [candidate(&slow), candidate(&fluent)];
     let held = |aim, ready: usize, waited_us, hold_max_us| {
-        let other = [Running { candidate: 1 - ready, waited_us }];
+        let other = [AttemptView::waiting(1 - ready, waited_us)];
         hold(&question(&candidates, aim), ready, &other, hold_max_us)
     };
     assert!(held(Aim::Completion, 0, 250_000, 300_000).is_some_and(|hold_us| hold_us >= 100_000));
@@ -51,7 +51,7 @@ fn those_that_will_finish_late_are_hopeless_once_one_has_shown_its_pace() {
     let (slow, fluent) = (known(40_000.0), known(10_000.0));
     let candidates = [candidate(&slow), candidate(&fluent), candidate(&slow)];
     let question = question(&candidates, Aim::Completion);
-    let progress = |candidate, waited_us, tokens| Progress {
+    let progress = |candidate, waited_us, tokens| AttemptView {
         candidate,
         waited_us,
         first_token_us: (tokens > 0).then_some(300_000),

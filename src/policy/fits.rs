@@ -1,12 +1,9 @@
 //! Which candidates of one race take a prompt as long as this one. It orders them and leaves nobody out: those that surely do not
 //! are asked last, and once one has refused the prompt as too long, those with more room are asked first.
 
-use super::field::Field;
-use crate::health::prompt_length;
 use crate::protocol::error::TooLong;
-use crate::protocol::request::ApiRequest;
 use crate::routing::plan::{Entry, Start};
-use crate::routing::windows::Window;
+use crate::routing::windows::{Length, Window};
 
 /// How well a candidate suits the prompt, the best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,14 +24,14 @@ pub struct Fits {
 }
 
 impl Fits {
-    pub fn new(field: &Field, request: &ApiRequest) -> Fits {
-        let candidates = field.runners.len();
-        if field.windows.is_empty() {
+    /// `windows`: by candidate, or empty where no window is known.
+    pub fn new(windows: Vec<Window>, candidates: usize, length: impl FnOnce() -> Length) -> Fits {
+        if windows.is_empty() {
             return Fits { candidates, ..Fits::default() };
         }
-        let length = prompt_length(request);
+        let length = length();
         let fit = |window: &Window| if window.is_too_small_for(length) { Fit::TooSmall } else { Fit::Unknown };
-        Fits { candidates, fits: field.windows.iter().map(fit).collect(), windows: field.windows.clone() }
+        Fits { candidates, fits: windows.iter().map(fit).collect(), windows }
     }
 
     /// Others go before it.

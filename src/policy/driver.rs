@@ -1,0 +1,360 @@
+//! The driver of one race: its plan, and its answers while the race runs. Every policy is decided here.
+//!
+//! Times are microseconds on the clock of [`Learning`](crate::learning::Learning). Candidates are named by their index.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::candidate::{CandidateState, Observed};
+use super::fits::Fits;
+use super::reasons::Reasons;
+use crate::clock::micros;
+use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
+use crate::learning::Purse;
+use crate::protocol::error::TooLong;
+use crate::routing::adaptive::{
+    self, Aim, AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule,
+};
+use crate::routing::plan::{Entry, Plan, Replan, Start, plan};
+
+/// Attempts that may wait for a first token at once under `adaptive` and `rule`.
+const RUNNING_MAX: usize = 3;
+
+/// Pause before an empty budget is checked again.
+const EMPTY_AGAIN: Duration = Duration::from_millis(500);
+
+/// What a driver is made of.
+pub struct PolicyDriverParts {
+    pub settings: RaceSettings,
+    /// At least one; trials at the end.
+    pub candidates: Vec<CandidateState>,
+    pub purse: Arc<Purse>,
+    pub fits: Fits,
+    /// When the request arrived.
+    pub began_us: i64,
+    /// Uniform in 0..1: whether this request may probe, and the first of `weighted`.
+    pub draws: [f64; 2],
+    /// The gateway is overloaded: only the first attempt starts, others after a failure.
+    pub crowded: bool,
+}
+
+/// One race's driver.
+pub struct PolicyDriver {
+    parts: PolicyDriverParts,
+    reasons: Reasons,
+    /// When a first token was held back.
+    held_us: i64,
+}
+
+impl PolicyDriver {
+    pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
+        PolicyDriver { parts, reasons: Reasons::default(), held_us: 0 }
+    }
+
+    pub fn reasons(&self) -> Reasons {
+        self.reasons.clone()
+    }
+
+    pub fn purse(&self) -> &Arc<Purse> {
+        &self.parts.purse
+    }
+
+    /// An attempt at this candidate starts now.
+    pub fn started(&mut self, candidate: usize) -> &CandidateState {
+        let state = &mut self.parts.candidates[candidate];
+        state.started = Some(state.sent());
+        state
+    }
+
+    /// The opening: who starts first, in which order, with which delays.
+    pub fn plan(&mut self, now_us: i64) -> Plan {
+        let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
+        let entries: Vec<Entry> = candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
+        let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
+        // Only `hedge` needs the leader.
+        let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
+        let mut listed = plan(settings, entries, &weights, delay, draws[1]);
+        match settings.policy {
+            Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
+            Policy::Hedge => self.hedge(&mut listed.entries, now_us),
+            Policy::Fastest => {
+                let order = self.unknown_first(self.order(now_us));
+                self.reasons.add(if self.regular() == 1 { Why::Alone } else { self.why_first(&order) });
+                sort(&mut listed.entries, self.regular(), &order);
+            }
+            Policy::Adaptive | Policy::Rule => self.open(&mut listed, now_us),
+        }
+        self.parts.fits.put_behind(&mut listed.entries);
+        if self.parts.crowded {
+            self.leave_out_extras(&mut listed);
+        }
+        listed
+    }
+
+    /// At a timer of the plan, or after a failure. `waiting`: candidates that may start as a hedge.
+    pub fn replan(&mut self, running: &[AttemptView], waiting: &[usize], now_us: i64) -> Replan {
+        if self.parts.crowded {
+            return Replan::Never;
+        }
+        let running = &self.carrying(running)[..];
+        let by_rule = self.parts.settings.policy == Policy::Rule;
+        let (next, why) = self.ask(
+            now_us,
+            |candidate| !waiting.contains(&candidate),
+            |question| match by_rule {
+                true => rule::next(question, running),
+                false => adaptive::next(question, running),
+            },
+        );
+        match next {
+            Next::Start(candidate) if self.reserve(candidate, running.iter().map(|running| running.candidate)) => {
+                Replan::Start(candidate)
+            }
+            Next::Start(_) => {
+                self.reasons.add(Why::Budget);
+                Replan::Again(EMPTY_AGAIN)
+            }
+            Next::AskAgain { after_us } => {
+                if why == Why::Budget {
+                    self.reasons.add(why);
+                }
+                Replan::Again(duration(after_us.max(1)))
+            }
+            Next::Never => {
+                if matches!(why, Why::Alone | Why::Throttled) {
+                    self.reasons.add(why);
+                }
+                Replan::Never
+            }
+        }
+    }
+
+    /// Whether a candidate may be retried while others run. Such a retry is an extra attempt, like a hedge.
+    pub fn affords_retry(&self, candidate: usize, running: &[AttemptView], now_us: i64) -> bool {
+        let throttled = || self.parts.candidates[candidate].known.outlook().throttled(now_us);
+        if self.parts.crowded || throttled() {
+            return false;
+        }
+        let running = running.iter().map(|running| running.candidate);
+        !self.parts.settings.policy.spends_budget() || self.reserve(candidate, running)
+    }
+
+    /// The next candidate after a failure, as an index into `waiting`.
+    pub fn next_after_failure(&self, waiting: &[usize], now_us: i64) -> usize {
+        let learns = matches!(self.parts.settings.policy, Policy::Adaptive | Policy::Rule | Policy::Fastest);
+        let suited = self.parts.fits.best_of(waiting);
+        let place_of = |candidate: usize| suited.iter().copied().find(|place| waiting[*place] == candidate);
+        // Trials come last, whatever is predicted for them.
+        let best = || {
+            let out = |candidate: usize| place_of(candidate).is_none() || self.parts.candidates[candidate].trial;
+            self.ask(now_us, out, adaptive::order).first().and_then(place_of)
+        };
+        let listed = suited.first().copied().unwrap_or(0);
+        if learns { best().unwrap_or(listed) } else { listed }
+    }
+
+    /// This candidate refused the prompt as too long: candidates with a larger window are next.
+    pub fn too_long(&mut self, candidate: usize, told: TooLong) {
+        self.parts.fits.refused(candidate, told);
+    }
+
+    /// The prompt is too long for this candidate, and not for all of them.
+    pub fn is_too_small(&self, candidate: usize) -> bool {
+        self.parts.fits.is_too_small(candidate)
+    }
+
+    /// How long to hold back the first token of `ready` for the running attempts.
+    pub fn hold(&mut self, ready: usize, running: &[AttemptView], now_us: i64) -> Option<Duration> {
+        // No client waits for a trial.
+        let running = &self.regular_of(running)[..];
+        let hold_max_us = micros(self.parts.settings.hold_max);
+        if self.parts.settings.optimise == Objective::Ttft || hold_max_us == 0 || running.is_empty() {
+            return None;
+        }
+        let hold = |question: &Question<'_>| adaptive::hold(question, ready, running, hold_max_us);
+        let held_us = self.ask(now_us, |_| false, hold)?;
+        self.reasons.add(Why::Held);
+        self.held_us = now_us;
+        Some(duration(held_us.min(hold_max_us)))
+    }
+
+    /// True if `new` should finish before `held`, which began earlier.
+    pub fn prefers_new(&self, held: usize, new: usize, now_us: i64) -> bool {
+        let answer_tokens = self.parts.purse.terms().answer_tokens;
+        let decodes_us = |candidate: usize| {
+            let state = &self.parts.candidates[candidate];
+            let in_flight = state.started.map_or(0, |sent| sent.in_flight);
+            state.known.outlook().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
+        };
+        decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
+    }
+
+    /// In a race to the whole answer: an attempt that would finish too late, as an index into `running`.
+    pub fn hopeless(&self, running: &[AttemptView], now_us: i64) -> Option<usize> {
+        // The race asks after every event. Before a first token nothing has changed.
+        if running.len() < 2 || running.iter().all(|attempt| attempt.first_token_us.is_none()) {
+            return None;
+        }
+        let regular = self.regular_of(running);
+        let hopeless = self.ask(now_us, |_| false, |question| adaptive::hopeless(question, &regular)).first()?;
+        running.iter().position(|attempt| attempt.candidate == hopeless)
+    }
+
+    /// Only the first entry starts at once; the others, trials too, wait for a failure.
+    fn leave_out_extras(&self, listed: &mut Plan) {
+        for entry in listed.entries.iter_mut().skip(1) {
+            (entry.start, entry.trial) = (Start::AfterFailure, false);
+        }
+        listed.max_attempts = self.parts.settings.max_attempts;
+        (listed.ask_after, listed.expected) = (None, None);
+        self.reasons.add(Why::Crowded);
+    }
+
+    /// `hedge`: a configured delay keeps the listed order, a learned one comes with the learned order.
+    fn hedge(&self, entries: &mut [Entry], now_us: i64) {
+        if let HedgeAfter::After(_) = self.parts.settings.hedge_after {
+            self.reasons.add(Why::Listed);
+        } else {
+            self.reasons.add(if entries.len() > 1 { Why::Hedge } else { Why::Alone });
+            sort(entries, self.regular(), &self.order(now_us));
+        }
+        let mut domains: Vec<u32> = Vec::new();
+        for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
+            let state = &self.parts.candidates[entry.candidate];
+            // An upstream that fails often is overloaded already.
+            let throttled = place > 0 && state.known.outlook().throttled(now_us);
+            if throttled {
+                self.reasons.add(Why::Throttled);
+            }
+            // What slows one upstream of a domain slows the others.
+            if throttled || state.domain.is_some_and(|domain| domains.contains(&domain)) {
+                entry.start = Start::AfterFailure;
+            } else {
+                domains.extend(state.domain);
+            }
+        }
+    }
+
+    fn open(&self, listed: &mut Plan, now_us: i64) {
+        let by_rule = self.parts.settings.policy == Policy::Rule;
+        let opening = self.ask(
+            now_us,
+            |candidate| self.is_behind(candidate),
+            |question| match by_rule {
+                true => rule::open(question),
+                false => adaptive::open(question),
+            },
+        );
+        let Opening { primary, also, hedge_at_us, hedge, why } = opening;
+        self.reasons.add(why);
+        let order: Picks =
+            std::iter::once(primary).chain(self.order(now_us).iter().filter(|other| *other != primary)).collect();
+        sort(&mut listed.entries, self.regular(), &order);
+        let mut started = vec![primary];
+        for candidate in also.iter().take(RUNNING_MAX - 1) {
+            self.start_extra(listed, candidate, &mut started);
+        }
+        listed.expected = hedge;
+        listed.ask_after = hedge_at_us.map(duration).filter(|_| self.regular() > 1);
+    }
+
+    /// Starts this candidate at once if the budget allows it.
+    fn start_extra(&self, listed: &mut Plan, candidate: usize, started: &mut Vec<usize>) {
+        if self.reserve(candidate, started.iter().copied())
+            && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
+        {
+            entry.start = Start::At(Duration::ZERO);
+            started.push(candidate);
+        }
+    }
+
+    /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.
+    fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
+        let answer_tokens = self.parts.purse.terms().answer_tokens;
+        let cost = |candidate: usize| self.parts.candidates[candidate].cost(answer_tokens);
+        let least = running.map(cost).reduce(f64::min);
+        least.is_none_or(|least| self.parts.purse.reserve(cost(candidate).max(least)))
+    }
+
+    /// The number of candidates that are not trials.
+    fn regular(&self) -> usize {
+        self.parts.candidates.iter().take_while(|state| !state.trial).count()
+    }
+
+    fn regular_of(&self, running: &[AttemptView]) -> Vec<AttemptView> {
+        running.iter().filter(|attempt| !self.parts.candidates[attempt.candidate].trial).copied().collect()
+    }
+
+    /// The attempts that a client can count on: trials only if nothing else runs.
+    fn carrying(&self, running: &[AttemptView]) -> Vec<AttemptView> {
+        let regular = self.regular_of(running);
+        if regular.is_empty() { running.to_vec() } else { regular }
+    }
+
+    /// Not first: a trial, or a window that is too small for the prompt.
+    fn is_behind(&self, candidate: usize) -> bool {
+        self.parts.candidates[candidate].trial || self.is_too_small(candidate)
+    }
+
+    /// Upstreams with too few samples go first a few times: the prior alone might keep them last for ever.
+    fn unknown_first(&self, order: Picks) -> Picks {
+        // Without a second attempt a request must not be used for trying.
+        let may = self.parts.settings.max_attempts > 1;
+        let unknown = |candidate: &usize| may && self.parts.candidates[*candidate].is_unknown();
+        order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
+    }
+
+    fn why_first(&self, order: &Picks) -> Why {
+        let unknown = order.first().is_some_and(|first| self.parts.candidates[first].is_unknown());
+        if unknown { Why::Cold } else { Why::Best }
+    }
+
+    fn order(&self, now_us: i64) -> Picks {
+        self.ask(now_us, |candidate| self.is_behind(candidate), adaptive::order)
+    }
+
+    /// A quantile is the leader's for this prompt, if the leader has enough samples.
+    fn hedge_delay(&self, now_us: i64) -> Duration {
+        let hedge_after = self.parts.settings.hedge_after;
+        let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
+        let leader = self.order(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
+        let learned =
+            leader.and_then(|leader| leader.known.outlook().ttft_quantile_us(leader.sent(), quantile, now_us));
+        learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
+    }
+
+    /// Puts one question to the routing code. `out`: candidates that may not start.
+    fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&Question<'_>) -> A) -> A {
+        let PolicyDriverParts { settings, candidates, purse, began_us, draws, .. } = &self.parts;
+        let terms = purse.terms();
+        let observed: Vec<Observed> =
+            candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
+        let views: Vec<Candidate<'_>> = candidates
+            .iter()
+            .zip(&observed)
+            .enumerate()
+            .map(|(place, (state, observed))| state.view(observed, out(place), terms.answer_tokens))
+            .collect();
+        answer(&Question {
+            candidates: &views,
+            aim: Aim::of(settings),
+            terms,
+            max_running: RUNNING_MAX.min(settings.max_attempts),
+            now: now_us,
+            elapsed_us: now_us - began_us,
+            draw: draws[0],
+        })
+    }
+}
+
+fn duration(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
+
+/// Sorts the first `regular` entries by `order`; entries outside `order` follow as listed. The start of each place stays.
+fn sort(entries: &mut [Entry], regular: usize, order: &Picks) {
+    let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
+    let place = |entry: &Entry| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
+    entries[..regular].sort_by_key(place);
+    entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
+}

@@ -1,0 +1,15 @@
+//! The policy of one race: which candidate starts first, which is next, when, and what budget it reserves.
+//!
+//! The gateway and the replay use the same [`PolicyDriver`]. It runs below `race`: it gets the candidates, the running
+//! attempts and the time, and answers with a plan or a step. It has no clock, no randomness and no I/O of its own. Not for
+//! running attempts, and not for the forecast itself, which is `routing::adaptive`.
+
+mod candidate;
+mod driver;
+mod fits;
+mod reasons;
+
+pub use candidate::CandidateState;
+pub use driver::{PolicyDriver, PolicyDriverParts};
+pub use fits::Fits;
+pub use reasons::Reasons;

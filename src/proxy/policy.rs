@@ -1,0 +1,86 @@
+//! The gateway's side of the policy driver: makes one of a request and its candidates, and says how its attempts are
+//! observed. Not for any decision: those are in `policy`.
+
+use std::sync::Arc;
+
+use super::field::Field;
+use crate::clock::Instant;
+use crate::health::{Runner, prompt_length};
+use crate::learning::{Blocks, Learning, Purse, Spotted};
+use crate::policy::{CandidateState, Fits, PolicyDriver, PolicyDriverParts};
+use crate::protocol::request::ApiRequest;
+use crate::routing::tariff::Prompt;
+
+/// One race's driver, and what its attempts report to.
+pub struct RacePolicy {
+    pub driver: PolicyDriver,
+    learning: Arc<Learning>,
+    blocks: Blocks,
+    /// Bytes of the request.
+    bytes: usize,
+}
+
+impl RacePolicy {
+    pub fn new(learning: &Arc<Learning>, field: &Field, request: &ApiRequest, read_at: Instant) -> RacePolicy {
+        let began_us = learning.at_us(read_at);
+        let blocks = learning.blocks(&request.prompt());
+        let tokens = request.len() as f64 / 4.0;
+        let domains: Vec<Option<&str>> =
+            field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
+        let state = |(place, runner): (usize, &Runner)| {
+            let known = learning.upstream(&runner.name);
+            let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
+            let cached = known_tokens * known.caching();
+            CandidateState {
+                tariff: field.basis.tariff(runner.upstream.billing()),
+                prompt: Prompt { uncached: tokens - cached, cached },
+                known_tokens,
+                // A domain's number is the index of its first candidate.
+                domain: domains[place]
+                    .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
+                    .and_then(|place| u32::try_from(place).ok()),
+                weight: runner.upstream.weight,
+                first_token: runner.upstream.timeouts.first_token,
+                trial: runner.extra,
+                started: None,
+                known,
+            }
+        };
+        let driver = PolicyDriver::new(PolicyDriverParts {
+            settings: field.settings.clone(),
+            candidates: field.runners.iter().enumerate().map(state).collect(),
+            purse: Arc::new(Purse::new(
+                learning.ledger(&field.model, field.settings.budget, field.basis.is_money()),
+                field.settings.policy.spends_budget(),
+            )),
+            fits: Fits::new(field.windows.clone(), field.runners.len(), || prompt_length(request)),
+            began_us,
+            draws: [fastrand::f64(), fastrand::f64()],
+            crowded: field.crowded,
+        });
+        RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len() }
+    }
+
+    /// The time on the clock of the driver, microseconds.
+    pub fn now_us(&self) -> i64 {
+        self.learning.now_us()
+    }
+
+    /// The observer of an attempt that starts now.
+    pub fn observer(&mut self, candidate: usize, ordinal: usize) -> Spotted {
+        let purse = self.driver.purse().clone();
+        let state = self.driver.started(candidate);
+        Spotted {
+            ordinal,
+            learning: self.learning.clone(),
+            known: state.known.clone(),
+            purse,
+            tariff: state.tariff,
+            sent: state.started.unwrap_or_default(),
+            prompt: state.prompt,
+            blocks: self.blocks.clone(),
+            known_tokens: state.known_tokens,
+            bytes: self.bytes,
+        }
+    }
+}
