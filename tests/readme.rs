@@ -1,5 +1,5 @@
-//! What the README and the reference say of names, against the program itself: configs, keys, defaults, headers, codes,
-//! options, the catalogue and the bounds. Not their prose, and not the outputs pasted into them.
+//! Checks the names in the README and in `docs/` against the program: configurations, keys, defaults, headers, error
+//! codes, options, the catalogue, bounds and links. Not for their prose, nor for the outputs pasted into them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
@@ -9,23 +9,29 @@ use std::process::Command;
 
 use photofinish::config::{Config, Policy, Server, Simulation, catalogue, parse};
 
-const README: &str = include_str!("../README.md");
-const REFERENCE: &str = include_str!("../docs/reference.md");
+const BOUNDS: &str = include_str!("../docs/bounds.md");
+const COMMANDS: &str = include_str!("../docs/cli.md");
+const CONFIGURATION: &str = include_str!("../docs/configuration.md");
+const HTTP: &str = include_str!("../docs/http.md");
 const PROVIDERS: &str = include_str!("../docs/providers.md");
+const README: &str = include_str!("../README.md");
+const ROUTING: &str = include_str!("../docs/routing.md");
 
 #[test]
 fn every_config_of_the_documents_is_valid() {
-    let blocks: Vec<String> =
-        [README, REFERENCE, PROVIDERS].into_iter().flat_map(|page| blocks(page, "toml")).collect();
-    assert!(blocks.len() >= 2, "the README has lost its configs");
-    for block in blocks {
-        config(&block);
+    let mut configs = 0;
+    for page in pages() {
+        for block in blocks(&page.text, "toml") {
+            config(&block);
+            configs += 1;
+        }
     }
+    assert!(configs >= 4, "the documents have lost their configurations");
 }
 
 #[test]
 fn the_defaults_are_those_of_the_program() {
-    let (documented, default) = (config(&blocks(README, "toml")[0]), config(""));
+    let (documented, default) = (config(&every_key()), config(""));
     // These two follow from the machine.
     let Server { memory, max_in_flight, .. } = default.server;
     assert_eq!(Server { memory, max_in_flight, ..documented.server }, default.server);
@@ -36,8 +42,8 @@ fn the_defaults_are_those_of_the_program() {
 }
 
 #[test]
-fn every_key_is_in_the_config_of_the_readme() {
-    let block = &blocks(README, "toml")[0];
+fn every_key_is_in_the_documented_config() {
+    let block = every_key();
     let keys: BTreeSet<&str> = block.lines().flat_map(words).collect();
     for table in [
         "[server]\nzzz = 1",
@@ -57,7 +63,7 @@ fn every_key_is_in_the_config_of_the_readme() {
         "[users.a]\nzzz = 1",
     ] {
         for known in known_keys(table) {
-            assert!(keys.contains(known.as_str()), "{known} of {table:?} is not in the README");
+            assert!(keys.contains(known.as_str()), "{known} of {table:?} is not in docs/configuration.md");
         }
     }
 }
@@ -84,7 +90,6 @@ fn the_catalogue_is_in_its_page() {
         .collect();
     assert_eq!(rows(PROVIDERS, "Catalogue"), entries);
     for entry in catalogue::entries() {
-        assert!(README.contains(entry.name), "{}", entry.name);
         let sources = entry.serves.iter().map(|served| served.source);
         for source in sources.chain([entry.cancel_billing.source, entry.continues.source, entry.warming.source]) {
             assert!(PROVIDERS.contains(source), "{}: {source} is not in docs/providers.md", entry.name);
@@ -93,38 +98,38 @@ fn the_catalogue_is_in_its_page() {
 }
 
 #[test]
-fn the_error_codes_are_in_the_reference() {
+fn the_error_codes_are_in_the_http_page() {
     let mut in_source = BTreeSet::new();
     for (_, text) in source() {
         let quoted = text.split('"').filter(|part| part.starts_with("photofinish_"));
         let plain = |code: &&str| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         in_source.extend(quoted.filter(plain).map(|code| format!("`{code}`")));
     }
-    let documented: BTreeSet<String> = rows(REFERENCE, "Error codes").into_iter().map(|row| row[0].clone()).collect();
+    let documented: BTreeSet<String> = rows(HTTP, "Error codes").into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(documented, in_source);
 }
 
 #[test]
-fn the_headers_are_in_the_readme() {
+fn the_headers_are_in_the_http_page() {
     for (path, text) in source() {
         for name in text.split('"').filter(|part| part.starts_with("x-photofinish-")) {
             let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
             // A prefix alone is not a header.
             if is_name && name != "x-photofinish-" {
-                assert!(README.contains(&format!("| `{name}")), "{name} of {} is not in the README", path.display());
+                assert!(HTTP.contains(&format!("| `{name}")), "{name} of {} is not in docs/http.md", path.display());
             }
         }
     }
 }
 
 #[test]
-fn commands_options_and_variables_are_in_the_readme() {
+fn commands_options_and_variables_are_in_the_cli_page() {
     for command in ["serve", "check", "providers", "stats", "history", "race", "replay", "routing", "simulate"] {
-        assert!(README.contains(&format!("| `photofinish {command}` |")), "{command}");
+        assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command}");
         let help = help(&[command]);
         for option in help.split_whitespace().filter(|word| word.starts_with("--")) {
             let option = option.trim_end_matches([',', ';', '.']);
-            assert!(README.contains(&format!("`{option}")), "{option} of {command} is not in the README");
+            assert!(COMMANDS.contains(&format!("`{option}")), "{option} of {command} is not in docs/cli.md");
         }
     }
     let listed = help(&[]);
@@ -136,19 +141,19 @@ fn commands_options_and_variables_are_in_the_readme() {
         .lines()
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
-        assert!(README.contains(&format!("| `photofinish {command}` |")), "{command} is not in the README");
+        assert!(COMMANDS.contains(&format!("| `photofinish {command}` |")), "{command} is not in docs/cli.md");
     }
     for variable in ["PHOTOFINISH_CONFIG", "PHOTOFINISH_TOKEN", photofinish::telemetry::LOG_VARIABLE] {
-        assert!(README.contains(&format!("| `{variable}` |")), "{variable}");
+        assert!(COMMANDS.contains(&format!("| `{variable}` |")), "{variable}");
     }
     for policy in Policy::ALL {
-        assert!(README.contains(&format!("| `{}` |", policy.as_str())), "{}", policy.as_str());
+        assert!(ROUTING.contains(&format!("| `{}` |", policy.as_str())), "{}", policy.as_str());
     }
 }
 
 #[test]
-fn the_bounds_are_in_the_reference() {
-    let documented: BTreeSet<String> = rows(REFERENCE, "Bounds").into_iter().map(|row| row[2].clone()).collect();
+fn the_bounds_are_in_their_page() {
+    let documented: BTreeSet<String> = rows(BOUNDS, "Bounds").into_iter().map(|row| row[2].clone()).collect();
     let mut in_source = BTreeSet::new();
     for (path, text) in source() {
         let path = path.to_str().unwrap().replace('\\', "/");
@@ -168,23 +173,83 @@ fn the_bounds_are_in_the_reference() {
 
 #[test]
 fn links_lead_somewhere() {
-    for (page, directory) in [(README, ""), (REFERENCE, "docs"), (PROVIDERS, "docs")] {
-        for link in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+    for page in pages() {
+        for link in page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.starts_with("https://") {
+                continue;
+            }
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join(file);
-            let licence = file.starts_with("LICENSE-");
-            assert!(file.is_empty() || licence || path.is_file(), "{link} leads nowhere");
+            let target = if file.is_empty() { page.path.clone() } else { page.path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{link} of {} leads nowhere", page.path.display());
             if !anchor.is_empty() {
-                let text = if file.is_empty() { page.to_owned() } else { std::fs::read_to_string(path).unwrap() };
-                let heading = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-                assert!(text.lines().any(|line| line.starts_with('#') && heading(line) == anchor), "{link}");
+                let text = std::fs::read_to_string(target).unwrap();
+                assert!(text.lines().any(|line| heading(line).as_deref() == Some(anchor)), "{link}");
             }
         }
     }
 }
 
+#[test]
+fn the_readme_stays_short() {
+    assert!(README.lines().count() <= 250, "{} lines", README.lines().count());
+    assert!(README.len() <= 14 * 1024, "{} bytes", README.len());
+}
+
+#[test]
+fn every_page_is_in_the_index_and_in_the_summary() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    for list in ["README.md", "SUMMARY.md"] {
+        let text = std::fs::read_to_string(docs.join(list)).unwrap();
+        for page in pages().iter().filter(|page| page.path.starts_with(&docs)) {
+            let name = page.path.strip_prefix(&docs).unwrap().to_str().unwrap().replace('\\', "/");
+            let is_list = ["README.md", "SUMMARY.md"].contains(&name.as_str());
+            assert!(is_list || text.contains(&format!("]({name})")), "{name} is not in docs/{list}");
+        }
+    }
+}
+
 fn config(text: &str) -> Config {
-    parse(text, Path::new("README.md"), &|_| None).unwrap_or_else(|problems| panic!("{problems}\nin:\n{text}"))
+    parse(text, Path::new("config.toml"), &|_| None).unwrap_or_else(|problems| panic!("{problems}\nin:\n{text}"))
+}
+
+/// A Markdown file of the repository.
+struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+/// The pages at the root and all under `docs/`.
+fn pages() -> Vec<Page> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let (mut directories, mut pages) = (vec![root.join("docs")], Vec::new());
+    let mut take = |path: PathBuf| {
+        if path.extension().is_some_and(|end| end == "md") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            pages.push(Page { path, text });
+        }
+    };
+    for entry in std::fs::read_dir(root).unwrap() {
+        take(entry.unwrap().path());
+    }
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { directories.push(path) } else { take(path) }
+        }
+    }
+    pages
+}
+
+/// The anchor of a heading, as GitHub and mdbook make it.
+fn heading(line: &str) -> Option<String> {
+    let text = line.strip_prefix('#')?.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect())
+}
+
+/// The configuration that names every key.
+fn every_key() -> String {
+    blocks(CONFIGURATION, "toml").into_iter().find(|block| block.starts_with("[server]")).unwrap()
 }
 
 /// What the reader proposes in place of `zzz`.
@@ -211,7 +276,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// The cells of the first table under a heading, without its head.
 fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
-    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    let (_, rest) = page.split_once(&format!("# {heading}\n")).unwrap();
     let table = rest.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     let cells = |line: &str| line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect();
     table.skip(2).map(cells).collect()

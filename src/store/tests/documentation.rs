@@ -1,11 +1,11 @@
-//! `docs/measurement.md` names every column that there is, in its order, and the README's queries run.
+//! `docs/measurement.md` names every column in its order, and the queries of `docs/sql.md` run.
 
 use super::*;
 use crate::clock::wall_micros;
 use crate::history::sample;
 
 const PAGE: &str = include_str!("../../../docs/measurement.md");
-const README: &str = include_str!("../../../README.md");
+const SQL: &str = include_str!("../../../docs/sql.md");
 
 /// The first cells of the table under a heading, without their quotes.
 fn documented(heading: &str) -> Vec<String> {
@@ -46,7 +46,7 @@ async fn the_ten_queries_find_something() {
     store.write(&batch).await.unwrap();
     let mut other = plain(&path).await;
     let queries: Vec<&'static str> =
-        README.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+        SQL.split("```sql\n").skip(1).filter_map(|block| block.split("```").next()).collect();
     assert_eq!(queries.len(), 10);
     for sql in queries {
         let rows = sqlx::query(sql).fetch_all(&mut other).await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
