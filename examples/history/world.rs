@@ -70,7 +70,6 @@ impl World {
             stream: self.draws.f64() < 0.8,
             policy: Some("race"),
             optimise: Some("ttft"),
-            n_choices: None,
             max_tokens: Some(1_024),
             has_tools: self.draws.bool(),
             input_bytes: 4 * input_tokens,
@@ -82,10 +81,7 @@ impl World {
             outcome: if winner.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
             http_status: Some(if winner.is_some() { 200 } else { 502 }),
             in_flight: 5,
-            gateway_version: "0.1.0",
-            plan: None,
-            why: None,
-            rescued_by: None,
+            ..RaceRecord::default()
         })));
     }
 

@@ -2,13 +2,14 @@
 
 use crate::failure::FailureKind;
 use crate::history::speed::Decoding;
+use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord};
 use crate::learning::Ending;
 use crate::race::verdict::slows_hedging;
 
 /// `choices`: how many answers the request asked for, if it says.
 pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> Ending {
-    let decoding = Decoding::from(record);
+    let decoding = Decoding::of(record);
     let failure = record.failure.and_then(FailureKind::from_name);
     let censored = record.ttft_event == Some(0);
     Ending {

@@ -3,46 +3,41 @@
 //! Pure; what one attempt cost is decided in `routing::bill`.
 
 use super::bytes::{Reader, Short, put};
-use super::record::{AttemptRecord, CostBasis};
+use super::names::CostBasis;
+use super::record::AttemptRecord;
+use super::table::subset;
 use crate::protocol::usage::COST_MAX;
 
 const PICO: f64 = 1e12;
 
-/// What one attempt cost. US dollars.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// As `basis` says.
-    pub usd: Option<f64>,
-    pub basis: CostBasis,
-    /// None where nothing was bounded: its upstream has no price, or the row is older than bounds.
-    pub min_usd: Option<f64>,
-    /// None where nothing bounds it from above.
-    pub max_usd: Option<f64>,
+subset! {
+    /// What one attempt cost, in US dollars. Rows of older versions have no bounds.
+    #[derive(Copy, PartialEq)]
+    pub Cost of AttemptRecord {
+        /// What `cost_basis` says.
+        cost_usd: Option<f64>,
+        cost_basis: CostBasis,
+        /// None: its upstream has no price.
+        cost_usd_min: Option<f64>,
+        /// None: nothing bounds the cost from above.
+        cost_usd_max: Option<f64>,
+    }
 }
 
 impl Cost {
-    /// Of a row that has no bounds beside it.
-    pub fn new(usd: Option<f64>, basis: CostBasis) -> Cost {
-        Cost { usd, basis, min_usd: None, max_usd: None }
-    }
-
-    pub fn of(row: &AttemptRecord) -> Cost {
-        Cost { usd: row.cost_usd, basis: row.cost_basis, min_usd: row.cost_usd_min, max_usd: row.cost_usd_max }
-    }
-
     pub fn is_exact(&self) -> bool {
-        matches!(self.basis, CostBasis::Reported | CostBasis::Computed)
+        matches!(self.cost_basis, CostBasis::Reported | CostBasis::Computed)
     }
 
-    /// Between which it lies. No lower bound: no price is known. What is exact has two bounds that are the same. As the view
-    /// `attempt_cost` has it.
+    /// The lower and the upper bound; equal for an exact cost. No lower bound: no price is known. The view `attempt_cost`
+    /// has the same definition.
     pub fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let zero = self.usd.map(|_| 0.0);
-        match self.basis {
-            CostBasis::Reported | CostBasis::Computed => (self.usd, self.usd),
-            CostBasis::AtLeast => (self.min_usd.or(self.usd), self.max_usd),
-            CostBasis::AtMost => (self.min_usd.or(zero), self.max_usd.or(self.usd)),
-            CostBasis::Unknown => (self.min_usd, self.max_usd),
+        let zero = self.cost_usd.map(|_| 0.0);
+        match self.cost_basis {
+            CostBasis::Reported | CostBasis::Computed => (self.cost_usd, self.cost_usd),
+            CostBasis::AtLeast => (self.cost_usd_min.or(self.cost_usd), self.cost_usd_max),
+            CostBasis::AtMost => (self.cost_usd_min.or(zero), self.cost_usd_max.or(self.cost_usd)),
+            CostBasis::Unknown => (self.cost_usd_min, self.cost_usd_max),
         }
     }
 }
@@ -67,7 +62,7 @@ impl CostSum {
         let (min, max) = cost.bounds();
         self.min_pico_usd = self.min_pico_usd.saturating_add(pico(min));
         self.max_pico_usd = self.max_pico_usd.saturating_add(pico(max));
-        let basis = if cost.usd.is_some() { cost.basis } else { CostBasis::Unknown };
+        let basis = if cost.cost_usd.is_some() { cost.cost_basis } else { CostBasis::Unknown };
         self.attempts[basis as usize] += 1;
         match (min, max) {
             (None, _) => self.unpriced += 1,
@@ -185,8 +180,8 @@ mod tests {
     fn sum(parts: &[Part<'_>]) -> CostSum {
         let mut sum = CostSum::default();
         for (usd, basis, min_usd, max_usd) in parts {
-            let basis = CostBasis::from_name(basis).unwrap();
-            sum.add(&Cost { usd: *usd, basis, min_usd: *min_usd, max_usd: *max_usd });
+            let cost_basis = CostBasis::from_name(basis).unwrap();
+            sum.add(&Cost { cost_usd: *usd, cost_basis, cost_usd_min: *min_usd, cost_usd_max: *max_usd });
         }
         sum
     }
@@ -237,14 +232,15 @@ mod tests {
 
     #[test]
     fn what_no_attempt_can_cost_breaks_no_sum() {
+        let reported = |usd| Cost { cost_usd: Some(usd), cost_basis: CostBasis::Reported, ..Cost::default() };
         let mut sum = CostSum::default();
         for usd in [1e27, f64::INFINITY, 0.25, -7.0, f64::NAN, f64::MAX] {
-            sum.add(&Cost::new(Some(usd), CostBasis::Reported));
+            sum.add(&reported(usd));
         }
         assert_eq!(sum.usd(), Some(3_000_000.25));
         let mut damaged = CostSum { min_pico_usd: i128::MAX, ..sum };
         damaged.merge(&sum);
-        damaged.add(&Cost::new(Some(1.0), CostBasis::Reported));
+        damaged.add(&reported(1.0));
         assert_eq!(damaged.min_pico_usd, i128::MAX);
     }
 }

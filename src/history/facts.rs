@@ -1,23 +1,70 @@
-//! What the figures need of one attempt and of the request that it was made for. Borrowed: millions of these pass by.
+//! What the figures need to know about one attempt and its request. Borrowed: a scan makes millions of them.
+//!
+//! Not for reading rows: `store` fills [`MeasuredAttempt`] and [`RequestRow`].
 
 use super::cost::Cost;
-use super::record::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
+use super::names::{AttemptOutcome, RaceOutcome};
+use super::record::{AttemptRecord, RaceRecord};
 use super::speed::Decoding;
 use super::survival::{Audit, Observation};
+use super::table::{Subset as _, subset};
 use crate::failure::FailureKind;
+
+subset! {
+    /// Columns of an attempt.
+    pub AttemptRow of AttemptRecord {
+        race_id: String,
+        ordinal: i64,
+        provider: String,
+        model_sent: String,
+        dispatch_us: i64,
+        p_audit: Option<f64>,
+        audited: bool,
+        ttft_obs_us: Option<i64>,
+        ttft_event: Option<i64>,
+        outcome: AttemptOutcome,
+        failure: Option<FailureKind>,
+        payload_events: i64,
+        in_flight_upstream: i64,
+    }
+}
+
+subset! {
+    /// Columns of a race.
+    pub RequestRow of RaceRecord {
+        race_id: String,
+        model: String,
+        user: Option<String>,
+        stream: bool,
+        n_choices: Option<i64>,
+        input_tokens_estimate: i64,
+        attempts: i64,
+        winner: Option<i64>,
+        first_token_sent_us: Option<i64>,
+        outcome: RaceOutcome,
+    }
+}
+
+/// The columns of an attempt that figures are computed from.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredAttempt {
+    pub row: AttemptRow,
+    pub cost: Cost,
+    pub decoding: Decoding,
+}
 
 /// One attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Counts the races of one reading; all attempts of a race come one after the other.
+    /// Numbers the races of one scan; the attempts of a race follow each other.
     pub race: u64,
-    /// Another attempt of the race came before at the same upstream.
+    /// An earlier attempt of the race was at the same upstream.
     pub again: bool,
-    /// When its race began, by the id of it, so to the millisecond; microseconds since 1970, UTC.
+    /// Start of its race; microseconds since 1970, UTC.
     pub started_at: i64,
     pub provider: &'a str,
     pub model_sent: &'a str,
-    /// Other attempts that ran at this upstream at dispatch.
+    /// Other attempts at this upstream at dispatch.
     pub in_flight_upstream: i64,
     pub outcome: AttemptOutcome,
     pub failure: Option<FailureKind>,
@@ -28,72 +75,95 @@ pub struct Facts<'a> {
     pub at_once: bool,
     pub output_tokens: Option<i64>,
     pub cost: Cost,
-    /// None while the race's own row is not written yet.
+    /// None while the row of the race is not written.
     pub request: Option<RequestFacts<'a>>,
 }
 
-/// A race that began so short a while ago and has no row yet is taken to be running.
+/// A race without a row counts as running for so long after its start; later, its row is lost. Microseconds.
 const RUNNING_US: i64 = 3_600_000_000;
 
-/// Those of one race, whose rows are at hand: the same as `store` makes of the database's. `number`: of the race.
-pub fn of_race<'a>(number: u64, race: &'a RaceRecord, attempts: &'a [AttemptRecord]) -> Vec<Facts<'a>> {
-    let lost = |row: &AttemptRecord| matches!(row.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained);
-    let finished = attempts.iter().filter(|row| !lost(row));
-    let tokens_us: Vec<i64> = finished.filter_map(|row| Some(row.dispatch_us + row.first_token_us?)).collect();
-    let upstream = |row: &'a AttemptRecord| (&row.provider, &row.model_sent);
-    let facts = attempts.iter().enumerate().map(|(place, row)| {
-        let decided_us = tokens_us.iter().copied().filter(|token_us| *token_us >= row.dispatch_us).min();
-        let again = attempts[..place].iter().any(|before| upstream(before) == upstream(row));
-        Facts { race: number, again, ..of_attempt(race, row, decided_us) }
-    });
-    facts.collect()
+/// Passes the facts of each attempt of one race to `each`. `request`: none while its row is not written.
+pub fn of_race<'a>(
+    (number, started_at): (u64, i64),
+    request: Option<&'a RequestRow>,
+    attempts: &'a [MeasuredAttempt],
+    mut each: impl FnMut(&Facts<'a>),
+) {
+    // A loser lost to the first token after its dispatch among the others. (A whole answer whose winner dies is raced for
+    // anew.)
+    let finished = attempts.iter().filter(|attempt| !attempt.row.outcome.is_loss());
+    let tokens_us: Vec<i64> = finished.filter_map(MeasuredAttempt::token_us).collect();
+    for (place, attempt) in attempts.iter().enumerate() {
+        let dispatch_us = attempt.row.dispatch_us;
+        let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
+        let lost_us = lost_us.map(|token_us| token_us - dispatch_us);
+        let again = attempts[..place].iter().any(|before| before.upstream() == attempt.upstream());
+        each(&Facts { race: number, again, started_at, ..attempt.facts(lost_us, request) });
+    }
 }
 
-/// `decided_us`: when it lost, if it did; since the request was read.
-fn of_attempt<'a>(race: &'a RaceRecord, row: &'a AttemptRecord, decided_us: Option<i64>) -> Facts<'a> {
-    let lost_us = decided_us.map(|decided_us| decided_us - row.dispatch_us);
-    let audit = lost_us.zip(row.p_audit).filter(|_| row.audited);
-    let audit = audit.map(|(lost_us, probability)| Audit { lost_us, probability });
-    let decoding = Decoding::from(row);
-    Facts {
-        race: 0,
-        again: false,
-        started_at: race.started_at,
-        provider: &row.provider,
-        model_sent: &row.model_sent,
-        in_flight_upstream: row.in_flight_upstream,
-        outcome: row.outcome,
-        failure: row.failure.and_then(FailureKind::from_name),
-        ttft: row.ttft_obs_us.zip(row.ttft_event).map(|(time_us, event)| Observation {
-            time_us,
-            event: event == 1,
-            audit,
-        }),
-        tpot_us: decoding.tpot_us(race.n_choices),
-        at_once: row.payload_events == 1 || row.output_tokens == Some(1),
-        output_tokens: decoding.tokens_out(),
-        cost: Cost::of(row),
-        request: Some(RequestFacts {
-            model: &race.model,
-            user: race.user.as_deref(),
-            stream: race.stream,
-            input_tokens_estimate: race.input_tokens_estimate,
-            outcome: race.outcome,
-            client_ttft_us: race.first_token_sent_us,
-            served: race.winner.map(|winner| winner == row.ordinal),
-        }),
+impl MeasuredAttempt {
+    pub fn of(record: &AttemptRecord) -> MeasuredAttempt {
+        MeasuredAttempt { row: AttemptRow::of(record), cost: Cost::of(record), decoding: Decoding::of(record) }
+    }
+
+    /// First token; microseconds since the request was read.
+    fn token_us(&self) -> Option<i64> {
+        Some(self.row.dispatch_us + self.decoding.first_token_us?)
+    }
+
+    fn upstream(&self) -> (&str, &str) {
+        (&self.row.provider, &self.row.model_sent)
+    }
+
+    /// `lost_us`: when it lost, if it did; microseconds since its dispatch.
+    fn facts<'a>(&'a self, lost_us: Option<i64>, request: Option<&'a RequestRow>) -> Facts<'a> {
+        let row = &self.row;
+        let audit = lost_us.zip(row.p_audit).filter(|_| row.audited);
+        let audit = audit.map(|(lost_us, probability)| Audit { lost_us, probability });
+        let ttft = row.ttft_obs_us.zip(row.ttft_event);
+        Facts {
+            race: 0,
+            again: false,
+            started_at: 0,
+            provider: &row.provider,
+            model_sent: &row.model_sent,
+            in_flight_upstream: row.in_flight_upstream,
+            outcome: row.outcome,
+            failure: row.failure,
+            ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
+            tpot_us: self.decoding.tpot_us(request.and_then(|request| request.n_choices)),
+            at_once: row.payload_events == 1 || self.decoding.output_tokens == Some(1),
+            output_tokens: self.decoding.tokens_out(),
+            cost: self.cost,
+            request: request.map(|request| request.facts(Some(row.ordinal))),
+        }
+    }
+}
+
+impl RequestRow {
+    /// `ordinal`: of the attempt that the facts are for, if there is one.
+    pub fn facts(&self, ordinal: Option<i64>) -> RequestFacts<'_> {
+        RequestFacts {
+            model: &self.model,
+            user: self.user.as_deref(),
+            stream: self.stream,
+            input_tokens_estimate: self.input_tokens_estimate,
+            outcome: self.outcome,
+            client_ttft_us: self.first_token_sent_us,
+            served: self.winner.map(|winner| Some(winner) == ordinal),
+        }
     }
 }
 
 impl Facts<'_> {
-    /// Whether its race still runs: of such a race the losers are written and the winner is not, so that each upstream
-    /// would look slower than it is.
+    /// Whether its race still runs. Only losers of such a race are written, so each upstream would look too slow.
     pub fn is_of_a_running_race(&self, now_us: i64) -> bool {
         self.request.is_none() && self.started_at > now_us - RUNNING_US
     }
 }
 
-/// The request.
+/// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
     pub model: &'a str,
@@ -103,12 +173,12 @@ pub struct RequestFacts<'a> {
     pub outcome: RaceOutcome,
     /// First payload byte handed to the client; microseconds since the request was read.
     pub client_ttft_us: Option<i64>,
-    /// Whether this attempt served it; none where no attempt did.
+    /// Whether this attempt served it; none if no attempt did.
     pub served: Option<bool>,
 }
 
 impl RequestFacts<'_> {
-    /// It had an end, and nobody answered it.
+    /// The race ended without an answer.
     pub fn is_unserved(&self) -> bool {
         self.served.is_none() && self.outcome != RaceOutcome::ClientGone
     }

@@ -1,6 +1,6 @@
-//! What is known of races that were run: the two records, and the estimates that are made of them.
+//! The two records of a finished race, and the estimates made from them.
 //!
-//! Pure: no SQL (that is `store`), no tasks (that is `recorder`).
+//! Pure. Not for SQL (`store`) and not for tasks (`recorder`).
 
 mod bytes;
 pub mod class;
@@ -9,6 +9,7 @@ pub mod facts;
 pub mod goodput;
 pub mod grid;
 pub mod invariants;
+pub mod names;
 pub mod record;
 pub mod recorded;
 pub mod regression;
@@ -17,6 +18,7 @@ pub mod speed;
 pub mod spread;
 pub mod summary;
 pub mod survival;
+pub mod table;
 
 #[cfg(test)]
 pub mod sample;
@@ -24,6 +26,5 @@ pub mod sample;
 mod truth;
 
 pub use bytes::Short;
-pub use record::{
-    AttemptOutcome, AttemptRecord, CensorCause, CostBasis, RaceOutcome, RaceRecord, StartReason, TokenSource,
-};
+pub use names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
+pub use record::{AttemptRecord, RaceRecord};

@@ -1,298 +1,224 @@
-//! The two rows: one [`RaceRecord`] for a client request, one [`AttemptRecord`] for each attempt that was started.
+//! The two tables, column by column: one [`RaceRecord`] for each client request, one [`AttemptRecord`] for each started
+//! attempt. Each column is declared here and nowhere else; what is made from a declaration is in `table`.
 //!
-//! Raw facts only; TTFT, TPOT and tok/s are views over them. Times are microseconds after the attempt's dispatch unless
-//! the field says otherwise. Definitions: `docs/measurement.md`.
+//! Raw facts only: TTFT, TPOT and tok/s are views over them. A new column goes to the end of its table, with a migration.
+//! The comments are the text of `docs/measurement.md`; `PHOTOFINISH_BLESS=1 cargo test --lib every_column_is_explained`
+//! writes them there.
 
-/// Stored with each attempt: which edition of the definitions its numbers follow.
+use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
+use super::table::table;
+
+/// The edition of the definitions that the numbers of a row follow. Stored with each attempt.
 pub const DEFINITION_VERSION: i64 = 1;
 
-macro_rules! stored_names {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$vmeta])* $variant),+ }
-
-        impl $name {
-            /// Every one, in the order of its declaration.
-            pub const ALL: &'static [$name] = &[$($name::$variant),+];
-
-            /// The stored name.
-            pub fn as_str(self) -> &'static str {
-                match self { $($name::$variant => $text),+ }
-            }
-
-            /// The reverse; none for a name that is not known here.
-            pub fn from_name(name: &str) -> Option<$name> {
-                match name { $($text => Some($name::$variant),)+ _ => None }
-            }
-        }
-    };
-}
-
-stored_names! {
-    /// How a race ended.
-    RaceOutcome {
-        Ok = "ok",
-        Error = "error",
-        ClientGone = "client_gone",
-        /// The gateway itself refused the request, after authentication.
-        Rejected = "rejected",
-        Shutdown = "shutdown",
+table! {
+    /// One client request. A new one ends as `client_gone` until another outcome is known.
+    RaceRecord is "race" {
+        /// UUID v7, as in the header `x-photofinish-race`; its text sorts by time
+        race_id: String,
+        /// when the request was read; microseconds since 1970, UTC (indexed)
+        started_at: i64,
+        /// the caller's name under `[users]`; null without users
+        user: Option<String>,
+        /// the surface, such as `chat`, `responses` or `messages`
+        api: &'static str,
+        /// the model that the client asked for
+        model: String,
+        /// 1 when the client asked to stream
+        stream: bool,
+        /// `race`, `hedge`, `adaptive`, `rule`, `fastest`, `fallback`, `weighted`; null when the request was rejected
+        /// before it had a plan
+        policy: Option<&'static str>,
+        /// what "fastest" meant: `ttft`, `completion`, `goodput`; null when the request was rejected before it had a plan
+        optimise: Option<&'static str>,
+        /// `n` of the request; null where the request had none, which means 1
+        n_choices: Option<i64>,
+        /// as requested
+        max_tokens: Option<i64>,
+        /// 1 when the request offered tools
+        has_tools: bool,
+        /// size of the request's body
+        input_bytes: i64,
+        /// `input_bytes` / 4: an estimate, never used as a count
+        input_tokens_estimate: i64,
+        /// how many attempts were started
+        attempts: i64,
+        /// `ordinal` of the attempt that the client's answer came from; null when none won
+        winner: Option<i64>,
+        /// first payload byte handed to the client; µs since the request was read
+        first_token_sent_us: Option<i64>,
+        /// end of the answer; µs since the request was read
+        done_us: Option<i64>,
+        /// `ok`, `error`, `client_gone`, `rejected` (by the gateway), `shutdown`
+        outcome: RaceOutcome = RaceOutcome::ClientGone,
+        /// what the client got: always 200 where the head of the answer went out early (`keepalive`); null when the
+        /// client left before the race had an answer
+        http_status: Option<i64>,
+        /// other races that ran when this one began
+        in_flight: i64,
+        /// version of photofinish
+        gateway_version: &'static str = env!("CARGO_PKG_VERSION"),
+        /// the plan at the start: the upstreams in order, each with when it may start, such as
+        /// `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`; at most 512 characters, `…` marks a cut; null when
+        /// the request was rejected before it had a plan, and in rows of older versions
+        plan: Option<String>,
+        /// short codes for the reasons of the plan, separated by spaces; `listed`: the configured order, nothing learned;
+        /// null as `plan` is
+        why: Option<String>,
+        /// `ordinal` of the attempt that continued a streamed answer which broke off (`rescue`), the last if there were
+        /// several; null when there was no rescue
+        rescued_by: Option<i64>,
     }
 }
 
-stored_names! {
-    /// How an attempt ended.
-    AttemptOutcome {
-        /// It served the client to its end.
-        Won = "won",
-        /// Cancelled for another.
-        Lost = "lost",
-        /// A loser that was read to its end.
-        Drained = "drained",
-        /// Failed before its first token.
-        Failed = "failed",
-        /// Failed after its first token.
-        FailedMid = "failed_mid",
-        /// Finished well without a payload.
-        Empty = "empty",
-        /// A content policy said no.
-        Refused = "refused",
-        /// Connect or first-token timeout, or the total deadline.
-        Timeout = "timeout",
-        ClientGone = "client_gone",
-        Shutdown = "shutdown",
-        /// Given up by the gateway, for want of descriptors or memory: it says nothing of its upstream.
-        Shed = "shed",
+table! {
+    /// One started attempt.
+    AttemptRecord is "attempt" {
+        /// its race
+        race_id: String,
+        /// from 0, in the order of starting
+        ordinal: i64,
+        /// name of the provider in the config
+        provider: String,
+        /// what was sent as `model`; the upstream is `provider` / `model_sent`
+        model_sent: String,
+        /// the `model` field of the answer
+        model_reported: Option<String>,
+        /// wire format: `openai`, `responses`, `anthropic`, `gemini`, `bedrock`, `ollama`
+        dialect: &'static str = "openai",
+        /// a short hash of the key, never the key; null where no key was sent
+        key_id: Option<String>,
+        /// `first`, `hedge` (the others were late), `fallback` (another failed), `retry` (the same upstream again: with
+        /// another key, with a changed request, over a new connection after a pooled one died, after a wait (`retries`),
+        /// or in a race that lost its winner), `rescue` (to continue a streamed answer that broke off; nothing is
+        /// learned about TTFT from it, and its cost counts as extra)
+        start_reason: StartReason = StartReason::First,
+        /// when it was started; µs since the client's request was read
+        dispatch_us: i64,
+        /// probability that the plan put this upstream at this position: 1 except for `weighted`
+        p_include: Option<f64>,
+        /// probability of an audit, should it lose: 1 for a probe of a broken upstream; a drained loser is not audited
+        p_audit: Option<f64>,
+        /// 1: it lost, and ran on to its own first token so that the history stays unbiased
+        audited: bool,
+        /// 1: its connection came from the pool
+        conn_reused: Option<bool>,
+        /// `1.1` or `2`
+        http_version: Option<&'static str>,
+        /// a connection was ready (name look-up, TCP, a proxy's tunnel and TLS, or the pool)
+        connect_us: Option<i64>,
+        /// status and headers read
+        headers_us: Option<i64>,
+        /// first byte of the body
+        first_byte_us: Option<i64>,
+        /// first event that is not a comment or ping
+        first_event_us: Option<i64>,
+        /// first token
+        first_token_us: Option<i64>,
+        /// `text`, `reasoning`, `tool`, `refusal`, `audio`, `image`, `whole` (an embedding)
+        first_kind: Option<&'static str>,
+        /// first token that is not reasoning
+        first_answer_us: Option<i64>,
+        /// second event with payload
+        second_token_us: Option<i64>,
+        /// last event with payload
+        last_token_us: Option<i64>,
+        /// the finish reason
+        finish_us: Option<i64>,
+        /// the body ended
+        eof_us: Option<i64>,
+        /// the gateway dropped it
+        cancel_us: Option<i64>,
+        /// the TTFT, or how long no token had come when observation ended; null where it failed
+        ttft_obs_us: Option<i64>,
+        /// 1: `ttft_obs_us` is the TTFT; 0: it is censored
+        ttft_event: Option<i64>,
+        /// why it is censored: `lost`, `client_gone`, `timeout`, `shutdown`
+        censor_cause: Option<CensorCause>,
+        /// `won` (served the client to its end), `lost` (cancelled for another), `drained` (a loser read to its end,
+        /// because its provider bills it in full anyway), `failed` (before its first token), `failed_mid` (after it),
+        /// `empty` (finished without a token or, for a client that does not stream, with only white space or reasoning),
+        /// `refused` (by a content policy), `timeout`, `client_gone`, `shutdown`, `shed` (given up by the gateway because
+        /// descriptors or memory ran out: not a failure of its upstream)
+        outcome: AttemptOutcome = AttemptOutcome::ClientGone,
+        /// the provider's
+        http_status: Option<i64>,
+        /// `dns`, `connect`, `tls`, `reset`, `closed`, `timeout`, `idle_timeout`, `rate_limited`, `overloaded`,
+        /// `server_error`, `unauthorized`, `forbidden`, `not_found`, `bad_request`, `context_length`, `content_policy`,
+        /// `too_large`, `in_stream_error`, `malformed`, `protocol`
+        failure: Option<&'static str>,
+        /// `connect`, `headers`, `first_token`, `stream`
+        failure_phase: Option<&'static str>,
+        /// how long the provider asked to wait
+        retry_after_ms: Option<i64>,
+        /// events with payload
+        payload_events: i64,
+        /// events with reasoning, counted in `payload_events` too
+        reasoning_events: i64,
+        /// Unicode characters of payload
+        chars_total: i64,
+        /// Unicode characters in the first event with payload
+        chars_first: i64,
+        /// comments and pings
+        keepalives: i64,
+        /// between events with payload: median
+        gap_p50_us: Option<i64>,
+        /// between events with payload: 99th percentile
+        gap_p99_us: Option<i64>,
+        /// between events with payload: the longest
+        gap_max_us: Option<i64>,
+        /// 1: buffered by the provider, so tok/s means nothing; null where this cannot be decided
+        burst: Option<bool>,
+        /// 1: reading stopped because the client was slower than the provider
+        client_stalled: bool,
+        /// tokens of the request, as the provider counts
+        input_tokens: Option<i64>,
+        /// part of `input_tokens` that the provider read from its cache
+        cached_input_tokens: Option<i64>,
+        /// generated tokens, as the provider counts
+        output_tokens: Option<i64>,
+        /// tokens generated while reasoning, as the provider counts
+        reasoning_tokens: Option<i64>,
+        /// where the counts come from: `usage`, `partial` (usage of a stream that was cut), `none`; `tokenizer`, `chars`
+        /// and `events` are not used yet
+        tok_src: TokenSource,
+        /// as the provider says
+        finish_reason: Option<String>,
+        /// as the provider reports about itself: waiting
+        server_queue_us: Option<i64>,
+        /// as the provider reports about itself: reading the prompt
+        server_prefill_us: Option<i64>,
+        /// as the provider reports about itself: generating
+        server_decode_us: Option<i64>,
+        /// as the provider reports about itself: in all; where only a header says it (`openai-processing-ms`,
+        /// `x-envoy-upstream-service-time`), up to the head of the answer
+        server_total_us: Option<i64>,
+        /// requests left, by the provider's headers; the tightest of several limits
+        ratelimit_remaining_requests: Option<i64>,
+        /// tokens left, by the provider's headers; the tightest of several limits
+        ratelimit_remaining_tokens: Option<i64>,
+        /// cost of this attempt; `cost_basis` says how exact it is
+        cost_usd: Option<f64>,
+        /// `reported` (by the provider, if from 0 to 1,000,000 USD), `computed` (tokens × price, cached input tokens ×
+        /// `cached_price`; or it is certain that nothing is billed), `at_least` (the lower bound), `at_most` (the upper
+        /// bound, where the lower is 0), `unknown`
+        cost_basis: CostBasis,
+        /// other attempts that ran at this upstream at dispatch
+        in_flight_upstream: i64,
+        /// edition of these definitions: 1
+        definition_version: i64 = DEFINITION_VERSION,
+        /// lower bound of its cost; null where its upstream has no price and reported no cost, and in rows of older
+        /// versions
+        cost_usd_min: Option<f64>,
+        /// upper bound of its cost; null where nothing bounds it
+        cost_usd_max: Option<f64>,
     }
-}
-
-stored_names! {
-    /// Why an attempt was started.
-    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry", Rescue = "rescue" }
-}
-
-stored_names! {
-    /// Why the observation of an attempt's TTFT ended before its first token.
-    CensorCause { Lost = "lost", ClientGone = "client_gone", Timeout = "timeout", Shutdown = "shutdown" }
-}
-
-stored_names! {
-    /// Where the token count came from.
-    TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
-}
-
-stored_names! {
-    /// How far `cost_usd` can be trusted.
-    CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
-}
-
-/// One client request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RaceRecord {
-    /// UUID v7, as in `x-photofinish-race`.
-    pub race_id: String,
-    /// Microseconds since 1970, UTC.
-    pub started_at: i64,
-    /// The caller's name under `[users]`.
-    pub user: Option<String>,
-    /// `chat`.
-    pub api: &'static str,
-    /// As asked for.
-    pub model: String,
-    pub stream: bool,
-    /// The policy by which the plan was made; none where the request was rejected before.
-    pub policy: Option<&'static str>,
-    /// What "fastest" meant: `ttft`, `completion` or `goodput`; none where the request was rejected before.
-    pub optimise: Option<&'static str>,
-    pub n_choices: Option<i64>,
-    pub max_tokens: Option<i64>,
-    pub has_tools: bool,
-    pub input_bytes: i64,
-    /// Bytes of the request body / 4: an estimate, never used as a count.
-    pub input_tokens_estimate: i64,
-    /// How many were started.
-    pub attempts: i64,
-    /// Ordinal of the attempt that the client's response was bound to.
-    pub winner: Option<i64>,
-    /// First payload byte handed to the client, after the request was read.
-    pub first_token_sent_us: Option<i64>,
-    /// End of the answer, after the request was read.
-    pub done_us: Option<i64>,
-    pub outcome: RaceOutcome,
-    /// The status that the client got; none when it left before.
-    pub http_status: Option<i64>,
-    /// Races running when this one began, itself not counted.
-    pub in_flight: i64,
-    pub gateway_version: &'static str,
-    /// What was planned at the start, such as `groq/llama@0 openrouter/x@failure`; at most 512 characters.
-    pub plan: Option<String>,
-    /// Short codes of why, with spaces between; `listed` where nothing learned had a part in it.
-    pub why: Option<String>,
-    /// Ordinal of the attempt that went on with a streamed answer which broke off, the last of several; none where nobody did.
-    pub rescued_by: Option<i64>,
-}
-
-/// One started attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AttemptRecord {
-    pub race_id: String,
-    /// From 0, in the order of starting.
-    pub ordinal: i64,
-    pub provider: String,
-    pub model_sent: String,
-    /// The `model` field of the answer.
-    pub model_reported: Option<String>,
-    pub dialect: &'static str,
-    /// A short hash of the key, never the key; none where no key was sent.
-    pub key_id: Option<String>,
-    pub start_reason: StartReason,
-    /// After the client's request was read.
-    pub dispatch_us: i64,
-    /// Probability with which the plan included this candidate.
-    pub p_include: Option<f64>,
-    /// Probability with which it would have been audited as a loser.
-    pub p_audit: Option<f64>,
-    /// It lost, and ran on to its own first token (or the bound of that).
-    pub audited: bool,
-    pub conn_reused: Option<bool>,
-    /// `1.1` or `2`.
-    pub http_version: Option<&'static str>,
-    /// A connection was at hand: new (name look-up, TCP, TLS) or out of the pool.
-    pub connect_us: Option<i64>,
-    pub headers_us: Option<i64>,
-    pub first_byte_us: Option<i64>,
-    pub first_event_us: Option<i64>,
-    pub first_token_us: Option<i64>,
-    /// `text`, `reasoning`, `tool`, `refusal` or `audio`.
-    pub first_kind: Option<&'static str>,
-    pub first_answer_us: Option<i64>,
-    pub second_token_us: Option<i64>,
-    pub last_token_us: Option<i64>,
-    pub finish_us: Option<i64>,
-    pub eof_us: Option<i64>,
-    pub cancel_us: Option<i64>,
-    /// The TTFT, or how long none had been seen when observation ended; none where it failed.
-    pub ttft_obs_us: Option<i64>,
-    /// 1 when `first_token_us` is set, 0 when censored.
-    pub ttft_event: Option<i64>,
-    pub censor_cause: Option<CensorCause>,
-    pub outcome: AttemptOutcome,
-    pub http_status: Option<i64>,
-    /// The stored name of a `FailureKind`.
-    pub failure: Option<&'static str>,
-    /// The stored name of a `Phase`.
-    pub failure_phase: Option<&'static str>,
-    pub retry_after_ms: Option<i64>,
-    /// Events with payload.
-    pub payload_events: i64,
-    pub reasoning_events: i64,
-    /// Unicode characters of payload.
-    pub chars_total: i64,
-    /// Of these, in the first payload event.
-    pub chars_first: i64,
-    /// Comments and pings.
-    pub keepalives: i64,
-    /// Between payload events.
-    pub gap_p50_us: Option<i64>,
-    pub gap_p99_us: Option<i64>,
-    pub gap_max_us: Option<i64>,
-    /// Buffered by the provider ("fake stream"): its tok/s is no measurement. None where it cannot be told.
-    pub burst: Option<bool>,
-    /// Reading stopped because the client did not take what was there.
-    pub client_stalled: bool,
-    pub input_tokens: Option<i64>,
-    pub cached_input_tokens: Option<i64>,
-    pub output_tokens: Option<i64>,
-    pub reasoning_tokens: Option<i64>,
-    pub tok_src: TokenSource,
-    pub finish_reason: Option<String>,
-    /// As the provider reports it, like the next three.
-    pub server_queue_us: Option<i64>,
-    pub server_prefill_us: Option<i64>,
-    pub server_decode_us: Option<i64>,
-    pub server_total_us: Option<i64>,
-    pub ratelimit_remaining_requests: Option<i64>,
-    pub ratelimit_remaining_tokens: Option<i64>,
-    pub cost_usd: Option<f64>,
-    pub cost_basis: CostBasis,
-    /// This upstream's running attempts at dispatch, itself not counted.
-    pub in_flight_upstream: i64,
-    pub definition_version: i64,
-    /// US dollars: it cost no less than this. None where its upstream has no price and named no cost.
-    pub cost_usd_min: Option<f64>,
-    /// And no more than this. None where nothing bounds it.
-    pub cost_usd_max: Option<f64>,
 }
 
 impl AttemptRecord {
-    /// An attempt that has just been started: everything else is not known yet. `upstream`: its provider, and what is sent there
-    /// as the model.
+    /// An attempt that has just been started. `upstream`: its provider, and the name of the model there.
     pub fn new(race_id: String, ordinal: i64, upstream: (String, String), start_reason: StartReason) -> AttemptRecord {
         let (provider, model_sent) = upstream;
-        AttemptRecord {
-            race_id,
-            ordinal,
-            provider,
-            model_sent,
-            model_reported: None,
-            dialect: "openai",
-            key_id: None,
-            start_reason,
-            dispatch_us: 0,
-            p_include: None,
-            p_audit: None,
-            audited: false,
-            conn_reused: None,
-            http_version: None,
-            connect_us: None,
-            headers_us: None,
-            first_byte_us: None,
-            first_event_us: None,
-            first_token_us: None,
-            first_kind: None,
-            first_answer_us: None,
-            second_token_us: None,
-            last_token_us: None,
-            finish_us: None,
-            eof_us: None,
-            cancel_us: None,
-            ttft_obs_us: None,
-            ttft_event: None,
-            censor_cause: None,
-            outcome: AttemptOutcome::ClientGone,
-            http_status: None,
-            failure: None,
-            failure_phase: None,
-            retry_after_ms: None,
-            payload_events: 0,
-            reasoning_events: 0,
-            chars_total: 0,
-            chars_first: 0,
-            keepalives: 0,
-            gap_p50_us: None,
-            gap_p99_us: None,
-            gap_max_us: None,
-            burst: None,
-            client_stalled: false,
-            input_tokens: None,
-            cached_input_tokens: None,
-            output_tokens: None,
-            reasoning_tokens: None,
-            tok_src: TokenSource::None,
-            finish_reason: None,
-            server_queue_us: None,
-            server_prefill_us: None,
-            server_decode_us: None,
-            server_total_us: None,
-            ratelimit_remaining_requests: None,
-            ratelimit_remaining_tokens: None,
-            cost_usd: None,
-            cost_basis: CostBasis::Unknown,
-            in_flight_upstream: 0,
-            definition_version: DEFINITION_VERSION,
-            cost_usd_min: None,
-            cost_usd_max: None,
-        }
+        AttemptRecord { race_id, ordinal, provider, model_sent, start_reason, ..AttemptRecord::default() }
     }
 }

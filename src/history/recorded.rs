@@ -3,7 +3,7 @@
 //!
 //! Not for figures: those are gathered out of `facts`, which pass by without being kept.
 
-use super::record::{AttemptOutcome, RaceOutcome};
+use super::names::{AttemptOutcome, RaceOutcome};
 use crate::failure::FailureKind;
 
 /// One request. Times are microseconds after it was read unless the field says otherwise.

@@ -6,7 +6,7 @@ use super::bytes::{Reader, Short, put};
 use super::facts::Facts;
 use super::goodput::Slo;
 use super::grid;
-use super::record::RaceOutcome;
+use super::names::RaceOutcome;
 
 /// Of each fine bucket, four go into one here: targets are found within 9 %, and between the borders of a bucket the
 /// share below a target is taken to be even.

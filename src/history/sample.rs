@@ -1,9 +1,7 @@
 //! For tests: sound rows of each kind, and two with every column filled in or left out; and the plain quantile.
 
-use super::record::{
-    AttemptOutcome, AttemptRecord, CensorCause, CostBasis, DEFINITION_VERSION, RaceOutcome, RaceRecord, StartReason,
-    TokenSource,
-};
+use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
+use super::record::{AttemptRecord, DEFINITION_VERSION, RaceRecord};
 
 /// 2026-01-02T03:04:05Z
 pub const STARTED_AT: i64 = 1_767_323_045_000_000;

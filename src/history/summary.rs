@@ -4,7 +4,7 @@
 use super::bytes::{Reader, Short, put};
 use super::cost::CostSum;
 use super::facts::Facts;
-use super::record::AttemptOutcome;
+use super::names::AttemptOutcome;
 use super::requests::Requests;
 use super::spread::{Spread, Times};
 use crate::failure::FailureKind;
@@ -58,7 +58,7 @@ impl Summary {
             self.client_ttft.add(client_ttft_us, weight, coarse);
         }
         self.cost.add(&facts.cost);
-        if matches!(facts.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained) {
+        if facts.outcome.is_loss() {
             self.extra_cost.add(&facts.cost);
         }
         let tokens = u64::try_from(facts.output_tokens.unwrap_or(0)).unwrap_or(0);

@@ -21,6 +21,7 @@ use arc_swap::ArcSwap;
 use crate::config::Config;
 use crate::history::regression::Figure;
 use crate::history::speed::Decoding;
+use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
 use histogram::Histogram;
@@ -138,7 +139,7 @@ impl Metrics {
         if let Some(ttft) = attempt.first_token_us {
             upstream.ttft.observe(micros(ttft));
         }
-        if let Some(tpot) = Decoding::from(attempt).tpot_us(choices) {
+        if let Some(tpot) = Decoding::of(attempt).tpot_us(choices) {
             upstream.tpot.observe(Duration::from_nanos((tpot * 1e3) as u64));
         }
         let tokens =

@@ -1,20 +1,24 @@
-//! What the members of an answer mean, for the description of `/api`. The definitions themselves: `docs/measurement.md`.
+//! Names and meanings of the members of JSON answers, for the OpenAPI document. Definitions: `docs/measurement.md`.
+//!
+//! Not for the columns of the two tables: `history::record` declares those.
+
+use crate::history::table::{Column, SqlType};
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub name: &'static str,
     pub kind: Kind,
-    /// Of a number; empty for a count, a share and what is no number.
+    /// Of a number; empty for a count, a share and text.
     pub unit: &'static str,
     pub about: &'static str,
     /// It may be null.
     pub nullable: bool,
-    /// It is left out where there is nothing to say.
+    /// It is left out where there is no value.
     pub optional: bool,
 }
 
-/// What JSON it is.
+/// Its type in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Integer,
@@ -30,11 +34,46 @@ impl Field {
         Field { nullable: true, ..self }
     }
 
-    /// It is not there, instead of null.
+    /// It is left out instead of null.
     pub const fn if_known(self) -> Field {
         Field { optional: true, ..self }
     }
 }
+
+/// The members that have the names of these columns.
+pub fn of_columns(columns: &[Column]) -> Vec<Field> {
+    let member = |column: &Column| {
+        let kind = match column.sql_type {
+            SqlType::Integer => Kind::Integer,
+            SqlType::Real => Kind::Number,
+            SqlType::Text => Kind::Text,
+        };
+        Field { nullable: column.nullable, ..field(column.name, kind, column.unit(), column.about) }
+    };
+    columns.iter().map(member).collect()
+}
+
+/// Figures of a race, after its columns.
+pub const OF_RACE: [Field; 5] = [
+    text("upstream", "", "the winner's `provider` / `model_sent`; null when none won").or_null(),
+    number("client_ttft_ms", "ms", "from the request to the first payload byte handed to the client").or_null(),
+    number(
+        "overhead_ms",
+        "ms",
+        "part of `client_ttft_ms` added by the gateway; null for a client that does not stream",
+    )
+    .or_null(),
+    number("duration_ms", "ms", "from the request to the end of the answer").or_null(),
+    text("started", "", "`started_at` in the format of RFC 3339"),
+];
+
+/// Figures of an attempt, after its columns.
+pub const OF_ATTEMPT: [Field; 4] = [
+    text("upstream", "", "`provider` / `model_sent`"),
+    number("ttft_ms", "ms", "first token − dispatch; null where no token was seen").or_null(),
+    number("tpot_ms", "ms", "time per output token after the first; null where it cannot be measured").or_null(),
+    number("tok_s", "tokens/s", "1 / TPOT: decoding speed for one user").or_null(),
+];
 
 pub const fn integer(name: &'static str, unit: &'static str, about: &'static str) -> Field {
     field(name, Kind::Integer, unit, about)

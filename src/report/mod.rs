@@ -1,10 +1,9 @@
-//! Questions to the history, and their answers as values: figures by group, series over time, regressions, races. Asked by
-//! the commands and by `/api`, which so take the same parameters and tell the same numbers.
+//! Questions to the history and their answers: figures by group, series over time, regressions, races. The commands and
+//! `/api` both ask here, so they take the same parameters and give the same numbers.
 //!
-//! No SQL (that is `store`), no estimates (those are `history`), no terminal and no HTTP.
+//! Not for SQL (`store`), estimates (`history`), the terminal (`cli`) or HTTP (`server`).
 
 pub mod asked;
-pub mod columns;
 pub mod dimension;
 pub mod export;
 pub mod fields;

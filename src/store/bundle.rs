@@ -1,5 +1,7 @@
-//! The cells of one hour or day while they are made: a summary for each combination of upstream, model and caller, and
-//! within it for each class.
+//! The cells of one hour or day while they are made: a summary for each combination of upstream, model and user, and
+//! within it one for each class.
+//!
+//! Not for storing them (`publish`) or reading them (`cells`).
 
 use std::collections::BTreeMap;
 
@@ -14,23 +16,23 @@ use crate::history::facts::{Facts, RequestFacts};
 use crate::history::summary::Summary;
 use crate::history::{AttemptOutcome, Short};
 
-/// Cells of one hour or day; what is beyond has a cell by provider only.
+/// Cells of one hour or day; further combinations share a cell for each provider.
 const CELLS_MAX: usize = 10_000;
 
-/// In place of the model that was sent, of what is beyond.
+/// `model_sent` of such a shared cell.
 const THE_REST: &str = "(others)";
 
-/// Whose a cell is.
+/// What a cell is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    /// Empty, both, for the requests that no attempt served.
+    /// Both empty: requests that no attempt served.
     provider: String,
     model_sent: String,
     model: Option<String>,
     user: Option<String>,
 }
 
-/// A summary and what it counts: attempts, or requests that none was started for.
+/// A summary, and a count of its attempts, or of requests without an attempt.
 #[derive(Default)]
 struct Part {
     count: u64,
@@ -49,7 +51,7 @@ impl Bundle {
         self.cells.values().flat_map(BTreeMap::values).map(|part| part.summary.attempts).sum()
     }
 
-    /// Takes the next cell out, ready to be written.
+    /// Takes the next cell, ready to be written.
     pub fn next_cell(&mut self) -> Option<Packed> {
         self.cells.pop_first().map(|(key, classes)| Packed::new(key, classes))
     }
@@ -74,12 +76,11 @@ impl Bundle {
     }
 }
 
-/// The cells of a day, each put together out of those of its hours when it is its turn: all of them at once may be
-/// gigabytes.
+/// The cells of a day, merged from those of its hours one at a time: all of them at once may take gigabytes.
 pub(super) struct DayCells(BTreeMap<Key, Vec<i64>>);
 
 impl DayCells {
-    /// Looks up where the cells of the hours are.
+    /// Finds the cells of the hours.
     pub fn of_hours(connection: &Connection, day: i64) -> rusqlite::Result<DayCells> {
         let mut cells: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
         let mut statement = connection.prepare_cached(OF_DAY)?;
@@ -91,8 +92,8 @@ impl DayCells {
         Ok(DayCells(cells))
     }
 
-    /// Puts the next cell together. One of an hour that was made anew since is missing in it: whoever publishes the day
-    /// sees that rows came.
+    /// Merges the next cell. A cell of an hour that was rolled up again meanwhile is missing; publishing the day
+    /// notices that rows came.
     pub fn next_cell(&mut self, connection: &Connection) -> rusqlite::Result<Option<Packed>> {
         let Some((key, hours)) = self.0.pop_first() else { return Ok(None) };
         let mut classes: BTreeMap<Class, Part> = BTreeMap::new();
@@ -111,14 +112,14 @@ impl DayCells {
     }
 }
 
-/// What belongs to the key, or to all those that are beyond the bound.
+/// The entry of the key, or of the shared cell.
 fn bounded<T: Default>(cells: &mut BTreeMap<Key, T>, key: Key) -> &mut T {
     let key = if cells.len() < CELLS_MAX || cells.contains_key(&key) { key } else { key.of_the_rest() };
     cells.entry(key).or_default()
 }
 
 impl Key {
-    /// Callers may name any model: what is beyond the bound is kept by provider only.
+    /// Clients choose the names of models, so the number of keys has a limit: further ones are kept by provider only.
     fn of_the_rest(self) -> Key {
         let model_sent = if self.provider.is_empty() { String::new() } else { THE_REST.to_owned() };
         Key { provider: self.provider, model_sent, model: None, user: None }
@@ -231,7 +232,7 @@ impl Gather for Bundle {
     }
 }
 
-/// Whose cells the hours of a day are. Without their blobs: they are read one by one.
+/// The keys of the cells of a day's hours, without their blobs: these are read one by one.
 pub(super) const OF_DAY: &str =
     "SELECT rowid, provider, model_sent, model, user FROM rollup WHERE hours = 1 AND start >= ?1 AND start <= ?2";
 

@@ -1,4 +1,6 @@
-//! Rolled-up hours and days, read back.
+//! Reads rolled-up hours and days.
+//!
+//! Not for choosing them: that is `plan`.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
@@ -9,7 +11,7 @@ use super::times::HOUR_US;
 use crate::history::Short;
 use crate::history::class::{Concurrency, Input};
 
-/// Contiguous, by the index: from one start to another.
+/// One range of the index, from one start to another.
 pub(super) const TOTALS: &str = "\
     SELECT start, provider, model_sent, model, user, attempts, total FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
@@ -19,7 +21,7 @@ pub(super) const PARTS: &str = "\
     SELECT start, provider, model_sent, model, user, attempts, parts FROM rollup \
     WHERE hours = ?1 AND start >= ?2 AND start <= ?3";
 
-/// Hands over the cells of the plan that the filter lets through.
+/// Passes on the cells of the plan that match the filter.
 pub(super) fn read(
     connection: &Connection,
     selection: &Selection,
@@ -76,7 +78,7 @@ fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::
     }))
 }
 
-/// Appends a part to those of a cell.
+/// Adds a part to the parts of a cell.
 pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &[u8]) {
     parts.extend([class.input.place(), class.concurrency.place(), u8::from(class.stream)]);
     parts.extend(count.to_le_bytes());
@@ -84,7 +86,7 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
     parts.extend(summary);
 }
 
-/// A stored summary that is none.
+/// A stored summary that cannot be read.
 pub(super) fn damaged(error: Short) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(6, Type::Blob, error.into())
 }
@@ -97,7 +99,7 @@ pub(super) struct Part<'p> {
     pub summary: &'p [u8],
 }
 
-/// Takes the next part off; none at the end.
+/// Takes the next part; none at the end.
 pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<Part<'p>>, Short> {
     if parts.is_empty() {
         return Ok(None);
@@ -111,7 +113,7 @@ pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<Part<'p>>, Sh
     Ok(Some(Part { class, count: u64::from_le_bytes(*count), summary }))
 }
 
-/// Starts that follow each other, as their first and last.
+/// Groups consecutive starts, as the first and the last of each group.
 fn runs(starts: &[i64], span_us: i64) -> impl Iterator<Item = (i64, i64)> {
     starts.chunk_by(move |a, b| b - a == span_us).filter_map(|run| Some((*run.first()?, *run.last()?)))
 }

@@ -1,7 +1,7 @@
-//! The history on disk: one SQLite file, opened, migrated, written in batches and read back. The only place with SQL.
+//! The history on disk: one SQLite file that is opened, migrated, written in batches and read. The only room with SQL.
 //!
-//! Not on a request's path: [`Store::write`] is for the recorder's one writer task, [`Reader`] for questions to the
-//! history, and [`Roller`] for the task that keeps it small.
+//! Not on a request's path: [`Store::write`] is for the recorder's writer task, [`Reader`] for questions to the
+//! history, [`Roller`] for the task that limits its size.
 
 mod bundle;
 mod cells;
@@ -46,30 +46,30 @@ use write::Statements;
 /// The database, open for writing, over one connection.
 pub struct Store {
     path: PathBuf,
-    /// The greatest size of the file. None: as much as the disk has room for.
+    /// Largest size of the file in bytes. None: limited by the disk.
     bytes_max: Option<u64>,
     statements: Statements,
     slot: Mutex<Slot>,
 }
 
-/// What a store holds of its file between two writes.
+/// The connection and the header, between two writes.
 #[derive(Default)]
 struct Slot {
-    /// None before the first use, and after a failure that may have left the connection in the middle of something: the
-    /// next write opens another.
+    /// None before the first use, and after a failure that may have left a transaction open: the next write connects
+    /// again.
     opened: Option<Opened>,
     header: Header,
 }
 
 impl Store {
-    /// Opens the file, creates it if it is not there, and brings its tables up to date.
+    /// Opens the file, creates it if it is missing, and migrates it.
     pub async fn open(path: &Path) -> Result<Store, OpenError> {
         let store = Store::unopened(path);
         store.slot.lock().await.opened = Some(Opened::open(path, None).await?);
         Ok(store)
     }
 
-    /// A store whose first write opens the file.
+    /// A store that opens its file at the first write.
     pub fn unopened(path: &Path) -> Store {
         Store { path: path.into(), bytes_max: None, statements: Statements::new(), slot: Mutex::default() }
     }
@@ -83,8 +83,8 @@ impl Store {
         self.slot.get_mut().opened.is_some()
     }
 
-    /// Writes the whole batch in one transaction, or nothing of it. Records that are there already are left as they
-    /// are, so the same batch may be sent again. Waits up to a second for another writer.
+    /// Writes the whole batch in one transaction, or nothing. Existing records stay unchanged, so a batch may be sent
+    /// again. Waits up to a second for another writer.
     pub async fn write(&self, batch: &[Record]) -> Result<(), WriteError> {
         let mut slot = self.slot.lock().await;
         loop {
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Renews the planner's statistics, empties the write-ahead log into the file, and closes.
+    /// Renews the planner's statistics, moves the write-ahead log into the file, and closes.
     pub async fn close(self) {
         if let Some(opened) = self.slot.into_inner().opened
             && let Err(error) = opened.connection.close().await
@@ -105,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Handles the end of a transaction. None: the file was removed or replaced meanwhile, and the rows with it, so the
-    /// transaction has to run again on the file that is there now.
+    /// Handles the end of a transaction. None: the file was removed or replaced meanwhile, together with the rows, so
+    /// the transaction must run again on the new file.
     async fn ended<T>(
         &self,
         slot: &mut Slot,
@@ -120,8 +120,8 @@ impl Store {
         (result.is_err() || FileId::at(&self.path).await == Some(file)).then_some(result)
     }
 
-    /// The open connection, if the file that it writes to is still the one at the path; else a new one. It is taken out
-    /// of the slot: if the caller is dropped halfway, so is the connection, and its transaction is undone.
+    /// The open connection if its file is still the one at the path, else a new one. It is taken out of the slot: if
+    /// the caller is dropped halfway, the connection is too, and its transaction is rolled back.
     async fn still_there(&self, slot: &mut Slot) -> Result<Opened, WriteError> {
         let found = FileId::at(&self.path).await;
         if let Some(opened) = slot.opened.take_if(|opened| found != Some(opened.file)) {
@@ -133,7 +133,7 @@ impl Store {
             if slot.header.is_of_a_database(&self.path, opened.file).await {
                 return Ok(opened);
             }
-            // Kept open: closing it would write its log into the overwritten file.
+            // It stays open: closing would write its log into the overwritten file.
             slot.opened = Some(opened);
             return Err(WriteError::unavailable(&OpenError::Overwritten { path: self.path.clone() }));
         }
@@ -141,7 +141,7 @@ impl Store {
     }
 }
 
-/// A connection and the file that it was opened on.
+/// A connection and the file it was opened on.
 struct Opened {
     connection: SqliteConnection,
     file: FileId,
@@ -155,22 +155,22 @@ impl Opened {
         Ok(Opened { connection, file })
     }
 
-    /// Closes a connection to a file that is no longer at its path.
+    /// Closes the connection to a file that is no longer at its path.
     async fn leave(mut self) {
-        // Its `-wal` file is still at the path, and would be applied to whatever database stands there next. So it is
-        // emptied into the old file first; if that was moved away, it is complete then.
+        // Its `-wal` file is still at the path and would be applied to the next database there. So the log is moved
+        // into the old file first; if that file was moved away, it is complete.
         let _ = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut self.connection).await;
         // Closed before the next one opens: both would use the locks of one `-shm` file.
         let _ = self.connection.close().await;
     }
 }
 
-/// Device and inode: a file under the same name is not the same file.
+/// Device and inode: a new file under the same name is another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
 impl FileId {
-    /// The file that is at the path now; none where there is nothing.
+    /// The file at the path; none if there is no file.
     async fn at(path: &Path) -> Option<FileId> {
         tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
     }

@@ -1,6 +1,6 @@
-//! Opening the database file: whose it is, which edition, and what to tell the operator when it cannot be used.
+//! Opens the database file: checks its owner and version, and explains to the operator why it cannot be used.
 //!
-//! Nothing is changed in a file before it is known to be ours.
+//! Changes nothing in a file before it is known to be ours. Not for reading or writing rows.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr as _,
 use super::code;
 use crate::clock::Instant;
 
-/// Why a database cannot be used, and what to do about it. For the operator.
+/// Why a database cannot be used, and what to do. For the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("there is no database at {path}: `photofinish serve` makes one; or name the config that points to yours")]
@@ -65,34 +65,34 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it may pass by itself, or by what the operator does elsewhere; else the configuration is wrong.
+    /// Whether it may pass by itself or after the operator acts elsewhere; else the configuration is wrong.
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Locked { .. } | OpenError::Disk { .. })
     }
 }
 
-/// Between two tries to open a file that is locked.
+/// Between two tries to open a locked file.
 const LOCKED_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long SQLite itself waits for a lock. Short: the recorder tries again, and says so in the log.
+/// How long SQLite waits for a lock. Short: the recorder tries again and logs it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// "PHOT", as the first migration sets it.
+/// "PHOT"; the first migration sets it.
 const APPLICATION_ID: i64 = 0x5048_4F54;
 
-/// To look at a file, and change nothing.
+/// Changes nothing.
 const READING: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX).union(OpenFlags::SQLITE_OPEN_URI);
 
-/// At most this many rows of each index are looked at when the planner's statistics are renewed on close.
+/// Rows of each index that are sampled for the planner's statistics on close.
 const ANALYSIS_LIMIT: u32 = 400;
 
-/// Opens for writing; creates the file, readable for its owner only, and brings its tables up to date.
+/// Opens for writing. Creates the file, readable for its owner only, and migrates it.
 ///
-/// When SQLite switches to a write-ahead log, it does not wait for a lock as the busy timeout says. Of two processes
-/// that start on one new file, one would find it locked, so this function waits.
+/// SQLite ignores the busy timeout when it switches to a write-ahead log. If two processes start on one new file, one
+/// finds it locked, so this function waits.
 ///
-/// `bytes_max`: the greatest size of the file, while this connection writes to it.
+/// `bytes_max`: largest size of the file while this connection writes to it.
 pub(super) async fn writable(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConnection, OpenError> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -130,7 +130,7 @@ async fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConne
     Ok(connection)
 }
 
-/// Opens for reading only; the file must be there, ours, and of this edition.
+/// Opens for reading; the file must exist, be ours, and have the current schema.
 pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => OpenError::Absent { path: path.into() },
@@ -142,7 +142,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     if metadata.len() == 0 && !has_log(path) {
         return Err(OpenError::Empty { path: path.into() });
     }
-    // Only SQLite opens it: closing another handle would drop the locks of this process.
+    // Only through SQLite: closing another handle would drop the locks of this process.
     let opened = Connection::open_with_flags(path, READING).map(drop);
     opened.map_err(|error| explain_read(path, &error))?;
     let connection = connect(path).map_err(|error| match cannot_write_beside(&error) && has_log(path) {
@@ -153,7 +153,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Opens for the roll-ups: a file that [`writable`] has brought up to date.
+/// Opens a file that [`writable`] has migrated, for roll-ups.
 pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
     let explained = |error| explain_sqlite(path, &error);
     let connection =
@@ -165,13 +165,13 @@ pub(super) fn roller(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Another reading connection to a file that [`readable`] has looked at.
+/// Another reading connection to a file that [`readable`] has checked.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, READING)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let looked = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     match looked {
-        // Where nothing may be written, a database with a write-ahead log can be read only as one that never changes.
+        // In a directory without write permission, a database in WAL mode can only be read as an immutable one.
         Err(error) if cannot_write_beside(&error) && !has_log(path) => {
             let uri = format!("file:{}?immutable=1", uri_path(path));
             Connection::open_with_flags(uri, READING)
@@ -186,14 +186,14 @@ fn cannot_write_beside(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }
 
-/// Whether there is something in the write-ahead log.
+/// Whether the write-ahead log has content.
 fn has_log(path: &Path) -> bool {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// What would end the path within a URI, or begin an escape, is escaped.
+/// Escapes what would end the path within a URI or begin an escape.
 fn uri_path(path: &Path) -> String {
     path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }
@@ -221,7 +221,7 @@ fn explain_read(path: &Path, error: &rusqlite::Error) -> OpenError {
     for_reading(explain_sqlite(path, error))
 }
 
-/// Advice about directories to be made and writing is for those who write.
+/// A reader needs no advice about creating directories or writing.
 fn for_reading(error: OpenError) -> OpenError {
     match error {
         OpenError::Unusable { path, reason } => OpenError::Unreadable { path, reason },
@@ -239,7 +239,7 @@ fn explain_sqlite(path: &Path, error: &rusqlite::Error) -> OpenError {
     }
 }
 
-/// Every edition of the tables, oldest first. A file that was released is never edited.
+/// Every migration, oldest first. A released file is never edited.
 pub(super) fn migrator() -> Migrator {
     let migration = |version, description: &'static str, sql: &'static str| {
         Migration::new(version, description.into(), MigrationType::Simple, sql.into_sql_str(), false)
@@ -261,8 +261,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .thread_name(|id| format!("sqlite-{id}"))
 }
 
-/// SQLite gives its `-wal` and `-shm` files the mode of this one. An existing file is not even opened: closing it again
-/// would drop the locks that other connections of this process hold on it.
+/// SQLite gives its `-wal` and `-shm` files the mode of this one. An existing file is not opened: closing it would drop
+/// the locks of other connections of this process.
 async fn create_private(path: &Path) -> std::io::Result<()> {
     let mut open = tokio::fs::OpenOptions::new();
     open.write(true).create_new(true);
@@ -291,7 +291,7 @@ async fn owner(connection: &mut SqliteConnection) -> Result<Owner, sqlx::Error> 
     })
 }
 
-/// All in one transaction: two processes that start on one new file wait for each other, and neither sees half of it.
+/// One transaction: two processes that start on one new file wait for each other, and neither sees half a schema.
 async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     migrator().run_direct(None, &mut *transaction, false).await?;

@@ -1,4 +1,6 @@
-//! From where a question is answered: which stretches of time out of rows, which out of rolled-up hours and days.
+//! Decides what to read for a question: which stretches of time as rows, and which as rolled-up hours and days.
+//!
+//! Not for reading them (`scan`, `cells`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,43 +9,43 @@ use rusqlite::Connection;
 use super::reader::Selection;
 use super::times::{DAY_US, HOUR_US, start_of};
 
-/// What is read out of rows, exact in any case: the newest hour.
+/// This much is always read as rows, and so is exact: the newest hour.
 const NEWEST_US: i64 = HOUR_US;
 
-/// Into so many pieces the newest stretch is cut.
+/// Pieces of the newest stretch.
 const NEWEST_PIECES: i64 = 16;
 
-/// Attempts that an hour is taken to have where none is rolled up yet.
+/// Attempts assumed for an hour when no hour is rolled up yet.
 const UNKNOWN_HOUR: u64 = 10_000;
 
-/// Hours and days that are rolled up.
+/// Rolled-up hours and days.
 pub(super) const SPANS: &str = "\
     SELECT hours, start, attempts, state FROM rollup_span \
     WHERE hours IN (1, 24) AND start >= ?1 AND start < ?2 AND state > 0";
 
-/// Hours whose rows are gone, or are going.
+/// Hours whose rows are removed or being removed.
 pub(super) const REMOVED: &str = "SELECT count(*) FROM rollup_span WHERE hours = 1 AND state = 2";
 
-/// The first row, whichever table has it.
+/// The first row of either table.
 pub(super) const OLDEST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race UNION ALL SELECT min(race_id) FROM attempt)";
 
-/// The first hour that is rolled up.
+/// The first rolled-up hour.
 pub(super) const OLDEST_HOUR: &str = "SELECT min(start) FROM rollup_span WHERE hours = 1 AND state > 0";
 
-/// A stretch that is read out of rows; microseconds since 1970, UTC.
+/// A stretch that is read as rows; microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub from_us: i64,
     pub until_us: i64,
 }
 
-/// Where everything comes from.
+/// What to read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Oldest first, none with more than one hour that is rolled up.
+    /// Oldest first; none contains more than one rolled-up hour.
     pub pieces: Vec<Piece>,
-    /// Starts of the days and of the hours that are read out of cells.
+    /// Starts of the days and of the hours that are read as cells.
     pub days: Vec<i64>,
     pub hours: Vec<i64>,
     /// As far as it is known.
@@ -52,15 +54,15 @@ pub(super) struct Plan {
     pub rolled_until: Option<i64>,
     /// See [`super::Coverage::whole_hours`].
     pub whole_hours: Option<(i64, i64)>,
-    /// As [`removed`] counts them.
+    /// See [`removed`].
     pub removed: i64,
 }
 
-/// An hour that is rolled up.
+/// A rolled-up hour.
 #[derive(Clone, Copy)]
 struct Rolled {
     attempts: u64,
-    /// Its rows are gone, or are going.
+    /// Its rows are removed or being removed.
     removed: bool,
 }
 
@@ -83,7 +85,7 @@ impl Plan {
                 }
             }
         }
-        // Before the first row there is nothing to look for.
+        // Before the first row nothing needs to be read.
         let oldest: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
         let oldest_us = oldest.map_or(until_us, |id| super::times::began_at(&id));
         let plan = Plan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
@@ -103,7 +105,7 @@ impl Plan {
         let exact = selection.exact || kept.map(|(_, rolled)| rolled.attempts).sum::<u64>() <= exact_max;
         let newest_us = selection.now_us - NEWEST_US;
         let out_of_cells = |start: i64, rolled: &Rolled| match rolled.removed {
-            // Only whole hours are left: those that begin in the window are in it.
+            // Only whole hours are left: the hours that begin in the window belong to it.
             true => start >= from_us && start < until_us,
             false => !exact && within(start, HOUR_US) && start + HOUR_US <= newest_us,
         };
@@ -115,7 +117,7 @@ impl Plan {
             within(day, DAY_US)
                 && first.is_some_and(|(start, _)| cells.contains_key(start))
                 && rolled.all(|(start, _)| cells.contains_key(start))
-                // Where nobody says since when, the first hour does.
+                // Without a `since`, the first hour is the start.
                 && (selection.filter.since.is_some() || hours.first_key_value().is_some_and(|(first, _)| *first < day))
         };
         let days: Vec<i64> = days.iter().copied().filter(|day| !selection.hourly && is_whole(*day)).collect();
@@ -138,14 +140,14 @@ pub(super) fn removed(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row(REMOVED, [], |row| row.get(0))
 }
 
-/// When the first race began, by the row of it or by the hour that it was rolled up in; microseconds since 1970, UTC.
+/// Start of the first race, by its row or by its rolled-up hour; microseconds since 1970, UTC.
 pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let row: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
     let hour: Option<i64> = connection.query_row(OLDEST_HOUR, [], |row| row.get(0))?;
     Ok([row.map(|id| super::times::began_at(&id)), hour].into_iter().flatten().min())
 }
 
-/// What the window becomes where an end of it lies within an hour that cannot be parted.
+/// The window, moved to whole hours where one of its ends is within an hour whose rows are gone.
 fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -> Option<(i64, i64)> {
     let parted = |at_us: i64| {
         let start = start_of(at_us, HOUR_US);
@@ -154,14 +156,13 @@ fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -
     };
     match (parted(from_us), parted(until_us)) {
         (None, None) => None,
-        // Both in one: it begins before the window, so it is not in it.
+        // Both ends are in one hour: it begins before the window, so it is outside.
         (Some(of_from), Some(of_until)) if of_from == of_until => Some(of_from),
         (of_from, of_until) => Some((of_from.map_or(from_us, |hour| hour.1), of_until.map_or(until_us, |hour| hour.1))),
     }
 }
 
-/// Cuts what is not rolled up yet, so that several threads can share it, and guesses by the newest hour that is how many
-/// attempts are in it.
+/// Cuts the newest stretch into pieces for several threads, and estimates its attempts from the newest rolled-up hour.
 fn cut_newest(pieces: &mut Vec<Piece>, hours: &BTreeMap<i64, Rolled>, now_us: i64) -> u64 {
     let rolled = hours.last_key_value();
     let Some(last) = pieces.pop_if(|last| rolled.is_none_or(|(start, _)| last.from_us >= start + HOUR_US)) else {
@@ -181,7 +182,7 @@ fn cut_newest(pieces: &mut Vec<Piece>, hours: &BTreeMap<i64, Rolled>, now_us: i6
     (of_hour as f64 * length_us as f64 / HOUR_US as f64) as u64
 }
 
-/// What lies between the cells, in pieces that several threads can share: cut where an hour begins that has rows.
+/// The stretches between the cells, cut at hours with rows so that several threads can share them.
 fn rows_between(
     cells: &BTreeMap<i64, Rolled>,
     rows: &BTreeMap<i64, Rolled>,

@@ -1,9 +1,9 @@
 //! Rows as they are stored: pages of races, and one race with its attempts. The figures beside them are the views'.
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
+use super::columns::{cell, json};
 use super::reader::{ReadError, Reader};
 use super::scan::AttemptFilter;
 use super::times::first_race_id;
@@ -94,17 +94,8 @@ fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite
     let mut found = statement.query(parameters)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
-        let cell = |(at, name): (usize, &String)| Ok((name.clone(), value(row.get_ref(at)?)));
-        rows.push(names.iter().enumerate().map(cell).collect::<rusqlite::Result<Row>>()?);
+        let named = |(at, name): (usize, &String)| Ok((name.clone(), json(cell(row, at)?)));
+        rows.push(names.iter().enumerate().map(named).collect::<rusqlite::Result<Row>>()?);
     }
     Ok(rows)
-}
-
-fn value(stored: ValueRef<'_>) -> Value {
-    match stored {
-        ValueRef::Integer(number) => number.into(),
-        ValueRef::Real(number) => number.into(),
-        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
-        ValueRef::Null | ValueRef::Blob(_) => Value::Null,
-    }
 }

@@ -1,8 +1,8 @@
-//! Reading the history, for commands and pages: on connections of its own, read-only, with a time limit. Blocks: not for
-//! a task of the runtime.
+//! Reads the history for commands and pages, on read-only connections with a time limit. Blocks: not for a task of the
+//! runtime.
 //!
-//! Never on a request's path, and not for routing, which keeps what it needs in memory. Rows are read by another driver than
-//! they are written with: to hand over a value, that one sends a copy of it from thread to thread.
+//! Not for a request's path or for routing, which keeps its statistics in memory. Reads with `rusqlite`, because `sqlx`
+//! sends each row to another thread: `docs/decisions/0301-rusqlite-for-reads.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use crate::history::Short;
 use crate::history::class::{Concurrency, Input};
 use crate::history::facts::{Facts, RequestFacts};
 
-/// One question to the history may take this long.
+/// Time limit of one question.
 const QUERY_FOR: Duration = Duration::from_secs(30);
 
-/// A window with at most so many attempts is read row by row, and so exact; a larger one out of what was rolled up, but
-/// for its newest hour.
+/// A window with at most this many attempts is read as rows, so it is exact. A larger one is read from roll-ups, except
+/// its newest hour.
 pub const EXACT_MAX: u64 = 400_000;
 
 /// Threads that read rows for one question.
 const THREADS_MAX: usize = 4;
 
-/// Virtual machine steps of SQLite between two looks at the clock; well under a millisecond.
+/// Virtual machine steps of SQLite between two checks of the clock; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
-/// Race numbers that each piece has for itself.
+/// Race numbers reserved for each piece.
 const RACES_OF_PIECE: u64 = 1 << 32;
 
-/// What a question gathers. Every thread has one; in the end they are one.
+/// Collects the answer of a question. Each thread has its own; they are merged at the end.
 pub trait Gather: Send {
-    /// The attempts of a race come one after the other.
+    /// The attempts of a race follow each other.
     fn attempt(&mut self, facts: &Facts<'_>);
 
-    /// A request that no attempt was started for: it was rejected, or every upstream was cooling down. `started_at`:
-    /// microseconds since 1970, UTC.
+    /// A request without an attempt: it was rejected, or every upstream was cooling down. `started_at`: microseconds
+    /// since 1970, UTC.
     fn without_attempts(&mut self, started_at: i64, request: &RequestFacts<'_>);
 
-    /// What was rolled up.
+    /// A rolled-up cell.
     ///
     /// # Errors
     /// When the summary is damaged.
@@ -58,21 +58,21 @@ pub trait Gather: Send {
 pub struct Cell<'a> {
     /// Microseconds since 1970, UTC.
     pub start_us: i64,
-    /// Microseconds.
+    /// Length in microseconds.
     pub span_us: i64,
-    /// None: requests that no attempt served, each once; only these are in the summary then.
+    /// None: the requests that no attempt served, each once; the summary has only these then.
     pub upstream: Option<(&'a str, &'a str)>,
     pub model: Option<&'a str>,
     pub user: Option<&'a str>,
-    /// Of what class; none where classes were not asked for.
+    /// None if the question needs no classes.
     pub class: Option<Class>,
-    /// Attempts; without an upstream, the requests that none was started for.
+    /// Attempts; without an upstream, requests without an attempt.
     pub count: u64,
-    /// As [`crate::history::summary::Summary::encode`] made it.
+    /// Encoded by [`crate::history::summary::Summary::encode`].
     pub summary: &'a [u8],
 }
 
-/// By what an hour is parted within itself.
+/// The parts of an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class {
     pub input: Input,
@@ -80,7 +80,7 @@ pub struct Class {
     pub stream: bool,
 }
 
-/// What is to be read.
+/// What to read.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub filter: AttemptFilter,
@@ -88,25 +88,25 @@ pub struct Selection {
     pub now_us: i64,
     /// Cells by class are needed.
     pub classes: bool,
-    /// Cells of a whole day will not do.
+    /// Cells of hours are needed, not of days.
     pub hourly: bool,
-    /// Rows only, however many, as far as there are any.
+    /// Only rows, however many there are.
     pub exact: bool,
 }
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Out of rolled-up hours and days before this time; microseconds since 1970, UTC. None: all out of rows.
+    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
     pub rolled_until: Option<i64>,
-    /// Where an end of the window lies in an hour whose rows are gone: the window of whole hours that was read instead,
-    /// those that begin in the one that was asked for. A window within a single such hour holds nothing, and this is that
-    /// hour. Microseconds since 1970, UTC.
+    /// The window of whole hours that was read, where one of its ends is within an hour whose rows are gone: the hours
+    /// that begin in the requested window. If the whole window is within one such hour, nothing was read, and this is
+    /// that hour. Microseconds since 1970, UTC.
     pub whole_hours: Option<(i64, i64)>,
 }
 
 impl Coverage {
-    /// The window that was read: from the beginning of the filter's, or else the oldest race that was found, to its end or
+    /// The window that was read: from the start of the filter, or else of the oldest race, to the end of the filter or
     /// now. Microseconds since 1970, UTC.
     pub fn window(&self, filter: &AttemptFilter, oldest: Option<i64>, now_us: i64) -> (i64, i64) {
         let (from_us, until_us) = self.whole_hours.unzip();
@@ -134,30 +134,30 @@ pub struct Reader {
     pub(super) time_limit: Duration,
     /// See [`EXACT_MAX`].
     exact_max: u64,
-    /// Nobody waits for the answer any more.
+    /// The caller no longer waits for the answer.
     stop: Arc<AtomicBool>,
 }
 
 impl Reader {
     /// # Errors
-    /// In words for an operator, when the file is not there, not ours or of another edition.
+    /// For an operator, when the file is missing, of another program or of another version.
     pub fn open(path: &Path) -> Result<Reader, OpenError> {
         let connection = open::readable(path)?;
         Ok(Reader { path: path.into(), connection, time_limit: QUERY_FOR, stop: Arc::default(), exact_max: EXACT_MAX })
     }
 
-    /// Reads a window of more attempts than these out of what was rolled up, instead of [`EXACT_MAX`].
+    /// Uses this limit instead of [`EXACT_MAX`].
     #[cfg(test)]
     pub fn with_exact_max(self, exact_max: u64) -> Reader {
         Reader { exact_max, ..self }
     }
 
-    /// Once `stop` is set, what is read ends within milliseconds, as [`ReadError::Stopped`].
+    /// Once `stop` is set, reading ends within milliseconds with [`ReadError::Stopped`].
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Reader {
         Reader { stop, ..self }
     }
 
-    /// Reads what is selected, with several threads where there is much.
+    /// Reads the selection, with several threads if it is large.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
@@ -174,7 +174,7 @@ impl Reader {
         &self.path
     }
 
-    /// When the first race began that is known of, to the hour where it is rolled up; microseconds since 1970, UTC.
+    /// Start of the first known race, to the hour if it is rolled up; microseconds since 1970, UTC.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
@@ -182,7 +182,7 @@ impl Reader {
         self.ask(plan::oldest)
     }
 
-    /// Runs one query of the store's own under the time limit.
+    /// Runs one query under the time limit.
     pub(super) fn ask<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         self.limit_time()?;
         query(&self.connection).map_err(|error| self.explain(&error))
@@ -195,7 +195,7 @@ impl Reader {
         deadline: Instant,
     ) -> rusqlite::Result<(G, Coverage)> {
         let mut gathered = make();
-        // The plan and the cells are of one state of the file.
+        // The plan and the cells come from one snapshot.
         let state = self.connection.unchecked_transaction()?;
         let plan = Plan::new(&state, selection, self.exact_max)?;
         cells::read(&state, selection, &plan, &mut gathered)?;
@@ -220,7 +220,7 @@ impl Reader {
                 let connection = open::connect(path)?;
                 interrupt(&connection, deadline, stop)?;
                 let state = connection.unchecked_transaction()?;
-                // Rows of the plan that were removed since are still in the state of the file that the first thread reads.
+                // If planned rows were removed since, only the snapshot of the first thread still has them.
                 if plan::removed(&state)? == plan.removed {
                     work(&state, &mut gathered)?;
                 }
@@ -237,7 +237,7 @@ impl Reader {
     }
 
     fn limit_time(&self) -> Result<Instant, ReadError> {
-        // A short query ends before it is looked at.
+        // A short query may end before its first check.
         if self.stop.load(Relaxed) {
             return Err(ReadError::Stopped { path: self.path.clone() });
         }
@@ -256,7 +256,7 @@ impl Reader {
     }
 }
 
-/// Lets what runs on the connection run until the deadline, or until `stop` is set.
+/// Limits the running statement by the deadline and by `stop`.
 fn interrupt(connection: &Connection, deadline: Instant, stop: &Arc<AtomicBool>) -> rusqlite::Result<()> {
     let stop = stop.clone();
     connection.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || stop.load(Relaxed) || Instant::now() >= deadline))

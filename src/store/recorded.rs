@@ -2,29 +2,58 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Rows};
 
+use super::columns::{Cells, select};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, Reader};
-use super::scan::{Run, text};
+use super::scan::fill_decoding;
 use super::times::{began_at, first_race_id};
+use crate::history::cost::Cost;
+use crate::history::facts::{AttemptRow, MeasuredAttempt};
 use crate::history::recorded::{Recorded, RecordedAttempt};
-use crate::history::{AttemptOutcome, RaceOutcome};
+use crate::history::speed::Decoding;
+use crate::history::table::subset;
+use crate::history::{AttemptRecord, RaceOutcome, RaceRecord};
 
-/// By the primary keys of both; the columns of an attempt come first, as in `scan`.
-const RECORDED: &str = "\
-    SELECT attempt.race_id, ordinal, provider, model_sent, dispatch_us, p_audit, audited, first_token_us, \
-           first_answer_us, last_token_us, ttft_obs_us, ttft_event, attempt.outcome, failure, payload_events, \
-           reasoning_events, chars_total, chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, \
-           cost_basis, in_flight_upstream, cost_usd_min, cost_usd_max, input_tokens, cached_input_tokens, \
-           max(coalesce(eof_us, 0), coalesce(cancel_us, 0), coalesce(last_token_us, 0), coalesce(headers_us, 0)), \
-           race.model, race.stream, race.input_tokens_estimate, race.winner, race.first_token_sent_us, race.done_us, \
-           race.outcome, race.n_choices, race.policy \
-    FROM race JOIN attempt ON attempt.race_id = race.race_id WHERE ";
+subset! {
+    /// Columns of a race that a recorded request is made of.
+    RecordedRow of RaceRecord {
+        race_id: String,
+        model: String,
+        policy: Option<String>,
+        stream: bool,
+        n_choices: Option<i64>,
+        input_tokens_estimate: i64,
+        winner: Option<i64>,
+        first_token_sent_us: Option<i64>,
+        done_us: Option<i64>,
+        outcome: RaceOutcome,
+    }
+}
+
+subset! {
+    /// Further columns of a recorded attempt.
+    Ending of AttemptRecord {
+        input_tokens: Option<i64>,
+        cached_input_tokens: Option<i64>,
+        headers_us: Option<i64>,
+        last_token_us: Option<i64>,
+        eof_us: Option<i64>,
+        cancel_us: Option<i64>,
+    }
+}
+
+/// Searches the primary keys of both tables.
+fn select_recorded(condition: &str) -> String {
+    let columns =
+        [select::<AttemptRow>(), select::<Cost>(), select::<Ending>(), select::<RecordedRow>(), select::<Decoding>()];
+    format!("SELECT {} FROM race JOIN attempt ON attempt.race_id = race.race_id WHERE {condition}", columns.join(", "))
+}
+
 const OF_WINDOW: &str = "\
     race.race_id >= ?1 AND race.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) ORDER BY race.race_id, ordinal";
 
-/// One of these requests; columns as in `RECORDED`.
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
 /// Attempts of these upstreams (`?1`, a JSON list) that show how long a token took or was waited for, newest first. At
@@ -65,28 +94,11 @@ impl Reader {
         let behind = filter.newest.saturating_sub(1);
         self.ask(|connection| {
             let state = connection.unchecked_transaction()?;
-            let oldest =
-                state.query_row(OLDEST_OF_NEWEST, (&until, i64::try_from(behind).unwrap_or(i64::MAX)), |row| {
-                    row.get::<_, String>(0)
-                });
-            let oldest = match oldest {
-                Err(rusqlite::Error::QueryReturnedNoRows) => String::new(),
-                oldest => oldest?,
-            };
-            let since = first_race_id(filter.since.unwrap_or(0)).max(oldest);
-            let mut statement = state.prepare(&format!("{RECORDED}{OF_WINDOW}"))?;
-            let mut rows = statement.query((since, until, filter.model.as_deref()))?;
-            let mut request: Option<Recorded> = None;
-            while let Some(row) = rows.next()? {
-                if request.as_ref().is_none_or(|request| text(row, 0).is_ok_and(|id| id != request.race_id)) {
-                    request.replace(recorded(row)?).map(&mut each);
-                }
-                if let Some(request) = &mut request {
-                    request.attempts.push(attempt(row)?);
-                }
-            }
-            request.map(&mut each);
-            Ok(())
+            let behind = i64::try_from(behind).unwrap_or(i64::MAX);
+            let oldest = state.query_row(OLDEST_OF_NEWEST, (&until, behind), |row| row.get::<_, String>(0));
+            let since = first_race_id(filter.since.unwrap_or(0)).max(oldest.optional()?.unwrap_or_default());
+            let mut statement = state.prepare(&select_recorded(OF_WINDOW))?;
+            read(statement.query((since, until, filter.model.as_deref()))?, &mut each)
         })
     }
 
@@ -103,19 +115,9 @@ impl Reader {
     ) -> Result<(), ReadError> {
         self.ask(|connection| {
             let state = connection.unchecked_transaction()?;
-            let mut statement = state.prepare(&format!("{RECORDED}{ONE_RECORDED}"))?;
+            let mut statement = state.prepare(&select_recorded(ONE_RECORDED))?;
             for race_id in newest_of(&state, upstreams, newest)? {
-                let mut rows = statement.query([&race_id])?;
-                let mut request: Option<Recorded> = None;
-                while let Some(row) = rows.next()? {
-                    if request.is_none() {
-                        request = Some(recorded(row)?);
-                    }
-                    if let Some(request) = &mut request {
-                        request.attempts.push(attempt(row)?);
-                    }
-                }
-                request.map(&mut each);
+                read(statement.query([&race_id])?, &mut each)?;
             }
             Ok(())
         })
@@ -130,7 +132,7 @@ fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> ru
     let mut races = BTreeSet::new();
     while !missing.is_empty() {
         let Some(row) = rows.next()? else { break };
-        let upstream = text(row, 1)?;
+        let upstream = row.get_ref(1)?.as_str()?;
         let Some(places) = missing.get_mut(upstream) else { continue };
         *places = places.saturating_sub(1);
         if *places == 0 {
@@ -141,40 +143,65 @@ fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> ru
     Ok(races)
 }
 
-fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
-    let race_id: String = row.get(0)?;
-    Ok(Recorded {
-        started_at: began_at(&race_id),
-        race_id,
-        model: row.get(30)?,
-        policy: row.get(38)?,
-        stream: row.get(31)?,
-        input_tokens_estimate: row.get(32)?,
-        winner: row.get(33)?,
-        client_ttft_us: row.get(34)?,
-        done_us: row.get(35)?,
-        outcome: RaceOutcome::from_name(text(row, 36)?).unwrap_or(RaceOutcome::Error),
-        attempts: Vec::new(),
-    })
+/// Passes each request of these rows to `each`. The attempts of a race follow each other.
+fn read(mut rows: Rows<'_>, each: &mut impl FnMut(Recorded)) -> rusqlite::Result<()> {
+    let (mut attempt, mut ending) = (MeasuredAttempt::default(), Ending::default());
+    let mut race = RecordedRow::default();
+    let mut request: Option<Recorded> = None;
+    while let Some(row) = rows.next()? {
+        let mut cells = Cells::new(row);
+        cells.fill(&mut attempt.row)?;
+        cells.fill(&mut attempt.cost)?;
+        cells.fill(&mut ending)?;
+        if request.as_ref().is_some_and(|request| request.race_id == attempt.row.race_id) {
+            cells.skip::<RecordedRow>();
+        } else {
+            cells.fill(&mut race)?;
+            request.replace(recorded(&race)).map(&mut *each);
+        }
+        fill_decoding(&mut attempt, &mut cells)?;
+        if let Some(request) = &mut request {
+            request.attempts.push(recorded_attempt(&attempt, &ending, race.n_choices));
+        }
+    }
+    request.map(each);
+    Ok(())
 }
 
-fn attempt(row: &Row<'_>) -> rusqlite::Result<RecordedAttempt> {
-    let run = Run::new(row)?;
-    Ok(RecordedAttempt {
-        ordinal: run.ordinal,
-        dispatch_us: run.dispatch_us,
-        in_flight: run.in_flight_upstream,
-        ttft_obs_us: run.ttft_obs_us,
-        seen: run.ttft_event == Some(1),
-        outcome: run.outcome.unwrap_or(AttemptOutcome::Failed),
-        failure: run.failure,
-        tpot_us: run.decoding.tpot_us(row.get(37)?),
-        input_tokens: row.get(27)?,
-        cached_input_tokens: row.get(28)?,
-        output_tokens: run.decoding.tokens_out(),
-        cost_usd: run.cost.usd.filter(|_| run.cost.is_exact()),
-        ended_us: row.get(29)?,
-        provider: run.provider,
-        model_sent: run.model_sent,
-    })
+fn recorded(race: &RecordedRow) -> Recorded {
+    Recorded {
+        race_id: race.race_id.clone(),
+        started_at: began_at(&race.race_id),
+        model: race.model.clone(),
+        policy: race.policy.clone(),
+        stream: race.stream,
+        input_tokens_estimate: race.input_tokens_estimate,
+        winner: race.winner,
+        client_ttft_us: race.first_token_sent_us,
+        done_us: race.done_us,
+        outcome: race.outcome,
+        attempts: Vec::new(),
+    }
+}
+
+fn recorded_attempt(attempt: &MeasuredAttempt, ending: &Ending, n_choices: Option<i64>) -> RecordedAttempt {
+    let MeasuredAttempt { row, cost, decoding } = attempt;
+    let ends = [ending.headers_us, ending.last_token_us, ending.eof_us, ending.cancel_us];
+    RecordedAttempt {
+        ordinal: row.ordinal,
+        provider: row.provider.clone(),
+        model_sent: row.model_sent.clone(),
+        dispatch_us: row.dispatch_us,
+        in_flight: row.in_flight_upstream,
+        ttft_obs_us: row.ttft_obs_us,
+        seen: row.ttft_event == Some(1),
+        outcome: row.outcome,
+        failure: row.failure,
+        tpot_us: decoding.tpot_us(n_choices),
+        input_tokens: ending.input_tokens,
+        cached_input_tokens: ending.cached_input_tokens,
+        output_tokens: decoding.tokens_out(),
+        cost_usd: cost.cost_usd.filter(|_| cost.is_exact()),
+        ended_us: ends.into_iter().flatten().max().unwrap_or(0).max(0),
+    }
 }

@@ -1,9 +1,9 @@
-//! Rolls up hours and days that are over, and removes rows that are older than they are to be kept. In steps, each of
-//! small transactions: the writer of the history never waits for more than one.
+//! Rolls up finished hours and days, and removes rows older than the retention. Each step is a few small transactions,
+//! so the writer of the history waits for one of them at most.
 //!
-//! Whoever writes rows says so in `rollup_span`, so an hour whose rows come late is rolled up anew. Between two steps no
-//! connection is open: the file may be moved away or replaced. What fails is left aside for a while: one damaged page must
-//! not stop the rest.
+//! Every writer notes its hours in `rollup_span`, so an hour with late rows is rolled up again. No connection is open
+//! between two steps: the file may be moved or replaced. Failed work is postponed, so that one damaged page does not
+//! stop the rest. Not for the format of a cell (`bundle`) or for writing one (`publish`).
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,44 +22,44 @@ use super::scan::{self, AttemptFilter};
 use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
 
-/// After an hour's end, what began in it has so long to end before it is rolled up for the first time.
+/// Races of an hour have this long to end before the hour is rolled up for the first time.
 const SETTLE_FOR: Duration = Duration::from_secs(300);
 
-/// What failed is left aside for so long.
+/// Failed work is postponed for this long.
 const ASIDE_FOR: Duration = Duration::from_secs(3_600);
 
-/// So many hours and days are left aside at once; while they are, no other is tried.
+/// Postponed hours and days; at this number no other is tried.
 const ASIDE_MAX: usize = 1_000;
 
-/// Races whose rows go in one transaction.
+/// Races whose rows are removed in one transaction.
 const REMOVED_MAX: i64 = 200;
 
-/// A month.
+/// A month, in microseconds.
 const LATELY_US: i64 = 30 * DAY_US;
 
-/// Virtual machine steps of SQLite between two looks whether to go on; well under a millisecond.
+/// Virtual machine steps of SQLite between two checks of `stop`; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An hour, of so many attempts, was rolled up.
+    /// An hour with this many attempts was rolled up.
     RolledUp { attempts: u64 },
-    /// A day was put together out of its hours.
+    /// A day was merged from its hours.
     Day,
-    /// Rows of so many races were removed.
+    /// The rows of this many races were removed.
     Removed { races: usize },
-    /// There is nothing to do now.
+    /// Nothing is due.
     Nothing,
 }
 
-/// A roll-up, or a removal, that could not be made now.
+/// A roll-up or a removal that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot roll up {path}: {reason}")]
 pub struct RollupError {
     path: PathBuf,
     reason: String,
-    /// What failed is left aside: the next step does something else.
+    /// The failed work is postponed: the next step does other work.
     pub left_aside: bool,
 }
 
@@ -69,25 +69,25 @@ impl RollupError {
     }
 }
 
-/// Rolls up one file. Several for one file do no harm, and no good.
+/// Rolls up one file. Several rollers of one file are harmless and useless.
 pub struct Roller {
     path: PathBuf,
     stop: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The file of the last step.
     file: Option<FileId>,
-    /// Every hour of it with rows before this time is in `rollup_span`; microseconds since 1970, UTC. Rows of the first
-    /// edition were written without.
+    /// All hours with rows before this time are in `rollup_span`; microseconds since 1970, UTC. The first version wrote
+    /// rows without noting hours.
     known_until: i64,
-    /// What failed, and when; microseconds since 1970, UTC.
+    /// Failed work and the time of the failure; microseconds since 1970, UTC.
     aside: BTreeMap<Work, i64>,
-    /// Something was rolled up since rows were removed: a disk that is nearly full has no room for all roll-ups first.
+    /// Removal and roll-up take turns: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
 }
 
-/// What a step may do.
+/// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
-    /// Hours are looked for that nobody told of.
+    /// Finds hours with rows missing from `rollup_span`.
     Find,
     RollUp(Span),
     Remove,
@@ -104,7 +104,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// It is about the whole file, or ends by itself soon.
+    /// It concerns the whole file, or ends by itself soon.
     fn is_of_the_file(&self) -> bool {
         let Failure::Database(error) = self else { return false };
         let code = error.sqlite_error_code();
@@ -113,22 +113,22 @@ impl Failure {
 }
 
 impl Roller {
-    /// `stop`: whether a step is to be given up as soon as may be; looked at while it runs.
+    /// `stop`: whether to give up the running step; asked while it runs.
     pub fn new(path: &Path, stop: impl Fn() -> bool + Send + Sync + 'static) -> Roller {
         let (aside, stop) = (BTreeMap::new(), Arc::new(stop));
         Roller { path: path.into(), stop, file: None, known_until: 0, aside, removal_is_next: false }
     }
 
-    /// Rolls up an hour or a day that is due, or removes some of the rows that began before `keep_from`: in turns, where
-    /// there is both to do. Times are microseconds since 1970, UTC. Blocks.
+    /// Rolls up an hour or a day that is due, or removes some rows that began before `keep_from`; both in turns when
+    /// both are due. Times are microseconds since 1970, UTC. Blocks.
     ///
     /// # Errors
-    /// When the file cannot be read or written; nothing that is read is half done, and it may be tried again. Unless it
-    /// is about the whole file, the next step does something else, for an hour.
+    /// When the file cannot be read or written. No reader sees half a roll-up, and the step may be repeated. Unless the
+    /// whole file fails, the failed work is postponed.
     pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<Step, RollupError> {
         let connected = self.connect();
         let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
-        // Also after a step of the clock.
+        // The clock may have been set back.
         self.aside.retain(|_, at_us| (0..micros(ASIDE_FOR)).contains(&(now_us - *at_us)));
         if self.removal_is_next {
             self.removal_is_next = false;
@@ -144,7 +144,7 @@ impl Roller {
         self.remove(&mut connection, now_us, keep_from)
     }
 
-    /// Of how many days of the month before `now_us` there are rows, or were.
+    /// Days with rows, present or removed, in the month before `now_us`.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -155,7 +155,7 @@ impl Roller {
         days.map_err(|error| failed(error.to_string()))
     }
 
-    /// Whether there are rows of hours that ended before this time. No where it cannot be told.
+    /// Whether there are rows of hours that ended before this time. False if the file cannot be read.
     pub fn has_rows_before(&self, keep_from: i64) -> bool {
         let oldest = open::roller(&self.path).ok().and_then(|connection| next_hour(&connection, 0).ok().flatten());
         oldest.is_some_and(|hour| hour + HOUR_US <= keep_from)
@@ -176,14 +176,14 @@ impl Roller {
         Ok(connection)
     }
 
-    /// Leaves the work aside where it fails.
+    /// Postpones failing work.
     fn tried<T>(
         &mut self,
         work: Work,
         now_us: i64,
         run: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, RollupError> {
-        // Of the connection nothing is used after a panic: its transaction is undone when it is closed.
+        // After a panic nothing of the connection is used: closing it rolls its transaction back.
         let failure = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(failure)) => failure,
@@ -196,7 +196,7 @@ impl Roller {
         Err(RollupError { left_aside, ..RollupError::new(&self.path, format!("{work}: {failure}")) })
     }
 
-    /// The hour, or else the day, that is to be rolled up next.
+    /// The next hour to roll up, or else the next day.
     fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<Span>, RollupError> {
         if self.aside.len() >= ASIDE_MAX {
             return Ok(None);
@@ -252,7 +252,7 @@ fn roll_up(connection: &mut Connection, span: Span) -> Result<Step, Failure> {
     let snapshot = connection.transaction()?;
     let hour = span.hours == 1;
     let nothing = if hour { Step::RolledUp { attempts: 0 } } else { Step::Day };
-    // Another process may have been quicker, and have begun to remove the rows.
+    // Another process may have rolled it up, and may be removing its rows.
     let Some(batches) = span.batches(&snapshot)? else { return Ok(nothing) };
     let (step, kept) = if hour {
         let mut bundle = Bundle::default();
@@ -272,7 +272,8 @@ fn roll_up(connection: &mut Connection, span: Span) -> Result<Step, Failure> {
     }
 }
 
-/// The first hour with rows that is not in `rollup_span`, put there; and until when all are.
+/// Adds the first hour with rows that is missing from `rollup_span`; also returns the time before which none is
+/// missing.
 fn find(connection: &Connection, known_until: i64, settled_us: i64) -> Result<(Option<Span>, i64), Failure> {
     let mut until = known_until;
     while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
@@ -286,7 +287,7 @@ fn find(connection: &Connection, known_until: i64, settled_us: i64) -> Result<(O
     Ok((None, until))
 }
 
-/// Some of the oldest rows that are older than `keep_from` and rolled up.
+/// Removes some of the oldest rows before `keep_from`, if they are rolled up.
 fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Step> {
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
@@ -302,7 +303,7 @@ fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Step>
     Ok(Step::Nothing)
 }
 
-/// The first races of the hour, with their attempts. Attempts without a race count as one.
+/// Removes the first races of the hour, with their attempts. Attempts without a race count as one race.
 fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usize> {
     let (from, mut until) = (first_race_id(hour), first_race_id(hour + HOUR_US));
     for sql in [RACE_TO_STAY, ATTEMPT_TO_STAY] {
@@ -314,7 +315,7 @@ fn remove_some(transaction: &Transaction<'_>, hour: i64) -> rusqlite::Result<usi
     Ok(races.max(usize::from(attempts > 0)))
 }
 
-/// The first hour or day that is over, not rolled up, can be, and is not left aside.
+/// The first finished hour or day that is not rolled up, can be rolled up, and is not postponed.
 fn due(
     connection: &Connection,
     hours: i64,
@@ -332,21 +333,21 @@ fn due(
     Ok(None)
 }
 
-/// The hour of the first row from `from_us` on.
+/// The hour of the first row at or after `from_us`.
 fn next_hour(connection: &Connection, from_us: i64) -> rusqlite::Result<Option<i64>> {
     let id: Option<String> = connection.query_row(FIRST, [first_race_id(from_us)], |row| row.get(0))?;
-    // What is no id of ours says no time.
+    // An id of another form has no time.
     Ok(id.map(|id| began_at(&id)).filter(|began_at| *began_at >= from_us).map(|began_at| start_of(began_at, HOUR_US)))
 }
 
-/// The first row, whichever table has it.
+/// The first row of either table.
 pub(super) const FIRST: &str = "\
     SELECT min(id) FROM (SELECT min(race_id) AS id FROM race WHERE race_id >= ?1 \
                          UNION ALL SELECT min(race_id) FROM attempt WHERE race_id >= ?1)";
 
 const DAYS: &str = "SELECT count(*) FROM rollup_span WHERE hours = 24 AND start > ?1 AND start <= ?2";
 
-/// Those that are not over yet come behind.
+/// Unfinished hours sort last.
 pub(super) const DUE: &str = "\
     SELECT start FROM rollup_span INDEXED BY rollup_span_due \
     WHERE hours = ?1 AND start <= ?2 AND state = 0 ORDER BY start";
@@ -355,11 +356,11 @@ const FOUND: &str = "INSERT INTO rollup_span (hours, start) VALUES (1, ?1) ON CO
 
 pub(super) const REMOVING: &str = "UPDATE rollup_span SET state = 2 WHERE hours = 1 AND start = ?1";
 
-/// The first race that is to stay.
+/// The first race that stays.
 pub(super) const RACE_TO_STAY: &str =
     "SELECT race_id FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id LIMIT 1 OFFSET ?3";
 
-/// The same by the attempts: some have no race.
+/// The same for attempts: some have no race.
 pub(super) const ATTEMPT_TO_STAY: &str = "\
     SELECT race_id FROM attempt WHERE race_id >= ?1 AND race_id < ?2 \
     GROUP BY race_id ORDER BY race_id LIMIT 1 OFFSET ?3";

@@ -1,39 +1,37 @@
-//! Rows as facts: the attempts of a stretch of time, race by race, each beside the row of its race.
+//! Scans a stretch of time: passes the facts of each attempt to a `Gather`, race by race.
 //!
-//! Two scans in the order of the primary keys, joined here: SQL would look up the race for each attempt anew. TPOT is
-//! computed here too, by the same definition as in the view `attempt_speed`.
+//! Two scans in the order of the primary keys, joined here: a join in SQL would look up the race of each attempt anew. TPOT
+//! is computed in Rust, by the definition of the view `attempt_speed`.
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, Rows};
+use std::sync::LazyLock;
 
+use rusqlite::{Connection, Rows};
+
+use super::columns::{Cells, select};
 use super::reader::Gather;
 use super::times::{began_at, first_race_id};
-use crate::failure::FailureKind;
+use crate::history::AttemptOutcome;
 use crate::history::cost::Cost;
-use crate::history::facts::{Facts, RequestFacts};
+use crate::history::facts::{self, AttemptRow, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
-use crate::history::survival::{Audit, Observation};
-use crate::history::{AttemptOutcome, CostBasis, RaceOutcome, TokenSource};
 
-/// By `race_id`, so that the primary key is searched, and nothing before or after the stretch is read.
-pub(super) const ATTEMPTS: &str = "\
-    SELECT race_id, ordinal, provider, model_sent, dispatch_us, p_audit, audited, first_token_us, first_answer_us, \
-           last_token_us, ttft_obs_us, ttft_event, outcome, failure, payload_events, reasoning_events, chars_total, \
-           chars_first, burst, output_tokens, reasoning_tokens, tok_src, cost_usd, cost_basis, in_flight_upstream, \
-           cost_usd_min, cost_usd_max \
-    FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id";
+/// By `race_id`: searches the primary key, so nothing before or after the stretch is read.
+pub(super) static ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
+    let columns = [select::<AttemptRow>(), select::<Cost>(), select::<Decoding>()].join(", ");
+    format!("SELECT {columns} FROM attempt WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
+});
 
-pub(super) const RACES: &str = "\
-    SELECT race_id, model, user, stream, n_choices, input_tokens_estimate, attempts, winner, first_token_sent_us, \
-           outcome \
-    FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id";
+pub(super) static RACES: LazyLock<String> = LazyLock::new(|| {
+    let columns = select::<RequestRow>();
+    format!("SELECT {columns} FROM race WHERE race_id >= ?1 AND race_id < ?2 ORDER BY race_id")
+});
 
 /// Which rows are wanted; all that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptFilter {
-    /// Of races that began at this time or later; microseconds since 1970, UTC.
+    /// Races that began at this time or later; microseconds since 1970, UTC.
     pub since: Option<i64>,
-    /// Of races that began before this time; microseconds since 1970, UTC.
+    /// Races that began before this time; microseconds since 1970, UTC.
     pub until: Option<i64>,
     /// The model that was asked for.
     pub model: Option<String>,
@@ -43,7 +41,7 @@ pub struct AttemptFilter {
 }
 
 impl AttemptFilter {
-    /// Of model and user; none is what is not known.
+    /// None: not known.
     pub(super) fn wants_request(&self, model: Option<&str>, user: Option<&str>) -> bool {
         self.model.as_deref().is_none_or(|wanted| model == Some(wanted))
             && self.user.as_deref().is_none_or(|wanted| user == Some(wanted))
@@ -54,245 +52,108 @@ impl AttemptFilter {
     }
 }
 
-/// Hands every attempt of races begun from `from_us` on and before `until_us` to `gather`, and every request without one.
-/// `first_race`: the number that the first race gets. Returns how many races there were.
+/// Passes to `gather` every attempt of races that began from `from_us` on and before `until_us`, and every request without
+/// one. `first_race`: races are numbered from here.
 pub(super) fn scan(
     connection: &Connection,
     (from_us, until_us): (i64, i64),
     filter: &AttemptFilter,
     first_race: u64,
     gather: &mut impl Gather,
-) -> rusqlite::Result<u64> {
+) -> rusqlite::Result<()> {
     let range = [first_race_id(from_us), first_race_id(until_us)];
-    let (mut races, mut attempts) = (connection.prepare_cached(RACES)?, connection.prepare_cached(ATTEMPTS)?);
-    let (mut races, mut attempts) = (races.query([&range[0], &range[1]])?, attempts.query([&range[0], &range[1]])?);
-    let mut race = Race::default();
-    let mut runs = Runs::default();
-    race.next(&mut races)?;
-    runs.look(&mut attempts)?;
-    let mut number = first_race;
-    loop {
-        // Both lists are in the order of the ids; the smaller is next.
-        let of_race = race.known && runs.coming.as_ref().is_none_or(|coming| race.id <= coming.id);
-        let id = match (&runs.coming, of_race) {
-            (_, true) => race.id.clone(),
-            (Some(coming), false) => coming.id.clone(),
-            (None, false) => return Ok(number - first_race),
-        };
-        runs.take(&id, &mut attempts)?;
-        number += 1;
-        runs.hand_over(number, of_race.then_some(&race), filter, gather);
-        if of_race {
-            race.next(&mut races)?;
+    let (mut races, mut attempts) = (connection.prepare_cached(&RACES)?, connection.prepare_cached(&ATTEMPTS)?);
+    let mut races = races.query([&range[0], &range[1]])?;
+    let mut attempts = Attempts::new(attempts.query([&range[0], &range[1]])?)?;
+    let mut race = RequestRow::default();
+    let mut is_race = next_race(&mut races, &mut race)?;
+    let mut id = String::new();
+    for number in first_race + 1.. {
+        // Both lists are in the order of the ids; the smaller id is next.
+        let coming = attempts.coming.as_ref().map(|coming| coming.row.race_id.as_str());
+        let has_row = is_race && coming.is_none_or(|coming| race.race_id.as_str() <= coming);
+        let Some(smallest) = (if has_row { Some(race.race_id.as_str()) } else { coming }) else { break };
+        id.clear();
+        id.push_str(smallest);
+        attempts.take(&id)?;
+        hand_over((number, began_at(&id)), has_row.then_some(&race), &attempts.of_race, filter, gather);
+        if has_row {
+            is_race = next_race(&mut races, &mut race)?;
         }
     }
-}
-
-/// The row of a race.
-#[derive(Default)]
-struct Race {
-    /// Whether there is one; false behind the last.
-    known: bool,
-    id: String,
-    model: String,
-    user: Option<String>,
-    stream: bool,
-    n_choices: Option<i64>,
-    input_tokens_estimate: i64,
-    attempts: i64,
-    winner: Option<i64>,
-    first_token_sent_us: Option<i64>,
-    outcome: Option<RaceOutcome>,
-}
-
-impl Race {
-    fn next(&mut self, rows: &mut Rows<'_>) -> rusqlite::Result<()> {
-        let Some(row) = rows.next()? else {
-            self.known = false;
-            return Ok(());
-        };
-        self.known = true;
-        text_into(&mut self.id, row, 0)?;
-        text_into(&mut self.model, row, 1)?;
-        self.user = row.get(2)?;
-        self.stream = row.get(3)?;
-        self.n_choices = row.get(4)?;
-        self.input_tokens_estimate = row.get(5)?;
-        self.attempts = row.get(6)?;
-        self.winner = row.get(7)?;
-        self.first_token_sent_us = row.get(8)?;
-        self.outcome = RaceOutcome::from_name(text(row, 9)?);
-        Ok(())
-    }
-
-    /// Beside the attempt of this ordinal.
-    fn facts(&self, ordinal: Option<i64>) -> RequestFacts<'_> {
-        RequestFacts {
-            model: &self.model,
-            user: self.user.as_deref(),
-            stream: self.stream,
-            input_tokens_estimate: self.input_tokens_estimate,
-            outcome: self.outcome.unwrap_or(RaceOutcome::Error),
-            client_ttft_us: self.first_token_sent_us,
-            served: self.winner.map(|winner| Some(winner) == ordinal),
-        }
-    }
-}
-
-/// The row of an attempt.
-pub(super) struct Run {
-    id: String,
-    pub ordinal: i64,
-    pub provider: String,
-    pub model_sent: String,
-    pub dispatch_us: i64,
-    p_audit: Option<f64>,
-    audited: bool,
-    pub ttft_obs_us: Option<i64>,
-    pub ttft_event: Option<i64>,
-    pub outcome: Option<AttemptOutcome>,
-    pub failure: Option<FailureKind>,
-    payload_events: i64,
-    pub decoding: Decoding,
-    pub cost: Cost,
-    pub in_flight_upstream: i64,
-}
-
-/// The attempts of one race, and the first one of the race that comes next.
-#[derive(Default)]
-struct Runs {
-    coming: Option<Run>,
-    of_race: Vec<Run>,
-}
-
-impl Runs {
-    fn look(&mut self, rows: &mut Rows<'_>) -> rusqlite::Result<()> {
-        self.coming = rows.next()?.map(Run::new).transpose()?;
-        Ok(())
-    }
-
-    fn take(&mut self, id: &str, rows: &mut Rows<'_>) -> rusqlite::Result<()> {
-        self.of_race.clear();
-        while let Some(run) = self.coming.take_if(|coming| coming.id == id) {
-            self.of_race.push(run);
-            self.look(rows)?;
-        }
-        Ok(())
-    }
-
-    fn hand_over(&self, number: u64, race: Option<&Race>, filter: &AttemptFilter, gather: &mut impl Gather) {
-        let known = race.map(|race| (race.model.as_str(), race.user.as_deref()));
-        if !filter.wants_request(known.map(|(model, _)| model), known.and_then(|(_, user)| user)) {
-            return;
-        }
-        if let Some(race) = race.filter(|race| race.attempts == 0 && filter.provider.is_none()) {
-            gather.without_attempts(began_at(&race.id), &race.facts(None));
-        }
-        // What a loser lost to: the first token after its dispatch of those that did not lose. (A whole answer whose
-        // winner dies is raced for anew.)
-        let finished = self.of_race.iter().filter(|run| !run.lost());
-        let tokens_us: Vec<i64> =
-            finished.filter_map(|run| Some(run.dispatch_us + run.decoding.first_token_us?)).collect();
-        for (place, run) in self.of_race.iter().enumerate().filter(|(_, run)| filter.wants_provider(&run.provider)) {
-            let again = self.of_race[..place].iter().any(|before| before.is_at_upstream_of(run));
-            let decided_us = tokens_us.iter().copied().filter(|token_us| *token_us >= run.dispatch_us).min();
-            gather.attempt(&Facts { again, ..run.facts(number, decided_us, race) });
-        }
-    }
-}
-
-impl Run {
-    /// Of a row that begins with the columns of [`ATTEMPTS`].
-    pub fn new(row: &Row<'_>) -> rusqlite::Result<Run> {
-        let (first_token_us, outcome) = (row.get(7)?, AttemptOutcome::from_name(text(row, 12)?));
-        Ok(Run {
-            id: text(row, 0)?.to_owned(),
-            ordinal: row.get(1)?,
-            provider: text(row, 2)?.to_owned(),
-            model_sent: text(row, 3)?.to_owned(),
-            dispatch_us: row.get(4)?,
-            p_audit: row.get(5)?,
-            audited: row.get(6)?,
-            ttft_obs_us: row.get(10)?,
-            ttft_event: row.get(11)?,
-            outcome,
-            failure: name(row, 13)?.and_then(FailureKind::from_name),
-            payload_events: row.get(14)?,
-            decoding: decoding(first_token_us, outcome, row)?,
-            cost: Cost {
-                usd: row.get(22)?,
-                basis: CostBasis::from_name(text(row, 23)?).unwrap_or(CostBasis::Unknown),
-                min_usd: row.get(25)?,
-                max_usd: row.get(26)?,
-            },
-            in_flight_upstream: row.get(24)?,
-        })
-    }
-
-    fn lost(&self) -> bool {
-        matches!(self.outcome, Some(AttemptOutcome::Lost | AttemptOutcome::Drained))
-    }
-
-    fn is_at_upstream_of(&self, other: &Run) -> bool {
-        (&self.provider, &self.model_sent) == (&other.provider, &other.model_sent)
-    }
-
-    fn facts<'a>(&'a self, number: u64, decided_us: Option<i64>, race: Option<&'a Race>) -> Facts<'a> {
-        let lost_us = decided_us.map(|decided_us| decided_us - self.dispatch_us);
-        let audit = lost_us.zip(self.p_audit).filter(|_| self.audited);
-        let audit = audit.map(|(lost_us, probability)| Audit { lost_us, probability });
-        let ttft = self.ttft_obs_us.zip(self.ttft_event);
-        Facts {
-            race: number,
-            again: false,
-            started_at: began_at(&self.id),
-            provider: &self.provider,
-            model_sent: &self.model_sent,
-            in_flight_upstream: self.in_flight_upstream,
-            outcome: self.outcome.unwrap_or(AttemptOutcome::Failed),
-            failure: self.failure,
-            ttft: ttft.map(|(time_us, event)| Observation { time_us, event: event == 1, audit }),
-            tpot_us: self.decoding.tpot_us(race.and_then(|race| race.n_choices)),
-            at_once: self.payload_events == 1 || self.decoding.output_tokens == Some(1),
-            output_tokens: self.decoding.tokens_out(),
-            cost: self.cost,
-            request: race.map(|race| race.facts(Some(self.ordinal))),
-        }
-    }
-}
-
-/// Most attempts lose before their first token, and what would come after it need not be read.
-fn decoding(first_token_us: Option<i64>, outcome: Option<AttemptOutcome>, row: &Row<'_>) -> rusqlite::Result<Decoding> {
-    if first_token_us.is_none() && outcome == Some(AttemptOutcome::Lost) {
-        return Ok(Decoding::NOTHING);
-    }
-    Ok(Decoding {
-        first_token_us,
-        first_answer_us: row.get(8)?,
-        last_token_us: row.get(9)?,
-        reasoning_events: row.get(15)?,
-        chars_total: row.get(16)?,
-        chars_first: row.get(17)?,
-        burst: row.get(18)?,
-        output_tokens: row.get(19)?,
-        reasoning_tokens: row.get(20)?,
-        tok_src: TokenSource::from_name(text(row, 21)?).unwrap_or(TokenSource::None),
-    })
-}
-
-pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
-    Ok(row.get_ref(column)?.as_str()?)
-}
-
-fn text_into(into: &mut String, row: &Row<'_>, column: usize) -> rusqlite::Result<()> {
-    into.clear();
-    into.push_str(text(row, column)?);
     Ok(())
 }
 
-fn name<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<Option<&'r str>> {
-    match row.get_ref(column)? {
-        ValueRef::Null => Ok(None),
-        value => Ok(Some(value.as_str()?)),
+/// False behind the last race.
+fn next_race(rows: &mut Rows<'_>, race: &mut RequestRow) -> rusqlite::Result<bool> {
+    let Some(row) = rows.next()? else { return Ok(false) };
+    Cells::new(row).fill(race)?;
+    Ok(true)
+}
+
+fn hand_over(
+    (number, started_at): (u64, i64),
+    race: Option<&RequestRow>,
+    attempts: &[MeasuredAttempt],
+    filter: &AttemptFilter,
+    gather: &mut impl Gather,
+) {
+    if !filter.wants_request(race.map(|race| race.model.as_str()), race.and_then(|race| race.user.as_deref())) {
+        return;
     }
+    if let Some(race) = race.filter(|race| race.attempts == 0 && filter.provider.is_none()) {
+        gather.without_attempts(started_at, &race.facts(None));
+    }
+    facts::of_race((number, started_at), race, attempts, |facts| {
+        if filter.wants_provider(facts.provider) {
+            gather.attempt(facts);
+        }
+    });
+}
+
+/// The attempts of one race, and the first attempt of the next race.
+struct Attempts<'r> {
+    rows: Rows<'r>,
+    coming: Option<MeasuredAttempt>,
+    of_race: Vec<MeasuredAttempt>,
+    /// Used before: their strings have memory.
+    spare: Vec<MeasuredAttempt>,
+}
+
+impl<'r> Attempts<'r> {
+    fn new(rows: Rows<'r>) -> rusqlite::Result<Attempts<'r>> {
+        let mut attempts = Attempts { rows, coming: None, of_race: Vec::new(), spare: Vec::new() };
+        attempts.read_next()?;
+        Ok(attempts)
+    }
+
+    /// Moves the attempts of this race to `of_race`.
+    fn take(&mut self, race_id: &str) -> rusqlite::Result<()> {
+        self.spare.append(&mut self.of_race);
+        while let Some(attempt) = self.coming.take_if(|coming| coming.row.race_id == race_id) {
+            self.of_race.push(attempt);
+            self.read_next()?;
+        }
+        Ok(())
+    }
+
+    fn read_next(&mut self) -> rusqlite::Result<()> {
+        let Some(row) = self.rows.next()? else { return Ok(()) };
+        let mut attempt = self.spare.pop().unwrap_or_default();
+        let mut cells = Cells::new(row);
+        cells.fill(&mut attempt.row)?;
+        cells.fill(&mut attempt.cost)?;
+        fill_decoding(&mut attempt, &mut cells)?;
+        self.coming = Some(attempt);
+        Ok(())
+    }
+}
+
+/// Most attempts lose before their first token: the columns that are null then are not read.
+pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut Cells<'_>) -> rusqlite::Result<()> {
+    if attempt.row.outcome == AttemptOutcome::Lost && attempt.row.ttft_event != Some(1) {
+        attempt.decoding = Decoding::default();
+        return Ok(());
+    }
+    cells.fill(&mut attempt.decoding)
 }

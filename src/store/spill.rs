@@ -1,35 +1,36 @@
-//! Keeps rows that the database cannot take now in a second database beside it, with the same tables and the same
-//! writer. They are moved back in the order of their races, each once, and then the file is removed.
+//! Keeps rows that the database cannot take now in a second database in the same directory, with the same tables and
+//! the same writer. Later they are moved back once, in the order of their races, and the file is removed.
 //!
-//! It helps while the database is locked, damaged or gone. On a full disk this file cannot grow either.
+//! It helps while the database is locked, damaged or gone. Not for a full disk: this file cannot grow then either.
 
 use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
-use super::columns::Row as _;
+use super::columns::names;
 use super::header::Header;
 use super::write::{self, Record, WriteError};
 use super::{OpenError, Opened, Store};
+use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord};
 
-/// The greatest size of the file, in bytes: about two million rows. Further rows wait in memory, and are lost once that
-/// is full.
+/// Largest size of the file in bytes: about two million rows. Further rows wait in memory, and are lost once that is
+/// full.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Races that are moved back in one transaction.
 const MOVED_MAX: i64 = 300;
 
-/// The file, if there is one.
+/// The file, if it exists.
 pub struct Spill {
     pub(super) store: Store,
 }
 
-/// What one step moved back.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     pub rows: u64,
-    /// There are more.
+    /// More rows are left.
     pub more: bool,
 }
 
@@ -45,10 +46,10 @@ impl Spill {
         &self.store.path
     }
 
-    /// How many rows were left by an earlier run.
+    /// Rows left by an earlier run.
     ///
     /// # Errors
-    /// When there is a file that cannot be read. It stays as it is.
+    /// When the file exists and cannot be read. It is not changed.
     pub async fn rows(&self) -> Result<u64, WriteError> {
         if !tokio::fs::try_exists(self.path()).await.unwrap_or(true) {
             return Ok(0);
@@ -60,7 +61,7 @@ impl Spill {
         Ok(rows)
     }
 
-    /// Writes the whole batch, or nothing of it.
+    /// Writes the whole batch, or nothing.
     pub async fn append(&self, batch: &[Record]) -> Result<(), WriteError> {
         self.store.write(batch).await
     }
@@ -68,7 +69,7 @@ impl Spill {
     /// Moves some rows into the database. Removes the file once it is empty.
     ///
     /// # Errors
-    /// When either file cannot be read or written. Rows that were copied and are still here are not copied twice.
+    /// When either file cannot be read or written. Rows that were copied but not removed are not copied twice.
     pub async fn move_some(&self, into: &Store) -> Result<Moved, WriteError> {
         let mut slot = self.store.slot.lock().await;
         let mut opened = self.store.still_there(&mut slot).await?;
@@ -77,7 +78,7 @@ impl Spill {
             slot.opened = Some(opened);
         } else {
             self.remove(opened).await;
-            // Its handle would keep the room of the file taken.
+            // An open handle would keep the space of the file.
             slot.header = Header::default();
         }
         Ok(moved)
@@ -87,11 +88,10 @@ impl Spill {
         self.store.close().await;
     }
 
-    /// Copies first and removes here afterwards. A crash in between leaves rows in both files, and the next copy skips
-    /// them.
+    /// Copies first and removes afterwards. A crash in between leaves rows in both files, and the next copy skips them.
     async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<Moved, WriteError> {
         let failed = WriteError::unsound;
-        // Locked to the end: another process may put rows here too.
+        // Locked to the end: another process may add rows.
         let mut here = opened.connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
         let until: Option<String> =
             sqlx::query_scalar(FIRST_TO_STAY).bind(MOVED_MAX).fetch_one(&mut *here).await.map_err(failed)?;
@@ -108,8 +108,8 @@ impl Spill {
         Ok(Moved { rows, more: left > 0 })
     }
 
-    /// Removes the empty file. It is closed first: SQLite removes its own files beside a database only while that is
-    /// there.
+    /// Removes the empty file. It is closed first, because SQLite removes its `-wal` and `-shm` files only while the
+    /// database exists.
     async fn remove(&self, opened: Opened) {
         let removed = async {
             opened.connection.close().await?;
@@ -123,7 +123,7 @@ impl Spill {
 }
 
 impl Store {
-    /// Copies the rows of all races before `until` from the database at `path`. `ids` are those of these races.
+    /// Copies the rows of all races before `until` from the database at `path`. `ids`: of these races.
     async fn copy_from(&self, path: &Path, until: &str, ids: &[String]) -> Result<(), WriteError> {
         let mut slot = self.slot.lock().await;
         loop {
@@ -140,11 +140,9 @@ async fn copy(connection: &mut SqliteConnection, from: &Path, until: &str, ids: 
     let failed = WriteError::unsound;
     let from = from.to_str().ok_or_else(|| WriteError::unavailable(&not_text(from)))?;
     sqlx::query("ATTACH ? AS spill").bind(from).execute(&mut *connection).await.map_err(failed)?;
-    // Not immediate: that would also lock the file that is copied from. The first statement writes, so it takes the
-    // lock at once all the same.
+    // Not immediate: that would lock the other file too. The first statement writes, so it takes the lock at once.
     let mut transaction = connection.begin().await.map_err(failed)?;
-    for (table, columns) in
-        [(RaceRecord::TABLE, RaceRecord::COLUMNS.join(",")), (AttemptRecord::TABLE, AttemptRecord::COLUMNS.join(","))]
+    for (table, columns) in [(RaceRecord::NAME, names::<RaceRecord>()), (AttemptRecord::NAME, names::<AttemptRecord>())]
     {
         let sql = format!(
             "INSERT INTO main.{table} ({columns}) SELECT {columns} FROM spill.{table} WHERE race_id < ? \
@@ -170,7 +168,7 @@ async fn count(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
 
 const COUNT: &str = "SELECT (SELECT count(*) FROM race) + (SELECT count(*) FROM attempt)";
 
-/// Both tables are searched: an attempt may be here without its race.
+/// Searches both tables: an attempt may be here without its race.
 const FIRST_TO_STAY: &str = "\
     SELECT min(id) FROM (\
         SELECT * FROM (SELECT race_id AS id FROM race ORDER BY race_id LIMIT 1 OFFSET ?1) \

@@ -1,8 +1,8 @@
 //! Writes a batch of records as one transaction of few statements.
 //!
-//! The cost is in the statements, not in the rows. So a statement writes many rows, in one of three fixed sizes, and
-//! six prepared statements serve every batch. A record that is there already stays as it is, so a batch can be sent
-//! again when nobody knows whether its commit succeeded.
+//! Statements cost more than rows. So a statement writes many rows, in one of three fixed sizes, and six prepared
+//! statements serve every batch. An existing record stays unchanged, so a batch can be sent again when it is unclear
+//! whether its commit succeeded. Not for reading.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::OpenError;
-use super::columns::Row;
+use super::columns;
 use super::times::{DAY_US, HOUR_US, began_at, start_of};
+use crate::history::table::Table;
 use crate::history::{AttemptRecord, RaceRecord};
 
 /// One row to be written.
@@ -24,44 +25,44 @@ pub enum Record {
 }
 
 impl Record {
-    /// As it is read back from the database: the columns by their names.
+    /// The columns by name, as they are read back from the database.
     pub fn row(&self) -> super::Row {
         match self {
-            Record::Race(race) => race.row(),
-            Record::Attempt(attempt) => attempt.row(),
+            Record::Race(race) => columns::object(&**race),
+            Record::Attempt(attempt) => columns::object(&**attempt),
         }
     }
 }
 
-/// A batch was not written; no part of it was.
+/// No part of the batch was written.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct WriteError {
-    /// Whether the same batch may succeed later: the database is locked or damaged, or its disk full or gone.
+    /// Whether the same batch may succeed later: the database is locked or damaged, or its disk is full or gone.
     pub retry: bool,
     reason: String,
-    /// Whether the connection is as it was before: nothing had begun.
+    /// Whether the connection is unchanged: no transaction had begun.
     pub(super) connection_is_sound: bool,
 }
 
 impl WriteError {
-    /// The database cannot be opened at present.
+    /// The database cannot be opened now.
     pub(super) fn unavailable(error: &OpenError) -> WriteError {
         WriteError { retry: true, reason: error.to_string(), connection_is_sound: false }
     }
 
-    /// Nothing had begun.
+    /// No transaction had begun.
     pub(super) fn sound(error: sqlx::Error) -> WriteError {
         WriteError { connection_is_sound: true, ..WriteError::unsound(error) }
     }
 
-    /// The connection may be in the middle of something.
+    /// A transaction may be open.
     pub(super) fn unsound(error: sqlx::Error) -> WriteError {
         WriteError { retry: may_pass(&error), reason: error.to_string(), connection_is_sound: false }
     }
 }
 
-/// The prepared texts, most rows first.
+/// The prepared statements, most rows first.
 pub(super) struct Statements {
     race: [Statement; 3],
     attempt: [Statement; 3],
@@ -78,9 +79,10 @@ impl Statements {
         Statements { race: ROWS.map(Statement::new::<RaceRecord>), attempt: ROWS.map(Statement::new::<AttemptRecord>) }
     }
 
-    /// Writes all of the batch or nothing of it.
+    /// Writes the whole batch or nothing.
     pub(super) async fn write(&self, connection: &mut SqliteConnection, batch: &[Record]) -> Result<(), WriteError> {
-        // A deferred transaction would fail at its first write, whatever the busy timeout, if another had written.
+        // A deferred transaction would fail at its first write, despite the busy timeout, if another process had
+        // written.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
         let failed = WriteError::unsound;
         insert(&mut transaction, &self.race, batch.iter().filter_map(Record::race)).await.map_err(failed)?;
@@ -91,10 +93,10 @@ impl Statements {
 }
 
 impl Statement {
-    fn new<R: Row>(rows: usize) -> Statement {
-        let row = format!("({})", vec!["?"; R::COLUMNS.len()].join(","));
+    fn new<T: Table>(rows: usize) -> Statement {
+        let row = format!("({})", vec!["?"; T::COLUMNS.len()].join(","));
         let values = vec![row; rows].join(",");
-        let (table, columns) = (R::TABLE, R::COLUMNS.join(","));
+        let (table, columns) = (T::NAME, columns::names::<T>());
         Statement {
             rows,
             sql: format!("INSERT INTO {table} ({columns}) VALUES {values} ON CONFLICT DO NOTHING").into(),
@@ -125,8 +127,8 @@ impl Record {
     }
 }
 
-/// Notes the hours and days that got rows of these races, also those that are not over: if another process's clock is
-/// ahead, or this one was set back, they may be rolled up already.
+/// Notes the hours and days of these races, also unfinished ones: if the clock of another process is ahead, or this one
+/// was set back, they may be rolled up already.
 pub(super) async fn came<'i>(
     connection: &mut SqliteConnection,
     race_ids: impl Iterator<Item = &'i str>,
@@ -138,12 +140,12 @@ pub(super) async fn came<'i>(
     Ok(())
 }
 
-async fn insert<'r, R: Row + 'r>(
+async fn insert<'r, T: Table + 'r>(
     connection: &mut SqliteConnection,
     statements: &[Statement; 3],
-    records: impl Iterator<Item = &'r R>,
+    records: impl Iterator<Item = &'r T>,
 ) -> Result<(), sqlx::Error> {
-    let records: Vec<&R> = records.collect();
+    let records: Vec<&T> = records.collect();
     let mut rest = records.as_slice();
     for statement in statements {
         while let Some((rows, left)) = rest.split_at_checked(statement.rows) {
@@ -155,15 +157,15 @@ async fn insert<'r, R: Row + 'r>(
     Ok(())
 }
 
-fn bound<R: Row>(rows: &[&R]) -> Result<SqliteArguments, BoxDynError> {
+fn bound<T: Table>(rows: &[&T]) -> Result<SqliteArguments, BoxDynError> {
     let mut arguments = SqliteArguments::default();
     for row in rows {
-        row.bind(&mut arguments)?;
+        columns::bind(*row, &mut arguments)?;
     }
     Ok(arguments)
 }
 
-/// Whether the error may pass with time, or by what the operator does.
+/// Whether the error may pass with time, or after the operator acts.
 fn may_pass(error: &sqlx::Error) -> bool {
     use super::code::{BUSY, CANTOPEN, CORRUPT, FULL, IOERR, LOCKED, NOTADB, READONLY};
     match error {
@@ -173,8 +175,8 @@ fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Marks an hour, or a day, as having new rows, so that it is rolled up, if need be again. An hour whose old rows are
-/// being removed (state 2) stays as it is: these rows are late by the whole retention, too late to be counted.
+/// Marks an hour or a day as having new rows, so that it is rolled up, or rolled up again. An hour whose old rows are
+/// being removed (state 2) stays as it is: its new rows are late by the whole retention, too late to count.
 pub(super) const CAME: &str = "\
     INSERT INTO rollup_span (hours, start, batches) VALUES (?1, ?2, 1) \
     ON CONFLICT (hours, start) DO UPDATE SET batches = batches + 1, state = CASE state WHEN 2 THEN 2 ELSE 0 END";

@@ -13,10 +13,11 @@ use super::feed::upstream_of;
 use super::words::{Row, cost, costs, or_dash, write_rows, write_text};
 use crate::cli::stats::table::{dollars, mark, millis};
 use crate::history::cost::{Cost, CostSum};
-use crate::history::facts;
+use crate::history::facts::{self, MeasuredAttempt, RequestRow};
 use crate::history::speed::Decoding;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, Survival};
+use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use crate::report::timeline::timeline;
 use crate::store::Record;
@@ -54,7 +55,7 @@ pub fn write_one(done: &Done, width: Option<usize>, out: &mut impl io::Write) ->
     let (mut all, mut extra, mut losers) = (CostSum::default(), CostSum::default(), 0);
     for row in attempts {
         all.add(&Cost::of(row));
-        if matches!(row.outcome, AttemptOutcome::Lost | AttemptOutcome::Drained) {
+        if row.outcome.is_loss() {
             extra.add(&Cost::of(row));
             losers += 1;
         }
@@ -72,7 +73,7 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
         (Some(us), _) => format!("> {}", millis(us)),
         (None, _) => "–".to_owned(),
     };
-    let decoding = Decoding::from(row);
+    let decoding = Decoding::of(row);
     let mut sum = CostSum::default();
     sum.add(&Cost::of(row));
     let outcome = match how(row) {
@@ -96,10 +97,11 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
 pub fn write_many(done: &[Done], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let (mut upstreams, mut all) = (BTreeMap::<String, Summary>::new(), Summary::default());
     for (number, Done { race, attempts, .. }) in (0..).zip(done) {
-        for (facts, row) in facts::of_race(number, race, attempts).iter().zip(attempts) {
-            upstreams.entry(upstream_of(row)).or_default().add(facts, 1.0, false);
+        let (request, attempts) = (RequestRow::of(race), attempts.iter().map(MeasuredAttempt::of).collect::<Vec<_>>());
+        facts::of_race((number, race.started_at), Some(&request), &attempts, |facts| {
+            upstreams.entry(format!("{}/{}", facts.provider, facts.model_sent)).or_default().add(facts, 1.0, false);
             all.add(facts, 1.0, false);
-        }
+        });
     }
     let rows: Vec<Row> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
     if !rows.is_empty() {

@@ -3,7 +3,7 @@
 use super::super::cost::Cost;
 use super::super::facts::RequestFacts;
 use super::super::goodput::Slo;
-use super::super::record::{CostBasis, RaceOutcome};
+use super::super::names::{CostBasis, RaceOutcome};
 use super::super::requests::Judged;
 use super::super::survival::Observation;
 use super::*;
@@ -23,7 +23,7 @@ fn served(race: u64) -> Facts<'static> {
         tpot_us: Some(50_000.0),
         at_once: false,
         output_tokens: Some(40),
-        cost: Cost::new(Some(0.01), CostBasis::Computed),
+        cost: Cost { cost_usd: Some(0.01), cost_basis: CostBasis::Computed, ..Cost::default() },
         request: Some(request(Some(true), RaceOutcome::Ok, Some(101_000))),
     }
 }
@@ -46,7 +46,12 @@ fn lost(race: u64) -> Facts<'static> {
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
         output_tokens: Some(3),
-        cost: Cost { max_usd: Some(0.005), ..Cost::new(Some(0.002), CostBasis::AtLeast) },
+        cost: Cost {
+            cost_usd: Some(0.002),
+            cost_basis: CostBasis::AtLeast,
+            cost_usd_max: Some(0.005),
+            ..Cost::default()
+        },
         request: Some(request(Some(false), RaceOutcome::Ok, Some(101_000))),
         ..served(race)
     }
@@ -59,7 +64,7 @@ fn failed(race: u64) -> Facts<'static> {
         ttft: None,
         tpot_us: None,
         output_tokens: None,
-        cost: Cost::new(None, CostBasis::Unknown),
+        cost: Cost::default(),
         request: Some(request(None, RaceOutcome::Error, None)),
         ..served(race)
     }

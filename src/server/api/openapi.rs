@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::routing as standing;
 use super::schema::{object, parameters};
+use crate::history::table::Table as _;
+use crate::history::{AttemptRecord, RaceRecord};
 use crate::protocol::Surface;
-use crate::report::columns::{ATTEMPT, OF_ATTEMPT, OF_RACE, RACE};
-use crate::report::fields::{EVENT, FIGURES, KEYS, POINT, REGRESSION};
+use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
 use crate::report::{asked as stats, races, series, timeline};
 
 /// OpenAPI 3.1, as JSON.
@@ -79,10 +80,10 @@ fn schemas() -> Value {
         "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
         "Regression": object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION]),
         "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
-        "Race": object("A request of a client: the row, and figures of it.", &[&RACE, &OF_RACE]),
+        "Race": object("A request of a client: the row, and figures of it.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE]),
         "Attempt": object(
             "A try at a provider: the row, and figures of it. Times are since its own dispatch, where nothing else is said.",
-            &[&ATTEMPT, &OF_ATTEMPT],
+            &[&of_columns(AttemptRecord::COLUMNS), &OF_ATTEMPT],
         ),
         "Event": event,
         "RacePage": members("Races, newest first.", &json!({

@@ -14,6 +14,7 @@ mod writing;
 
 use std::path::{Path, PathBuf};
 
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, SqliteConnection};
 use tempfile::TempDir;
@@ -23,12 +24,31 @@ use crate::clock::wall_micros;
 use crate::history::facts::{Facts, RequestFacts};
 use crate::history::{AttemptRecord, RaceRecord, Short};
 
-/// Takes a database back to the edition before costs had bounds.
-const WITHOUT_BOUNDS: &str = "\
-    DROP VIEW race_cost; DROP VIEW attempt_cost; \
-    ALTER TABLE attempt DROP COLUMN cost_usd_min; ALTER TABLE attempt DROP COLUMN cost_usd_max; \
-    ALTER TABLE rollup DROP COLUMN cost_usd_min; ALTER TABLE rollup DROP COLUMN cost_usd_max; \
-    ALTER TABLE rollup DROP COLUMN extra_cost_usd_min; ALTER TABLE rollup DROP COLUMN extra_cost_usd_max";
+/// A database as the version with only the first `migrations` made it.
+async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("history.db");
+    let mut connection = plain(&path).await;
+    let first = Migrator::with_migrations(open::migrator().iter().take(migrations).cloned().collect());
+    first.run_direct(None, &mut connection, false).await.unwrap();
+    connection.close().await.unwrap();
+    (directory, path)
+}
+
+/// Copies the rows of the columns that both databases have.
+async fn copy_rows(from: &Path, into: &Path) {
+    let mut connection = plain(into).await;
+    sqlx::query("ATTACH ? AS source").bind(from.to_str().unwrap()).execute(&mut connection).await.unwrap();
+    for table in ["race", "attempt"] {
+        let columns: String = sqlx::query_scalar("SELECT group_concat(name) FROM pragma_table_info(?)")
+            .bind(table)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        let sql = format!("INSERT INTO main.{table} ({columns}) SELECT {columns} FROM source.{table}");
+        sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    }
+}
 
 /// A new database in a directory that goes with the first value.
 async fn new_store() -> (TempDir, PathBuf, Store) {

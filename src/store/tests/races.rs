@@ -1,7 +1,9 @@
 //! Pages of races and single ones: filters, order, and how they are found.
 
 use super::*;
-use crate::history::{AttemptOutcome, RaceOutcome, facts, sample};
+use crate::history::facts::{self, MeasuredAttempt, RequestRow};
+use crate::history::table::Subset as _;
+use crate::history::{AttemptOutcome, RaceOutcome, sample};
 
 /// Races 0 to 9: `groq` is tried in all, `cerebras` in the even ones; 3 was rejected, and 5 is bob's.
 async fn ten_races() -> (TempDir, Reader) {
@@ -129,10 +131,12 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
     store.write(&batch).await.unwrap();
     let selection = Selection { now_us: wall_micros(), ..Selection::default() };
     let read = Reader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
-    let of_race = sample::race(1);
-    let told: Vec<String> = facts::of_race(0, &of_race, &attempts).iter().map(|facts| format!("{facts:?}")).collect();
-    assert_eq!(told, read);
-    assert!(told[1].contains("lost_us") && told[2].contains("again: true"), "{told:#?}");
+    let (of_race, started_at) = (RequestRow::of(&sample::race(1)), sample::race(1).started_at);
+    let attempts = attempts.each_ref().map(MeasuredAttempt::of);
+    let mut made = Vec::new();
+    facts::of_race((0, started_at), Some(&of_race), &attempts, |facts| made.push(format!("{facts:?}")));
+    assert_eq!(made, read);
+    assert!(made[1].contains("lost_us") && made[2].contains("again: true"), "{made:#?}");
 }
 
 /// Newest first by the primary key alone: no scan, and nothing is sorted.

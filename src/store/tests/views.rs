@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::history::speed::Decoding;
+use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, TokenSource, sample};
 
 /// tpot_ms, tok_s and e2e_tok_s of one attempt of a race.
@@ -12,7 +13,7 @@ async fn speed(change_race: impl FnOnce(&mut RaceRecord), change: impl FnOnce(&m
     (of_attempt.reasoning_tokens, of_attempt.reasoning_events) = (None, 0);
     change_race(&mut of_race);
     change(&mut of_attempt);
-    let in_rust = Decoding::from(&of_attempt).tpot_us(of_race.n_choices).map(|tpot| tpot / 1e3);
+    let in_rust = Decoding::of(&of_attempt).tpot_us(of_race.n_choices).map(|tpot| tpot / 1e3);
     store.write(&[race(of_race), attempt(of_attempt)]).await.unwrap();
     let sql = "SELECT tpot_ms, tok_s, e2e_tok_s FROM attempt_speed";
     let row: (Option<f64>, Option<f64>, Option<f64>) =
@@ -170,7 +171,7 @@ async fn since_reads_only_its_time() {
         if analysed {
             sqlx::query("ANALYZE").execute(&mut other).await.unwrap();
         }
-        for (table, sql) in [("attempt", scan::ATTEMPTS), ("race", scan::RACES)] {
+        for (table, sql) in [("attempt", scan::ATTEMPTS.as_str()), ("race", scan::RACES.as_str())] {
             let steps: Vec<(i64, i64, i64, String)> =
                 sqlx::query_as(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")))
                     .bind(times::first_race_id(sample::STARTED_AT))
@@ -219,7 +220,8 @@ async fn a_query_that_takes_too_long_is_stopped() {
 async fn costs_lie_between_bounds_in_rows_of_every_edition() {
     use crate::history::CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
     use crate::history::cost::{Cost, CostSum};
-    let of = |basis, usd, min_usd, max_usd| Cost { usd, basis, min_usd, max_usd };
+    let of =
+        |cost_basis, cost_usd, cost_usd_min, cost_usd_max| Cost { cost_usd, cost_basis, cost_usd_min, cost_usd_max };
     let costs = [
         of(Reported, Some(1.0), None, None),
         of(Computed, Some(2.0), Some(2.0), Some(2.0)),
@@ -237,10 +239,10 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
     for (n, costs) in (0..).zip(&races) {
         let losers = (1..).zip(costs).map(|(ordinal, cost)| AttemptRecord {
             ordinal,
-            cost_usd: cost.usd,
-            cost_basis: cost.basis,
-            cost_usd_min: cost.min_usd,
-            cost_usd_max: cost.max_usd,
+            cost_usd: cost.cost_usd,
+            cost_basis: cost.cost_basis,
+            cost_usd_min: cost.cost_usd_min,
+            cost_usd_max: cost.cost_usd_max,
             ..sample::lost(n, 90_000)
         });
         let rows: Vec<Record> = losers.map(attempt).chain([race(sample::race(n)), attempt(sample::won(n))]).collect();

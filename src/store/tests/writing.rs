@@ -1,67 +1,21 @@
 //! Batches: every column, once each, in one transaction, into the file that is at the path.
 
-use std::fmt::Debug;
-
 use proptest::prelude::*;
 use sqlx::{Column as _, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::*;
 use crate::history::sample;
+use crate::history::table::{CellValue, Column, Table};
 
-/// A field as the database shows it.
-trait Shown {
-    fn shown(&self) -> String;
-}
-
-macro_rules! shown {
-    ($($type:ty: |$value:ident| $text:expr),+ $(,)?) => {
-        $(impl Shown for $type { fn shown(&self) -> String { let $value = self; $text } })+
+/// The columns of a record and their values, as text.
+fn declared<T: Table>(record: &T) -> Vec<(String, String)> {
+    let shown = |cell| match cell {
+        CellValue::Null => "NULL".to_owned(),
+        CellValue::Integer(value) => value.to_string(),
+        CellValue::Real(value) => value.to_string(),
+        CellValue::Text(value) => value.to_owned(),
     };
-}
-
-shown! {
-    i64: |value| value.to_string(),
-    f64: |value| value.to_string(),
-    bool: |value| u8::from(*value).to_string(),
-    String: |value| value.clone(),
-    &'static str: |value| value.to_string(),
-    crate::history::RaceOutcome: |value| value.as_str().into(),
-    crate::history::AttemptOutcome: |value| value.as_str().into(),
-    crate::history::StartReason: |value| value.as_str().into(),
-    crate::history::CensorCause: |value| value.as_str().into(),
-    crate::history::TokenSource: |value| value.as_str().into(),
-    crate::history::CostBasis: |value| value.as_str().into(),
-}
-
-impl<T: Shown + Debug> Shown for Option<T> {
-    fn shown(&self) -> String {
-        self.as_ref().map_or("NULL".into(), Shown::shown)
-    }
-}
-
-/// The fields of a record in the order that measurement.md gives the columns.
-macro_rules! fields {
-    ($type:ident, $record:expr, $($field:ident)+) => {{
-        let $type { $($field),+ } = $record;
-        vec![$((stringify!($field).to_owned(), $field.shown())),+]
-    }};
-}
-
-fn race_fields(record: &RaceRecord) -> Vec<(String, String)> {
-    fields!(RaceRecord, record, race_id started_at user api model stream policy optimise n_choices max_tokens has_tools
-        input_bytes input_tokens_estimate attempts winner first_token_sent_us done_us outcome http_status in_flight
-        gateway_version plan why rescued_by)
-}
-
-fn attempt_fields(record: &AttemptRecord) -> Vec<(String, String)> {
-    fields!(AttemptRecord, record, race_id ordinal provider model_sent model_reported dialect key_id start_reason
-        dispatch_us p_include p_audit audited conn_reused http_version connect_us headers_us first_byte_us first_event_us
-        first_token_us first_kind first_answer_us second_token_us last_token_us finish_us eof_us cancel_us ttft_obs_us
-        ttft_event censor_cause outcome http_status failure failure_phase retry_after_ms payload_events reasoning_events
-        chars_total chars_first keepalives gap_p50_us gap_p99_us gap_max_us burst client_stalled input_tokens
-        cached_input_tokens output_tokens reasoning_tokens tok_src finish_reason server_queue_us server_prefill_us
-        server_decode_us server_total_us ratelimit_remaining_requests ratelimit_remaining_tokens cost_usd cost_basis
-        in_flight_upstream definition_version cost_usd_min cost_usd_max)
+    T::COLUMNS.iter().zip(record.cells()).map(|(column, cell)| (column.name.to_owned(), shown(cell))).collect()
 }
 
 fn stored(row: &sqlx::sqlite::SqliteRow) -> Vec<(String, String)> {
@@ -88,9 +42,42 @@ async fn every_column_makes_the_round_trip() {
 
     let mut other = plain(&path).await;
     let rows = sqlx::query("SELECT * FROM race ORDER BY race_id").fetch_all(&mut other).await.unwrap();
-    assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), races.each_ref().map(race_fields));
+    assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), races.each_ref().map(declared));
     let rows = sqlx::query("SELECT * FROM attempt ORDER BY ordinal").fetch_all(&mut other).await.unwrap();
-    assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), attempts.each_ref().map(attempt_fields));
+    assert_eq!(rows.iter().map(stored).collect::<Vec<_>>(), attempts.each_ref().map(declared));
+    let (won, sql) = (sample::won(0), "SELECT first_token_us, cost_usd, provider FROM attempt WHERE ordinal = 0");
+    let read: (Option<i64>, Option<f64>, String) = sqlx::query_as(sql).fetch_one(&mut other).await.unwrap();
+    assert_eq!(read, (won.first_token_us, won.cost_usd, won.provider));
+}
+
+/// The samples fill every column, and leave out every column that may be null.
+#[test]
+fn the_samples_have_every_column_with_and_without_a_value() {
+    fn is_null<T: Table>(record: &T) -> Vec<(&'static str, bool)> {
+        T::COLUMNS.iter().map(|column| column.name).zip(record.cells().map(|cell| cell == CellValue::Null)).collect()
+    }
+    let full = [is_null(&sample::race(0)), is_null(&sample::won(0))].concat();
+    assert_eq!(full.iter().filter(|(_, null)| *null).count(), 0, "{full:?}");
+    let nullable = |columns: &'static [Column]| columns.iter().map(|column| (column.name, column.nullable));
+    assert!(is_null(&sample::bare_race(0)).into_iter().eq(nullable(RaceRecord::COLUMNS)));
+    let observed = ["ttft_obs_us", "ttft_event", "censor_cause", "failure", "failure_phase"];
+    let bare = is_null(&sample::lost(0, 1)).into_iter().filter(|(name, _)| !observed.contains(name));
+    assert!(bare.eq(nullable(AttemptRecord::COLUMNS).filter(|(name, _)| !observed.contains(name))));
+}
+
+#[tokio::test]
+async fn the_migrations_make_the_declared_tables() {
+    let (_directory, path, _store) = new_store().await;
+    let mut other = plain(&path).await;
+    for (table, declared) in [(RaceRecord::NAME, RaceRecord::COLUMNS), (AttemptRecord::NAME, AttemptRecord::COLUMNS)] {
+        let sql = "SELECT name, type, \"notnull\" = 0 FROM pragma_table_info(?)";
+        let migrated: Vec<(String, String, bool)> =
+            sqlx::query_as(sql).bind(table).fetch_all(&mut other).await.unwrap();
+        let declared = declared
+            .iter()
+            .map(|column| (column.name.to_owned(), format!("{:?}", column.sql_type).to_uppercase(), column.nullable));
+        assert_eq!(migrated, declared.collect::<Vec<_>>(), "{table}");
+    }
 }
 
 #[tokio::test]

@@ -45,15 +45,11 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
     let race = RaceRecord {
         race_id,
         started_at: at_ms * 1_000,
-        user: None,
         api: "chat",
         model: "m".to_owned(),
         stream: true,
         policy: Some("fallback"),
         optimise: Some("completion"),
-        n_choices: None,
-        max_tokens: None,
-        has_tools: false,
         input_bytes: 400,
         input_tokens_estimate: 100,
         attempts: 1,
@@ -62,11 +58,7 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
         done_us: Some(last_us),
         outcome: RaceOutcome::Ok,
         http_status: Some(200),
-        in_flight: 0,
-        gateway_version: "0.1.0",
-        plan: None,
-        why: None,
-        rescued_by: None,
+        ..RaceRecord::default()
     };
     [Record::Attempt(Box::new(attempt)), Record::Race(Box::new(race))]
 }

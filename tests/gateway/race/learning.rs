@@ -45,15 +45,11 @@ fn race(race_id: &str, at_ms: i64, winner: Option<i64>) -> RaceRecord {
     RaceRecord {
         race_id: race_id.to_owned(),
         started_at: at_ms * 1_000,
-        user: None,
         api: "chat",
         model: "m".to_owned(),
         stream: true,
         policy: Some("race"),
         optimise: Some("ttft"),
-        n_choices: None,
-        max_tokens: None,
-        has_tools: false,
         input_bytes: 400,
         input_tokens_estimate: 100,
         attempts: 2,
@@ -62,11 +58,7 @@ fn race(race_id: &str, at_ms: i64, winner: Option<i64>) -> RaceRecord {
         done_us: Some(500_000),
         outcome: RaceOutcome::Ok,
         http_status: Some(200),
-        in_flight: 0,
-        gateway_version: "0.1.0",
-        plan: None,
-        why: None,
-        rescued_by: None,
+        ..RaceRecord::default()
     }
 }
 

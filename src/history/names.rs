@@ -1,0 +1,114 @@
+//! Values that a column stores by name, such as how an attempt ended.
+//!
+//! Not for failures: `failure` names those.
+
+use super::table::{CellValue, FromCell, SqlType, ToCell, cell};
+
+macro_rules! stored_names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The stored name.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+
+            /// The value of a stored name; none for an unknown name.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        cell! { $name: Text, |value| value.as_str(); }
+    };
+    // Read back: an unknown name, such as a newer version's, becomes this variant.
+    ($name:ident or $unknown:ident) => {
+        impl Default for $name {
+            fn default() -> $name {
+                $name::$unknown
+            }
+        }
+
+        impl FromCell for $name {
+            fn fill(&mut self, cell: CellValue<'_>) {
+                let name = if let CellValue::Text(name) = cell { name } else { "" };
+                *self = $name::from_name(name).unwrap_or_default();
+            }
+        }
+    };
+}
+
+stored_names! {
+    /// How a race ended.
+    RaceOutcome {
+        Ok = "ok",
+        Error = "error",
+        ClientGone = "client_gone",
+        /// The gateway itself refused the request, after authentication.
+        Rejected = "rejected",
+        Shutdown = "shutdown",
+    }
+}
+stored_names! { RaceOutcome or Error }
+
+stored_names! {
+    /// How an attempt ended.
+    AttemptOutcome {
+        /// It served the client to its end.
+        Won = "won",
+        /// Cancelled for another.
+        Lost = "lost",
+        /// A loser that was read to its end.
+        Drained = "drained",
+        /// Failed before its first token.
+        Failed = "failed",
+        /// Failed after its first token.
+        FailedMid = "failed_mid",
+        /// Finished well without a payload.
+        Empty = "empty",
+        /// A content policy refused the request.
+        Refused = "refused",
+        /// Connect or first-token timeout, or the total deadline.
+        Timeout = "timeout",
+        ClientGone = "client_gone",
+        Shutdown = "shutdown",
+        /// Given up by the gateway because descriptors or memory ran out: it says nothing about its upstream.
+        Shed = "shed",
+    }
+}
+stored_names! { AttemptOutcome or Failed }
+
+stored_names! {
+    /// Why an attempt was started.
+    StartReason { First = "first", Hedge = "hedge", Fallback = "fallback", Retry = "retry", Rescue = "rescue" }
+}
+
+stored_names! {
+    /// Why the observation of an attempt's TTFT ended before its first token.
+    CensorCause { Lost = "lost", ClientGone = "client_gone", Timeout = "timeout", Shutdown = "shutdown" }
+}
+
+stored_names! {
+    /// Where the token count came from.
+    TokenSource { Usage = "usage", Partial = "partial", Tokenizer = "tokenizer", Chars = "chars", Events = "events", None = "none" }
+}
+stored_names! { TokenSource or None }
+
+stored_names! {
+    /// How far `cost_usd` can be trusted.
+    CostBasis { Reported = "reported", Computed = "computed", AtLeast = "at_least", AtMost = "at_most", Unknown = "unknown" }
+}
+stored_names! { CostBasis or Unknown }
+
+impl AttemptOutcome {
+    /// Another attempt won before this one.
+    pub fn is_loss(self) -> bool {
+        matches!(self, AttemptOutcome::Lost | AttemptOutcome::Drained)
+    }
+}
