@@ -25,7 +25,7 @@ use crate::protocol::request::ApiRequest;
 use crate::protocol::upward::Upward;
 use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
-use crate::race::{Again, Arrival, Launch, Replan, Running, Starting, Which};
+use crate::race::{Again, Arrival, Attempt as _, Launch, Replan, Running, Starting, Which};
 use crate::recorder::Recorder;
 use crate::routing::adaptive::{AttemptView, Why};
 use crate::routing::keyring::Key;
@@ -46,7 +46,7 @@ pub struct Launcher {
     retries: Retries,
     /// Candidates whose answers broke off.
     broke_off: Vec<usize>,
-    /// The first whole answer wins, and not the first token.
+    /// The client does not stream: an answer is ready once it is whole, and its first token commits to nothing yet.
     whole: bool,
     /// Those of the client's that may go up to any of the runners.
     client_headers: HeaderMap,
@@ -88,7 +88,7 @@ impl Launcher {
             policy,
             retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
             broke_off: Vec::new(),
-            whole: races_whole_answers(&field.settings, request),
+            whole: !request.stream,
             client_headers: forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
@@ -269,7 +269,19 @@ impl Launch for Launcher {
     }
 
     fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
-        if self.whole { self.policy.driver.hopeless(&views(running), self.policy.now_us()) } else { None }
+        if !self.whole {
+            return None;
+        }
+        match self.settings.optimise {
+            // Its first token decides, as for a client that streams. Should the answer break, others are asked again.
+            Objective::Ttft => {
+                let first = running.iter().position(|running| running.attempt().has_begun())?;
+                (0..running.len()).find(|place| *place != first)
+            }
+            Objective::Completion | Objective::Goodput => {
+                self.policy.driver.hopeless(&views(running), self.policy.now_us())
+            }
+        }
     }
 }
 
@@ -352,11 +364,6 @@ impl Launcher {
             }
         });
     }
-}
-
-/// Whether the first whole answer is to win: where it is the answer that counts, and the client sees nothing before all of it.
-fn races_whole_answers(settings: &RaceSettings, request: &ApiRequest) -> bool {
-    !request.stream && matches!(settings.optimise, Objective::Completion | Objective::Goodput)
 }
 
 /// The running attempts as the driver sees them. An event may hold several tokens: four characters make at least one.

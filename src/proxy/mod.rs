@@ -44,7 +44,7 @@ use crate::health::{Judge, Live};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::race::{Finish, Race};
-use crate::relay::{RESCUED, RelayBody, RescuedBody, assemble};
+use crate::relay::{RESCUED, RelayBody, RescuedBody};
 use admission::Room;
 use answer::Facts;
 use caller::{Caller, authenticate};
@@ -244,7 +244,7 @@ fn streamed(
     Served::Streaming(relay, head)
 }
 
-/// Runs the race to an answer. A client that does not stream is only served whole, so for it the race may go on.
+/// Runs the race to an answer.
 async fn run(
     gateway: &Gateway,
     request: &ApiRequest,
@@ -254,56 +254,30 @@ async fn run(
     read_at: Instant,
     guard: &mut RaceGuard,
 ) -> Result<Served, Rejection> {
-    loop {
-        let finish = race.run().await;
-        let (begun, candidate, ordinal) = match finish {
-            Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-            Finish::Failed => {
-                judge.settle(race.failures());
-                return all_failed::all_failed(&race, field, request);
-            }
-            Finish::Deadline => {
-                judge.settle(race.failures());
-                return Err(Rejection::deadline(&field.failed(race.failures())));
-            }
-        };
-        let runner = &field.runners[candidate];
-        let facts = Facts::new(field, candidate, &begun, read_at);
-        let Begun { mut ready, whole, .. } = begun;
-        guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
-        if request.stream {
-            ready.stream.serve(runner.upstream.timeouts.idle);
-            let mut head = answer::head(&ready, &facts);
-            answer::name_race(head.headers_mut(), guard);
-            guard.watched_by(judge, candidate);
-            let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(*race, candidate));
-            return Ok(streamed(gateway, request, ready, head, rescuer));
+    let (begun, candidate, ordinal) = match race.run().await {
+        Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
+        Finish::Failed => {
+            judge.settle(race.failures());
+            return all_failed::all_failed(&race, field, request);
         }
-        let assembled = match whole {
-            Some(whole) => Ok(Ok(whole)),
-            None => {
-                ready.stream.serve(runner.upstream.timeouts.idle);
-                tokio::time::timeout_at(race.deadline(), assemble(&mut ready, gateway.budget().lease())).await
-            }
-        };
-        match assembled {
-            Ok(Ok(whole)) => {
-                judge.ended(candidate, None);
-                let response = answer::whole(&ready, &facts, whole);
-                ready.stream.read_out(gateway.shutdown());
-                return Ok(Served::Whole(response));
-            }
-            Ok(Err(failure)) => {
-                drop(ready);
-                guard.lost_winner();
-                race.reopen(candidate, failure);
-            }
-            Err(_) => {
-                let failure = ready.stream.time_out();
-                let mut failures = race.failures().to_vec();
-                failures.push((candidate, failure));
-                return Err(Rejection::deadline(&field.failed(&failures)));
-            }
+        Finish::Deadline => {
+            judge.settle(race.failures());
+            return Err(Rejection::deadline(&field.failed(race.failures())));
         }
+    };
+    let facts = Facts::new(field, candidate, &begun, read_at);
+    let Begun { mut ready, whole, .. } = begun;
+    guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
+    if let Some(whole) = whole {
+        judge.ended(candidate, None);
+        let response = answer::whole(&ready, &facts, whole);
+        ready.stream.read_out(gateway.shutdown());
+        return Ok(Served::Whole(response));
     }
+    ready.stream.serve(field.runners[candidate].upstream.timeouts.idle);
+    let mut head = answer::head(&ready, &facts);
+    answer::name_race(head.headers_mut(), guard);
+    guard.watched_by(judge, candidate);
+    let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(*race, candidate));
+    Ok(streamed(gateway, request, ready, head, rescuer))
 }

@@ -155,11 +155,6 @@ impl RaceGuard {
         self.judge = Some((judge, Some(candidate)));
     }
 
-    /// The winner broke before anything of it was delivered.
-    pub fn lost_winner(&mut self) {
-        self.record.winner = None;
-    }
-
     /// A whole answer goes out now.
     pub fn answered(&mut self, status: StatusCode) {
         let now = self.elapsed();

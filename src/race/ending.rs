@@ -22,7 +22,6 @@ impl<L: Launch> Race<L> {
             self.lose(loser);
         }
         let Arrival { ready, entry, ordinal, .. } = winner;
-        self.won = Some(entry);
         Finish::Won { ready, candidate: entry.candidate, ordinal }
     }
 

@@ -27,7 +27,7 @@ use crate::history::StartReason;
 use crate::routing::plan::{Entry, Plan, Start};
 use verdict::{Next, next};
 
-/// How a race ended, for now: after a win it may go on, see [`Race::reopen`].
+/// How a race ended.
 #[derive(Debug)]
 pub enum Finish<R> {
     Won {
@@ -55,8 +55,6 @@ pub struct Race<L: Launch> {
     ask_at: Option<Instant>,
     /// Entries of candidates that were cut as losers.
     losers: Vec<Entry>,
-    /// The entry of the latest winner, which may yet break.
-    won: Option<Entry>,
     started: usize,
     /// A policy refusal came: nothing is started any more.
     stopped: bool,
@@ -152,7 +150,6 @@ impl<L: Launch> Race<L> {
             held: None,
             ask_at,
             losers: Vec::new(),
-            won: None,
             started: 0,
             stopped: false,
             failures: Vec::new(),
@@ -186,17 +183,6 @@ impl<L: Launch> Race<L> {
                 Event::Time => self.cut_the_late(),
             }
         }
-    }
-
-    /// The winner broke before anything of it was delivered: [`Race::run`] goes on with the candidates not yet tried, then
-    /// with losers once more. The winner itself may be asked again as after any failure.
-    pub fn reopen(&mut self, candidate: usize, failure: Failure) {
-        self.recall_losers();
-        for waiting in &mut self.waiting {
-            (waiting.entry.start, waiting.entry.trial) = (Start::AfterFailure, false);
-        }
-        let entry = self.won.take().filter(|entry| entry.candidate == candidate);
-        self.heed(candidate, failure, entry);
     }
 
     /// It is over: gives back what started its attempts. What still runs is dropped.
@@ -239,9 +225,15 @@ impl<L: Launch> Race<L> {
         }
         let mut position = 0;
         while position < self.running.len() {
+            let had_begun = self.running[position].has_begun();
             match Pin::new(&mut self.running[position].attempt).poll(context) {
                 Poll::Pending => position += 1,
-                Poll::Ready(Err(failure)) => failed.push((self.running.remove(position).entry, failure)),
+                Poll::Ready(Err(failure)) => {
+                    failed.push((self.running.remove(position).entry, failure));
+                    if had_begun {
+                        self.forget_past_timers();
+                    }
+                }
                 Poll::Ready(Ok(ready)) => {
                     let Running { entry, ordinal, started_at, .. } = self.running.remove(position);
                     for (entry, failure) in failed {
@@ -285,7 +277,6 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// A refusal beside a win stops too: a reopening must not route around it.
     fn keep(&mut self, candidate: usize, failure: Failure) {
         self.stopped |= next(&failure, self.plan.content_policy) == Next::Stop;
         self.failures.push((candidate, failure));

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::{Finish, Race};
 use crate::clock::Instant;
 use crate::config::ContentPolicy;
-use crate::failure::{Failure, FailureKind, Phase};
+use crate::failure::FailureKind;
 use crate::routing::plan::{Entry, Plan, Start};
 use fakes::{Behaviour, Course, Decide, Fakes, Log, World};
 
@@ -39,11 +39,11 @@ fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
     let world = World {
         courses,
         whole,
+        first_decides: whole && random.bool(),
         asks_again: random.bool().then(|| random.usize(0..candidates)),
         retries: (random.u32(0..3), random_delay(random), random.bool()),
         audits: random.bool(),
         leaves_at: (random.u8(0..4) == 0).then(|| random_delay(random)),
-        winner_breaks: if random.u8(0..4) == 0 { random.u32(1..3) } else { 0 },
     };
     let plan = Plan {
         entries,
@@ -88,10 +88,8 @@ async fn check(seed: u64) {
     let fakes = Fakes::new(world.clone(), Decide::AtRandom(random), &plan, &log);
     let mut race = Race::new(plan.clone(), fakes, Instant::now());
     let leaves_at = Instant::now() + world.leaves_at.unwrap_or(Duration::from_secs(3_600));
-    let mut breaks = world.winner_breaks;
     let mut delivered: Option<usize> = None;
-    loop {
-        let Ok(finish) = tokio::time::timeout_at(leaves_at, race.run()).await else { break };
+    if let Ok(finish) = tokio::time::timeout_at(leaves_at, race.run()).await {
         let kept = log.borrow().audited.len() + usize::from(matches!(finish, Finish::Won { .. }));
         assert_eq!(log.borrow().running, kept, "something runs on after the end: {context}");
         let held = log.borrow_mut().held.take();
@@ -100,26 +98,17 @@ async fn check(seed: u64) {
                 assert_eq!(ready.row.ordinal, ordinal, "{context}");
                 check_winner(&world, candidate, held, ordinal, &context);
                 assert!(held.is_none() || !ready.should_have_broken(), "it broke while it was held: {context}");
-                if breaks == 0 {
-                    ready.row.ended = "won";
-                    assert_eq!(delivered.replace(ordinal), None, "two winners: {context}");
-                    break;
-                }
-                breaks -= 1;
-                ready.row.ended = "broke";
-                drop(ready);
-                race.reopen(candidate, Failure::new(FailureKind::Reset, Phase::Stream, ""));
+                ready.row.ended = "won";
+                delivered = Some(ordinal);
             }
             Finish::Failed => {
                 assert_eq!(held, None, "one was held back and not committed to: {context}");
                 check_nothing_was_left(&race, &plan, &log.borrow(), &context);
-                break;
             }
             Finish::Deadline => {
                 assert_eq!(held, None, "one was held back and not committed to: {context}");
                 assert!(Instant::now() >= race.deadline(), "{context}");
                 check_deadline(&race, &world, &plan, &log.borrow(), &context);
-                break;
             }
         }
     }

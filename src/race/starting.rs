@@ -118,13 +118,21 @@ impl<L: Launch> Race<L> {
         starts.chain(late).chain(self.asks_at()).chain(held).fold(self.deadline(), Instant::min)
     }
 
+    /// Beside an attempt whose answer has begun nothing is started, whether a timer or a failure asks for it: the attempt may
+    /// yet break, and then it is replaced.
     fn may_start(&self) -> bool {
-        !self.stopped && self.started < self.plan.max_attempts && self.held.is_none()
+        let may = !self.stopped && self.started < self.plan.max_attempts && self.held.is_none();
+        may && !self.running.iter().any(Running::has_begun)
     }
 
-    /// Timers are there for first tokens: one that has begun needs nobody beside it.
-    fn timers_run(&self) -> bool {
-        self.may_start() && !self.running.iter().any(Running::has_begun)
+    /// An answer broke off. Timers that ran out while it was under way start nothing now: what failures start replaces it.
+    pub(super) fn forget_past_timers(&mut self) {
+        let elapsed = self.began.elapsed();
+        for waiting in &mut self.waiting {
+            if matches!(waiting.entry.start, Start::At(after) if after <= elapsed) {
+                waiting.entry.start = Start::AfterFailure;
+            }
+        }
     }
 
     /// When a timer starts it, the plan's or that of a retry; none while it waits for something else.
@@ -133,13 +141,13 @@ impl<L: Launch> Race<L> {
             Start::At(after) => Some(self.began + after.min(self.plan.total)),
             Start::AfterFailure => None,
         };
-        waiting.due.or(by_plan).filter(|_| self.timers_run())
+        waiting.due.or(by_plan).filter(|_| self.may_start())
     }
 
     /// Nobody is asked what to start beside nothing.
     fn asks_at(&self) -> Option<Instant> {
         let is_free = |waiting: &Waiting| waiting.due.is_none();
-        let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.timers_run();
+        let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.may_start();
         self.ask_at.filter(|_| may_ask())
     }
 

@@ -10,7 +10,7 @@ mod whole;
 
 pub use body::{RelayBody, Watch};
 pub use rescued::{Asked, RESCUED, Rescue, RescuedBody};
-pub use whole::{Assembler, assemble, assemble_events};
+pub use whole::{Assembler, assemble_events};
 
 use bytes::{Bytes, BytesMut};
 

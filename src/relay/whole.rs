@@ -1,6 +1,5 @@
 //! A whole answer for a client that did not ask to stream: the winner's stream, read to its end.
 
-use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -87,15 +86,6 @@ impl Assembler {
             }
         })
     }
-}
-
-/// Reads to the end and gives the answer as JSON.
-///
-/// # Errors
-/// When the stream breaks, or says nothing. Nothing was delivered, so the race can go on.
-pub async fn assemble(ready: &mut Ready, lease: Lease) -> Result<Bytes, Failure> {
-    let mut assembler = Assembler::new(ready, lease);
-    poll_fn(|context| assembler.poll(ready, context)).await
 }
 
 /// The answer that an empty stream amounts to.

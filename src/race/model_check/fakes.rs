@@ -44,6 +44,8 @@ pub struct World {
     pub courses: Vec<Course>,
     /// Ready means that the whole answer is there.
     pub whole: bool,
+    /// Once a whole answer has begun, all others are hopeless.
+    pub first_decides: bool,
     /// The candidate that asks to be tried once more when it fails.
     pub asks_again: Option<usize>,
     /// How often each candidate is asked again when it fails, the longest wait before it, and whether no other is started
@@ -52,7 +54,6 @@ pub struct World {
     /// Losers that are kept running, as audits are.
     pub audits: bool,
     pub leaves_at: Option<Duration>,
-    pub winner_breaks: u32,
 }
 
 /// One row for each started attempt, as the guard would write it.
@@ -62,6 +63,8 @@ pub struct Log {
     /// By ordinal: how it ended.
     pub rows: Vec<(usize, &'static str)>,
     pub running: usize,
+    /// Attempts that run and whose whole answer has begun.
+    pub begun: Vec<usize>,
     pub audited: Vec<Row>,
     /// Who is held back, and until when at the longest.
     pub held: Option<(usize, Instant)>,
@@ -108,6 +111,7 @@ impl Drop for Row {
     fn drop(&mut self) {
         if let Ok(mut log) = self.log.try_borrow_mut() {
             log.running -= 1;
+            log.begun.retain(|ordinal| *ordinal != self.ordinal);
             log.rows.push((self.ordinal, self.ended));
         }
     }
@@ -158,6 +162,8 @@ impl Future for Fake {
                 _ if self.begun || !self.whole => return self.arrive(),
                 _ => {
                     self.begun = true;
+                    let row = self.row.as_ref().expect("polled after its end");
+                    row.log.borrow_mut().begun.push(row.ordinal);
                     self.sleep = Box::pin(tokio::time::sleep(rest));
                 }
             }
@@ -256,6 +262,7 @@ impl Launch for Fakes {
         let mut log = self.log.borrow_mut();
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
         assert_eq!(log.held, None, "started beside one that is held back");
+        assert!(log.begun.is_empty(), "started beside one that has begun");
         log.note_start(&starting);
         log.started.push(starting);
         log.running += 1;
@@ -358,6 +365,10 @@ impl Launch for Fakes {
 
     fn hopeless(&mut self, running: &[Running<Fake>]) -> Option<usize> {
         assert!(running.len() > 1, "asked of one alone");
+        if self.world.first_decides {
+            let first = running.iter().position(|running| running.attempt().begun)?;
+            return (0..running.len()).find(|place| *place != first);
+        }
         match &mut self.decide {
             Decide::As(script) => {
                 let candidate = script.hopeless?;
@@ -373,6 +384,7 @@ impl Launch for Fakes {
 impl Fakes {
     fn keep_or_drop(&mut self, row: Row) {
         assert_eq!(row.ended, "lost", "a loser is told so before it is handed over");
+        self.log.borrow_mut().begun.retain(|ordinal| *ordinal != row.ordinal);
         if self.world.audits && row.ordinal.is_multiple_of(2) {
             self.log.borrow_mut().audited.push(row);
         }

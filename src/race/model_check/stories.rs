@@ -1,6 +1,7 @@
 //! What the race does, told as stories on a stopped clock: which attempts start when, and how each ends.
 
 mod trials;
+mod whole;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use super::fakes::{Behaviour, Course, Decide, Fakes, Log, Script, World};
 use crate::clock::Instant;
 use crate::config::ContentPolicy;
-use crate::failure::{Failure, FailureKind, Phase};
+use crate::failure::FailureKind;
 use crate::history::StartReason;
 use crate::race::{Finish, Race, Replan};
 use crate::routing::plan::{Entry, Plan, Start};
@@ -228,12 +229,10 @@ async fn a_policy_refusal_starts_no_others_but_lets_the_running_win() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_in_the_same_poll_as_a_win_is_not_routed_around_by_a_reopening() {
-    let (mut race, _log) = story([(refusal(10), NOW), (ready(10), NOW), (ready(10), LATER)]).race();
-    assert!(matches!(race.run().await, Finish::Won { candidate: 1, .. }));
-    race.reopen(1, Failure::new(FailureKind::Reset, Phase::Stream, ""));
-    assert!(matches!(race.run().await, Finish::Failed));
-    assert_eq!(race.started(), 2);
+async fn a_refusal_beside_an_answer_that_has_begun_is_not_routed_around_when_that_breaks() {
+    let begun = breaking(answer(10, 100), 50);
+    let told = story([(refusal(10), NOW), (begun, NOW), (ready(10), LATER)]).whole().tell().await;
+    assert_eq!((told.end(), told.rows.len()), (("failed", 60), 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,41 +298,6 @@ async fn one_that_breaks_while_it_is_held_back_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_whole_answer_wins_and_not_the_first_token() {
-    let told = story([(answer(100, 900), NOW), (answer(300, 200), NOW)]).whole().tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 1", 500), vec!["lost", "won"]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_has_begun_is_not_late_and_needs_no_hedge() {
-    let slow = || answer(50, 900);
-    let told = story([(slow(), NOW), (hang(), NOW)]).whole().first_token_timeout(100).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 950), vec!["won", "late"]));
-    let told = story([(slow(), NOW), (answer(1, 1), after(200))]).whole().tell().await;
-    assert_eq!((told.end(), told.rows.len()), (("won by 0", 950), 1));
-    let told = story([(breaking(slow(), 300), NOW), (answer(1, 1), after(200))]).whole().tell().await;
-    assert_eq!(
-        (told.end(), told.ends()),
-        (("won by 1", 352), vec!["failed", "won"]),
-        "but when it breaks the next starts"
-    );
-    let told = story([(slow(), NOW)]).whole().total(500).tell().await;
-    assert_eq!((told.end(), told.ends()), (("deadline", 500), vec!["deadline"]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_hopeless_are_cut_and_come_again_only_when_nothing_else_is_left() {
-    let two = |first: Course| story([(first, NOW), (answer(300, 200), NOW)]).whole();
-    let hopeless = |script: &mut Script| script.hopeless = Some(1);
-    let told = two(answer(100, 800)).script(hopeless).tell().await;
-    assert_eq!((told.end(), told.ends()), (("won by 0", 900), vec!["won", "lost"]));
-    let told = two(breaking(answer(100, 800), 50)).script(hopeless).tell().await;
-    assert_eq!(told.end(), ("won by 2", 650));
-    let expected = [(0, StartReason::First, "failed"), (1, StartReason::First, "lost"), (1, StartReason::Retry, "won")];
-    assert_eq!(told.rows, expected);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_short_wait_is_waited_out_before_the_next_is_started_or_beside_it() {
     use StartReason::*;
     let two = |wait| story([(limited(10, wait), NOW), (ready(700), LATER)]);
@@ -377,20 +341,4 @@ async fn a_wait_delays_nobody_who_runs_and_no_timer_but_a_failure() {
     let told = broken.tell().await;
     let retried = told.rows.iter().filter(|row| row.1 == StartReason::Retry).count();
     assert_eq!((told.end().0, retried), ("failed", 2), "but when it breaks, what was due is started");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_winner_that_broke_is_asked_again_too() {
-    let (mut race, log) = story([(ready(10), NOW), (ready(10), LATER)]).retries(1, true).race();
-    let began = Instant::now();
-    for expected in [10, 70, 80] {
-        let Finish::Won { ready, candidate, .. } = race.run().await else { panic!("not won") };
-        assert_eq!(began.elapsed(), millis(expected));
-        drop(ready);
-        race.reopen(candidate, Failure::new(FailureKind::Reset, Phase::Stream, ""));
-    }
-    let started: Vec<usize> = log.borrow().started.iter().map(|starting| starting.candidate).collect();
-    assert_eq!(started, [0, 0, 1]);
-    let Finish::Won { candidate: 1, .. } = race.run().await else { panic!("it has a retry of its own") };
-    assert_eq!(began.elapsed(), millis(140));
 }

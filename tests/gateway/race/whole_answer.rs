@@ -1,4 +1,5 @@
-//! Races to the whole answer: `optimise = "completion"` or `"goodput"` and a client that does not stream.
+//! Races to the whole answer: every race of a client that does not stream. With `optimise = "completion"` or `"goodput"` the
+//! first whole answer wins; with `"ttft"` the first token decides, and the others come again only if that answer breaks.
 
 use std::time::Duration;
 
@@ -172,4 +173,61 @@ async fn a_loser_that_has_begun_and_is_billed_anyway_is_read_to_its_end() {
     let rows = gateway.stop().await;
     let columns = ["outcome", "ttft_event", "audited", "output_tokens", "payload_events"];
     assert_eq!(pick(rows.one("a"), &columns), json!(["drained", 1, 0, 2, 2]));
+}
+
+/// `b` is asked, and says nothing. `a` begins then, and ends once it may.
+async fn decided(rest_may: &Gate) -> (FakeProvider, FakeProvider) {
+    let asked = Gate::new();
+    let a = Script::sse().wait(&asked).role().token("a").wait(rest_may).delay(A_MOMENT).token("ll").finish("stop");
+    let a = FakeProvider::start(vec![a.usage(8, 2).done().end()]).await;
+    (a, FakeProvider::start(vec![Script::sse().role().reached(&asked).until_closed()]).await)
+}
+
+#[tokio::test]
+async fn where_the_first_token_decides_the_others_are_cut_by_it_and_cost_what_they_cost_a_client_that_streams() {
+    let priced =
+        ["a", "b"].map(|name| format!("{{ upstream = \"{name}/m\", input_price = 1.0, output_price = 10.0 }}"));
+    let model = format!("[models.m]\nupstreams = [{}]", priced.join(", "));
+    let mut costs = Vec::new();
+    for streams in [true, false] {
+        let rest_may = Gate::new();
+        let (a, b) = decided(&rest_may).await;
+        let gateway = Setup::over(&[&a, &b]).model(&model).start().await;
+        let mut client = if streams { gateway.streaming().await } else { gateway.whole().await };
+        // The answer cannot end before that.
+        b.closed(0).await;
+        rest_may.open();
+        let heard = hear(&mut client).await;
+        assert_eq!((heard.status, heard.upstream()), (200, "a/m"));
+        let rows = gateway.stop().await;
+        assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+        assert_eq!(end(rows.one("b")), json!(["lost", 0, "lost", null, null]));
+        let ttft_us = rows.one("a")["first_token_us"].as_i64().unwrap();
+        assert_eq!(heard.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
+        let race = pick(&rows.races[0], &["winner", "outcome", "attempts", "http_status"]);
+        assert_eq!(race, json!([0, "ok", 2, 200]));
+        costs.push(pick(rows.one("b"), &["cost_basis", "cost_usd", "cost_usd_min", "cost_usd_max"]));
+    }
+    assert_eq!(costs[0], costs[1]);
+    assert_eq!(costs[0][0], "at_most", "it has a bound");
+}
+
+#[tokio::test]
+async fn a_loser_comes_again_when_the_answer_whose_first_token_decided_breaks() {
+    let (asked, cut) = (Gate::new(), Gate::new());
+    let a = Script::sse().wait(&asked).role().token("half").wait(&cut).close();
+    let a = FakeProvider::start(vec![a]).await;
+    let b = vec![Script::sse().role().reached(&asked).until_closed(), Script::stream(&["again"])];
+    let b = FakeProvider::start(b).await;
+    let gateway = Setup::over(&[&a, &b]).start().await;
+    let mut client = gateway.whole().await;
+    b.closed(0).await;
+    cut.open();
+    let heard = hear(&mut client).await;
+    assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("again")));
+    let rows = gateway.stop().await;
+    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "closed", "stream"]));
+    let b: Vec<Value> = rows.of(0)[1..].iter().map(|row| pick(row, &["outcome", "start_reason"])).collect();
+    assert_eq!(b, [json!(["lost", "first"]), json!(["won", "retry"])]);
+    assert_eq!(pick(&rows.races[0], &["winner", "outcome"]), json!([2, "ok"]));
 }
