@@ -9,29 +9,38 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use photofinish::routing::adaptive::{self, Aim, AttemptView, Candidate, Ledger, Outlook, Question, Sent};
+use photofinish::routing::adaptive::{
+    self, AdaptiveQuestion, AttemptView, CandidateForecast, CostBudget, LatencyForecast, Minimise, SendConditions,
+};
 use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
 /// Decisions whose times are sorted.
 const TIMED: usize = 50_000;
 
 fn decisions(criterion: &mut Criterion) {
-    let outlooks: Vec<Outlook> = (0..UPSTREAMS).map(|upstream| learner(upstream).outlook()).collect();
-    let candidates: Vec<Candidate<'_>> = outlooks.iter().map(candidate).collect();
-    let mut ledger = Ledger::new(0.1);
-    (0..100).for_each(|_| ledger.settle(1.0, 0.0, 0.05));
+    let forecasts: Vec<LatencyForecast> = (0..UPSTREAMS).map(|upstream| learner(upstream).forecast()).collect();
+    let candidates: Vec<CandidateForecast<'_>> = forecasts.iter().map(candidate).collect();
+    let mut cost_budget = CostBudget::new(0.1);
+    (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
     let late = [AttemptView::waiting(0, 450_000)];
     let both = [late[0], AttemptView::waiting(1, 100_000)];
     let mut group = criterion.benchmark_group("routing");
     for (name, aim) in [
-        ("ttft", Aim::Ttft),
-        ("completion", Aim::Completion),
-        ("goodput", Aim::Goodput { ttft_us: 500_000, tpot_us: 25_000 }),
+        ("ttft", Minimise::Ttft),
+        ("completion", Minimise::Completion),
+        ("goodput", Minimise::Goodput { ttft_us: 500_000, tpot_us: 25_000 }),
     ] {
-        let terms = ledger.terms();
-        let question =
-            Question { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
-        let timer = Question { elapsed_us: 450_000, ..question };
+        let terms = cost_budget.terms();
+        let question = AdaptiveQuestion {
+            candidates: &candidates,
+            aim,
+            terms,
+            max_running: 3,
+            now: NOW,
+            elapsed_us: 0,
+            draw: 1.0,
+        };
+        let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
         group.bench_function(format!("opening, {name}"), |bencher| {
             bencher.iter(|| adaptive::open(black_box(&question)));
         });
@@ -41,7 +50,7 @@ fn decisions(criterion: &mut Criterion) {
         group.bench_function(format!("second timer, {name}"), |bencher| {
             bencher.iter(|| adaptive::next(black_box(&timer), black_box(&both)));
         });
-        if aim == Aim::Ttft {
+        if aim == Minimise::Ttft {
             spread("opening", || {
                 black_box(adaptive::open(black_box(&question)));
             });
@@ -56,11 +65,11 @@ fn decisions(criterion: &mut Criterion) {
 fn learning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("learning");
     let mut learner = learner(0);
-    let sent = Sent { uncached_tokens: 800.0, in_flight: 1 };
+    let sent = SendConditions { uncached_tokens: 800.0, in_flight: 1 };
     group.bench_function("observation", |bencher| {
         bencher.iter(|| learner.first_token(black_box(sent), black_box(310_000), black_box(NOW)));
     });
-    group.bench_function("outlook", |bencher| bencher.iter(|| black_box(&learner).outlook()));
+    group.bench_function("outlook", |bencher| bencher.iter(|| black_box(&learner).forecast()));
     group.finish();
 }
 

@@ -15,8 +15,8 @@ use photofinish::config::{Policy, RaceSettings, parse};
 use photofinish::protocol::Surface;
 use photofinish::protocol::openai;
 use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::sse::{Event, Scanner};
-use photofinish::routing::plan::{Entry, plan};
+use photofinish::protocol::sse::{SseEvent, SseScanner};
+use photofinish::routing::plan::{PlannedStart, plan};
 
 /// Text events of one stream.
 const TOKENS: usize = 400;
@@ -48,7 +48,7 @@ fn read(criterion: &mut Criterion) {
         ("done", sample::DONE),
     ];
     for (name, text) in kinds {
-        let event = Event { raw: Bytes::from_static(text.as_bytes()) };
+        let event = SseEvent { raw: Bytes::from_static(text.as_bytes()) };
         group.bench_function(name, |bencher| bencher.iter(|| drop(black_box(openai::read(black_box(&event))))));
     }
     group.finish();
@@ -78,7 +78,7 @@ fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan");
     let second = Duration::from_secs(1);
     let config = parse("", Path::new("config.toml"), &|_| None).expect("the defaults");
-    let entries: Vec<Entry> = (0..4).map(|candidate| Entry::listed(candidate, second, false)).collect();
+    let entries: Vec<PlannedStart> = (0..4).map(|candidate| PlannedStart::listed(candidate, second, false)).collect();
     for policy in Policy::ALL {
         let settings = RaceSettings { policy, ..config.race.clone() };
         group.bench_function(policy.as_str(), |bencher| {
@@ -88,8 +88,8 @@ fn planning(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn each_event(reads: &[Bytes], mut seen: impl FnMut(Event)) {
-    let mut scanner = Scanner::new(EVENT_MAX);
+fn each_event(reads: &[Bytes], mut seen: impl FnMut(SseEvent)) {
+    let mut scanner = SseScanner::new(EVENT_MAX);
     for read in reads {
         scanner.push(read.clone());
         while let Some(event) = scanner.next_event().expect("events within the bound") {

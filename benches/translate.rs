@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use photofinish::protocol::dialect::Options;
+use photofinish::protocol::dialect::TranslationOptions;
 use photofinish::protocol::neutral::Losses;
-use photofinish::protocol::sse::{Event, Scanner};
+use photofinish::protocol::sse::{SseEvent, SseScanner};
 use photofinish::protocol::{Dialect, Surface};
 
 /// Text events of one stream.
@@ -61,7 +61,7 @@ fn stream(criterion: &mut Criterion) {
         ("gemini to chat", Dialect::Gemini, Surface::Chat, &other(&[], GEMINI_TEXT)),
     ];
     for (name, dialect, surface, stream) in kinds {
-        let mut scanner = Scanner::new(EVENT_MAX);
+        let mut scanner = SseScanner::new(EVENT_MAX);
         let mut events = Vec::new();
         for read in sample::reads(stream, 16 << 10) {
             scanner.push(read);
@@ -73,7 +73,7 @@ fn stream(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn translate(dialect: Dialect, surface: Surface, events: &[Event]) -> BytesMut {
+fn translate(dialect: Dialect, surface: Surface, events: &[SseEvent]) -> BytesMut {
     let (mut reader, mut writer) = (dialect.reader(), surface.writer("model", true, &std::sync::Arc::default()));
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     for event in events {
@@ -92,7 +92,7 @@ fn request(criterion: &mut Criterion) {
             bencher.iter(|| Surface::Chat.conversation(black_box(body.as_bytes())));
         });
         let conversation = Surface::Chat.conversation(body.as_bytes()).expect("a valid request");
-        let options = Options { model: "model".to_owned(), ..Options::default() };
+        let options = TranslationOptions { model: "model".to_owned(), ..TranslationOptions::default() };
         for dialect in Dialect::ALL {
             group.bench_function(format!("write {}, {name}", dialect.as_str()), |bencher| {
                 bencher

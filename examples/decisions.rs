@@ -10,7 +10,9 @@ mod upstreams;
 use std::hint::black_box;
 use std::io::{self, Write};
 
-use photofinish::routing::adaptive::{self, Aim, AttemptView, Candidate, Ledger, Outlook, Question};
+use photofinish::routing::adaptive::{
+    self, AdaptiveQuestion, AttemptView, CandidateForecast, CostBudget, LatencyForecast, Minimise,
+};
 use upstreams::{NOW, UPSTREAMS, candidate, learner};
 
 fn main() -> io::Result<()> {
@@ -19,13 +21,14 @@ fn main() -> io::Result<()> {
         return Err(io::Error::other("wanted: COUNT open|next"));
     };
     let count: usize = count.parse().map_err(io::Error::other)?;
-    let outlooks: Vec<Outlook> = (0..UPSTREAMS).map(|upstream| learner(upstream).outlook()).collect();
-    let candidates: Vec<Candidate<'_>> = outlooks.iter().map(candidate).collect();
-    let mut ledger = Ledger::new(0.1);
-    (0..100).for_each(|_| ledger.settle(1.0, 0.0, 0.05));
-    let (aim, terms) = (Aim::Ttft, ledger.terms());
-    let question = Question { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
-    let timer = Question { elapsed_us: 450_000, ..question };
+    let forecasts: Vec<LatencyForecast> = (0..UPSTREAMS).map(|upstream| learner(upstream).forecast()).collect();
+    let candidates: Vec<CandidateForecast<'_>> = forecasts.iter().map(candidate).collect();
+    let mut cost_budget = CostBudget::new(0.1);
+    (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.05));
+    let (aim, terms) = (Minimise::Ttft, cost_budget.terms());
+    let question =
+        AdaptiveQuestion { candidates: &candidates, aim, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 };
+    let timer = AdaptiveQuestion { elapsed_us: 450_000, ..question };
     let late = [AttemptView::waiting(0, 450_000)];
     for _ in 0..count {
         if what == "open" {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use photofinish::protocol::frame::Frame;
-use photofinish::protocol::sse::Scanner;
+use photofinish::protocol::sse::SseScanner;
 use photofinish::protocol::template::Template;
 use photofinish::protocol::{Dialect, Surface, openai};
 
@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
 
 fn read_stream(reads: &[Bytes], depth: &str) -> (usize, usize) {
     let mut template: Option<Template> = None;
-    let mut scanner = Scanner::new(EVENT_MAX);
+    let mut scanner = SseScanner::new(EVENT_MAX);
     let (mut reader, mut writer) = (Dialect::OpenAi.reader(), Surface::Chat.writer("model", true, &Arc::default()));
     let (mut pieces, mut out) = (Vec::new(), BytesMut::new());
     let (translates, scans) = (depth == "translate", depth == "scan");

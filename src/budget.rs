@@ -14,16 +14,16 @@ const STEP: usize = 4 << 10;
 
 /// The budget has no room for the bytes that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct BudgetFull;
 
 /// Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    inner: Arc<Inner>,
+    inner: Arc<BudgetState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct BudgetState {
     /// Bytes that may be leased in total.
     max: AtomicUsize,
     /// Bytes that are leased.
@@ -33,7 +33,7 @@ struct Inner {
 impl Budget {
     /// A budget of `max` bytes.
     pub fn new(max: usize) -> Budget {
-        Budget { inner: Arc::new(Inner { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }) }
+        Budget { inner: Arc::new(BudgetState { max: AtomicUsize::new(max), used: AtomicUsize::new(0) }) }
     }
 
     /// Changes its size to `max` bytes. Existing leases stay.
@@ -60,10 +60,10 @@ impl Budget {
         Lease { budget: self.clone(), bytes: 0 }
     }
 
-    fn take(&self, bytes: usize) -> Result<(), Full> {
+    fn take(&self, bytes: usize) -> Result<(), BudgetFull> {
         // One step: a refused lease must not refuse others meanwhile.
         let grown = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max());
-        self.inner.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).map(drop).map_err(|_| Full)
+        self.inner.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).map(drop).map_err(|_| BudgetFull)
     }
 
     fn give_back(&self, bytes: usize) {
@@ -83,7 +83,7 @@ impl Lease {
     ///
     /// # Errors
     /// When the budget has no room. The lease is then unchanged.
-    pub fn cover(&mut self, bytes: usize) -> Result<(), Full> {
+    pub fn cover(&mut self, bytes: usize) -> Result<(), BudgetFull> {
         let Some(lacking) = bytes.checked_sub(self.bytes).filter(|lacking| *lacking > 0) else { return Ok(()) };
         let grown = lacking.max(STEP);
         self.budget.take(grown)?;
@@ -133,9 +133,9 @@ mod tests {
     fn leases_share_one_budget_and_give_back() {
         let budget = Budget::new(100_000);
         let (mut a, mut b) = (budget.lease(), budget.lease());
-        assert_eq!((a.cover(60_000), b.cover(50_000)), (Ok(()), Err(Full)));
+        assert_eq!((a.cover(60_000), b.cover(50_000)), (Ok(()), Err(BudgetFull)));
         assert_eq!((budget.used(), b.bytes()), (60_000, 0), "what was refused took nothing");
-        assert_eq!((b.cover(40_000), a.cover(60_000), a.cover(60_001)), (Ok(()), Ok(()), Err(Full)));
+        assert_eq!((b.cover(40_000), a.cover(60_000), a.cover(60_001)), (Ok(()), Ok(()), Err(BudgetFull)));
         drop(b);
         assert_eq!((a.cover(60_001), budget.used()), (Ok(()), 60_000 + STEP));
         a.settle(7);
@@ -163,7 +163,7 @@ mod tests {
         let mut lease = budget.lease();
         lease.cover(9_000).unwrap();
         budget.resize(5_000);
-        assert_eq!((budget.lease().cover(1), lease.cover(9_000)), (Err(Full), Ok(())));
-        assert_eq!(budget.lease().cover(usize::MAX), Err(Full));
+        assert_eq!((budget.lease().cover(1), lease.cover(9_000)), (Err(BudgetFull), Ok(())));
+        assert_eq!(budget.lease().cover(usize::MAX), Err(BudgetFull));
     }
 }

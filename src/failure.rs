@@ -142,7 +142,7 @@ impl Phase {
 
 /// An answer of a provider that may have to be passed on as it came: an error body, or an empty stream.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct RawAnswer {
     pub status: u16,
     /// As the upstream sent them, without the key; which of them go down to the client is the proxy's to say. Boxed, for a failure is the
     /// rare side of many results.
@@ -153,7 +153,7 @@ pub struct Answer {
     pub whole: bool,
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for RawAnswer {
     /// The length only: an answer may quote the prompt, and its headers a session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Answer({}, {} bytes)", self.status, self.body.len())
@@ -175,7 +175,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// For the client's eyes: without secrets, but it may quote the prompt, so it is never logged.
     pub message: String,
-    pub answer: Option<Answer>,
+    pub answer: Option<RawAnswer>,
     /// A connection out of the pool died before a byte of an answer came: that says little of the upstream, which may be
     /// asked again over a new one.
     pub stale: bool,

@@ -2,7 +2,7 @@
 //! gateway reads. A loop that reads while there is data would then never end, and the other tasks of its thread, timers
 //! and shutdown included, would wait.
 //!
-//! A loop over such bytes counts its work and yields ([`Pace`]). Work that cannot be split, such as parsing the JSON of
+//! A loop over such bytes counts its work and yields ([`YieldPace`]). Work that cannot be split, such as parsing the JSON of
 //! one large event, goes through [`aside`]. Not for what the gateway itself sends or stores.
 
 use std::future::Future;
@@ -23,13 +23,13 @@ const ASIDE: usize = 64 << 10;
 /// Counts the work of one reader and tells when to yield. The count is kept from poll to poll, so a reader that is
 /// polled many times within one poll of its task still gets one turn only.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct YieldPace {
     /// In bytes, since the last yield.
     worked: usize,
     rests: bool,
 }
 
-impl Pace {
+impl YieldPace {
     /// Bytes were read.
     pub fn bytes(&mut self, bytes: usize) {
         self.worked = self.worked.saturating_add(bytes);
@@ -82,7 +82,7 @@ mod tests {
     #[tokio::test]
     async fn the_others_have_a_turn_within_so_many_bytes_and_events() {
         for (event, most) in [(0, TURN / EVENT), (TURN / 4, 4), (TURN * 9, 1)] {
-            let (mut pace, mut seen, mut turns) = (Pace::default(), 0_usize, 0);
+            let (mut pace, mut seen, mut turns) = (YieldPace::default(), 0_usize, 0);
             while turns < 5 {
                 let proceeds = poll_fn(|context| Poll::Ready(pace.poll_proceed(context).is_ready())).await;
                 assert_eq!(pace.rests(), !proceeds);
@@ -100,7 +100,7 @@ mod tests {
     #[tokio::test]
     async fn a_task_beside_an_endless_loop_runs() {
         let turns = AtomicU64::new(0);
-        let mut pace = Pace::default();
+        let mut pace = YieldPace::default();
         let endless = poll_fn(|context| -> Poll<()> {
             loop {
                 ready!(pace.poll_proceed(context));

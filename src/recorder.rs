@@ -6,13 +6,13 @@
 //! writer, which puts the rows into a file beside the database and moves them back later. A full queue drops rows and
 //! counts them. The recorder has its own tasks, apart from the gateway's: it must outlive everything that records.
 
-mod complaint;
-mod onlooker;
-mod sheet;
+mod log_throttle;
+mod race_observer;
+mod race_rows;
 mod state;
-mod writing;
+mod writer;
 
-pub use onlooker::{Onlooker, Step};
+pub use race_observer::{AttemptStep, RaceObserver};
 pub use state::Condition;
 
 use std::future::pending;
@@ -25,12 +25,12 @@ use tokio::task::JoinHandle;
 
 use crate::history::{AttemptRecord, RaceRecord};
 use crate::metrics::Metrics;
-use crate::routing::bill::Bill;
+use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
-use sheet::{Queue, Sheet};
-use state::State;
-use writing::Writing;
+use race_rows::{RaceSheet, RowQueue};
+use state::StoreState;
+use writer::WriterState;
 
 /// Records that may wait in memory; about 50 MB at most.
 pub const QUEUE_MAX: usize = 65_536;
@@ -42,70 +42,70 @@ const SPILL_FOR: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Recorder {
     /// None where nothing is to be stored.
-    queue: Option<Queue>,
+    queue: Option<RowQueue>,
     /// Where the rows of one race wait for each other. None: each row is sent by itself.
-    sheet: Option<Arc<Sheet>>,
+    sheet: Option<Arc<RaceSheet>>,
     metrics: Arc<Metrics>,
-    state: Arc<State>,
-    onlooker: Option<Arc<dyn Onlooker>>,
+    state: Arc<StoreState>,
+    race_observer: Option<Arc<dyn RaceObserver>>,
 }
 
 /// The writer task, to be finished after everything that records.
-pub struct Writer {
+pub struct WriterTask {
     tasks: Shutdown,
     task: JoinHandle<()>,
-    state: Arc<State>,
+    state: Arc<StoreState>,
 }
 
 impl Recorder {
     /// Spawns the writer task. A store that is not open yet is opened by it, and tried again until it can be.
-    pub fn start(store: Store) -> (Recorder, Writer) {
+    pub fn start(store: Store) -> (Recorder, WriterTask) {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let state = Arc::new(State::new());
+        let state = Arc::new(StoreState::new());
         let tasks = Shutdown::new();
-        let task = tasks.spawn(Writing::new(store, receiver, Arc::clone(&state)).run(tasks.clone()));
-        let queue = Some(Queue { sender, state: Arc::clone(&state) });
+        let task = tasks.spawn(WriterState::new(store, receiver, Arc::clone(&state)).run(tasks.clone()));
+        let queue = Some(RowQueue { sender, state: Arc::clone(&state) });
         let recorder =
-            Recorder { queue, sheet: None, metrics: Arc::default(), state: Arc::clone(&state), onlooker: None };
-        (recorder, Writer { tasks, task, state })
+            Recorder { queue, sheet: None, metrics: Arc::default(), state: Arc::clone(&state), race_observer: None };
+        (recorder, WriterTask { tasks, task, state })
     }
 
     /// Stores nothing; an onlooker still hears of every row.
     pub fn without_store() -> Recorder {
-        let state = Arc::new(State::new());
-        Recorder { queue: None, sheet: None, metrics: Arc::default(), state, onlooker: None }
+        let state = Arc::new(StoreState::new());
+        Recorder { queue: None, sheet: None, metrics: Arc::default(), state, race_observer: None }
     }
 
     /// The same, with somebody who looks on. Clones made before are not watched.
-    pub fn watched(self, onlooker: Arc<dyn Onlooker>) -> Recorder {
-        Recorder { onlooker: Some(onlooker), ..self }
+    pub fn watched(self, race_observer: Arc<dyn RaceObserver>) -> Recorder {
+        Recorder { race_observer: Some(race_observer), ..self }
     }
 
     /// For one race: what it and its clones record is written together, once the last of them is dropped.
     pub fn for_race(&self) -> Recorder {
-        let is_wanted = self.queue.is_some() || self.onlooker.is_some();
-        let sheet = is_wanted.then(|| Arc::new(Sheet::new(self.queue.clone(), self.onlooker.clone())));
+        let is_wanted = self.queue.is_some() || self.race_observer.is_some();
+        let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
         Recorder { sheet, ..self.clone() }
     }
 
     /// By what the attempt of this ordinal is billed: before its row comes. What it cost is bounded by the race as a whole.
-    pub fn bill(&self, ordinal: i64, bill: Bill) {
+    pub fn bill(&self, ordinal: i64, bill: BillBounds) {
         if let Some(sheet) = &self.sheet {
             sheet.bill(ordinal, bill);
         }
     }
 
-    /// See [`Onlooker::step`].
-    pub fn step(&self, attempt: &AttemptRecord, step: Step, at_us: i64) {
-        if let Some(onlooker) = &self.onlooker {
-            onlooker.step(attempt, step, at_us);
+    /// See [`RaceObserver::step`].
+    pub fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
+        if let Some(race_observer) = &self.race_observer {
+            race_observer.step(attempt, step, at_us);
         }
     }
 
-    /// See [`Onlooker::committed`].
+    /// See [`RaceObserver::committed`].
     pub fn committed(&self, race_id: &str, ordinal: i64) {
-        if let Some(onlooker) = &self.onlooker {
-            onlooker.committed(race_id, ordinal);
+        if let Some(race_observer) = &self.race_observer {
+            race_observer.committed(race_id, ordinal);
         }
     }
 
@@ -166,8 +166,8 @@ impl Recorder {
     }
 
     fn send(&self, record: Record) {
-        if let Some(onlooker) = &self.onlooker {
-            onlooker.recorded(&record);
+        if let Some(race_observer) = &self.race_observer {
+            race_observer.recorded(&record);
         }
         match (&self.sheet, &self.queue) {
             (Some(sheet), _) => sheet.add(record),
@@ -177,8 +177,8 @@ impl Recorder {
     }
 }
 
-impl Writer {
-    /// As [`Writer::finish_unless`], without a signal to hurry.
+impl WriterTask {
+    /// As [`WriterTask::finish_unless`], without a signal to hurry.
     pub async fn finish(self, limit: Duration) -> usize {
         self.finish_unless(limit, pending()).await
     }

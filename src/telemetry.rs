@@ -46,7 +46,7 @@ pub fn start(default: &str) {
         .with_ansi(colour)
         .with_target(false)
         .fmt_fields(format::debug_fn(fields::write).delimited(" "))
-        .with_writer(Limited(bounded.then(Mutex::default)))
+        .with_writer(LimitedStderr(bounded.then(Mutex::default)))
         .try_init();
     if wrong {
         tracing::warn!(
@@ -63,29 +63,29 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Standard error with a limit: what fails a thousand times a second is logged a few times, with a count of the rest.
 /// Without a limiter every line is written.
-struct Limited(Option<Mutex<Limiter>>);
+struct LimitedStderr(Option<Mutex<LineLimiter>>);
 
 /// Writes one line to standard error.
-struct Line<'a> {
-    limiter: Option<&'a Mutex<Limiter>>,
+struct LogLine<'a> {
+    limiter: Option<&'a Mutex<LineLimiter>>,
     place: u64,
 }
 
-impl<'a> MakeWriter<'a> for Limited {
-    type Writer = Line<'a>;
+impl<'a> MakeWriter<'a> for LimitedStderr {
+    type Writer = LogLine<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line { limiter: self.0.as_ref(), place: 0 }
+    fn make_writer(&'a self) -> LogLine<'a> {
+        LogLine { limiter: self.0.as_ref(), place: 0 }
     }
 
-    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
-        Line { limiter: self.0.as_ref(), place: hash((meta.file(), meta.line())) }
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> LogLine<'a> {
+        LogLine { limiter: self.0.as_ref(), place: hash((meta.file(), meta.line())) }
     }
 }
 
-impl Write for Line<'_> {
+impl Write for LogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let say = |limiter: &Mutex<Limiter>| {
+        let say = |limiter: &Mutex<LineLimiter>| {
             limiter.lock().unwrap_or_else(PoisonError::into_inner).say(self.place, line, Instant::now())
         };
         let Some(left_out) = self.limiter.map_or(Some(0), say) else { return Ok(line.len()) };
@@ -104,7 +104,7 @@ impl Write for Line<'_> {
 
 /// Counts the lines of the current second.
 #[derive(Default)]
-struct Limiter {
+struct LineLimiter {
     /// None before the first line.
     began: Option<Instant>,
     /// Lines so far, by the hash of their text and by the hash of their place. There are at most [`PLACE_MAX`] texts
@@ -113,7 +113,7 @@ struct Limiter {
     left_out: u64,
 }
 
-impl Limiter {
+impl LineLimiter {
     /// None if the line must be left out, else how many were left out before it.
     fn say(&mut self, place: u64, line: &[u8], now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= SECOND) {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_says_the_same_is_written_a_few_times_and_counted() {
-        let (mut limiter, now) = (Limiter::default(), Instant::now());
+        let (mut limiter, now) = (LineLimiter::default(), Instant::now());
         let mut say = |text: &str, at: Instant| limiter.say(7, format!("12:00:00 {text}").as_bytes(), at);
         let failed = "INFO an attempt failed upstream=a/m";
         for _ in 0..20 {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn one_place_does_not_fill_the_log_by_saying_ever_new_things() {
-        let (mut limiter, now) = (Limiter::default(), Instant::now());
+        let (mut limiter, now) = (LineLimiter::default(), Instant::now());
         let written = (0..10_000).filter(|n| limiter.say(7, format!("t line {n}").as_bytes(), now).is_some()).count();
         assert_eq!(written, 100);
         assert!(limiter.said.len() <= 101);

@@ -1,6 +1,6 @@
 //! Five upstreams that are well known, as decisions over them are measured.
 
-use photofinish::routing::adaptive::{Candidate, Learner, Outlook, Sent};
+use photofinish::routing::adaptive::{CandidateForecast, LatencyForecast, Learner, SendConditions};
 
 pub const SECOND: i64 = 1_000_000;
 pub const NOW: i64 = 1_000 * SECOND;
@@ -11,7 +11,7 @@ pub fn learner(upstream: u64) -> Learner {
     let mut learner = Learner::new();
     let mut draws = fastrand::Rng::with_seed(upstream);
     for second in 0..1_000 {
-        let sent = Sent { uncached_tokens: draws.f64() * 4_000.0, in_flight: draws.u32(0..4) };
+        let sent = SendConditions { uncached_tokens: draws.f64() * 4_000.0, in_flight: draws.u32(0..4) };
         let ttft_us = (200_000.0 + 20_000.0 * upstream as f64) * (0.5 + draws.f64() + 1.0 / (1.0 - draws.f64()) / 20.0);
         learner.launched(second * SECOND);
         learner.first_token(sent, ttft_us as i64, second * SECOND);
@@ -20,7 +20,7 @@ pub fn learner(upstream: u64) -> Learner {
     learner
 }
 
-pub fn candidate(outlook: &Outlook) -> Candidate<'_> {
-    let sent = Sent { uncached_tokens: 1_000.0, in_flight: 1 };
-    Candidate { outlook, sent, cost: 1.0, domain: None, out: false, waiting: &[] }
+pub fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
+    let sent = SendConditions { uncached_tokens: 1_000.0, in_flight: 1 };
+    CandidateForecast { forecast, sent, cost: 1.0, domain: None, out: false, waiting: &[] }
 }

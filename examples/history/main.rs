@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Parser;
 use photofinish::report::question::from_pairs;
 use photofinish::report::stats::{self, Stats};
-use photofinish::store::{Reader, Record, Roller, Step, Store};
+use photofinish::store::{Record, Roller, RollupStep, Store, StoreReader};
 use world::{FIELD, World};
 
 /// No run may take longer.
@@ -91,8 +91,8 @@ fn roll_up(path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     loop {
         let step_began = Instant::now();
         match roller.step(now_us(), None)? {
-            Step::RolledUp { attempts: more } => attempts += more,
-            Step::Day => {}
+            RollupStep::RolledUp { attempts: more } => attempts += more,
+            RollupStep::Day => {}
             _ => break,
         }
         slowest = slowest.max(step_began.elapsed());
@@ -149,7 +149,7 @@ fn ask(path: &Path, times: usize, out: &mut impl Write) -> anyhow::Result<()> {
 fn asked(path: &Path, pairs: &[(&str, &str)]) -> anyhow::Result<Stats> {
     let pairs: Vec<(String, String)> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     let question = from_pairs(&pairs).map_err(anyhow::Error::msg)?;
-    Ok(stats::ask(&Reader::open(path)?, &question, now_us())?)
+    Ok(stats::ask(&StoreReader::open(path)?, &question, now_us())?)
 }
 
 /// Of all quantiles of TTFT and tok/s, the largest relative difference.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use photofinish::simulate::Ended;
+use photofinish::simulate::FinishedRequest;
 
 use crate::client::{Connection, body};
 use crate::figures::{Sample, Table};
@@ -105,7 +105,8 @@ fn report(
     tokens: u32,
 ) -> anyhow::Result<()> {
     let ended = upstreams.ended();
-    let by_user: HashMap<String, Ended> = ended.filter_map(|ended| Some((ended.user.clone()?, ended))).collect();
+    let by_user: HashMap<String, FinishedRequest> =
+        ended.filter_map(|ended| Some((ended.user.clone()?, ended))).collect();
     let (mut ttft, mut tok_s) = (Sample::default(), Sample::default());
     for Seen { user, race } in seen {
         let row = won.get(race).context("a race without its row")?;

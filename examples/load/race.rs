@@ -11,7 +11,7 @@ use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
 use photofinish::clock::Instant;
-use photofinish::simulate::{End, Ended};
+use photofinish::simulate::{FinishedRequest, RequestOutcome};
 
 use crate::client::{Connection, body};
 use crate::figures::{Sample, Table};
@@ -176,19 +176,20 @@ async fn raced_directly(
 /// Joins what the clients saw with what the upstreams stamped.
 async fn report(table: &mut Table, name: &str, upstreams: &Upstreams, seen: Vec<Seen>) -> anyhow::Result<()> {
     upstreams.quiet().await?;
-    let mut by_user: HashMap<String, Vec<Ended>> = HashMap::new();
+    let mut by_user: HashMap<String, Vec<FinishedRequest>> = HashMap::new();
     for ended in upstreams.ended() {
         by_user.entry(ended.user.clone().unwrap_or_default()).or_default().push(ended);
     }
     let (mut added, mut stopped) = (Sample::default(), Sample::default());
     for race in seen {
         let attempts = by_user.get(&race.user).context("no upstream saw a race")?;
-        let ttft = |ended: &Ended| ended.first_token.map(|first_token| first_token - ended.started);
+        let ttft = |ended: &FinishedRequest| ended.first_token.map(|first_token| first_token - ended.started);
         let fastest = attempts.iter().filter_map(ttft).min().context("no upstream sent a token")?;
         added.add(race.ttft.saturating_sub(fastest));
-        let winner = attempts.iter().find(|ended| ended.end == End::Completed).and_then(|ended| ended.first_token);
+        let winner =
+            attempts.iter().find(|ended| ended.end == RequestOutcome::Completed).and_then(|ended| ended.first_token);
         let winner = winner.context("no upstream finished")?;
-        for loser in attempts.iter().filter(|ended| ended.end == End::Cancelled) {
+        for loser in attempts.iter().filter(|ended| ended.end == RequestOutcome::Cancelled) {
             stopped.add(loser.ended.saturating_duration_since(winner));
         }
     }

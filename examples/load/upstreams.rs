@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use photofinish::config::Simulation;
 use photofinish::shutdown::Shutdown;
-use photofinish::simulate::{Ended, Simulator};
+use photofinish::simulate::{FinishedRequest, Simulator};
 use tokio::net::TcpListener;
 
 /// How long the upstreams may take to see that their clients are gone.
@@ -65,7 +65,7 @@ impl Upstreams {
     }
 
     /// What has ended, at most 4096 requests of each upstream.
-    pub fn ended(&self) -> impl Iterator<Item = Ended> {
+    pub fn ended(&self) -> impl Iterator<Item = FinishedRequest> {
         self.simulators.iter().flat_map(Simulator::ended)
     }
 }

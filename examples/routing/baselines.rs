@@ -1,6 +1,8 @@
 //! What the product's policies are compared with: what routers do today, and what nobody can do.
 
-use photofinish::rehearse::{Ask, Fate, Launch, Moment, Outcome, Seen, Steering, View};
+use photofinish::rehearse::{
+    AskReason, ObservedProgress, Outcome, PolicyAnswer, RaceView, SimulatedOutcome, SimulatedPolicy, SimulatedStart,
+};
 
 use crate::draws::stream;
 use crate::world::World;
@@ -29,16 +31,18 @@ impl Fixed {
     }
 }
 
-impl Steering for Fixed {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for Fixed {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         let open = self.order.iter().copied().filter(|upstream| view.seats[*upstream].open);
         match moment {
-            Moment::Arrival => Ask { start: open.take(1 + self.beside).collect(), again_after_us: self.hedge_us },
-            Moment::Timer => Ask { start: open.take(1).collect(), again_after_us: None },
-            Moment::Failure if view.running.is_empty() => {
-                Ask { start: open.take(1).collect(), again_after_us: self.hedge_us }
+            AskReason::Arrival => {
+                PolicyAnswer { start: open.take(1 + self.beside).collect(), again_after_us: self.hedge_us }
             }
-            Moment::Failure => Ask::default(),
+            AskReason::Timer => PolicyAnswer { start: open.take(1).collect(), again_after_us: None },
+            AskReason::Failure if view.running.is_empty() => {
+                PolicyAnswer { start: open.take(1).collect(), again_after_us: self.hedge_us }
+            }
+            AskReason::Failure => PolicyAnswer::default(),
         }
     }
 }
@@ -68,7 +72,7 @@ impl Ewma {
         Ewma { seen: vec![Average::default(); upstreams], hedges }
     }
 
-    fn best(&self, view: &View<'_>) -> Option<usize> {
+    fn best(&self, view: &RaceView<'_>) -> Option<usize> {
         let open = (0..self.seen.len()).filter(|upstream| view.seats[*upstream].open);
         let guess = |upstream: &usize| match &self.seen[*upstream] {
             seen if view.now_us - seen.last_us > FORGOTTEN_AFTER_US => 0.0,
@@ -84,22 +88,22 @@ impl Ewma {
     }
 }
 
-impl Steering for Ewma {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
-        if moment == Moment::Failure && !view.running.is_empty() {
-            return Ask::default();
+impl SimulatedPolicy for Ewma {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
+        if moment == AskReason::Failure && !view.running.is_empty() {
+            return PolicyAnswer::default();
         }
         let best = self.best(view);
         if let Some(best) = best {
             // Whoever is asked counts as known until the answer is there.
             self.seen[best].last_us = view.now_us;
         }
-        let again_after_us = if moment == Moment::Timer { None } else { self.hedge_us(best) };
-        Ask { start: best.into_iter().collect(), again_after_us }
+        let again_after_us = if moment == AskReason::Timer { None } else { self.hedge_us(best) };
+        PolicyAnswer { start: best.into_iter().collect(), again_after_us }
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
-        let Seen::FirstToken { ttft_us, .. } = seen else { return };
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
+        let ObservedProgress::FirstToken { ttft_us, .. } = seen else { return };
         let average = &mut self.seen[upstream];
         let ttft_ms = ttft_us as f64 / 1e3;
         let share = if average.ttft_ms > 0.0 { 0.3 } else { 1.0 };
@@ -129,11 +133,11 @@ impl TwoChoices {
     }
 }
 
-impl Steering for TwoChoices {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for TwoChoices {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         let mut open: Vec<usize> = (0..self.seen.len()).filter(|upstream| view.seats[*upstream].open).collect();
-        if moment == Moment::Failure && !view.running.is_empty() {
-            return Ask::default();
+        if moment == AskReason::Failure && !view.running.is_empty() {
+            return PolicyAnswer::default();
         }
         self.draws.shuffle(&mut open);
         let burden = |upstream: &usize| {
@@ -142,11 +146,11 @@ impl Steering for TwoChoices {
             (peak_ms * fades + 1.0) * f64::from(view.seats[*upstream].in_flight + 1)
         };
         let best = open.into_iter().take(2).min_by(|one, other| burden(one).total_cmp(&burden(other)));
-        Ask { start: best.into_iter().collect(), again_after_us: None }
+        PolicyAnswer { start: best.into_iter().collect(), again_after_us: None }
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
-        let Seen::FirstToken { ttft_us, .. } = seen else { return };
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
+        let ObservedProgress::FirstToken { ttft_us, .. } = seen else { return };
         let (peak_ms, at_us) = &mut self.seen[upstream];
         let ttft_ms = ttft_us as f64 / 1e3;
         let fades = (-((now_us - *at_us) as f64) / PEAK_DECAY_US).exp();
@@ -161,11 +165,11 @@ pub struct Oracle<'w> {
     pub completion: bool,
 }
 
-impl Steering for Oracle<'_> {
-    fn decide(&mut self, view: &View<'_>, _: Moment) -> Ask {
+impl SimulatedPolicy for Oracle<'_> {
+    fn decide(&mut self, view: &RaceView<'_>, _: AskReason) -> PolicyAnswer {
         let outcome_us = |upstream: usize| {
             let seat = &view.seats[upstream];
-            let launch = Launch {
+            let launch = SimulatedStart {
                 request: *view.request,
                 upstream,
                 prompt: seat.prompt,
@@ -173,36 +177,36 @@ impl Steering for Oracle<'_> {
                 in_flight: seat.in_flight,
             };
             match self.world.fate(&launch) {
-                Fate::Answers { ttft_us, tpot_us } if self.completion => {
+                SimulatedOutcome::Answers { ttft_us, tpot_us } if self.completion => {
                     ttft_us as f64 + tpot_us * f64::from(view.request.output_tokens - 1)
                 }
-                Fate::Answers { ttft_us, .. } => ttft_us as f64,
+                SimulatedOutcome::Answers { ttft_us, .. } => ttft_us as f64,
                 _ => f64::INFINITY,
             }
         };
         let open = (0..view.seats.len()).filter(|upstream| view.seats[*upstream].open);
         let best = open.min_by(|one, other| outcome_us(*one).total_cmp(&outcome_us(*other)));
-        Ask { start: best.into_iter().collect(), again_after_us: None }
+        PolicyAnswer { start: best.into_iter().collect(), again_after_us: None }
     }
 }
 
 /// Any policy, so that one run can hold one of many.
-pub struct Boxed<'s>(pub Box<dyn Steering + 's>);
+pub struct Boxed<'s>(pub Box<dyn SimulatedPolicy + 's>);
 
-impl Steering for Boxed<'_> {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for Boxed<'_> {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         self.0.decide(view, moment)
     }
 
-    fn hold(&mut self, view: &View<'_>, ready: usize) -> Option<i64> {
+    fn hold(&mut self, view: &RaceView<'_>, ready: usize) -> Option<i64> {
         self.0.hold(view, ready)
     }
 
-    fn choose(&mut self, view: &View<'_>, ready: usize) -> usize {
+    fn choose(&mut self, view: &RaceView<'_>, ready: usize) -> usize {
         self.0.choose(view, ready)
     }
 
-    fn hopeless(&mut self, view: &View<'_>) -> Vec<usize> {
+    fn hopeless(&mut self, view: &RaceView<'_>) -> Vec<usize> {
         self.0.hopeless(view)
     }
 
@@ -210,7 +214,7 @@ impl Steering for Boxed<'_> {
         self.0.launched(upstream, now_us);
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
         self.0.saw(upstream, seen, now_us);
     }
 

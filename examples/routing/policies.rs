@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use photofinish::config::{RaceSettings, parse};
-use photofinish::rehearse::{Request, Routed, Rules, Steering, run};
+use photofinish::rehearse::{RaceRules, RoutedModel, SimulatedPolicy, SimulatedRequest, run};
 
 use crate::baselines::{Boxed, Ewma, Fixed, Oracle, TwoChoices};
 use crate::figures::Run;
@@ -73,7 +73,7 @@ impl Policy {
         }
     }
 
-    pub fn steering<'w>(&self, world: &'w World, seed: u64) -> Box<dyn Steering + 'w> {
+    pub fn steering<'w>(&self, world: &'w World, seed: u64) -> Box<dyn SimulatedPolicy + 'w> {
         let count = world.tariffs.len();
         match self {
             Policy::Static(upstream) => Box::new(Fixed::first(*upstream, count)),
@@ -84,7 +84,7 @@ impl Policy {
             Policy::RaceOfTwo(order) => Box::new(Fixed::race(order.clone(), 1)),
             Policy::Oracle => Box::new(Oracle { world, completion: false }),
             Policy::CompletionOracle => Box::new(Oracle { world, completion: true }),
-            Policy::Product { settings, .. } => Box::new(Routed::new((**settings).clone(), &world.tariffs, seed)),
+            Policy::Product { settings, .. } => Box::new(RoutedModel::new((**settings).clone(), &world.tariffs, seed)),
         }
     }
 
@@ -98,10 +98,14 @@ pub fn letter(upstream: usize) -> char {
 }
 
 /// One steering through these requests of a world.
-pub fn play<'w>(world: &'w World, steering: Box<dyn Steering + 'w>, requests: impl Iterator<Item = Request>) -> Run {
+pub fn play<'w>(
+    world: &'w World,
+    steering: Box<dyn SimulatedPolicy + 'w>,
+    requests: impl Iterator<Item = SimulatedRequest>,
+) -> Run {
     let mut kept = Run::new(world.requests.len());
     let mut heard = |outcome: &photofinish::rehearse::Outcome<'_>| kept.hear(outcome);
-    run(requests, &mut Play::new(world), &mut Boxed(steering), &Rules::default(), &mut heard);
+    run(requests, &mut Play::new(world), &mut Boxed(steering), &RaceRules::default(), &mut heard);
     kept
 }
 

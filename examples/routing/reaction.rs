@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use photofinish::clock::{HOUR_US, SECOND_US};
-use photofinish::rehearse::{Ask, Fate, Launch, Moment, Outcome, Seen, Steering, View};
+use photofinish::rehearse::{
+    AskReason, ObservedProgress, Outcome, PolicyAnswer, RaceView, SimulatedOutcome, SimulatedPolicy, SimulatedStart,
+};
 use serde_json::{Value, json};
 
 use crate::baselines::Boxed;
@@ -131,8 +133,12 @@ fn best_ms(world: &World, id: usize) -> f32 {
     let request = world.requests[id];
     let times = (0..world.tariffs.len()).filter_map(|upstream| {
         let prompt = world.prompt(id);
-        let launch = Launch { request, upstream, prompt, at_us: request.at_us, in_flight: 0 };
-        if let Fate::Answers { ttft_us, .. } = world.fate(&launch) { Some(ttft_us as f32 / 1e3) } else { None }
+        let launch = SimulatedStart { request, upstream, prompt, at_us: request.at_us, in_flight: 0 };
+        if let SimulatedOutcome::Answers { ttft_us, .. } = world.fate(&launch) {
+            Some(ttft_us as f32 / 1e3)
+        } else {
+            None
+        }
     });
     times.fold(f32::INFINITY, f32::min)
 }
@@ -143,10 +149,10 @@ struct Tap<'w> {
     firsts: Rc<RefCell<Vec<(usize, i64, usize)>>>,
 }
 
-impl Steering for Tap<'_> {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for Tap<'_> {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         let ask = self.inner.decide(view, moment);
-        if let (Moment::Arrival, Some(first)) = (moment, ask.start.first()) {
+        if let (AskReason::Arrival, Some(first)) = (moment, ask.start.first()) {
             self.firsts.borrow_mut().push((view.request.id, view.now_us, *first));
         }
         ask
@@ -156,7 +162,7 @@ impl Steering for Tap<'_> {
         self.inner.launched(upstream, now_us);
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
         self.inner.saw(upstream, seen, now_us);
     }
 

@@ -1,6 +1,6 @@
 //! The worlds, in numbers: which upstreams, which traffic, which weather. Not how any of it is drawn.
 
-use photofinish::rehearse::Tariff;
+use photofinish::rehearse::SimulatedTariff;
 
 /// A world before its luck is drawn.
 #[derive(Clone, Debug)]
@@ -70,10 +70,10 @@ pub struct Upstream {
     pub room: f64,
     /// More at once are answered 429.
     pub limit: u32,
-    pub tariff: Tariff,
+    pub tariff: SimulatedTariff,
 }
 
-const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+const TARIFF: SimulatedTariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
 
 /// Of the table in the design of the policy.
 const CLIMATE: Climate = Climate {
@@ -202,11 +202,16 @@ fn prices(described: &Recipe) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     let factors = [1.0, 0.4, 3.0, 1.0, 0.33];
     for (upstream, factor) in upstreams.iter_mut().zip(factors) {
-        let Tariff { input, cached, output, .. } = TARIFF;
+        let SimulatedTariff { input, cached, output, .. } = TARIFF;
         let bills_on = matches!(upstream.name, 'B' | 'D');
         let domain = matches!(upstream.name, 'A' | 'D').then_some(1);
-        upstream.tariff =
-            Tariff { input: input * factor, cached: cached * factor, output: output * factor, bills_on, domain };
+        upstream.tariff = SimulatedTariff {
+            input: input * factor,
+            cached: cached * factor,
+            output: output * factor,
+            bills_on,
+            domain,
+        };
     }
     let about =
         "prices from a third to three times A's; B and D bill the whole answer after a cut; A and D share a park";

@@ -6,7 +6,10 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use photofinish::config::RaceSettings;
-use photofinish::rehearse::{Ask, Moment, Outcome, Request, Routed, Seen, Started, Steering, View};
+use photofinish::rehearse::{
+    AskReason, FinishedAttempt, ObservedProgress, Outcome, PolicyAnswer, RaceView, RoutedModel, SimulatedPolicy,
+    SimulatedRequest,
+};
 use serde_json::{Value, json};
 
 use crate::figures::{mean, quantile, sorted};
@@ -32,7 +35,7 @@ pub fn restarts(world: &World, settings: &RaceSettings, seed: u64) -> Vec<Served
         let from = at.saturating_sub(REPLAYED);
         let until = (at + FIRST).min(count);
         let rows = Rc::new(RefCell::new(Vec::new()));
-        let routed = || Routed::new(settings.clone(), &world.tariffs, seed);
+        let routed = || RoutedModel::new(settings.clone(), &world.tariffs, seed);
         let writes = Scribe { inner: routed(), rows: Rc::clone(&rows) };
         let ran_on = play(world, Box::new(writes), world.requests[from..until].iter().copied());
         times[0].extend(&ran_on.ttft_ms[at..until]);
@@ -70,16 +73,16 @@ enum Row {
     Attempt {
         upstream: usize,
         /// None: it was started.
-        seen: Option<Seen>,
+        seen: Option<ObservedProgress>,
         now_us: i64,
     },
     Race {
-        request: Request,
+        request: SimulatedRequest,
         ttft_us: Option<i64>,
         took_us: i64,
         winner: Option<usize>,
         tpot_us: Option<f64>,
-        started: Vec<Started>,
+        started: Vec<FinishedAttempt>,
     },
 }
 
@@ -91,7 +94,7 @@ impl Row {
         }
     }
 
-    fn tell(&self, routed: &mut Routed) {
+    fn tell(&self, routed: &mut RoutedModel) {
         match self {
             Row::Attempt { upstream, seen: Some(seen), now_us } => routed.saw(*upstream, *seen, *now_us),
             Row::Attempt { upstream, seen: None, now_us } => routed.launched(*upstream, *now_us),
@@ -105,12 +108,12 @@ impl Row {
 
 /// Writes down what a policy hears.
 struct Scribe {
-    inner: Routed,
+    inner: RoutedModel,
     rows: Rc<RefCell<Vec<Row>>>,
 }
 
-impl Steering for Scribe {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for Scribe {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         self.inner.decide(view, moment)
     }
 
@@ -119,7 +122,7 @@ impl Steering for Scribe {
         self.inner.launched(upstream, now_us);
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, now_us: i64) {
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
         self.rows.borrow_mut().push(Row::Attempt { upstream, seen: Some(seen), now_us });
         self.inner.saw(upstream, seen, now_us);
     }

@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use photofinish::rehearse::{Fate, Field, Launch, Prompt, Request, Tariff};
+use photofinish::rehearse::{
+    SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart, SimulatedTariff, SimulatedUpstreams,
+};
 
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};
@@ -18,9 +20,9 @@ const TAIL_MAX_MS: f64 = 60_000.0;
 #[derive(Debug)]
 pub struct World {
     pub recipe: Recipe,
-    pub requests: Vec<Request>,
+    pub requests: Vec<SimulatedRequest>,
     pub weather: Vec<Weather>,
-    pub tariffs: Vec<Tariff>,
+    pub tariffs: Vec<SimulatedTariff>,
     inputs: Vec<Input>,
     seed: u64,
 }
@@ -49,25 +51,28 @@ impl World {
     }
 
     /// A request's input as one would read it who knows nothing of its conversation.
-    pub fn prompt(&self, id: usize) -> Prompt {
-        Prompt { uncached: self.inputs[id].tokens, cached: 0.0 }
+    pub fn prompt(&self, id: usize) -> SimulatedPrompt {
+        SimulatedPrompt { uncached: self.inputs[id].tokens, cached: 0.0 }
     }
 
     /// What would become of it. Pure: an oracle may ask.
-    pub fn fate(&self, launch: &Launch) -> Fate {
+    pub fn fate(&self, launch: &SimulatedStart) -> SimulatedOutcome {
         let upstream = &self.recipe.upstreams[launch.upstream];
         let climate = &self.recipe.climate;
         let weather = &self.weather[launch.upstream];
         let draws = &mut stream(self.seed, 1_000 + launch.upstream as u64, launch.request.id as u64);
         let [hang, error, brown_out, after, stall] = [(); 5].map(|()| draws.f64());
         let (body, tail, pace) = (normal(draws), (draws.f64(), draws.f64()), normal(draws));
-        let fails = Fate::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
+        let fails = SimulatedOutcome::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
         if launch.in_flight >= upstream.limit {
-            return Fate::Limited { after_us: (1e3 * upstream.network_ms) as i64, retry_after_us: 2_000_000 };
+            return SimulatedOutcome::Limited {
+                after_us: (1e3 * upstream.network_ms) as i64,
+                retry_after_us: 2_000_000,
+            };
         }
         match weather.brown_out(launch.at_us) {
-            Some(now) if brown_out < now.share => return if now.hangs { Fate::Hangs } else { fails },
-            _ if hang < climate.hangs => return Fate::Hangs,
+            Some(now) if brown_out < now.share => return if now.hangs { SimulatedOutcome::Hangs } else { fails },
+            _ if hang < climate.hangs => return SimulatedOutcome::Hangs,
             _ if error < climate.errors => return fails,
             _ => {}
         }
@@ -78,7 +83,7 @@ impl World {
         let slow = 1.0 + f64::from(launch.in_flight) / (2.0 * upstream.room);
         let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
         let tpot_ms = upstream.tpot_ms * (weather.decode(launch.at_us) + 0.08 * pace).exp() * slow;
-        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
+        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
     }
 }
 
@@ -104,44 +109,50 @@ impl<'w> Play<'w> {
     }
 }
 
-impl Field for Play<'_> {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for Play<'_> {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.world.tariffs
     }
 
-    fn prompt(&self, request: &Request, upstream: usize, at_us: i64) -> Prompt {
+    fn prompt(&self, request: &SimulatedRequest, upstream: usize, at_us: i64) -> SimulatedPrompt {
         let input = self.world.inputs[request.id];
         let cached = input.conversation.and_then(|(conversation, before)| {
             let (tokens, read_us) = self.cached.get(&(conversation, upstream))?;
             (at_us - read_us < CACHED_FOR_US).then_some(tokens.min(before))
         });
         let cached = cached.unwrap_or(0.0);
-        Prompt { uncached: input.tokens - cached, cached }
+        SimulatedPrompt { uncached: input.tokens - cached, cached }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         let fate = self.world.fate(launch);
         let input = self.world.inputs[launch.request.id];
-        if let (Some((conversation, _)), Fate::Answers { .. }) = (input.conversation, fate) {
+        if let (Some((conversation, _)), SimulatedOutcome::Answers { .. }) = (input.conversation, fate) {
             self.cached.insert((conversation, launch.upstream), (input.tokens, launch.at_us));
         }
         fate
     }
 }
 
-fn chats(recipe: &Recipe, seconds: f64, seed: u64, prompt: (f64, f64), output: (f64, f64)) -> Vec<(Request, Input)> {
+fn chats(
+    recipe: &Recipe,
+    seconds: f64,
+    seed: u64,
+    prompt: (f64, f64),
+    output: (f64, f64),
+) -> Vec<(SimulatedRequest, Input)> {
     let draws = &mut stream(seed, 1, 0);
     let mut drawn = Vec::new();
     for at_us in arrivals(draws, recipe.rate, seconds) {
         let tokens = (prompt.0 * (prompt.1 * normal(draws)).exp()).clamp(10.0, 14_000.0).round();
         let output_tokens = (output.0 * (output.1 * normal(draws)).exp()).clamp(1.0, 4_000.0) as u32;
-        let request = Request { id: 0, at_us, output_tokens, whole: false };
+        let request = SimulatedRequest { id: 0, at_us, output_tokens, whole: false };
         drawn.push((request, Input { tokens, conversation: None }));
     }
     drawn
 }
 
-fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(Request, Input)> {
+fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(SimulatedRequest, Input)> {
     const TURNS: f64 = 15.0;
     let draws = &mut stream(seed, 2, 0);
     let mut drawn = Vec::new();
@@ -150,7 +161,7 @@ fn agents(recipe: &Recipe, seconds: f64, seed: u64) -> Vec<(Request, Input)> {
         let turns = 1.0 + exponential(draws, TURNS - 1.0);
         for _ in 0..turns as usize {
             let output_tokens = (90.0 * (0.9 * normal(draws)).exp()).clamp(1.0, 1_500.0) as u32;
-            let request = Request { id: 0, at_us, output_tokens, whole: false };
+            let request = SimulatedRequest { id: 0, at_us, output_tokens, whole: false };
             if at_us as f64 >= seconds * SECOND_US {
                 break;
             }

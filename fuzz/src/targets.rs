@@ -10,14 +10,14 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use photofinish::config;
 use photofinish::protocol::assemble::Assemble;
-use photofinish::protocol::dialect::Options;
+use photofinish::protocol::dialect::TranslationOptions;
 use photofinish::protocol::frame::Frame;
 use photofinish::protocol::framing::Framing;
-use photofinish::protocol::neutral::{Piece, WritePieces};
+use photofinish::protocol::neutral::{AnswerPiece, WritePieces};
 use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::sse::Event;
+use photofinish::protocol::request_translation::RequestTranslation;
+use photofinish::protocol::sse::SseEvent;
 use photofinish::protocol::template::Template;
-use photofinish::protocol::upward::Upward;
 use photofinish::protocol::{Dialect, Surface, error};
 
 /// Bytes of an event, at most.
@@ -100,20 +100,20 @@ fn cut(framing: Framing, bytes: &[u8]) {
 }
 
 /// The events of a stream that is read in pieces of so many bytes. Ends at the first error.
-pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<Event> {
-    let mut cutter = framing.cutter(EVENT_MAX);
+pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<SseEvent> {
+    let mut decoder = framing.decoder(EVENT_MAX);
     let mut found = Vec::new();
     for read in bytes.chunks(size) {
-        cutter.push(Bytes::copy_from_slice(read));
+        decoder.push(Bytes::copy_from_slice(read));
         loop {
-            match cutter.next_event() {
+            match decoder.next_event() {
                 Ok(Some(event)) => found.push(event),
                 Ok(None) => break,
                 Err(_) => return found,
             }
         }
     }
-    found.extend(cutter.finish());
+    found.extend(decoder.finish());
     found
 }
 
@@ -161,7 +161,7 @@ pub fn stream(dialect: Dialect, surface: Surface, bytes: &[u8]) {
     assembly.finish();
 }
 
-fn write(pieces: &mut Vec<Piece>, writer: &mut dyn WritePieces, out: &mut BytesMut) {
+fn write(pieces: &mut Vec<AnswerPiece>, writer: &mut dyn WritePieces, out: &mut BytesMut) {
     pieces.drain(..).for_each(|piece| writer.write(piece, out));
 }
 
@@ -184,7 +184,7 @@ pub fn request(surface: Surface, body: &[u8]) {
     if let Ok(request) = ApiRequest::parse(surface, Bytes::copy_from_slice(body)) {
         request.prompt();
         request.body_for("another", true);
-        Upward::untouched(Arc::new(request)).body_for("another", true);
+        RequestTranslation::untouched(Arc::new(request)).body_for("another", true);
     }
     if !surface.is_translated() {
         return;
@@ -192,10 +192,10 @@ pub fn request(surface: Surface, body: &[u8]) {
     let Ok(conversation) = surface.conversation(body) else { return };
     let foreign = Dialect::ALL.into_iter().filter(|dialect| *dialect != surface.dialect());
     for (dialect, own) in foreign.flat_map(|dialect| [(dialect, false), (dialect, true)]) {
-        let options = Options { model: "model".to_owned(), max_completion_tokens: own, takes_thoughts: own };
-        if let Ok(upward) = Upward::translated(surface, &conversation, dialect, &options) {
-            upward.losses().names().for_each(drop);
-            upward.body_for("another", true);
+        let options = TranslationOptions { model: "model".to_owned(), max_completion_tokens: own, takes_thoughts: own };
+        if let Ok(request_translation) = RequestTranslation::translated(surface, &conversation, dialect, &options) {
+            request_translation.losses().names().for_each(drop);
+            request_translation.body_for("another", true);
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Builds the gateway and joins its parts: the order of the start, of a reload and of the end.
 
-mod alone;
-mod believed;
+mod clock_check;
+mod local_gateway;
+mod memory_release;
+mod regression_watch;
 mod reload;
-mod remembering;
-mod rolling;
+mod rollup_task;
 mod simulated;
-mod tidying;
+mod startup_log;
 mod tokens;
-mod watching;
-mod welcome;
+mod warm_start;
 
-pub use alone::Alone;
-pub use reload::Watch;
+pub use local_gateway::LocalGateway;
+pub use reload::ReloadWatch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use anyhow::Context;
 
 use crate::clock::Instant;
 use crate::config::{Config, Listen};
-use crate::health::Live;
+use crate::health::LiveConfig;
 use crate::proxy::Gateway;
-use crate::recorder::{Condition, Recorder, Writer};
+use crate::recorder::{Condition, Recorder, WriterTask};
 use crate::server::{self, Listener};
 use crate::shutdown::Shutdown;
 use crate::store::Store;
-use crate::upstream::{Client, Resolver, system_resolver};
+use crate::upstream::{Resolver, UpstreamClient, system_resolver};
 use reload::Reloading;
-use rolling::Rolling;
+use rollup_task::RollupTask;
 use simulated::Simulated;
 use tokens::Tokens;
 
@@ -50,7 +50,7 @@ pub struct App {
     /// Where it listens.
     listens: Vec<Listen>,
     gateway: Arc<Gateway>,
-    writer: Writer,
+    writer: WriterTask,
     /// Client connections and everything that serves them.
     serving: Shutdown,
     /// Connections to upstreams: they must outlive what is served over them.
@@ -60,7 +60,7 @@ pub struct App {
 }
 
 /// What answers requests, with or without a listener.
-struct Parts {
+struct GatewayParts {
     gateway: Arc<Gateway>,
     /// Everything that serves a request.
     serving: Shutdown,
@@ -70,30 +70,30 @@ struct Parts {
     tokens: Tokens,
 }
 
-impl Parts {
-    async fn join(config: Config, recorder: Recorder, resolver: Resolver) -> anyhow::Result<Parts> {
+impl GatewayParts {
+    async fn join(config: Config, recorder: Recorder, resolver: Resolver) -> anyhow::Result<GatewayParts> {
         let (serving, lines) = (Shutdown::new(), Shutdown::new());
         let simulated = Simulated::default();
         let next = simulated.next(&config).await?;
-        let client = Client::with_resolver(lines.clone(), resolver).context("cannot set up TLS")?;
-        let live = Live::new(config, &next.addresses())?;
+        let client = UpstreamClient::with_resolver(lines.clone(), resolver).context("cannot set up TLS")?;
+        let live = LiveConfig::new(config, &next.addresses())?;
         next.put_in_force();
         let tokens = Tokens::new(serving.clone());
         tokens.keep(&live.config);
         let gateway = Arc::new(Gateway::new(live, client, recorder, serving.clone()));
         if gateway.recorder().condition() == Condition::Ok {
             // Before the first request, so that it is decided as well as the last one before the restart.
-            remembering::learn(&gateway).await;
+            warm_start::learn(&gateway).await;
         } else {
-            serving.spawn(remembering::learn_later(gateway.clone()));
+            serving.spawn(warm_start::learn_later(gateway.clone()));
         }
-        Ok(Parts { gateway, serving, lines, simulated, tokens })
+        Ok(GatewayParts { gateway, serving, lines, simulated, tokens })
     }
 }
 
 /// How a gateway ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Stopped {
+pub struct StopReason {
     /// Records that could not be written.
     pub lost: usize,
     /// Whether it was cut short.
@@ -118,14 +118,15 @@ impl App {
         let listeners = bind(&config.server.listen).await?;
         let listens: Vec<Listen> = listeners.iter().map(|listener| listener.at().clone()).collect();
         let tls = config.server.tls.is_some();
-        welcome::configuration(&config);
+        startup_log::configuration(&config);
         let path = config.store.path.clone();
         let store = open_store(&path).await?;
         let (recorder, writer) = Recorder::start(store);
-        let Parts { gateway, serving, lines, simulated, tokens } = Parts::join(config, recorder, resolver).await?;
-        serving.spawn(tidying::tidy(serving.clone()));
-        serving.spawn(Rolling::new(gateway.clone()).run());
-        serving.spawn(watching::watch(path, gateway.clone()));
+        let GatewayParts { gateway, serving, lines, simulated, tokens } =
+            GatewayParts::join(config, recorder, resolver).await?;
+        serving.spawn(memory_release::tidy(serving.clone()));
+        serving.spawn(RollupTask::new(gateway.clone()).run());
+        serving.spawn(regression_watch::watch(path, gateway.clone()));
         serving.spawn(server::serve(listeners, gateway.clone()));
         for listen in &listens {
             tracing::info!("listening on {}", listen.url(tls));
@@ -143,7 +144,7 @@ impl App {
     }
 
     /// Reloads the config on SIGHUP and whenever the file has changed.
-    pub fn watch(&self, watch: Watch) {
+    pub fn watch(&self, watch: ReloadWatch) {
         self.serving.spawn(watch.run(self.reloading()));
     }
 
@@ -160,7 +161,7 @@ impl App {
     }
 
     /// As [`App::stop`], but once `hurry` resolves what still runs is cancelled, and its rows have about a second.
-    pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> Stopped {
+    pub async fn stop_unless(self, hurry: impl Future<Output = ()>) -> StopReason {
         let began = Instant::now();
         let mut hurry = std::pin::pin!(hurry);
         let mut hurried = tokio::select! {
@@ -192,7 +193,7 @@ impl App {
         } else {
             tracing::error!(lost, after = ?began.elapsed(), "some rows could not be written");
         }
-        Stopped { lost, hurried }
+        StopReason { lost, hurried }
     }
 
     async fn end_streams(&self, began: Instant) {

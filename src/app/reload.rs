@@ -9,41 +9,41 @@ use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::simulated::Simulated;
+use super::startup_log;
 use super::tokens::Tokens;
-use super::welcome;
 use crate::config::{self, Config, Listen};
-use crate::health::Live;
+use crate::health::LiveConfig;
 use crate::proxy::Gateway;
 
 /// How often the files are looked at. A look by path, and not a watch on the file, also sees a mounted file that is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What is watched. Made before the gateway starts: what changes or is signalled while it does is not missed.
-pub struct Watch {
+pub struct ReloadWatch {
     path: PathBuf,
-    seen: Option<Stamp>,
+    seen: Option<FileStamp>,
     /// Certificates and keys, as the latest reload read them.
-    read_beside: Stamps,
+    read_beside: FileStamps,
     /// The same, as the latest look saw them. A certificate and its key are not replaced in one step, so a reload waits
     /// until two looks agree.
-    seen_beside: Stamps,
+    seen_beside: FileStamps,
     hangup: Signal,
 }
 
 /// What tells one state of a file from another.
-type Stamp = (SystemTime, u64);
+type FileStamp = (SystemTime, u64);
 /// None: it is not there.
-type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
-impl Watch {
+impl ReloadWatch {
     /// From now on SIGHUP does not end the process.
     ///
     /// # Errors
     /// When the signal cannot be listened for.
-    pub fn new(config: &Config) -> std::io::Result<Watch> {
+    pub fn new(config: &Config) -> std::io::Result<ReloadWatch> {
         let (path, read_beside) = (config.path.clone(), stamps(config));
         let hangup = signal(SignalKind::hangup())?;
-        Ok(Watch { seen: stamp(&path), path, seen_beside: read_beside.clone(), read_beside, hangup })
+        Ok(ReloadWatch { seen: stamp(&path), path, seen_beside: read_beside.clone(), read_beside, hangup })
     }
 
     /// Runs until the gateway drains.
@@ -104,9 +104,9 @@ impl Reloading {
         let next = self.simulated.next(&config).await?;
         let before = self.gateway.live();
         let restart = restart_needed(&before.config, &config);
-        let live = Live::new(config, &next.addresses())?;
+        let live = LiveConfig::new(config, &next.addresses())?;
         self.tokens.hand_over(&live.config);
-        welcome::configuration(&live.config);
+        startup_log::configuration(&live.config);
         for (what, _) in restart.iter().filter(|(_, changed)| *changed) {
             tracing::warn!("a new `{what}` takes effect only after a restart");
         }
@@ -127,11 +127,11 @@ fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 3] 
 }
 
 /// Of the files that a configuration names.
-fn stamps(config: &Config) -> Stamps {
+fn stamps(config: &Config) -> FileStamps {
     config.files().map(|path| (path.to_owned(), stamp(path))).collect()
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }

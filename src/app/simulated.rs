@@ -16,11 +16,11 @@ use crate::simulate::Simulator;
 /// Those that run, by provider. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
 pub(super) struct Simulated {
-    running: Arc<Mutex<HashMap<String, Running>>>,
+    running: Arc<Mutex<HashMap<String, RunningSimulator>>>,
 }
 
 #[derive(Clone)]
-struct Running {
+struct RunningSimulator {
     simulation: Simulation,
     simulator: Simulator,
     /// Its own, for it must serve while the gateway drains.
@@ -29,9 +29,9 @@ struct Running {
 
 /// The providers of a configuration that is not in force yet; those of the old one still run. Dropped before it is put in
 /// force, it ends what it started. While there is one, there is no other.
-pub(super) struct Next {
-    before: OwnedMutexGuard<HashMap<String, Running>>,
-    after: HashMap<String, Running>,
+pub(super) struct PendingSimulators {
+    before: OwnedMutexGuard<HashMap<String, RunningSimulator>>,
+    after: HashMap<String, RunningSimulator>,
     /// Those of `after` that `before` does not have.
     started: Vec<Shutdown>,
 }
@@ -41,9 +41,9 @@ impl Simulated {
     ///
     /// # Errors
     /// When one cannot listen.
-    pub async fn next(&self, config: &Config) -> anyhow::Result<Next> {
+    pub async fn next(&self, config: &Config) -> anyhow::Result<PendingSimulators> {
         let before = Arc::clone(&self.running).lock_owned().await;
-        let mut next = Next { before, after: HashMap::new(), started: Vec::new() };
+        let mut next = PendingSimulators { before, after: HashMap::new(), started: Vec::new() };
         for provider in config.providers.values() {
             let Some(simulation) = &provider.simulate else { continue };
             let same = next.before.get(&provider.name).filter(|running| running.simulation == *simulation);
@@ -64,7 +64,7 @@ impl Simulated {
     }
 }
 
-impl Next {
+impl PendingSimulators {
     /// Where each listens, by provider.
     pub fn addresses(&self) -> HashMap<String, String> {
         self.after.iter().map(|(name, running)| (name.clone(), running.simulator.base_url())).collect()
@@ -83,17 +83,17 @@ impl Next {
         }
     }
 
-    async fn start(&mut self, name: &str, simulation: &Simulation) -> anyhow::Result<Running> {
+    async fn start(&mut self, name: &str, simulation: &Simulation) -> anyhow::Result<RunningSimulator> {
         let listener =
             machine::listen((Ipv4Addr::LOCALHOST, 0).into()).context("cannot listen for a simulated provider")?;
         let shutdown = Shutdown::new();
         self.started.push(shutdown.clone());
         let simulator = Simulator::start(name, simulation.clone(), listener, &shutdown)?;
-        Ok(Running { simulation: simulation.clone(), simulator, shutdown })
+        Ok(RunningSimulator { simulation: simulation.clone(), simulator, shutdown })
     }
 }
 
-impl Drop for Next {
+impl Drop for PendingSimulators {
     fn drop(&mut self) {
         self.started.iter().for_each(Shutdown::cancel);
     }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, Keys, Token, TokenSource};
+use crate::config::{Config, CredentialSource, Keys, Token};
 use crate::shutdown::Shutdown;
 
 /// A command that has not printed a token by then is killed.
@@ -34,10 +34,10 @@ const EARLY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Tokens {
     shutdown: Shutdown,
-    kept: Arc<Mutex<HashMap<String, Kept>>>,
+    kept: Arc<Mutex<HashMap<String, KeptTokens>>>,
 }
 
-struct Kept {
+struct KeptTokens {
     token: Arc<Token>,
     task: AbortHandle,
 }
@@ -63,7 +63,7 @@ impl Tokens {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, token) in tokens(config) {
             let task = self.shutdown.spawn(keep(name.to_owned(), token.clone(), self.shutdown.clone()));
-            kept.insert(name.to_owned(), Kept { token: token.clone(), task: task.abort_handle() });
+            kept.insert(name.to_owned(), KeptTokens { token: token.clone(), task: task.abort_handle() });
         }
     }
 
@@ -134,10 +134,10 @@ async fn keep(provider: String, token: Arc<Token>, shutdown: Shutdown) {
 
 /// # Errors
 /// Why there is none, without a word of what was read.
-async fn read(source: &TokenSource) -> Result<SecretString, String> {
+async fn read(source: &CredentialSource) -> Result<SecretString, String> {
     match source {
-        TokenSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),
-        TokenSource::Command(words) => {
+        CredentialSource::File(path) => read_file(path).await.map_err(|error| error.to_string()),
+        CredentialSource::Command(words) => {
             let run = tokio::time::timeout(COMMAND_FOR, run(words)).await;
             run.unwrap_or_else(|_| Err(format!("it took longer than {COMMAND_FOR:?}")))
         }

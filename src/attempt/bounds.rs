@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::budget::{Budget, Full};
+use crate::budget::{Budget, BudgetFull};
 use crate::failure::{Failure, FailureKind, Phase};
 
 /// A request's body of so many bytes is accounted for. Smaller ones are not worth it: so many requests bound them.
@@ -23,7 +23,7 @@ pub(super) fn accounted(body: Bytes, budget: &Budget) -> Result<Bytes, Failure> 
         return Ok(body);
     }
     let mut lease = budget.lease();
-    lease.cover(body.len()).map_err(|Full| no_memory(Phase::Connect))?;
+    lease.cover(body.len()).map_err(|BudgetFull| no_memory(Phase::Connect))?;
     Ok(lease.hold(Vec::from(body)))
 }
 

@@ -10,14 +10,14 @@ const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 
 /// The characters of the last ten milliseconds, sliding by one, and the most that there ever were.
 #[derive(Debug, Default)]
-pub(super) struct Burst {
+pub(super) struct BurstMeter {
     by_ms: [i64; WINDOW_MS],
     now_ms: i64,
     sum: i64,
     most: i64,
 }
 
-impl Burst {
+impl BurstMeter {
     /// Payload of so many characters at this time after the dispatch. Times do not go back.
     pub fn add(&mut self, at_us: i64, chars: i64) {
         let ms = (at_us / 1_000).max(self.now_ms);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn most(events: &[(i64, i64)]) -> i64 {
-        let mut burst = Burst::default();
+        let mut burst = BurstMeter::default();
         events.iter().for_each(|(at_ms, chars)| burst.add(at_ms * 1_000, *chars));
         burst.most
     }

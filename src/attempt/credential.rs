@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::SecretString;
 
-use crate::config::{Auth, Spoken};
+use crate::config::{Auth, ProviderDialect};
 use crate::upstream::{Credentials, Outgoing, sign};
 
 /// What AWS calls the service that serves models.
@@ -14,7 +14,7 @@ const SERVICE: &str = "bedrock";
 
 /// Adds what `spoken` asks for to a request that is whole but for that. A key that cannot be sent is left out, and the
 /// provider will say so.
-pub(super) fn add(outgoing: &mut Outgoing, spoken: &Spoken, key: Option<&str>, now: SystemTime) {
+pub(super) fn add(outgoing: &mut Outgoing, spoken: &ProviderDialect, key: Option<&str>, now: SystemTime) {
     for (name, value) in &spoken.headers {
         if !outgoing.headers.contains_key(name) {
             outgoing.headers.insert(name.clone(), value.clone());
@@ -81,7 +81,7 @@ mod tests {
             HeaderName::from_static("anthropic-version"),
             HeaderValue::from_static("2023-06-01"),
         )]);
-        let spoken = Spoken {
+        let spoken = ProviderDialect {
             dialect: Dialect::Anthropic,
             base_url: String::new(),
             auth,
@@ -114,7 +114,7 @@ mod tests {
     fn what_the_client_sent_goes_before_the_usual() {
         let headers =
             HeaderMap::from_iter([(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("old"))]);
-        let spoken = Spoken {
+        let spoken = ProviderDialect {
             dialect: Dialect::Anthropic,
             base_url: String::new(),
             auth: Auth::Bearer,

@@ -9,22 +9,22 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETR
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::bounds::{Bounds, accounted, no_memory};
-use super::guard::Guard;
-use super::item::{Item, Kind};
+use super::guard::AttemptGuard;
+use super::item::{ItemKind, StreamItem};
 use super::meter::Meter;
 use super::no_answer::{answer, error_in_a_200, no_answer, without_payload};
 use super::stream::{EventStream, READ_OUT_FOR};
-use super::{Spec, credential};
-use crate::budget::{Budget, Full, Lease};
+use super::{AttemptSpec, credential};
+use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::pace::{Pace, aside};
-use crate::protocol::downward::Downward;
+use crate::pace::{YieldPace, aside};
 use crate::protocol::error;
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
-use crate::routing::keyring::{self, Key, scrub};
-use crate::upstream::{Body, Client, Outgoing, Response};
+use crate::protocol::response_translation::ResponseTranslation;
+use crate::routing::keyring::{self, HashedKey, scrub};
+use crate::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
 
 /// Bytes that are held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;
@@ -39,7 +39,7 @@ const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
 const TOLD_BODY_FOR: Duration = Duration::from_millis(50);
 
 /// An attempt whose first token is there.
-pub struct Ready {
+pub struct ReadyAttempt {
     pub status: StatusCode,
     /// As the upstream sent them.
     pub headers: HeaderMap,
@@ -52,13 +52,13 @@ pub struct Ready {
 
 /// Runs until the first token or a failure.
 pub(super) async fn exchange(
-    client: Client,
+    client: UpstreamClient,
     outgoing: Result<Outgoing, Failure>,
-    downward: Downward,
+    response_translation: ResponseTranslation,
     bounds: Bounds,
-    key: Option<Key>,
-    mut guard: Guard,
-) -> Result<Ready, Failure> {
+    key: Option<HashedKey>,
+    mut guard: AttemptGuard,
+) -> Result<ReadyAttempt, Failure> {
     guard.dispatched();
     let outgoing = outgoing.inspect_err(|failure| guard.failed(failure))?;
     let response = match client.send(&outgoing, |connected| guard.connected(connected)).await {
@@ -82,21 +82,21 @@ pub(super) async fn exchange(
         guard.failed(&failure);
         return Err(failure);
     }
-    let mut stream = open(body, &headers, downward, &bounds, key, guard).await?;
+    let mut stream = open(body, &headers, response_translation, &bounds, key, guard).await?;
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
-    Ok(Ready { status, headers, exhausted_for, prelude, stream })
+    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream })
 }
 
 /// What the body is, its first bytes tell: a content type may be wrong, or missing.
 async fn open(
-    mut body: Body,
+    mut body: ResponseBody,
     headers: &HeaderMap,
-    downward: Downward,
+    response_translation: ResponseTranslation,
     bounds: &Bounds,
-    key: Option<Key>,
-    mut guard: Guard,
+    key: Option<HashedKey>,
+    mut guard: AttemptGuard,
 ) -> Result<EventStream, Failure> {
     let first = match poll_fn(|context| body.poll_chunk(context)).await {
         Some(Ok(first)) => first,
@@ -110,16 +110,17 @@ async fn open(
     let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first).trim_ascii_start();
     let is_json_text = matches!(text.first(), Some(b'{' | b'['));
     let is_whole = is_json_text
-        && match downward.framing() {
+        && match response_translation.framing() {
             Framing::Sse => !is_event_stream(headers),
             // Each of its lines begins like that.
             Framing::Lines => is_json(headers),
             Framing::Binary => true,
         };
     if is_whole || (first.is_empty() && is_json(headers)) {
-        return whole(body, first, downward, bounds, key, guard).await;
+        return whole(body, first, response_translation, bounds, key, guard).await;
     }
-    let mut stream = EventStream::new(Some(body), downward, bounds.event_max, key, guard, bounds.budget.lease());
+    let mut stream =
+        EventStream::new(Some(body), response_translation, bounds.event_max, key, guard, bounds.budget.lease());
     if !first.is_empty() {
         stream.push(first);
     }
@@ -144,24 +145,24 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
         let Some(item) = next else {
             return Err(without_payload(stream, held, headers, false));
         };
-        let Item { raw, kind, size } = item?;
+        let StreamItem { raw, kind, size } = item?;
         read += size;
         stream.hold(read)?;
         match kind {
-            Kind::Malformed => {}
-            Kind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
-            Kind::Payload if stream.first_token_us().is_none() => held.extend_from_slice(&raw),
-            Kind::Payload if held.is_empty() => return Ok(raw),
-            Kind::Payload => {
+            ItemKind::Malformed => {}
+            ItemKind::Error { facts, data } => return Err(error_in_a_200(stream, facts, data)),
+            ItemKind::Payload if stream.first_token_us().is_none() => held.extend_from_slice(&raw),
+            ItemKind::Payload if held.is_empty() => return Ok(raw),
+            ItemKind::Payload => {
                 held.extend_from_slice(&raw);
                 return Ok(held.freeze());
             }
-            Kind::Done => {
+            ItemKind::Done => {
                 held.extend_from_slice(&raw);
                 return Err(without_payload(stream, held, headers, true));
             }
-            Kind::Other | Kind::Heartbeat | Kind::UsageOnly => {
-                stream.usage_in_prelude |= matches!(kind, Kind::UsageOnly);
+            ItemKind::Other | ItemKind::Heartbeat | ItemKind::UsageOnly => {
+                stream.usage_in_prelude |= matches!(kind, ItemKind::UsageOnly);
                 held.extend_from_slice(&raw);
             }
         }
@@ -174,12 +175,12 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
 
 /// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
 async fn whole(
-    body: Body,
+    body: ResponseBody,
     first: Bytes,
-    downward: Downward,
+    response_translation: ResponseTranslation,
     bounds: &Bounds,
-    key: Option<Key>,
-    mut guard: Guard,
+    key: Option<HashedKey>,
+    mut guard: AttemptGuard,
 ) -> Result<EventStream, Failure> {
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);
@@ -192,10 +193,10 @@ async fn whole(
     }
     let (bytes, events) = aside(bytes.len(), || {
         let bytes = scrub(bytes.freeze(), key.as_ref());
-        let events = downward.events_of_whole(&bytes);
+        let events = response_translation.events_of_whole(&bytes);
         (bytes, events)
     });
-    let mut stream = EventStream::new(None, downward, WHOLE_MAX * 2, key, guard, lease);
+    let mut stream = EventStream::new(None, response_translation, WHOLE_MAX * 2, key, guard, lease);
     match events {
         // The token came with the last read, so the end of the body comes behind it.
         Some(events) => stream.push_whole(events),
@@ -205,7 +206,7 @@ async fn whole(
 }
 
 /// An error answer. The status decides at once; the body is read for what else it says, as far as it comes in time.
-async fn refused(response: Response, key: Option<&Key>, budget: &Budget, guard: &mut Guard) -> Failure {
+async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, guard: &mut AttemptGuard) -> Failure {
     let Response { status, mut headers, body } = response;
     keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
@@ -243,13 +244,13 @@ fn refusal(status: u16, headers: &HeaderMap, body: Bytes) -> Failure {
 
 /// Reads a body to its end, or `max` bytes of it.
 async fn collect(
-    mut body: Body,
+    mut body: ResponseBody,
     bytes: &mut BytesMut,
     max: usize,
     lease: &mut Lease,
     meter: &mut Meter,
 ) -> Result<(), Failure> {
-    let mut pace = Pace::default();
+    let mut pace = YieldPace::default();
     let mut next = |context: &mut Context<'_>| {
         ready!(pace.poll_proceed(context));
         let chunk = ready!(body.poll_chunk(context));
@@ -266,7 +267,7 @@ async fn collect(
                 format!("an answer of more than {max} bytes"),
             ));
         }
-        lease.cover(2 * (bytes.len() + chunk.len())).map_err(|Full| no_memory(Phase::FirstToken))?;
+        lease.cover(2 * (bytes.len() + chunk.len())).map_err(|BudgetFull| no_memory(Phase::FirstToken))?;
         bytes.extend_from_slice(&chunk);
     }
     Ok(())
@@ -311,11 +312,11 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
 ///
 /// # Errors
 /// When there is no memory for it.
-pub(super) fn outgoing(spec: &Spec) -> Result<Outgoing, Failure> {
+pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let provider = &spec.upstream.provider;
-    let surface = spec.upward.surface();
+    let surface = spec.request_translation.surface();
     let spoken = provider.spoken_for(surface).unwrap_or_else(|| provider.preferred());
     headers.insert(ACCEPT, HeaderValue::from_static(spoken.dialect.framing().accept()));
     // A compressed stream is a buffered stream.
@@ -326,11 +327,11 @@ pub(super) fn outgoing(spec: &Spec) -> Result<Outgoing, Failure> {
         method: Method::POST,
         path: provider.path(spoken, surface, &spec.upstream.model),
         headers,
-        body: accounted(spec.upward.body_for(&spec.upstream.model, spec.stream_options), &spec.budget)?,
+        body: accounted(spec.request_translation.body_for(&spec.upstream.model, spec.stream_options), &spec.budget)?,
         connect_timeout: spec.upstream.timeouts.connect,
         fresh: spec.fresh,
     };
-    credential::add(&mut outgoing, spoken, spec.key.as_ref().map(Key::expose), SystemTime::now());
+    credential::add(&mut outgoing, spoken, spec.key.as_ref().map(HashedKey::expose), SystemTime::now());
     Ok(outgoing)
 }
 

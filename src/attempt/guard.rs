@@ -3,25 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::Spec;
+use super::AttemptSpec;
+use super::in_flight::InFlightGuard;
 use super::meter::Meter;
-use super::slot::Slot;
-use super::told::ending;
+use super::observation::ending;
 use crate::clock::{Instant, micros_between};
 use crate::config::FirstToken;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
-use crate::learning::{Ending, Sighting};
+use crate::learning::{AttemptObserver, ObservedEnd};
 use crate::protocol::{Surface, headers};
-use crate::recorder::{Recorder, Step};
-use crate::routing::bill::Bill;
+use crate::recorder::{AttemptStep, Recorder};
+use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Connected, Response};
+use crate::upstream::{ConnectionOrigin, Response};
 
 /// What was decided about an attempt from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Fate {
+pub(super) enum CancelReason {
     /// Nothing: if it is dropped now, the client left or the gateway ends.
     Running,
     Lost,
@@ -32,7 +32,7 @@ pub(super) enum Fate {
 }
 
 /// Not `Clone`: two guards would report one attempt twice.
-pub(super) struct Guard {
+pub(super) struct AttemptGuard {
     pub record: AttemptRecord,
     pub meter: Meter,
     read_at: Instant,
@@ -40,7 +40,7 @@ pub(super) struct Guard {
     fate: Arc<AtomicU8>,
     /// How it ended by itself, once it did.
     ended: Option<AttemptOutcome>,
-    bill: Bill,
+    bill: BillBounds,
     /// How many answers the request asked for, where it says so.
     choices: Option<i64>,
     /// The provider is known to give no finish reason.
@@ -54,21 +54,21 @@ pub(super) struct Guard {
     /// Its connection came out of the pool and died: that tells nothing of its upstream.
     stale: bool,
     /// None for an attempt that nobody learns from.
-    sighting: Option<Sighting>,
-    _slot: Option<Slot>,
+    attempt_observer: Option<AttemptObserver>,
+    _slot: Option<InFlightGuard>,
 }
 
-impl Guard {
-    pub fn new(spec: &mut Spec, fate: Arc<AtomicU8>) -> Guard {
+impl AttemptGuard {
+    pub fn new(spec: &mut AttemptSpec, fate: Arc<AtomicU8>) -> AttemptGuard {
         let dispatch = Instant::now();
-        Guard {
+        AttemptGuard {
             record: new_record(spec, dispatch),
             meter: Meter::new(dispatch, choices_asked(spec.choices), spec.key.clone()),
             read_at: spec.read_at,
             dispatch,
             fate,
             ended: None,
-            bill: Bill {
+            bill: BillBounds {
                 price: spec.upstream.price,
                 cancel_billing: spec.upstream.provider.cancel_billing,
                 per_byte: None,
@@ -77,11 +77,11 @@ impl Guard {
             choices: spec.choices,
             omits_finish_reason: spec.upstream.provider.omits_finish_reason,
             answer_only: spec.first_token == FirstToken::Answer,
-            counts: spec.upward.surface() == Surface::CountTokens,
+            counts: spec.request_translation.surface() == Surface::CountTokens,
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             stale: false,
-            sighting: spec.sighting.take(),
+            attempt_observer: spec.attempt_observer.take(),
             _slot: spec.slot.take(),
         }
     }
@@ -91,11 +91,11 @@ impl Guard {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
         self.meter.begin(self.dispatch);
-        self.recorder.step(&self.record, Step::Dispatched, 0);
+        self.recorder.step(&self.record, AttemptStep::Dispatched, 0);
     }
 
     /// What is decided from outside.
-    pub fn decide(&self, fate: Fate) {
+    pub fn decide(&self, fate: CancelReason) {
         self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
@@ -104,12 +104,12 @@ impl Guard {
         micros_between(self.dispatch, at)
     }
 
-    pub fn connected(&mut self, connected: Connected) {
+    pub fn connected(&mut self, connected: ConnectionOrigin) {
         self.record.conn_reused = Some(connected.reused);
         self.record.http_version = Some(if connected.http2 { "2" } else { "1.1" });
         let at_us = self.elapsed(connected.at);
         self.record.connect_us = Some(at_us);
-        self.recorder.step(&self.record, Step::Connected, at_us);
+        self.recorder.step(&self.record, AttemptStep::Connected, at_us);
     }
 
     /// Status and headers of the answer.
@@ -117,7 +117,7 @@ impl Guard {
         let at_us = self.elapsed(Instant::now());
         self.record.headers_us = Some(at_us);
         self.record.http_status = Some(i64::from(response.status.as_u16()));
-        self.recorder.step(&self.record, Step::Headers, at_us);
+        self.recorder.step(&self.record, AttemptStep::Headers, at_us);
         let facts = headers::read(&response.headers);
         self.record.ratelimit_remaining_requests = facts.remaining_requests;
         self.record.ratelimit_remaining_tokens = facts.remaining_tokens;
@@ -127,9 +127,9 @@ impl Guard {
     /// Its first token is there.
     pub fn first_token(&mut self) {
         let Some(ttft_us) = self.meter.first_token_us() else { return };
-        self.recorder.step(&self.record, Step::FirstToken, ttft_us);
-        if let Some(sighting) = &mut self.sighting {
-            sighting.first_token(ttft_us);
+        self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
+        if let Some(attempt_observer) = &mut self.attempt_observer {
+            attempt_observer.first_token(ttft_us);
         }
     }
 
@@ -179,30 +179,30 @@ impl Guard {
         if self.counts {
             forget_tokens(record);
         }
-        record.audited = fate(&self.fate) == Fate::Audited;
+        record.audited = fate(&self.fate) == CancelReason::Audited;
         let mut censored = None;
         record.outcome = match (self.ended, fate(&self.fate)) {
             (Some(outcome), _) => outcome,
-            (None, Fate::Lost) => {
+            (None, CancelReason::Lost) => {
                 censored = Some(CensorCause::Lost);
                 AttemptOutcome::Lost
             }
-            (None, Fate::Audited | Fate::Drained) => {
+            (None, CancelReason::Audited | CancelReason::Drained) => {
                 censored = Some(if self.shutdown.is_draining() { CensorCause::Shutdown } else { CensorCause::Timeout });
                 AttemptOutcome::Lost
             }
-            (None, Fate::Late | Fate::Deadline) => {
+            (None, CancelReason::Late | CancelReason::Deadline) => {
                 record.failure = Some(FailureKind::Timeout.as_str());
                 let phase = if record.headers_us.is_some() { Phase::FirstToken } else { Phase::Headers };
                 record.failure_phase = Some(phase.as_str());
                 censored = Some(CensorCause::Timeout);
                 AttemptOutcome::Timeout
             }
-            (None, Fate::Running) if self.shutdown.is_cancelled() => {
+            (None, CancelReason::Running) if self.shutdown.is_cancelled() => {
                 censored = Some(CensorCause::Shutdown);
                 AttemptOutcome::Shutdown
             }
-            (None, Fate::Running) => {
+            (None, CancelReason::Running) => {
                 censored = Some(CensorCause::ClientGone);
                 AttemptOutcome::ClientGone
             }
@@ -223,17 +223,17 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for AttemptGuard {
     fn drop(&mut self) {
         let record = self.finish();
         if self.meter.malformed > 0 {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
             tracing::warn!(malformed, provider, "events that were no JSON were left out");
         }
-        if let Some(sighting) = &mut self.sighting {
+        if let Some(attempt_observer) = &mut self.attempt_observer {
             let ending = ending(&record, self.choices);
-            sighting.ended(&Ending { failed: ending.failed && !self.stale, ..ending });
-            (self.bill.per_byte, self.bill.per_byte_elsewhere) = sighting.per_byte();
+            attempt_observer.ended(&ObservedEnd { failed: ending.failed && !self.stale, ..ending });
+            (self.bill.per_byte, self.bill.per_byte_elsewhere) = attempt_observer.per_byte();
         }
         let took_us = self.elapsed(Instant::now());
         self.recorder.bill(record.ordinal, self.bill);
@@ -253,17 +253,17 @@ fn choices_asked(n: Option<i64>) -> u32 {
     n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
 }
 
-fn fate(cell: &AtomicU8) -> Fate {
+fn fate(cell: &AtomicU8) -> CancelReason {
     let value = cell.load(Ordering::Relaxed);
-    [Fate::Lost, Fate::Audited, Fate::Drained, Fate::Late, Fate::Deadline]
+    [CancelReason::Lost, CancelReason::Audited, CancelReason::Drained, CancelReason::Late, CancelReason::Deadline]
         .into_iter()
         .find(|fate| *fate as u8 == value)
-        .unwrap_or(Fate::Running)
+        .unwrap_or(CancelReason::Running)
 }
 
-fn new_record(spec: &Spec, dispatch: Instant) -> AttemptRecord {
+fn new_record(spec: &AttemptSpec, dispatch: Instant) -> AttemptRecord {
     AttemptRecord {
-        dialect: spec.upward.dialect().as_str(),
+        dialect: spec.request_translation.dialect().as_str(),
         key_id: spec.key.as_ref().map(|key| key.id().to_owned()),
         dispatch_us: micros_between(spec.read_at, dispatch),
         p_include: Some(spec.starting.p_include),

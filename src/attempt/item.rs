@@ -8,23 +8,23 @@ use crate::failure::FailureKind;
 use crate::pace::aside;
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::frame::{Chunk, Frame};
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::template::Template;
 use crate::routing::keyring::scrub;
 
 /// One event: what goes down of it, and what it is.
 #[derive(Debug)]
-pub struct Item {
+pub struct StreamItem {
     /// In the caller's dialect, the closing blank line included: the bytes that came, or their translation, which may be empty.
     pub raw: Bytes,
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Bytes of the upstream's event.
     pub size: usize,
 }
 
 /// What a reader has to tell apart.
 #[derive(Debug)]
-pub enum Kind {
+pub enum ItemKind {
     /// Nothing that decides anything: a role, usage beside a finish.
     Other,
     /// A comment or a ping: the upstream is alive, and says no more.
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl EventStream {
-    pub(super) fn item(&mut self, event: Event) -> Item {
+    pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {
         let size = event.raw.len();
         self.pace.event(size);
         // A tree is built of what is translated, which takes longer than reading it where it stands.
@@ -50,40 +50,40 @@ impl EventStream {
         aside(cost, || self.item_of(event, size))
     }
 
-    fn item_of(&mut self, event: Event, size: usize) -> Item {
+    fn item_of(&mut self, event: SseEvent, size: usize) -> StreamItem {
         if self.done {
             return self.item_behind(event, size);
         }
         let kind = match self.classify(&event) {
             // Whether usage is wanted is known to the translation.
-            Kind::UsageOnly if self.is_translated() => Kind::Other,
+            ItemKind::UsageOnly if self.is_translated() => ItemKind::Other,
             kind => kind,
         };
         let raw = match kind {
-            Kind::Malformed => Bytes::new(),
-            Kind::Error { .. } if self.is_translated() => Bytes::new(),
-            Kind::Error { .. } => scrub(event.raw, self.key.as_ref()),
-            Kind::Heartbeat if self.is_translated() => self.heartbeat(),
-            _ => self.downward.pass(event),
+            ItemKind::Malformed => Bytes::new(),
+            ItemKind::Error { .. } if self.is_translated() => Bytes::new(),
+            ItemKind::Error { .. } => scrub(event.raw, self.key.as_ref()),
+            ItemKind::Heartbeat if self.is_translated() => self.heartbeat(),
+            _ => self.response_translation.pass(event),
         };
         match self.fault() {
-            Some(facts) => Item { raw: Bytes::new(), kind: Kind::Error { facts, data: Bytes::new() }, size },
-            None => Item { raw, kind, size },
+            Some(facts) => StreamItem { raw: Bytes::new(), kind: ItemKind::Error { facts, data: Bytes::new() }, size },
+            None => StreamItem { raw, kind, size },
         }
     }
 
     /// What is wrong with the answer as a whole, as far as it has come.
     fn fault(&mut self) -> Option<ErrorFacts> {
-        if !self.done && !self.downward.has_calls() {
+        if !self.done && !self.response_translation.has_calls() {
             return None;
         }
-        if self.downward.is_overfull() {
+        if self.response_translation.is_overfull() {
             return Some(malformed("an answer of more items than an answer has"));
         }
         if self.done {
-            self.downward.end_calls();
+            self.response_translation.end_calls();
         }
-        if self.downward.is_broken() {
+        if self.response_translation.is_broken() {
             return Some(malformed("the arguments of a tool call are no JSON object"));
         }
         (self.done && !self.is_complete()).then(|| self.incomplete())
@@ -99,14 +99,14 @@ impl EventStream {
     }
 
     /// The last event of a body that forgot its blank line gets one.
-    pub(super) fn last_item(&mut self, event: Event) -> Item {
-        let Item { raw, kind, size } = self.item(event);
+    pub(super) fn last_item(&mut self, event: SseEvent) -> StreamItem {
+        let StreamItem { raw, kind, size } = self.item(event);
         if self.is_translated() || raw.is_empty() {
-            return Item { raw, kind, size };
+            return StreamItem { raw, kind, size };
         }
         let mut raw = raw.to_vec();
         raw.extend_from_slice(if raw.ends_with(b"\n") { b"\n" } else { b"\n\n" });
-        Item { raw: Bytes::from(raw), kind, size }
+        StreamItem { raw: Bytes::from(raw), kind, size }
     }
 
     /// What a heartbeat becomes in a translation: nothing before the first token, for it would come too late.
@@ -116,79 +116,79 @@ impl EventStream {
     }
 
     /// Behind the end usage counts, and what is the vendor's own goes down; nothing is generated any more.
-    fn item_behind(&mut self, event: Event, size: usize) -> Item {
-        let kind = match self.downward.read(&event) {
+    fn item_behind(&mut self, event: SseEvent, size: usize) -> StreamItem {
+        let kind = match self.response_translation.read(&event) {
             // What is left of a line end that was split is none.
-            Frame::KeepAlive => (!event.raw.trim_ascii().is_empty()).then_some(Kind::Other),
+            Frame::KeepAlive => (!event.raw.trim_ascii().is_empty()).then_some(ItemKind::Other),
             Frame::Chunk(Chunk { usage, timings, time_info, usage_only, payload, finished, .. }) => {
                 let generated = payload.is_some() || finished != 0;
                 let chunk = Chunk { usage, timings, time_info, ..Chunk::default() };
                 self.guard.meter.chunk(&chunk, self.read_at);
                 match usage_only && !self.is_translated() {
-                    true => Some(Kind::UsageOnly),
-                    false => (!generated).then_some(Kind::Other),
+                    true => Some(ItemKind::UsageOnly),
+                    false => (!generated).then_some(ItemKind::Other),
                 }
             }
             _ => None,
         };
         match kind {
-            Some(kind) => Item { raw: self.downward.pass_behind(event), kind, size },
-            None => Item { raw: Bytes::new(), kind: Kind::Other, size },
+            Some(kind) => StreamItem { raw: self.response_translation.pass_behind(event), kind, size },
+            None => StreamItem { raw: Bytes::new(), kind: ItemKind::Other, size },
         }
     }
 
-    fn classify(&mut self, event: &Event) -> Kind {
+    fn classify(&mut self, event: &SseEvent) -> ItemKind {
         let meter = &mut self.guard.meter;
         if let Some((payload, arguments)) = self.template.as_ref().and_then(|template| template.payload_of(event)) {
             meter.payload(payload, self.read_at);
             if let Some(arguments) = arguments {
-                self.downward.check_more(arguments);
+                self.response_translation.check_more(arguments);
             }
-            return Kind::Payload;
+            return ItemKind::Payload;
         }
-        let frame = self.downward.read(event);
+        let frame = self.response_translation.read(event);
         if !matches!(frame, Frame::KeepAlive) {
             meter.event(self.read_at);
         }
         match frame {
             Frame::KeepAlive => {
                 meter.keepalive();
-                Kind::Heartbeat
+                ItemKind::Heartbeat
             }
             Frame::Done(chunk) => {
                 self.done = true;
                 // An answer without a stream of its own may stand in its last event.
                 let chunk = new_in(chunk, meter);
                 meter.chunk(&chunk, self.read_at);
-                self.downward.check(event, &chunk);
-                if chunk.payload.is_some() { Kind::Payload } else { Kind::Done }
+                self.response_translation.check(event, &chunk);
+                if chunk.payload.is_some() { ItemKind::Payload } else { ItemKind::Done }
             }
             Frame::Error { data, usage } => {
                 meter.chunk(&Chunk { usage, ..Chunk::default() }, self.read_at);
                 let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
-                Kind::Error { facts: error::of_frame(&data), data }
+                ItemKind::Error { facts: error::of_frame(&data), data }
             }
             // Once it has spoken its own dialect, one event of another is only left out.
             Frame::Foreign(dialect) if meter.first_token_us().is_none() => {
                 meter.malformed += 1;
-                Kind::Error { facts: malformed(in_dialect(dialect)), data: Bytes::new() }
+                ItemKind::Error { facts: malformed(in_dialect(dialect)), data: Bytes::new() }
             }
             Frame::Malformed | Frame::Foreign(_) => {
                 meter.malformed += 1;
-                Kind::Malformed
+                ItemKind::Malformed
             }
             Frame::Chunk(chunk) => {
                 meter.readable = true;
                 let chunk = new_in(chunk, meter);
                 meter.chunk(&chunk, self.read_at);
-                self.downward.check(event, &chunk);
+                self.response_translation.check(event, &chunk);
                 if chunk.payload.is_some() {
                     self.template = Template::learn(event, &chunk);
-                    Kind::Payload
+                    ItemKind::Payload
                 } else if chunk.usage_only {
-                    Kind::UsageOnly
+                    ItemKind::UsageOnly
                 } else {
-                    Kind::Other
+                    ItemKind::Other
                 }
             }
         }

@@ -1,14 +1,14 @@
 //! Counts what passes: times, kinds, characters, gaps and usage of one attempt. Pure: events and stamps in, columns out.
 
-use super::burst::Burst;
-use super::gaps::Gaps;
-use super::progress::Progress;
+use super::burst::BurstMeter;
+use super::gap_sketch::Gaps;
+use super::progress::AttemptProgress;
 use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
 use crate::protocol::frame::{Chunk, Payload};
 use crate::protocol::usage::Usage;
-use crate::routing::keyring::{Key, scrubbed};
+use crate::routing::keyring::{HashedKey, scrubbed};
 
 /// All times are microseconds after the dispatch.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Meter {
     /// Whether any other event came.
     pub readable: bool,
     gaps: Gaps,
-    burst: Burst,
+    burst: BurstMeter,
     usage: Usage,
     /// What the headers say of usage; the body's word goes before it.
     head: Usage,
@@ -45,12 +45,12 @@ pub struct Meter {
     model: Option<String>,
     pub stalled: bool,
     /// The key that was sent: no text of a provider is kept that quotes it.
-    key: Option<Key>,
+    key: Option<HashedKey>,
 }
 
 impl Meter {
     /// For a request that asks for so many choices.
-    pub fn new(dispatch: Instant, choices_asked: u32, key: Option<Key>) -> Meter {
+    pub fn new(dispatch: Instant, choices_asked: u32, key: Option<HashedKey>) -> Meter {
         Meter {
             dispatch,
             first_byte: None,
@@ -68,7 +68,7 @@ impl Meter {
             malformed: 0,
             readable: false,
             gaps: Gaps::default(),
-            burst: Burst::default(),
+            burst: BurstMeter::default(),
             usage: Usage::default(),
             head: Usage::default(),
             usage_after_finish: false,
@@ -152,8 +152,8 @@ impl Meter {
     }
 
     /// None before the first token.
-    pub fn progress(&self) -> Option<Progress> {
-        Some(Progress {
+    pub fn progress(&self) -> Option<AttemptProgress> {
+        Some(AttemptProgress {
             first_token_us: self.first_token_us()?,
             last_token_us: self.last_token?,
             events: self.payload_events,

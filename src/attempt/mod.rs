@@ -1,28 +1,28 @@
 //! One attempt: one exchange with one upstream, from its dispatch to its row.
 //!
-//! [`start`] makes a future that is ready at the first token; what it gives then, a [`Ready`], is read on by the relay.
+//! [`start`] makes a future that is ready at the first token; what it gives then, a [`ReadyAttempt`], is read on by the relay.
 //! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
 
-mod ahead;
-mod behind;
+mod after_end;
 mod bounds;
 mod burst;
 mod credential;
 mod exchange;
-mod gaps;
+mod gap_sketch;
 mod guard;
+mod held_back;
+mod in_flight;
 mod item;
 mod meter;
 mod no_answer;
+mod observation;
 mod progress;
-mod slot;
 mod stream;
-mod told;
 
-pub use exchange::Ready;
-pub use item::{Item, Kind};
-pub use progress::Progress;
-pub use slot::Slot;
+pub use exchange::ReadyAttempt;
+pub use in_flight::InFlightGuard;
+pub use item::{ItemKind, StreamItem};
+pub use progress::AttemptProgress;
 pub use stream::EventStream;
 
 use std::future::Future;
@@ -35,32 +35,32 @@ use http::HeaderMap;
 
 use crate::budget::Budget;
 use crate::clock::Instant;
-use crate::config::{FirstToken, Upstream};
+use crate::config::{FirstToken, UpstreamConfig};
 use crate::failure::Failure;
-use crate::learning::Sighting;
-use crate::protocol::downward::Downward;
-use crate::protocol::upward::Upward;
-use crate::race::{Cut, Starting};
+use crate::learning::AttemptObserver;
+use crate::protocol::request_translation::RequestTranslation;
+use crate::protocol::response_translation::ResponseTranslation;
+use crate::race::{AttemptStart, CutReason};
 use crate::recorder::Recorder;
-use crate::routing::keyring::Key;
+use crate::routing::keyring::HashedKey;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Client, Endpoint};
+use crate::upstream::{Endpoint, UpstreamClient};
 use bounds::Bounds;
-use guard::{Fate, Guard};
+use guard::{AttemptGuard, CancelReason};
 
 /// Everything that an attempt needs. Owned, for it outlives the race when it is audited.
-pub struct Spec {
-    pub client: Client,
+pub struct AttemptSpec {
+    pub client: UpstreamClient,
     pub recorder: Recorder,
     pub shutdown: Shutdown,
     pub race_id: String,
     /// When the client's request was read.
     pub read_at: Instant,
-    pub starting: Starting,
-    pub upstream: Upstream,
+    pub starting: AttemptStart,
+    pub upstream: UpstreamConfig,
     pub endpoint: Endpoint,
-    pub key: Option<Key>,
-    pub upward: Arc<Upward>,
+    pub key: Option<HashedKey>,
+    pub request_translation: Arc<RequestTranslation>,
     /// How many answers the request asks for, where it says so.
     pub choices: Option<i64>,
     /// A chat client asked for the usage chunk itself.
@@ -80,53 +80,53 @@ pub struct Spec {
     /// Probability with which it will be audited should it lose.
     pub p_audit: f64,
     /// Its place in the count of this upstream's running attempts; the guard takes it.
-    pub slot: Option<Slot>,
+    pub slot: Option<InFlightGuard>,
     /// Tells what it shows of its upstream; the guard takes it.
-    pub sighting: Option<Sighting>,
+    pub attempt_observer: Option<AttemptObserver>,
 }
 
 /// A started attempt: the race polls it.
 pub struct Attempt {
-    future: Pin<Box<dyn Future<Output = Result<Ready, Failure>> + Send>>,
+    future: Pin<Box<dyn Future<Output = Result<ReadyAttempt, Failure>> + Send>>,
     fate: Arc<AtomicU8>,
 }
 
 /// Starts an attempt. Its row is certain from here on; its clock runs from its first poll.
-pub fn start(mut spec: Spec) -> Attempt {
-    let fate = Arc::new(AtomicU8::new(Fate::Running as u8));
-    let guard = Guard::new(&mut spec, fate.clone());
+pub fn start(mut spec: AttemptSpec) -> Attempt {
+    let fate = Arc::new(AtomicU8::new(CancelReason::Running as u8));
+    let guard = AttemptGuard::new(&mut spec, fate.clone());
     let outgoing = exchange::outgoing(&spec);
     let bounds = Bounds { event_max: spec.event_max, budget: spec.budget.clone() };
-    let Spec { upward, upstream, include_usage, .. } = &spec;
-    let downward = Downward::new(upward, &upstream.model, *include_usage);
-    let future = Box::pin(exchange::exchange(spec.client, outgoing, downward, bounds, spec.key, guard));
+    let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
+    let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
+    let future = Box::pin(exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard));
     Attempt { future, fate }
 }
 
 impl Attempt {
     /// What the race decided: called right before it is dropped, or run on beside the race.
-    pub fn cut(&mut self, cut: Cut) {
+    pub fn cut(&mut self, cut: CutReason) {
         let fate = match cut {
-            Cut::Lost => Fate::Lost,
-            Cut::Late => Fate::Late,
-            Cut::Deadline => Fate::Deadline,
+            CutReason::Lost => CancelReason::Lost,
+            CutReason::Late => CancelReason::Late,
+            CutReason::Deadline => CancelReason::Deadline,
         };
         self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
     /// It lost, but runs on to its own first token.
     pub fn audit(&mut self) {
-        self.fate.store(Fate::Audited as u8, Ordering::Relaxed);
+        self.fate.store(CancelReason::Audited as u8, Ordering::Relaxed);
     }
 
     /// It lost, but is read to its end.
     pub fn drain(&mut self) {
-        self.fate.store(Fate::Drained as u8, Ordering::Relaxed);
+        self.fate.store(CancelReason::Drained as u8, Ordering::Relaxed);
     }
 }
 
 impl Future for Attempt {
-    type Output = Result<Ready, Failure>;
+    type Output = Result<ReadyAttempt, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.future.as_mut().poll(context)

@@ -5,15 +5,15 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::IgnoredAny;
 
-use super::exchange::{Ready, content_type_is};
+use super::exchange::{ReadyAttempt, content_type_is};
 use super::item::in_dialect;
 use super::stream::EventStream;
-use crate::failure::{Answer, Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, RawAnswer};
 use crate::protocol::error::{self, ErrorFacts};
 use crate::protocol::frame::is_refusal;
 use crate::routing::keyring;
 
-impl Ready {
+impl ReadyAttempt {
     /// What a whole answer amounts to in which nothing is said.
     pub fn nothing_said(&mut self, body: Bytes) -> Failure {
         let mut failure = self.stream.said_nothing();
@@ -60,13 +60,13 @@ pub(super) fn without_payload(
 }
 
 /// An answer in which nothing is said, in the caller's dialect, should it have to be passed on.
-fn nothing_said(stream: &EventStream, headers: &HeaderMap, body: Bytes, whole: bool) -> Answer {
+fn nothing_said(stream: &EventStream, headers: &HeaderMap, body: Bytes, whole: bool) -> RawAnswer {
     let mut headers = headers.clone();
     keyring::scrub_headers(&mut headers, stream.key());
     if stream.is_translated() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     }
-    Answer { whole, ..answer(StatusCode::OK.as_u16(), &headers, body) }
+    RawAnswer { whole, ..answer(StatusCode::OK.as_u16(), &headers, body) }
 }
 
 /// An error in a 200 is what it names. One that blames the request is an answer that the client may have to see.
@@ -83,13 +83,13 @@ pub(super) fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: 
     failure
 }
 
-pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> Answer {
-    Answer { status, headers: Box::new(headers.clone()), body, whole: false }
+pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer {
+    RawAnswer { status, headers: Box::new(headers.clone()), body, whole: false }
 }
 
 /// A body that is no answer: one of another dialect, what is no JSON, or an error.
 pub(super) fn no_answer(stream: &mut EventStream, body: Bytes) -> Failure {
-    if let Some(dialect) = stream.downward.of_another(&body) {
+    if let Some(dialect) = stream.response_translation.of_another(&body) {
         return stream.fail(FailureKind::Malformed, in_dialect(dialect));
     }
     if !body.trim_ascii().is_empty() && serde_json::from_slice::<IgnoredAny>(&body).is_err() {

@@ -2,7 +2,7 @@
 
 /// All counts are of generated output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct AttemptProgress {
     /// Microseconds from the dispatch to the first event with output.
     pub first_token_us: i64,
     /// And to the latest one.

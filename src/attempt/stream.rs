@@ -7,23 +7,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Sleep;
 
-use super::ahead::Ahead;
-use super::guard::{Fate, Guard};
-use super::item::{Item, Kind};
-use super::progress::Progress;
+use super::guard::{AttemptGuard, CancelReason};
+use super::held_back::HeldBack;
+use super::item::{ItemKind, StreamItem};
+use super::progress::AttemptProgress;
 use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::pace::Pace;
+use crate::pace::YieldPace;
 use crate::protocol::Surface;
 use crate::protocol::client_error::ErrorShape;
-use crate::protocol::downward::Downward;
 use crate::protocol::error::ErrorFacts;
-use crate::protocol::framing::Cutter;
+use crate::protocol::framing::FrameDecoder;
+use crate::protocol::response_translation::ResponseTranslation;
 use crate::protocol::template::Template;
-use crate::routing::keyring::Key;
+use crate::routing::keyring::HashedKey;
 use crate::shutdown::Shutdown;
-use crate::upstream::Body;
+use crate::upstream::ResponseBody;
 
 /// How long the end of a body is awaited behind a finish reason or `[DONE]`, for usage that may come and so that the
 /// connection can be used again.
@@ -35,12 +35,12 @@ const UNACCOUNTED: usize = 64 << 10;
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
     /// None once it ended.
-    body: Option<Body>,
-    pub(super) cutter: Cutter,
-    pub(super) pace: Pace,
-    pub(super) downward: Downward,
+    body: Option<ResponseBody>,
+    pub(super) decoder: FrameDecoder,
+    pub(super) pace: YieldPace,
+    pub(super) response_translation: ResponseTranslation,
     /// Read while it was held back; goes out first.
-    ahead: Ahead,
+    ahead: HeldBack,
     /// When the read returned that the events under way came with.
     pub(super) read_at: Instant,
     /// Since when nothing came: the last read, or when reading went on after a slow client.
@@ -52,7 +52,7 @@ pub struct EventStream {
     pub(super) complete_since: Option<Instant>,
     pub(super) done: bool,
     /// The last event, held back for what comes behind it, and how many bytes may still come.
-    pub(super) end: Option<(Item, usize)>,
+    pub(super) end: Option<(StreamItem, usize)>,
     /// The provider is known to give no finish reason.
     omits_finish_reason: bool,
     /// A chunk that only `include_usage` brings came before the first token.
@@ -60,8 +60,8 @@ pub struct EventStream {
     /// The latest chunk of text: the next one is likely to be like it.
     pub(super) template: Option<Template>,
     /// The key that was sent: some vendors quote it in their errors.
-    pub(super) key: Option<Key>,
-    pub(super) guard: Guard,
+    pub(super) key: Option<HashedKey>,
+    pub(super) guard: AttemptGuard,
     /// Bytes that were read since the last event was whole.
     unfinished: usize,
     /// For an event that comes in many reads, and for what is held back.
@@ -71,21 +71,21 @@ pub struct EventStream {
 impl EventStream {
     /// `event_max`: bytes; a larger event is an error.
     pub(super) fn new(
-        body: Option<Body>,
-        downward: Downward,
+        body: Option<ResponseBody>,
+        response_translation: ResponseTranslation,
         event_max: usize,
-        key: Option<Key>,
-        guard: Guard,
+        key: Option<HashedKey>,
+        guard: AttemptGuard,
         lease: Lease,
     ) -> EventStream {
         let now = Instant::now();
         let omits_finish_reason = guard.omits_finish_reason;
         EventStream {
             body,
-            cutter: downward.cutter(event_max),
-            pace: Pace::default(),
-            downward,
-            ahead: Ahead::default(),
+            decoder: response_translation.decoder(event_max),
+            pace: YieldPace::default(),
+            response_translation,
+            ahead: HeldBack::default(),
             read_at: now,
             quiet_since: now,
             timer: None,
@@ -110,7 +110,7 @@ impl EventStream {
         self.guard.meter.read(self.read_at);
         self.unfinished += bytes.len();
         self.pace.bytes(bytes.len());
-        self.cutter.push(bytes);
+        self.decoder.push(bytes);
     }
 
     /// The bytes of a whole answer that was just read to its end.
@@ -121,22 +121,22 @@ impl EventStream {
 
     /// What the caller called.
     pub fn surface(&self) -> Surface {
-        self.downward.surface()
+        self.response_translation.surface()
     }
 
     /// Whether what goes down is a translation.
     pub fn is_translated(&self) -> bool {
-        self.downward.is_translated()
+        self.response_translation.is_translated()
     }
 
     /// The event that ends it, in the caller's dialect, because it broke.
     pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
-        self.downward.error_event(error)
+        self.response_translation.error_event(error)
     }
 
     /// What ends an answer that is complete and whose own end did not come.
     pub fn ending(&mut self) -> Bytes {
-        self.downward.ending()
+        self.response_translation.ending()
     }
 
     /// From now on it is the winner's: the idle timeout runs.
@@ -148,7 +148,7 @@ impl EventStream {
     }
 
     /// The next event of a winner as it comes, its end among them: see [`EventStream::poll_served`].
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         if let Some(item) = self.ahead.pop() {
             return Poll::Ready(Some(Ok(item)));
         }
@@ -195,7 +195,9 @@ impl EventStream {
     pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         while !self.ahead.is_full() {
             match ready!(self.poll_item(context)) {
-                Some(Ok(Item { kind: Kind::Error { facts, .. }, .. })) => return Poll::Ready(self.fail_with(facts)),
+                Some(Ok(StreamItem { kind: ItemKind::Error { facts, .. }, .. })) => {
+                    return Poll::Ready(self.fail_with(facts));
+                }
                 Some(Ok(item)) => self.ahead.push(item),
                 Some(Err(failure)) => return Poll::Ready(failure),
                 None if self.is_complete() => break,
@@ -209,10 +211,10 @@ impl EventStream {
     ///
     /// # Errors
     /// The failure that ends the stream, of phase first-token or stream. It is recorded already.
-    pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, Failure>>> {
+    pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));
-            match self.cutter.next_event() {
+            match self.decoder.next_event() {
                 Ok(Some(event)) => {
                     self.let_go(self.unfinished);
                     self.unfinished = 0;
@@ -245,7 +247,7 @@ impl EventStream {
                 None => {
                     self.body = None;
                     self.guard.meter.eof(Instant::now());
-                    return Poll::Ready(self.cutter.finish().map(|event| Ok(self.last_item(event))));
+                    return Poll::Ready(self.decoder.finish().map(|event| Ok(self.last_item(event))));
                 }
             }
         }
@@ -283,7 +285,7 @@ impl EventStream {
     }
 
     /// The key that was sent.
-    pub fn key(&self) -> Option<&Key> {
+    pub fn key(&self) -> Option<&HashedKey> {
         self.key.as_ref()
     }
 
@@ -304,7 +306,7 @@ impl EventStream {
     }
 
     /// Counts what is done with an item, beside reading it, as work of this stream.
-    pub fn worked(&mut self, item: &Item) {
+    pub fn worked(&mut self, item: &StreamItem) {
         self.pace.event(item.raw.len());
     }
 
@@ -343,21 +345,21 @@ impl EventStream {
 
     /// It was not chosen: whoever drops it now cancels a loser.
     pub fn lost(&mut self) {
-        self.guard.decide(Fate::Lost);
+        self.guard.decide(CancelReason::Lost);
     }
 
     /// Reads a loser to its end and throws away what comes, at most so many bytes. The caller bounds the time.
     pub async fn drain(mut self, bytes_max: usize) {
-        self.guard.decide(Fate::Drained);
+        self.guard.decide(CancelReason::Drained);
         let mut bytes = 0;
         while let Some(Ok(item)) = std::future::poll_fn(|context| self.poll_item(context)).await {
             bytes += item.size;
             match item.kind {
-                Kind::Error { facts, .. } => {
+                ItemKind::Error { facts, .. } => {
                     self.fail_with(facts);
                     return;
                 }
-                Kind::Done => break,
+                ItemKind::Done => break,
                 _ if bytes > bytes_max => return,
                 _ => {}
             }
@@ -381,12 +383,12 @@ impl EventStream {
 
     /// Microseconds from dispatch to the token that it is ready with.
     pub fn first_token_us(&self) -> Option<i64> {
-        let Guard { meter, answer_only, .. } = &self.guard;
+        let AttemptGuard { meter, answer_only, .. } = &self.guard;
         if *answer_only { meter.first_answer_us() } else { meter.first_token_us() }
     }
 
     /// None before the first token.
-    pub fn progress(&self) -> Option<Progress> {
+    pub fn progress(&self) -> Option<AttemptProgress> {
         self.guard.meter.progress()
     }
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use super::plot::{clean, columns as wide, padded};
 use crate::config::{
-    CancelBilling, Config, HedgeAfter, Keys, Model, Objective, Permit, Policy, Provider, RaceSettings, Simulation,
-    Token, Upstream, User, units,
+    CancelBilling, Config, HedgeAfter, Keys, ModelConfig, Objective, Permit, Policy, Provider, RaceSettings,
+    Simulation, Token, UpstreamConfig, User, units,
 };
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct CheckOptions {
     /// Also ask each upstream that is on for 16 tokens, all side by side: its times, the model that answers, and what is wrong. No
     /// row is kept.
     #[arg(long)]
@@ -117,7 +117,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
     Ok(())
 }
 
-fn model_line(config: &Config, model: &Model) -> String {
+fn model_line(config: &Config, model: &ModelConfig) -> String {
     let mut line = format!("{}: {}, {}", model.name, policy(&model.race), config.told_on(model));
     if model.race.breaker.failures == 0 {
         line.push_str(", no breaker");
@@ -161,7 +161,7 @@ fn objective(race: &RaceSettings) -> String {
     format!("{name} (TTFT {ttft}, TPOT {tpot}){held}")
 }
 
-fn upstream_row(config: &Config, model: &Model, upstream: &Upstream) -> Vec<String> {
+fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig) -> Vec<String> {
     let provider = &upstream.provider;
     let state = match (&provider.simulate, &provider.keys) {
         (Some(_), _) => "simulated",

@@ -9,20 +9,20 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::time::Duration;
 
-use super::plot::{self, Plot, Unit, XAxis};
+use super::plot::{self, Plot, PlotUnit, XAxis};
 use super::stats::notes::write_nothing;
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::history::class::Concurrency;
 use crate::report::export;
-use crate::report::series::{self, By, Metric, Place, Question, Series};
-use crate::store::Reader;
+use crate::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
+use crate::store::StoreReader;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct HistoryOptions {
     #[command(flatten)]
-    pub question: Question,
+    pub question: SeriesQuestion,
     /// An array of objects, one a point, for programs.
     #[arg(long)]
     pub json: bool,
@@ -47,7 +47,7 @@ A letter on a line names it in the legend; ^ marks a value that is only known to
 
 /// What the picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Screen {
+pub struct ScreenSettings {
     /// Columns.
     pub width: u16,
     /// Rows of the picture, without its legend.
@@ -56,25 +56,25 @@ pub struct Screen {
 }
 
 /// Of a picture that goes into a pipe or a file: always the same.
-const PIPED: Screen = Screen { width: 100, height: 20, colour: false };
+const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false };
 /// Rows of a short terminal that are left to the legend and the prompt.
 const BELOW: u16 = 4;
 
-impl Screen {
+impl ScreenSettings {
     /// Standard output, as it is now.
-    pub fn of_stdout() -> Screen {
+    pub fn of_stdout() -> ScreenSettings {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
             return PIPED;
         }
         let (width, rows) = terminal_size::terminal_size_of(stdout).map_or((80, 24), |(width, rows)| (width.0, rows.0));
         let colour = std::env::var_os("NO_COLOR").is_none();
-        Screen { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
+        ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
     }
 
     /// Where somebody looks on: both standard output and standard error are a terminal.
-    pub fn of_terminal() -> Option<Screen> {
-        (io::stdout().is_terminal() && io::stderr().is_terminal()).then(Screen::of_stdout)
+    pub fn of_terminal() -> Option<ScreenSettings> {
+        (io::stdout().is_terminal() && io::stderr().is_terminal()).then(ScreenSettings::of_stdout)
     }
 
     /// Columns of the terminal, if it is one.
@@ -87,12 +87,12 @@ impl Screen {
 /// not read there.
 pub fn run(
     store_path: &Path,
-    options: &Options,
-    screen: Screen,
+    options: &HistoryOptions,
+    screen: ScreenSettings,
     out: &mut impl io::Write,
     err: &mut impl io::Write,
 ) -> anyhow::Result<()> {
-    let reader = Reader::open(store_path)?;
+    let reader = StoreReader::open(store_path)?;
     let question = &options.question;
     let answer = series::ask(&reader, question, wall_micros())?;
     if let Some(left_out) = notes::left_out(&answer).filter(|_| options.json || options.csv) {
@@ -120,7 +120,7 @@ fn length(us: i64) -> String {
 }
 
 /// The metric's name for people, with its quantile: `TTFT p95`.
-fn figure(question: &Question) -> String {
+fn figure(question: &SeriesQuestion) -> String {
     let name = match question.metric {
         Metric::Ttft => "TTFT",
         Metric::ClientTtft => "client TTFT",
@@ -136,25 +136,25 @@ fn figure(question: &Question) -> String {
     }
 }
 
-fn title(question: &Question, answer: &Series) -> String {
+fn title(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     let figure = figure(question);
     match (question.by, answer.every_us) {
-        (By::Concurrency, _) => format!("{figure} by upstream, over its attempts in flight"),
+        (SeriesDimension::Concurrency, _) => format!("{figure} by upstream, over its attempts in flight"),
         (by, every_us) => format!("{figure} by {}, every {}", by.name(), length(every_us.unwrap_or_default())),
     }
 }
 
-fn unit(metric: Metric) -> Unit {
+fn unit(metric: Metric) -> PlotUnit {
     match metric {
-        Metric::Ttft | Metric::ClientTtft => Unit::Millis,
-        Metric::TokS => Unit::TokensPerSecond,
-        Metric::Goodput => Unit::PerSecond,
-        Metric::Failures => Unit::Percent,
-        Metric::Cost => Unit::Dollars,
+        Metric::Ttft | Metric::ClientTtft => PlotUnit::Millis,
+        Metric::TokS => PlotUnit::TokensPerSecond,
+        Metric::Goodput => PlotUnit::PerSecond,
+        Metric::Failures => PlotUnit::Percent,
+        Metric::Cost => PlotUnit::Dollars,
     }
 }
 
-fn axis(answer: &Series) -> XAxis<'static> {
+fn axis(answer: &SeriesReport) -> XAxis<'static> {
     let (from_us, until_us) = answer.span_us;
     match answer.every_us {
         Some(step_us) => XAxis::Time { from_us: from_us.div_euclid(step_us) * step_us, until_us, step_us },
@@ -167,20 +167,20 @@ fn axis(answer: &Series) -> XAxis<'static> {
     }
 }
 
-fn lines(question: &Question, answer: &Series) -> Vec<plot::Line> {
+fn lines(question: &SeriesQuestion, answer: &SeriesReport) -> Vec<plot::PlotLine> {
     let scale = if question.metric == Metric::Failures { 100.0 } else { 1.0 };
-    let line = |line: &series::Line| {
+    let line = |line: &series::SeriesLine| {
         let values = line.points.iter().filter_map(|point| Some((x(point.place), point.value? * scale)));
         let over = line.points.iter().filter_map(|point| Some((x(point.place), point.over?)));
-        plot::Line { name: line.name.text(), points: values.collect(), open: over.collect() }
+        plot::PlotLine { name: line.name.text(), points: values.collect(), open: over.collect() }
     };
     answer.lines.iter().map(line).collect()
 }
 
-fn x(place: Place) -> f64 {
+fn x(place: PointPlace) -> f64 {
     match place {
-        Place::Time { start_us, .. } => start_us as f64,
-        Place::Class(class) => f64::from(class.place()),
+        PointPlace::Time { start_us, .. } => start_us as f64,
+        PointPlace::Class(class) => f64::from(class.place()),
     }
 }
 

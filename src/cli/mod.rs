@@ -25,10 +25,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::clock::wall_micros;
 use crate::config::{self, Config, LoadError};
 use crate::printable::printable_lines;
-use crate::report::series::AskError;
+use crate::report::series::SeriesError;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
-use race::Ended;
+use race::CommandOutcome;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
 /// wins, the losers are cancelled, and every attempt leaves one row in SQLite.
@@ -72,40 +72,40 @@ enum Command {
     /// The exit code is 2 where the configuration cannot be used, and 1 where the database cannot: the file is another
     /// program's, damaged, or of another edition that `serve` does not upgrade. With --live it is 1 too where an upstream that is
     /// on does not answer, and 130 after Ctrl-C.
-    Check(check::Options),
+    Check(check::CheckOptions),
     /// The built-in catalogue of providers: addresses, dialects, keys, and what is known of each, with sources.
     #[command(after_help = providers::EXAMPLES)]
-    Providers(providers::Options),
+    Providers(providers::ProvidersOptions),
     /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
     #[command(after_help = stats::EXAMPLES)]
-    Stats(stats::Options),
+    Stats(stats::StatsOptions),
     /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
     ///
     /// Each point is one step of the same figure that `stats` tells of a whole window.
     #[command(after_help = history::EXAMPLES)]
-    History(history::Options),
+    History(history::HistoryOptions),
     /// Run one race and draw it: each attempt with its phases, the first token, the losers; then the answer and what it cost.
     ///
     /// It asks with the keys of the configuration; no gateway has to run. The rows are kept like those of any race. Into a
     /// pipe or a file goes the answer alone, and what happens goes to standard error, a line for each event. The exit code is
     /// 1 where no upstream answered, 2 for wrong use, 130 after Ctrl-C.
     #[command(after_help = race::EXAMPLES)]
-    Race(race::Options),
+    Race(race::RaceOptions),
     /// What another policy would have done with the recorded requests, and at what cost, beside what was done.
     ///
     /// Plays the history of one model again by the real routing code, several times, with draws for what no row knows, and
     /// says how sure each figure is.
     #[command(after_help = replay::EXAMPLES)]
-    Replay(replay::Options),
+    Replay(replay::ReplayOptions),
     /// How every upstream stands in the running gateway, and why it is chosen or not.
     ///
     /// What is predicted of each, its breaker and its cool-down, and for each model what may be spent on extras. The gateway is
     /// asked, so one must run.
     #[command(after_help = routing::EXAMPLES)]
-    Routing(routing::Options),
-    Simulate(simulate::Options),
+    Routing(routing::RoutingOptions),
+    Simulate(simulate::SimulateOptions),
 }
 
 /// What `check` ends with where `serve` could not use the database.
@@ -129,7 +129,7 @@ pub fn main() -> ExitCode {
         wrong_use(command, problem).exit();
     }
     // Its lines would stand in the middle of the picture, which tells of failures itself.
-    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::Options { live: true }));
+    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::CheckOptions { live: true }));
     telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
@@ -161,7 +161,7 @@ async fn run(cli: Cli) -> ExitCode {
         }
         // Where it is said which gateway is meant, the configuration is not looked at.
         Command::Routing(options) if let Some(at) = options.url.clone() => {
-            routing::run(&at, &options, history::Screen::of_stdout(), &mut io::stdout().lock()).await
+            routing::run(&at, &options, history::ScreenSettings::of_stdout(), &mut io::stdout().lock()).await
         }
         // It tells what there is, also where nothing is configured yet.
         Command::Providers(options) => {
@@ -182,7 +182,7 @@ async fn run(cli: Cli) -> ExitCode {
             };
             match &command {
                 Command::Race(options) => return run_race(config, options).await,
-                Command::Check(check::Options { live: true }) => return run_live_check(config).await,
+                Command::Check(check::CheckOptions { live: true }) => return run_live_check(config).await,
                 _ => {}
             }
             with_config(command, config).await
@@ -192,7 +192,7 @@ async fn run(cli: Cli) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Somebody piped us into `head`.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) if matches!(error.downcast_ref(), Some(AskError::Steps(_))) => {
+        Err(error) if matches!(error.downcast_ref(), Some(SeriesError::Steps(_))) => {
             report(&format!("error: {error}"));
             ExitCode::from(2)
         }
@@ -221,9 +221,13 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
             stats::run(&config.store.path, &options, width, &mut out)
         }
-        Command::History(options) => {
-            history::run(&config.store.path, &options, history::Screen::of_stdout(), &mut out, &mut io::stderr())
-        }
+        Command::History(options) => history::run(
+            &config.store.path,
+            &options,
+            history::ScreenSettings::of_stdout(),
+            &mut out,
+            &mut io::stderr(),
+        ),
         Command::Replay(options) => {
             let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
             let mut stderr = io::stderr();
@@ -231,21 +235,21 @@ async fn with_config(command: Command, config: Config) -> anyhow::Result<()> {
             replay::run(&config, &options, width, &mut out, err)
         }
         Command::Routing(options) => {
-            let at = routing::At::listening(&config.server.listen, config.server.tls.is_some())?;
-            routing::run(&at, &options, history::Screen::of_stdout(), &mut out).await
+            let at = routing::GatewayAddress::listening(&config.server.listen, config.server.tls.is_some())?;
+            routing::run(&at, &options, history::ScreenSettings::of_stdout(), &mut out).await
         }
         Command::Simulate(_) | Command::Race(_) | Command::Providers(_) => Ok(()),
     }
 }
 
-async fn run_race(config: Config, options: &race::Options) -> ExitCode {
+async fn run_race(config: Config, options: &race::RaceOptions) -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());
-    let ended = race::run(config, options, race::Screen::of_terminal, &mut out, &mut err).await;
+    let ended = race::run(config, options, race::ScreenSettings::of_terminal, &mut out, &mut err).await;
     drop(out);
     match ended {
-        Ok(Ended::Answered) => ExitCode::SUCCESS,
-        Ok(Ended::Interrupted) => ExitCode::from(INTERRUPTED),
-        Ok(Ended::WrongUse(problem)) => {
+        Ok(CommandOutcome::Answered) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(CommandOutcome::WrongUse(problem)) => {
             report(&wrong_use("race", problem).to_string());
             ExitCode::from(2)
         }
@@ -257,7 +261,7 @@ async fn run_race(config: Config, options: &race::Options) -> ExitCode {
 /// What `check` tells, and then who answers.
 async fn run_live_check(config: Config) -> ExitCode {
     let mut out = io::stdout().lock();
-    let colour = history::Screen::of_stdout().colour;
+    let colour = history::ScreenSettings::of_stdout().colour;
     let checked = async {
         let usable = check::render(&config, &mut out)?;
         let ended = check::live::run(config, colour, &mut out).await?;
@@ -266,9 +270,9 @@ async fn run_live_check(config: Config) -> ExitCode {
         Ok(ended)
     };
     match checked.await {
-        Ok(check::live::Ended::Well) => ExitCode::SUCCESS,
-        Ok(check::live::Ended::Failed) => ExitCode::FAILURE,
-        Ok(check::live::Ended::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(check::live::LiveOutcome::Well) => ExitCode::SUCCESS,
+        Ok(check::live::LiveOutcome::Failed) => ExitCode::FAILURE,
+        Ok(check::live::LiveOutcome::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }

@@ -11,13 +11,13 @@ mod scale;
 
 use std::io;
 
-use across::Across;
+use across::PlacedAxis;
 pub use across::XAxis;
-use legend::Entry;
+use legend::LegendEntry;
 pub(super) use legend::{clean, fitted, padded, width as columns, wrapped};
-use picture::{Picture, Series};
+use picture::{DrawnSeries, Picture};
+pub use scale::PlotUnit;
 use scale::Scale;
-pub use scale::Unit;
 
 /// What is drawn.
 #[derive(Debug)]
@@ -25,16 +25,16 @@ pub struct Plot<'a> {
     /// Above the picture.
     pub title: &'a str,
     /// Of all values.
-    pub unit: Unit,
+    pub unit: PlotUnit,
     /// What the lines go over.
     pub x: XAxis<'a>,
     /// Told apart by a letter each, and by eight colours. From the 63rd on letters repeat.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
 }
 
 /// One line of a plot. What is not finite, beyond ±10^15 or outside the axis is left out; order does not matter.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct PlotLine {
     /// Shown whole in the legend, without control characters.
     pub name: String,
     /// x (as [`XAxis`] says) and value (in the plot's unit).
@@ -61,12 +61,12 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
         return Ok(());
     }
     let (width, height) = (width.min(WIDTH_MAX), height.clamp(HEIGHT_MIN, HEIGHT_MAX));
-    let across = Across::new(&plot.x);
-    let series: Vec<Series> = plot.lines.iter().map(|line| Series::new(line, &across)).collect();
-    let any_open = series.iter().any(Series::has_open);
+    let across = PlacedAxis::new(&plot.x);
+    let series: Vec<DrawnSeries> = plot.lines.iter().map(|line| DrawnSeries::new(line, &across)).collect();
+    let any_open = series.iter().any(DrawnSeries::has_open);
     // The title, the axis, its labels and caption, and above the lines a row for the highest `^`.
     let rows = height - 4 - u16::from(any_open);
-    let scale = Scale::new(series.iter().flat_map(Series::values), plot.unit, rows);
+    let scale = Scale::new(series.iter().flat_map(DrawnSeries::values), plot.unit, rows);
 
     let mut title = legend::clean(plot.title);
     if !scale.has_zero() {
@@ -79,7 +79,7 @@ pub fn write(plot: &Plot<'_>, width: u16, height: u16, colour: bool, out: &mut i
         picture.write(colour, out)?;
         write_lines(&picture.caption(), out)?;
         if picture.has_shared_marks() {
-            entries.push(Entry { mark: picture::SHARED, colour: None, text: "several lines".to_owned() });
+            entries.push(LegendEntry { mark: picture::SHARED, colour: None, text: "several lines".to_owned() });
         }
     }
     legend::write(&entries, usize::from(width), colour, out)

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::check;
 use super::plot::clean;
-use crate::config::catalogue::{self, Entry, KeyIn, Served};
-use crate::config::{Auth, CancelBilling, Config, Keys, Provider, Spoken};
+use crate::config::catalogue::{self, CatalogueEntry, KeyIn, ServedDialect};
+use crate::config::{Auth, CancelBilling, Config, Keys, Provider, ProviderDialect};
 use crate::protocol::Surface;
 
 pub const EXAMPLES: &str = "\
@@ -19,7 +19,7 @@ Examples:
   photofinish providers --json        all of it, for programs";
 
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct ProvidersOptions {
     /// One provider, of the catalogue or of the configuration.
     name: Option<String>,
     /// JSON, one object with a list of providers.
@@ -31,9 +31,9 @@ pub struct Options {
 ///
 /// # Errors
 /// Those of `out`; and [`UnknownProvider`].
-pub fn run(config: Option<&Config>, options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let all = listed(config);
-    let shown: Vec<&Known<'_>> = match &options.name {
+    let shown: Vec<&ListedProvider<'_>> = match &options.name {
         None => all.iter().collect(),
         Some(name) => {
             let one: Vec<_> = all.iter().filter(|known| known.name == name).collect();
@@ -42,7 +42,7 @@ pub fn run(config: Option<&Config>, options: &Options, out: &mut impl Write) -> 
         }
     };
     if options.json {
-        let providers: Vec<Value> = shown.into_iter().map(Known::json).collect();
+        let providers: Vec<Value> = shown.into_iter().map(ListedProvider::json).collect();
         writeln!(out, "{:#}", json!({ "providers": providers }))?;
     } else if options.name.is_some() {
         for known in shown {
@@ -50,7 +50,7 @@ pub fn run(config: Option<&Config>, options: &Options, out: &mut impl Write) -> 
         }
     } else {
         let head = ["PROVIDER", "DIALECTS", "KEY VARIABLE", "HERE", "HANG-UP", "ADDRESS"].map(str::to_owned);
-        let rows: Vec<_> = [head.to_vec()].into_iter().chain(shown.into_iter().map(Known::row)).collect();
+        let rows: Vec<_> = [head.to_vec()].into_iter().chain(shown.into_iter().map(ListedProvider::row)).collect();
         check::columns(out, "", &rows)?;
     }
     Ok(())
@@ -73,17 +73,17 @@ impl UnknownProvider {
 }
 
 /// A provider of the catalogue, of the configuration, or of both.
-struct Known<'a> {
+struct ListedProvider<'a> {
     name: &'a str,
-    entry: Option<&'static Entry>,
+    entry: Option<&'static CatalogueEntry>,
     config: Option<&'a Config>,
     provider: Option<&'a Arc<Provider>>,
 }
 
 /// The catalogue in its order, then those that only the configuration knows.
-fn listed(config: Option<&Config>) -> Vec<Known<'_>> {
+fn listed(config: Option<&Config>) -> Vec<ListedProvider<'_>> {
     let provider = |name: &str| config.and_then(|config| config.providers.get(name));
-    let known = catalogue::entries().map(|entry| Known {
+    let known = catalogue::entries().map(|entry| ListedProvider {
         name: entry.name,
         entry: Some(entry),
         config,
@@ -91,16 +91,20 @@ fn listed(config: Option<&Config>) -> Vec<Known<'_>> {
     });
     let own = config.into_iter().flat_map(|config| config.providers.values());
     let own = own.filter(|provider| catalogue::find(&provider.name).is_none());
-    let own = own.map(|provider| Known { name: &provider.name, entry: None, config, provider: Some(provider) });
+    let own =
+        own.map(|provider| ListedProvider { name: &provider.name, entry: None, config, provider: Some(provider) });
     known.chain(own).collect()
 }
 
-impl Known<'_> {
+impl ListedProvider<'_> {
     /// Dialect, address and how a key is sent: as the configuration has it, else as the catalogue does.
     fn dialects(&self) -> Vec<[String; 3]> {
-        let own = |spoken: &Spoken| [spoken.dialect.as_str().to_owned(), spoken.base_url.clone(), auth(&spoken.auth)];
-        let known =
-            |served: &Served| [served.dialect.as_str().to_owned(), served.base_url.to_owned(), key_in(served.auth)];
+        let own = |spoken: &ProviderDialect| {
+            [spoken.dialect.as_str().to_owned(), spoken.base_url.clone(), auth(&spoken.auth)]
+        };
+        let known = |served: &ServedDialect| {
+            [served.dialect.as_str().to_owned(), served.base_url.to_owned(), key_in(served.auth)]
+        };
         match (self.provider, self.entry) {
             (Some(provider), _) => provider.dialects.iter().map(own).collect(),
             (None, Some(entry)) => entry.serves.iter().filter(|served| !served.only_if_named).map(known).collect(),
@@ -201,7 +205,7 @@ impl Known<'_> {
 }
 
 /// Every fact of the catalogue: what, its value, and who says so.
-fn facts(entry: &'static Entry) -> Vec<(String, String, &'static str)> {
+fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let mut facts: Vec<_> = entry
         .serves
@@ -227,7 +231,7 @@ fn facts(entry: &'static Entry) -> Vec<(String, String, &'static str)> {
     facts
 }
 
-fn shown(served: &Served) -> &'static str {
+fn shown(served: &ServedDialect) -> &'static str {
     if served.base_url.is_empty() { "an address of its own" } else { served.base_url }
 }
 
@@ -256,7 +260,7 @@ mod tests {
     fn printed(config: &str, name: Option<&str>, json: bool) -> anyhow::Result<String> {
         let config = crate::config::parse(config, Path::new("x"), &|_| None).unwrap();
         let mut out = Vec::new();
-        run(Some(&config), &Options { name: name.map(str::to_owned), json }, &mut out)?;
+        run(Some(&config), &ProvidersOptions { name: name.map(str::to_owned), json }, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 

@@ -3,34 +3,34 @@
 //! They go the same way as a client's request, so the plan, the rows and the figures are the same. No gateway has to run.
 
 pub(super) mod answer;
-mod asked;
 mod board;
 mod feed;
+mod finished;
+mod output;
 mod picture;
-mod rows;
-mod running;
-mod show;
+mod request_template;
+mod session;
 mod summary;
-mod words;
+mod text;
 
 use std::fmt;
 use std::io;
 
-pub use super::history::Screen;
+pub use super::history::ScreenSettings;
 
 use crate::config::Config;
-use asked::Asked;
-use running::Running;
-use show::Show;
+use output::RaceOutput;
+use request_template::RequestTemplate;
+use session::RaceSession;
 
 /// Races of one command.
 pub const TIMES_MAX: u16 = 1_000;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct RaceOptions {
     /// What to ask; `-` reads it from standard input.
-    pub prompt: Text,
+    pub prompt: PromptText,
     /// Of the configuration: a model or an alias; or upstreams as provider/model, with commas between.
     #[arg(long)]
     pub model: Option<String>,
@@ -51,7 +51,7 @@ pub struct Options {
     pub max_tokens: Option<u32>,
     /// A system message before the prompt.
     #[arg(long, value_name = "TEXT")]
-    pub system: Option<Text>,
+    pub system: Option<PromptText>,
     /// Ask as this user of the configuration: with their keys, and under their name in the history.
     #[arg(long)]
     pub user: Option<String>,
@@ -78,11 +78,11 @@ Examples:
 
 /// Words of the user's. Not shown by `Debug`: they may be a prompt.
 #[derive(Clone)]
-pub struct Text(pub String);
+pub struct PromptText(pub String);
 
 /// How the command ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum CommandOutcome {
     /// A race had an answer.
     Answered,
     /// Nothing was tried; why, in words.
@@ -98,26 +98,26 @@ pub enum Ended {
 /// When no upstream answered, with the reasons; when the store cannot be opened or a row not be written; those of `out`.
 pub async fn run(
     config: Config,
-    options: &Options,
-    screen: fn() -> Option<Screen>,
+    options: &RaceOptions,
+    screen: fn() -> Option<ScreenSettings>,
     out: &mut impl io::Write,
     err: &mut impl io::Write,
-) -> anyhow::Result<Ended> {
-    let asked = match Asked::new(&config, options, io::stdin().lock()) {
+) -> anyhow::Result<CommandOutcome> {
+    let asked = match RequestTemplate::new(&config, options, io::stdin().lock()) {
         Ok(asked) => asked,
-        Err(problem) => return Ok(Ended::WrongUse(problem)),
+        Err(problem) => return Ok(CommandOutcome::WrongUse(problem)),
     };
-    let show = Show::new(options, screen, out, err);
-    Running::start(config, !options.no_store, asked, show).await?.run(options.times).await
+    let show = RaceOutput::new(options, screen, out, err);
+    RaceSession::start(config, !options.no_store, asked, show).await?.run(options.times).await
 }
 
-impl From<String> for Text {
-    fn from(text: String) -> Text {
-        Text(text)
+impl From<String> for PromptText {
+    fn from(text: String) -> PromptText {
+        PromptText(text)
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for PromptText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Text({} bytes)", self.0.len())
     }

@@ -3,9 +3,9 @@
 //! Reads the configuration and the database only, so it works with or without a running gateway, and sends nothing. What is
 //! estimated and how is `replay`'s; here is what is asked for and what is written.
 
-mod asked;
 mod notes;
 mod objects;
+mod options;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use std::io;
 use std::sync::Arc;
 
 use crate::clock::wall_micros;
-use crate::config::{Config, Model};
-use crate::replay::{Answer, Past, REQUESTS_MAX, replay};
+use crate::config::{Config, ModelConfig};
+use crate::replay::{PastRequests, REQUESTS_MAX, ReplayReport, replay};
 use crate::report::question::time;
-use crate::store::{Reader, RecordedFilter};
+use crate::store::{RecordedFilter, StoreReader};
 
 use super::stats::notes::write_paragraphs;
 
-pub use asked::{Options, UnknownModel};
+pub use options::{ReplayOptions, UnknownModel};
 
 /// Below the options in `--help`.
 pub const EXAMPLES: &str = "\
@@ -37,10 +37,10 @@ rests on that. A policy that races teaches most: replays of it are surest.";
 
 /// What one run of the command knows, for whoever writes it.
 struct Report<'a> {
-    model: &'a Model,
-    past: &'a Past,
-    answer: &'a Answer,
-    options: &'a Options,
+    model: &'a ModelConfig,
+    past: &'a PastRequests,
+    answer: &'a ReplayReport,
+    options: &'a ReplayOptions,
     /// Whether there are more requests than are played.
     cut: bool,
     /// Of models that were not chosen: name and requests.
@@ -56,7 +56,7 @@ struct Report<'a> {
 /// [`UnknownModel`]; or when the database cannot be read or `out` not written.
 pub fn run(
     config: &Config,
-    options: &Options,
+    options: &ReplayOptions,
     width: Option<u16>,
     out: &mut impl io::Write,
     err: Option<&mut dyn io::Write>,
@@ -74,7 +74,7 @@ pub fn run(
     };
     past.settle();
     let (plans, as_it_was) = options.plans(&model, &past);
-    let mut progress = Progress(err);
+    let mut progress = ProgressLine(err);
     let answer = replay(&past, &plans, options.seed, &mut |over, of| progress.tell(over, of));
     progress.end();
     let Some(answer) = answer else {
@@ -100,7 +100,7 @@ pub fn run(
 }
 
 /// By name.
-type Pasts = BTreeMap<String, (Arc<Model>, Past)>;
+type PastsByModel = BTreeMap<String, (Arc<ModelConfig>, PastRequests)>;
 
 /// What programs read where nothing can be told.
 fn nothing(requests: usize, out: &mut impl io::Write) -> anyhow::Result<()> {
@@ -108,7 +108,11 @@ fn nothing(requests: usize, out: &mut impl io::Write) -> anyhow::Result<()> {
 }
 
 /// Of the wanted model, or of every one; and whether older requests of the window were left out.
-fn read(config: &Config, wanted: Option<&Arc<Model>>, options: &Options) -> anyhow::Result<(Pasts, bool)> {
+fn read(
+    config: &Config,
+    wanted: Option<&Arc<ModelConfig>>,
+    options: &ReplayOptions,
+) -> anyhow::Result<(PastsByModel, bool)> {
     let now_us = wall_micros();
     let filter = RecordedFilter {
         since: options.since.map(|since| since.micros(now_us)),
@@ -117,9 +121,10 @@ fn read(config: &Config, wanted: Option<&Arc<Model>>, options: &Options) -> anyh
         newest: REQUESTS_MAX,
     };
     let models = config.models.values().filter(|model| wanted.is_none_or(|wanted| wanted.name == model.name));
-    let mut pasts: Pasts = models.map(|model| (model.name.clone(), (model.clone(), Past::new(model)))).collect();
+    let mut pasts: PastsByModel =
+        models.map(|model| (model.name.clone(), (model.clone(), PastRequests::new(model)))).collect();
     let mut requests = 0;
-    Reader::open(&config.store.path)?.recorded(&filter, |recorded| {
+    StoreReader::open(&config.store.path)?.recorded(&filter, |recorded| {
         requests += 1;
         let model = config.model(&recorded.model);
         if let Some((_, past)) = model.and_then(|model| pasts.get_mut(&model.name)) {
@@ -130,13 +135,13 @@ fn read(config: &Config, wanted: Option<&Arc<Model>>, options: &Options) -> anyh
 }
 
 /// The model with the most requests, taken out; none where none has one.
-fn most(pasts: &mut Pasts) -> Option<(Arc<Model>, Past)> {
+fn most(pasts: &mut PastsByModel) -> Option<(Arc<ModelConfig>, PastRequests)> {
     let most = pasts.iter().max_by_key(|(_, (_, past))| past.requests())?;
     let name = Some(most.0.clone()).filter(|_| most.1.1.requests() > 0)?;
     pasts.remove(&name)
 }
 
-fn window(options: &Options) -> String {
+fn window(options: &ReplayOptions) -> String {
     let now_us = wall_micros();
     let since = options.since.map(|since| format!(" since {}", time(since.micros(now_us))));
     let until = options.until.map(|until| format!(" before {}", time(until.micros(now_us))));
@@ -145,9 +150,9 @@ fn window(options: &Options) -> String {
 }
 
 /// One line on a terminal, written over again and again.
-struct Progress<'a>(Option<&'a mut dyn io::Write>);
+struct ProgressLine<'a>(Option<&'a mut dyn io::Write>);
 
-impl Progress<'_> {
+impl ProgressLine<'_> {
     fn tell(&mut self, over: usize, of: usize) {
         if let Some(err) = &mut self.0 {
             // Nobody is left to tell if standard error is closed.

@@ -9,21 +9,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use secrecy::SecretString;
 
-use super::history::Screen;
+use super::history::ScreenSettings;
 use crate::config::Listen;
-use crate::health::standing::Routing;
+use crate::health::routing_status::RoutingReport;
 use crate::upstream::Endpoint;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct RoutingOptions {
     /// Only this model: a name, an alias, or upstreams as provider/model with commas between.
     #[arg(long)]
     pub model: Option<String>,
     /// Where the gateway is, such as http://127.0.0.1:8080; by default where the configuration says that it listens. https
     /// is for one that speaks TLS.
     #[arg(long, value_name = "URL", value_parser = gateway_at)]
-    pub url: Option<At>,
+    pub url: Option<GatewayAddress>,
     /// The token of a user with admin = true; needed where there are users. Better in the variable, where others cannot
     /// see it.
     #[arg(long, value_name = "TOKEN", env = "PHOTOFINISH_TOKEN", hide_env_values = true)]
@@ -46,18 +46,18 @@ It reads what the gateway knows now; `photofinish stats` reads what was recorded
 
 /// A gateway, and how it was written.
 #[derive(Clone, Debug)]
-pub struct At {
+pub struct GatewayAddress {
     pub endpoint: Endpoint,
     pub url: String,
 }
 
-impl At {
+impl GatewayAddress {
     /// The gateway that listens there, as it is reached from this machine.
     ///
     /// # Errors
     /// When the configuration does not tell: its port is the system's choice, it has only socket files, or its certificate is
     /// for a name.
-    pub fn listening(listen: &[Listen], tls: bool) -> anyhow::Result<At> {
+    pub fn listening(listen: &[Listen], tls: bool) -> anyhow::Result<GatewayAddress> {
         const SAY: &str = "say with --url where the gateway is";
         let address = listen.iter().find_map(Listen::address);
         let Some(address) = address else { anyhow::bail!("the configuration names socket files only: {SAY}") };
@@ -69,7 +69,7 @@ impl At {
             ip => ip,
         };
         let url = format!("http://{}", SocketAddr::new(ip, address.port()));
-        Ok(At { endpoint: Endpoint::parse(&url)?, url })
+        Ok(GatewayAddress { endpoint: Endpoint::parse(&url)?, url })
     }
 }
 
@@ -77,20 +77,25 @@ impl At {
 ///
 /// # Errors
 /// When no gateway answers there, or it refuses, in words that say what to do; those of `out`.
-pub async fn run(at: &At, options: &Options, screen: Screen, out: &mut impl io::Write) -> anyhow::Result<()> {
+pub async fn run(
+    at: &GatewayAddress,
+    options: &RoutingOptions,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
     let answer = ask::ask(at, options.model.as_deref(), options.token.as_ref()).await?;
     if options.json {
         return Ok(out.write_all(&answer)?);
     }
-    let routing: Routing = serde_json::from_slice(&answer).map_err(|error| {
+    let routing: RoutingReport = serde_json::from_slice(&answer).map_err(|error| {
         anyhow::anyhow!("the answer of {} is not of this version of photofinish ({error}): see --json", at.url)
     })?;
     Ok(table::write(&routing, screen.terminal(), screen.colour, out)?)
 }
 
-fn gateway_at(text: &str) -> Result<At, String> {
+fn gateway_at(text: &str) -> Result<GatewayAddress, String> {
     let endpoint = Endpoint::parse(text).map_err(|_| "expected a URL such as http://127.0.0.1:8080".to_owned())?;
-    Ok(At { endpoint, url: text.trim_end_matches('/').to_owned() })
+    Ok(GatewayAddress { endpoint, url: text.trim_end_matches('/').to_owned() })
 }
 
 #[cfg(test)]

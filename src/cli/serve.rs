@@ -1,6 +1,6 @@
 //! `photofinish serve`: the gateway until a signal ends it.
 
-use crate::app::{App, Watch};
+use crate::app::{App, ReloadWatch};
 use crate::cli::signals::Signals;
 use crate::config::Config;
 use crate::machine;
@@ -12,7 +12,7 @@ use crate::machine;
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let raised = machine::raise_descriptors();
-    let watch = Watch::new(&config)?;
+    let watch = ReloadWatch::new(&config)?;
     let app = App::start(config).await?;
     match raised {
         Ok((before, now)) => tracing::info!(before, now, "descriptors: the soft limit is the hard one"),

@@ -22,7 +22,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Every answer says that it is simulated. Any model name is served; a request for the model `fail-NAME` always fails in
 /// that way, whatever --failures says.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct SimulateOptions {
     /// Address and port to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     pub listen: SocketAddr,
@@ -64,7 +64,7 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-impl Options {
+impl SimulateOptions {
     pub fn simulation(&self) -> Simulation {
         Simulation {
             ttft: self.ttft,
@@ -83,7 +83,7 @@ impl Options {
 ///
 /// # Errors
 /// When it cannot listen.
-pub async fn run(options: Options, shutdown: Shutdown) -> anyhow::Result<()> {
+pub async fn run(options: SimulateOptions, shutdown: Shutdown) -> anyhow::Result<()> {
     let listen = options.listen;
     let listener = machine::listen(listen)
         .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; another port is chosen with --listen"))?;
@@ -152,10 +152,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: SimulateOptions,
     }
 
-    fn parse(arguments: &[&str]) -> Result<Options, String> {
+    fn parse(arguments: &[&str]) -> Result<SimulateOptions, String> {
         let arguments = std::iter::once("simulate").chain(arguments.iter().copied());
         Cli::try_parse_from(arguments).map(|cli| cli.options).map_err(|error| error.to_string())
     }

@@ -10,16 +10,16 @@ use std::io;
 use std::path::Path;
 
 use crate::clock::wall_micros;
-use crate::report::asked::Question;
 use crate::report::regressions::{self as of_regressions, NAMES};
+use crate::report::report_question::ReportQuestion;
 use crate::report::{export, stats};
-use crate::store::Reader;
+use crate::store::StoreReader;
 
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct StatsOptions {
     #[command(flatten)]
-    pub question: Question,
+    pub question: ReportQuestion,
     /// An array of objects, for programs.
     #[arg(long)]
     pub json: bool,
@@ -43,8 +43,13 @@ With --regressions the exit code is 0 whether anything is worse or not.";
 
 /// Reads the database at `store_path` and writes the table, or what programs read, to `out`. `width`: columns of the
 /// terminal that it is for; none where it is piped, then each group is one line, however long.
-pub fn run(store_path: &Path, options: &Options, width: Option<u16>, out: &mut impl io::Write) -> anyhow::Result<()> {
-    let reader = Reader::open(store_path)?;
+pub fn run(
+    store_path: &Path,
+    options: &StatsOptions,
+    width: Option<u16>,
+    out: &mut impl io::Write,
+) -> anyhow::Result<()> {
+    let reader = StoreReader::open(store_path)?;
     if let Some(question) = options.question.of_regressions() {
         return run_regressions(&reader, &question, options, width, out);
     }
@@ -69,9 +74,9 @@ pub fn run(store_path: &Path, options: &Options, width: Option<u16>, out: &mut i
 }
 
 fn run_regressions(
-    reader: &Reader,
-    question: &of_regressions::Question,
-    options: &Options,
+    reader: &StoreReader,
+    question: &of_regressions::RegressionsQuestion,
+    options: &StatsOptions,
     width: Option<u16>,
     out: &mut impl io::Write,
 ) -> anyhow::Result<()> {

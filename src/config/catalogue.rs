@@ -15,41 +15,41 @@ use crate::protocol::prefix::Prefix;
 
 /// What is known of one provider.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// As in `[providers.NAME]`.
     pub name: &'static str,
     /// What it speaks, never empty; the first is preferred where a request has to be translated.
-    pub serves: &'static [Served],
+    pub serves: &'static [ServedDialect],
     /// The variable that holds the key by convention; none where no key is needed.
     pub key_variable: Option<&'static str>,
     /// Whether generation and billing stop when the client hangs up.
-    pub cancel_billing: Fact<CancelBilling>,
+    pub cancel_billing: SourcedFact<CancelBilling>,
     /// False where `stream_options` is known to be rejected, or where usage comes unasked and it need not be risked.
-    pub stream_options: Fact<bool>,
+    pub stream_options: SourcedFact<bool>,
     /// Whether `max_completion_tokens` has to be sent for `max_tokens`.
-    pub max_completion_tokens: Fact<bool>,
+    pub max_completion_tokens: SourcedFact<bool>,
     /// Whether a chat's assistant message may carry `reasoning_content` back within a run of tools.
-    pub takes_thoughts: Fact<bool>,
+    pub takes_thoughts: SourcedFact<bool>,
     /// Whether it ends a stream with `[DONE]` and gives no finish reason.
-    pub omits_finish_reason: Fact<bool>,
+    pub omits_finish_reason: SourcedFact<bool>,
     /// Whether it goes on with an answer that was begun.
-    pub continues: Fact<Continues>,
+    pub continues: SourcedFact<Continues>,
     /// Whether a connection that is open already is worth having.
-    pub warming: Fact<bool>,
+    pub warming: SourcedFact<bool>,
     /// What is peculiar about its streams; may be empty.
-    pub note: Fact<&'static str>,
+    pub note: SourcedFact<&'static str>,
 }
 
 /// A fact and who says so, with a year or a URL.
 #[derive(Clone, Copy, Debug)]
-pub struct Fact<T> {
+pub struct SourcedFact<T> {
     pub value: T,
     pub source: &'static str,
 }
 
 /// One dialect of a provider.
 #[derive(Clone, Copy, Debug)]
-pub struct Served {
+pub struct ServedDialect {
     pub dialect: Dialect,
     /// With the version path, without a slash at the end. Empty: each customer has an address of their own. What stands in
     /// braces is filled in from the keys of those names.
@@ -82,7 +82,7 @@ pub enum Continues {
 }
 
 /// The entry of this name.
-pub fn find(name: &str) -> Option<&'static Entry> {
+pub fn find(name: &str) -> Option<&'static CatalogueEntry> {
     entries().find(|entry| entry.name == name)
 }
 
@@ -92,7 +92,7 @@ pub fn nearest(name: &str) -> Vec<String> {
 }
 
 /// Every provider, the clouds first and the local servers last.
-pub fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
+pub fn entries() -> impl Iterator<Item = &'static CatalogueEntry> + Clone {
     clouds::ENTRIES.iter().chain(&hosted::ENTRIES).chain(&local::ENTRIES)
 }
 
@@ -118,18 +118,26 @@ impl Continues {
     }
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// How it is asked in this dialect.
-    pub fn served(&self, dialect: Dialect) -> Option<&'static Served> {
+    pub fn served(&self, dialect: Dialect) -> Option<&'static ServedDialect> {
         self.serves.iter().find(|served| served.dialect == dialect)
     }
 
-    const fn hosted(name: &'static str, serves: &'static [Served], key_variable: &'static str) -> Entry {
-        Entry { key_variable: Some(key_variable), warming: fact(true, HANDSHAKES), ..Entry::local(name, serves) }
+    const fn hosted(
+        name: &'static str,
+        serves: &'static [ServedDialect],
+        key_variable: &'static str,
+    ) -> CatalogueEntry {
+        CatalogueEntry {
+            key_variable: Some(key_variable),
+            warming: fact(true, HANDSHAKES),
+            ..CatalogueEntry::local(name, serves)
+        }
     }
 
-    const fn local(name: &'static str, serves: &'static [Served]) -> Entry {
-        Entry {
+    const fn local(name: &'static str, serves: &'static [ServedDialect]) -> CatalogueEntry {
+        CatalogueEntry {
             name,
             serves,
             key_variable: None,
@@ -147,73 +155,73 @@ impl Entry {
         }
     }
 
-    const fn stops(self, source: &'static str) -> Entry {
-        Entry { cancel_billing: fact(CancelBilling::Stops, source), ..self }
+    const fn stops(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { cancel_billing: fact(CancelBilling::Stops, source), ..self }
     }
 
-    const fn bills_full(self, source: &'static str) -> Entry {
-        Entry { cancel_billing: fact(CancelBilling::BillsFull, source), ..self }
+    const fn bills_full(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { cancel_billing: fact(CancelBilling::BillsFull, source), ..self }
     }
 
-    const fn continues(self, continues: Continues, source: &'static str) -> Entry {
-        Entry { continues: fact(continues, source), ..self }
+    const fn continues(self, continues: Continues, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { continues: fact(continues, source), ..self }
     }
 
-    const fn warming(self, source: &'static str) -> Entry {
-        Entry { warming: fact(true, source), ..self }
+    const fn warming(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { warming: fact(true, source), ..self }
     }
 
-    const fn without_stream_options(self, source: &'static str) -> Entry {
-        Entry { stream_options: fact(false, source), ..self }
+    const fn without_stream_options(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { stream_options: fact(false, source), ..self }
     }
 
-    const fn max_completion_tokens(self, source: &'static str) -> Entry {
-        Entry { max_completion_tokens: fact(true, source), ..self }
+    const fn max_completion_tokens(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { max_completion_tokens: fact(true, source), ..self }
     }
 
-    const fn takes_thoughts(self, source: &'static str) -> Entry {
-        Entry { takes_thoughts: fact(true, source), ..self }
+    const fn takes_thoughts(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { takes_thoughts: fact(true, source), ..self }
     }
 
-    const fn omits_finish_reason(self, source: &'static str) -> Entry {
-        Entry { omits_finish_reason: fact(true, source), ..self }
+    const fn omits_finish_reason(self, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { omits_finish_reason: fact(true, source), ..self }
     }
 
-    const fn note(self, note: &'static str, source: &'static str) -> Entry {
-        Entry { note: fact(note, source), ..self }
+    const fn note(self, note: &'static str, source: &'static str) -> CatalogueEntry {
+        CatalogueEntry { note: fact(note, source), ..self }
     }
 }
 
-impl Served {
-    const fn openai(base_url: &'static str, source: &'static str) -> Served {
-        Served { dialect: Dialect::OpenAi, base_url, auth: KeyIn::Bearer, only_if_named: false, source }
+impl ServedDialect {
+    const fn openai(base_url: &'static str, source: &'static str) -> ServedDialect {
+        ServedDialect { dialect: Dialect::OpenAi, base_url, auth: KeyIn::Bearer, only_if_named: false, source }
     }
 
-    const fn responses(base_url: &'static str, source: &'static str) -> Served {
-        Served { dialect: Dialect::Responses, ..Served::openai(base_url, source) }
+    const fn responses(base_url: &'static str, source: &'static str) -> ServedDialect {
+        ServedDialect { dialect: Dialect::Responses, ..ServedDialect::openai(base_url, source) }
     }
 
-    const fn anthropic(base_url: &'static str, source: &'static str) -> Served {
-        let served = Served { dialect: Dialect::Anthropic, ..Served::openai(base_url, source) };
+    const fn anthropic(base_url: &'static str, source: &'static str) -> ServedDialect {
+        let served = ServedDialect { dialect: Dialect::Anthropic, ..ServedDialect::openai(base_url, source) };
         served.key_in(KeyIn::Header("x-api-key"))
     }
 
-    const fn gemini(base_url: &'static str, source: &'static str) -> Served {
-        let served = Served { dialect: Dialect::Gemini, ..Served::openai(base_url, source) };
+    const fn gemini(base_url: &'static str, source: &'static str) -> ServedDialect {
+        let served = ServedDialect { dialect: Dialect::Gemini, ..ServedDialect::openai(base_url, source) };
         served.key_in(KeyIn::Header("x-goog-api-key"))
     }
 
-    const fn key_in(self, auth: KeyIn) -> Served {
-        Served { auth, ..self }
+    const fn key_in(self, auth: KeyIn) -> ServedDialect {
+        ServedDialect { auth, ..self }
     }
 
-    const fn only_if_named(self) -> Served {
-        Served { only_if_named: true, ..self }
+    const fn only_if_named(self) -> ServedDialect {
+        ServedDialect { only_if_named: true, ..self }
     }
 }
 
-const fn fact<T: Copy>(value: T, source: &'static str) -> Fact<T> {
-    Fact { value, source }
+const fn fact<T: Copy>(value: T, source: &'static str) -> SourcedFact<T> {
+    SourcedFact { value, source }
 }
 
 /// A router that lists at which of its providers a cancelled stream stops.

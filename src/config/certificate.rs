@@ -12,15 +12,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error, ServerConfig};
 
-use super::problem::Found;
-use super::reader::{At, Table};
+use super::problem::LocatedProblem;
+use super::reader::{Located, TomlTable};
 
 /// The largest PEM file that is read, in bytes.
 const PEM_MAX: u64 = 1 << 20;
 
 /// The certificate of the listeners, and its key.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ListenerCertificate {
     /// The absolute path of a PEM file: the certificate first, then the rest of its chain.
     pub cert: PathBuf,
     /// The absolute path of a PEM file with the private key.
@@ -29,35 +29,35 @@ pub struct Tls {
     pub server: Arc<ServerConfig>,
 }
 
-impl PartialEq for Tls {
+impl PartialEq for ListenerCertificate {
     /// The same files.
-    fn eq(&self, other: &Tls) -> bool {
+    fn eq(&self, other: &ListenerCertificate) -> bool {
         self.cert == other.cert && self.key == other.key
     }
 }
 
-impl Eq for Tls {}
+impl Eq for ListenerCertificate {}
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ListenerCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("cert", &self.cert).field("key", &self.key).finish_non_exhaustive()
     }
 }
 
 /// Reads the table and its files. None where the table is absent, or wrong and reported.
-pub(super) fn read(server: &mut Table<'_, '_>) -> Option<Tls> {
+pub(super) fn read(server: &mut TomlTable<'_, '_>) -> Option<ListenerCertificate> {
     let mut table = server.table("tls", "tls of [server]".to_owned())?;
     let missing: Vec<String> =
         ["cert", "key"].into_iter().filter(|key| !table.has(key)).map(|key| format!("no \"{key}\"")).collect();
     if !missing.is_empty() {
         let message = format!("{} has {}", table.name, missing.join(" and "));
         let expected = "two files in PEM form: tls = { cert = \"cert.pem\", key = \"key.pem\" }";
-        table.scope.report(Found::at(table.offset, message).expected(expected));
+        table.scope.report(LocatedProblem::at(table.offset, message).expected(expected));
     }
     let cert = path(&mut table, "cert");
     let key = path(&mut table, "key");
     let read = cert.zip(key).and_then(|(cert, key)| match load(&table, &cert, &key) {
-        Ok(server) => Some(Tls { cert: cert.value, key: key.value, server }),
+        Ok(server) => Some(ListenerCertificate { cert: cert.value, key: key.value, server }),
         Err(found) => {
             table.scope.report(found);
             None
@@ -68,10 +68,10 @@ pub(super) fn read(server: &mut Table<'_, '_>) -> Option<Tls> {
 }
 
 /// A path, made absolute from the working directory.
-pub(super) fn path(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<PathBuf>> {
+pub(super) fn path(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<PathBuf>> {
     let text = table.text(key)?;
     match std::path::absolute(&text.value.value) {
-        Ok(path) => Some(At { offset: text.offset, value: path }),
+        Ok(path) => Some(Located { offset: text.offset, value: path }),
         Err(_) => {
             table.scope.report(table.bad_value(key, &text).expected("the path of a file in PEM form"));
             None
@@ -79,9 +79,13 @@ pub(super) fn path(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<Pa
     }
 }
 
-fn load(table: &Table<'_, '_>, cert: &At<PathBuf>, key: &At<PathBuf>) -> Result<Arc<ServerConfig>, Found> {
-    let of_cert = |why: String| Found::at(cert.offset, format!("{} {why}", table.what("cert")));
-    let of_key = |why: String| Found::at(key.offset, format!("{} {why}", table.what("key")));
+fn load(
+    table: &TomlTable<'_, '_>,
+    cert: &Located<PathBuf>,
+    key: &Located<PathBuf>,
+) -> Result<Arc<ServerConfig>, LocatedProblem> {
+    let of_cert = |why: String| LocatedProblem::at(cert.offset, format!("{} {why}", table.what("cert")));
+    let of_key = |why: String| LocatedProblem::at(key.offset, format!("{} {why}", table.what("key")));
     let chain = certificates(&cert.value).map_err(of_cert)?;
     let pem = read_pem(&key.value).map_err(of_key)?;
     let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {

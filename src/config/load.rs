@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::Config;
-use super::exposed;
-use super::problem::{Found, Problems};
-use super::raw::Raw;
-use super::reader::Scope;
+use super::file_modes;
+use super::problem::{LocatedProblem, Problems};
+use super::raw::RawConfig;
+use super::reader::ReaderScope;
 use super::resolve;
 
 /// Bytes; a larger file is no config.
@@ -46,9 +46,9 @@ pub fn load(path: &Path) -> Result<Config, LoadError> {
     let (text, metadata) = read_file(path).map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
     let read = read(&text, path, &|name| std::env::var(name).ok());
     let (mut config, holds_secrets) = read.map_err(LoadError::Problems)?;
-    config.warnings.extend(exposed::config(&config.path, &metadata).filter(|_| holds_secrets));
-    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| exposed::key(&tls.key)));
-    config.warnings.extend(exposed::database(&config.store.path));
+    config.warnings.extend(file_modes::config(&config.path, &metadata).filter(|_| holds_secrets));
+    config.warnings.extend(config.server.tls.as_ref().and_then(|tls| file_modes::key(&tls.key)));
+    config.warnings.extend(file_modes::database(&config.store.path));
     Ok(config)
 }
 
@@ -68,11 +68,15 @@ fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result
         Err(error) => {
             // Its message names tokens of TOML, never the text; its Display would show the line, which may hold a key.
             let offset = error.span().map_or(0, |span| span.start);
-            return Err(Problems::new(file, text, vec![Found::at(offset, format!("not TOML: {}", error.message()))]));
+            return Err(Problems::new(
+                file,
+                text,
+                vec![LocatedProblem::at(offset, format!("not TOML: {}", error.message()))],
+            ));
         }
     };
-    let scope = Scope::new(env);
-    let raw = Raw::read(&scope, document);
+    let scope = ReaderScope::new(env);
+    let raw = RawConfig::read(&scope, document);
     let mut config = resolve::resolve(&scope, raw, path);
     let holds_secrets = scope.holds_secrets();
     let (found, warnings) = scope.finish();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::problem::nearest;
-use super::{Config, Keys, Model, Provider};
+use super::{Config, Keys, ModelConfig, Provider};
 
 impl Config {
     /// The model of this name, or the one with this alias.
-    pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
+    pub fn model(&self, name: &str) -> Option<&Arc<ModelConfig>> {
         self.models.get(name).or_else(|| self.models.get(self.aliases.get(name)?))
     }
 
@@ -22,13 +22,13 @@ impl Config {
     }
 
     /// How many upstreams of a model anybody can use once the gateway runs. A token that is read then counts.
-    pub fn upstreams_on(&self, model: &Model) -> usize {
+    pub fn upstreams_on(&self, model: &ModelConfig) -> usize {
         let will_be = |provider: &Provider| matches!(provider.keys, Keys::Token(_)) || self.provider_is_on(provider);
         model.upstreams.iter().filter(|upstream| will_be(&upstream.provider)).count()
     }
 
     /// The same in words: `1 of 2 upstreams on`.
-    pub fn told_on(&self, model: &Model) -> String {
+    pub fn told_on(&self, model: &ModelConfig) -> String {
         match self.upstreams_on(model) {
             0 => "NOT USABLE, all of it is off".to_owned(),
             on => format!("{on} of {} upstreams on", model.upstreams.len()),

@@ -5,12 +5,12 @@
 
 pub mod catalogue;
 mod certificate;
-mod exposed;
+mod file_modes;
 mod listen;
 mod load;
 mod lookup;
+mod override_permits;
 mod own_address;
-mod permit;
 mod prices;
 mod problem;
 mod provider;
@@ -32,18 +32,18 @@ mod token;
 mod transport;
 pub mod units;
 
-pub use certificate::Tls;
+pub use certificate::ListenerCertificate;
 pub use listen::Listen;
 pub use load::{LoadError, load, parse};
-pub use permit::{Override, Permit};
+pub use override_permits::{Override, Permit};
 pub use prices::{Price, dearest};
-pub use problem::{Problem, Problems};
-pub use provider::{Auth, CancelBilling, Keys, Provider, Spoken};
+pub use problem::{ConfigProblem, Problems};
+pub use provider::{Auth, CancelBilling, Keys, Provider, ProviderDialect};
 pub use race::{
-    Breaker, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings,
-    Rescue, Slo, Timeouts, UNLEARNED_HEDGE,
+    BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
+    RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE,
 };
-pub use token::{Token, TokenSource};
+pub use token::{CredentialSource, Token};
 pub use transport::{Authorities, Proxy, Transport};
 
 use std::collections::BTreeMap;
@@ -62,13 +62,13 @@ pub struct Config {
     /// The file that it was read from, absolute.
     pub path: PathBuf,
     pub server: Server,
-    pub store: Store,
+    pub store: StoreConfig,
     /// `[race]`: the defaults of every model, and the settings of a race that names its upstreams itself.
     pub race: RaceSettings,
     /// By name: those of the catalogue that the file mentions, and those that it defines.
     pub providers: BTreeMap<String, Arc<Provider>>,
     /// By name, aliases not included.
-    pub models: BTreeMap<String, Arc<Model>>,
+    pub models: BTreeMap<String, Arc<ModelConfig>>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
@@ -92,7 +92,7 @@ pub struct Server {
     /// At least one, none twice.
     pub listen: Vec<Listen>,
     /// With it, every TCP listener speaks TLS. Socket files never do.
-    pub tls: Option<Tls>,
+    pub tls: Option<ListenerCertificate>,
     /// Proxies in front of the gateway, whose `x-forwarded-for` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Bytes; a larger request is answered 413.
@@ -125,7 +125,7 @@ pub enum Cors {
 
 /// `[store]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreConfig {
     /// The SQLite file, absolute.
     pub path: PathBuf,
     pub retention: Retention,
@@ -247,16 +247,16 @@ impl SimulatedFailure {
 
 /// `[models.NAME]`
 #[derive(Debug)]
-pub struct Model {
+pub struct ModelConfig {
     pub name: String,
     /// At least one; those of providers that are off are in here too.
-    pub upstreams: Vec<Upstream>,
+    pub upstreams: Vec<UpstreamConfig>,
     pub race: RaceSettings,
 }
 
 /// One provider's name for one model.
 #[derive(Clone, Debug)]
-pub struct Upstream {
+pub struct UpstreamConfig {
     pub provider: Arc<Provider>,
     /// What is sent as `model`.
     pub model: String,
@@ -269,7 +269,7 @@ pub struct Upstream {
     pub timeouts: Timeouts,
 }
 
-impl Upstream {
+impl UpstreamConfig {
     /// `provider/model`
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)

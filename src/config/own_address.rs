@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use http::Uri;
 
 use super::Listen;
-use super::problem::Found;
+use super::problem::LocatedProblem;
 use super::raw::RawModel;
-use super::reader::Scope;
-use super::resolve::Listed;
+use super::reader::ReaderScope;
+use super::resolve::ResolvedNames;
 
 /// A provider that a model uses is a problem, once; one that only stands there is a warning.
-pub(super) fn check(scope: &Scope<'_>, listen: &[Listen], providers: &Listed, models: &[RawModel]) {
+pub(super) fn check(scope: &ReaderScope<'_>, listen: &[Listen], providers: &ResolvedNames, models: &[RawModel]) {
     let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
     let mut own: BTreeMap<&str, SocketAddr> = BTreeMap::new();
     for provider in providers.values().flatten() {
@@ -24,7 +24,7 @@ pub(super) fn check(scope: &Scope<'_>, listen: &[Listen], providers: &Listed, mo
         if let Some((name, address)) = own.remove_entry(upstream.provider.as_str()) {
             let message = format!("provider {name} is at {address}, where the gateway itself listens");
             let expected = format!("another port in base_url of [providers.{name}], or in \"listen\" in [server]");
-            scope.report(Found::at(upstream.offset, message).expected(expected));
+            scope.report(LocatedProblem::at(upstream.offset, message).expected(expected));
         }
     }
     for (name, address) in own {

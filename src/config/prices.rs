@@ -1,7 +1,7 @@
 //! Prices of upstreams, and what stands in for one that is not known.
 
-use super::reader::Scope;
-use super::{RaceSettings, Upstream};
+use super::reader::ReaderScope;
+use super::{RaceSettings, UpstreamConfig};
 
 /// USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
 }
 
 /// What a budget is counted in, where it is not simply money.
-pub(super) fn warn(scope: &Scope<'_>, model: &str, race: &RaceSettings, upstreams: &[Upstream]) {
+pub(super) fn warn(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
     if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
         return;
     }

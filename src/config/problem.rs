@@ -13,7 +13,7 @@ const CANDIDATES_MAX: usize = 500;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// From 1.
     pub line: usize,
     /// From 1, in characters.
@@ -31,14 +31,14 @@ pub struct Problems {
     /// The file, as it was named.
     pub file: String,
     /// At most a hundred.
-    pub list: Vec<Problem>,
+    pub list: Vec<ConfigProblem>,
     /// How many there are beyond these.
     pub more: usize,
 }
 
 impl Problems {
     /// Sorts by place and turns byte offsets in `text` into lines and columns.
-    pub(super) fn new(file: String, text: &str, mut found: Vec<Found>) -> Problems {
+    pub(super) fn new(file: String, text: &str, mut found: Vec<LocatedProblem>) -> Problems {
         found.sort_by_key(|found| found.offset);
         let more = found.len().saturating_sub(SHOWN_MAX);
         found.truncate(SHOWN_MAX);
@@ -62,7 +62,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)?;
         if let Some(expected) = &self.expected {
@@ -76,32 +76,32 @@ impl fmt::Display for Problem {
 }
 
 /// A problem whose place is still a byte offset.
-pub(super) struct Found {
+pub(super) struct LocatedProblem {
     offset: usize,
     message: String,
     expected: Option<String>,
     nearest: Option<String>,
 }
 
-impl Found {
-    pub(super) fn at(offset: usize, message: impl Into<String>) -> Found {
-        Found { offset, message: message.into(), expected: None, nearest: None }
+impl LocatedProblem {
+    pub(super) fn at(offset: usize, message: impl Into<String>) -> LocatedProblem {
+        LocatedProblem { offset, message: message.into(), expected: None, nearest: None }
     }
 
-    pub(super) fn expected(mut self, expected: impl Into<String>) -> Found {
+    pub(super) fn expected(mut self, expected: impl Into<String>) -> LocatedProblem {
         self.expected = Some(expected.into());
         self
     }
 
-    pub(super) fn nearest<'n>(mut self, name: &str, valid: impl IntoIterator<Item = &'n str>) -> Found {
+    pub(super) fn nearest<'n>(mut self, name: &str, valid: impl IntoIterator<Item = &'n str>) -> LocatedProblem {
         self.nearest = nearest(name, valid, 1).pop();
         self
     }
 
-    fn placed(self, text: &str) -> Problem {
+    fn placed(self, text: &str) -> ConfigProblem {
         let before = text.get(..self.offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Problem {
+        ConfigProblem {
             line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
             message: self.message,
@@ -148,14 +148,18 @@ mod tests {
     #[test]
     fn places_are_lines_and_characters() {
         let text = "a = 1\nü = 2 # x\n";
-        let found = vec![Found::at(text.find('#').unwrap(), "second"), Found::at(0, "first"), Found::at(999, "end")];
+        let found = vec![
+            LocatedProblem::at(text.find('#').unwrap(), "second"),
+            LocatedProblem::at(0, "first"),
+            LocatedProblem::at(999, "end"),
+        ];
         let problems = Problems::new("f.toml".into(), text, found);
         assert_eq!(problems.to_string(), "f.toml:1:1: first\nf.toml:2:7: second\nf.toml:3:1: end\n3 problems");
     }
 
     #[test]
     fn the_list_is_bounded() {
-        let found = (0..250).map(|_| Found::at(0, "x")).collect();
+        let found = (0..250).map(|_| LocatedProblem::at(0, "x")).collect();
         let problems = Problems::new("f".into(), "", found);
         assert_eq!((problems.list.len(), problems.more), (SHOWN_MAX, 150));
         assert!(problems.to_string().ends_with("250 problems, the first 100 are shown"));

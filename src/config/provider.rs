@@ -19,7 +19,7 @@ pub struct Provider {
     /// The address of the first dialect. For a simulated provider empty until it listens.
     pub base_url: String,
     /// What it speaks, never empty. The first is preferred where a request has to be translated.
-    pub dialects: Vec<Spoken>,
+    pub dialects: Vec<ProviderDialect>,
     /// Azure's dated API: models are deployments in the path, and this goes into the query.
     pub api_version: Option<String>,
     /// What a hang-up does to the bill.
@@ -46,7 +46,7 @@ pub struct Provider {
 
 /// One of the ways in which a provider can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spoken {
+pub struct ProviderDialect {
     pub dialect: Dialect,
     /// Scheme, authority and path prefix, without a slash at the end. For a simulated provider empty until it listens.
     pub base_url: String,
@@ -105,19 +105,19 @@ pub enum Keys {
 
 impl Provider {
     /// What is spoken where a request has to be translated.
-    pub fn preferred(&self) -> &Spoken {
+    pub fn preferred(&self) -> &ProviderDialect {
         &self.dialects[0]
     }
 
     /// How this provider is asked for a surface: in the surface's own dialect, else in the one it is translated to. None
     /// where it cannot serve it.
-    pub fn spoken_for(&self, surface: Surface) -> Option<&Spoken> {
+    pub fn spoken_for(&self, surface: Surface) -> Option<&ProviderDialect> {
         let own = self.dialects.iter().find(|spoken| spoken.dialect == surface.dialect());
         own.or_else(|| surface.is_translated().then(|| self.preferred()))
     }
 
     /// Where a request for a model goes, behind the address of `spoken`: with a slash in front; a query may follow.
-    pub fn path(&self, spoken: &Spoken, surface: Surface, model: &str) -> Cow<'static, str> {
+    pub fn path(&self, spoken: &ProviderDialect, surface: Surface, model: &str) -> Cow<'static, str> {
         let path = spoken.dialect.path(surface, model);
         let Some(version) = &self.api_version else { return path };
         match spoken.dialect {

@@ -17,7 +17,7 @@ pub struct RaceSettings {
     /// What extra attempts may cost, as a share of what single attempts would; in [`RaceSettings::BUDGET`]. 0: never one.
     pub budget: f64,
     /// The targets of `goodput`.
-    pub slo: Slo,
+    pub slo: SloSettings,
     /// How long a first token may be held back, where the whole answer counts; in [`RaceSettings::HOLD`].
     pub hold_max: Duration,
     /// Attempts started for one request, retries included; at least 1, at most [`MAX_ATTEMPTS`].
@@ -30,7 +30,7 @@ pub struct RaceSettings {
     pub audit: f64,
     /// Bounds for losers that are billed in full anyway, and so are read to their end.
     pub drains: Drains,
-    pub breaker: Breaker,
+    pub breaker: BreakerSettings,
     pub timeouts: Timeouts,
     /// What becomes of a request that an upstream's dialect cannot express.
     pub lossy: Lossy,
@@ -40,7 +40,7 @@ pub struct RaceSettings {
     /// What becomes of a request that an upstream refuses for what it says.
     pub content_policy: ContentPolicy,
     /// What becomes of a streamed answer that breaks off.
-    pub rescue: Rescue,
+    pub rescue: RescuePolicy,
     /// Which token wins.
     pub first_token: FirstToken,
 }
@@ -186,21 +186,21 @@ impl ContentPolicy {
 
 /// What becomes of a streamed answer that breaks off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rescue {
+pub enum RescuePolicy {
     /// It ends with an error event.
     Off,
     /// Another upstream goes on with it in the same stream.
     Continue,
 }
 
-impl Rescue {
-    pub const ALL: [Rescue; 2] = [Rescue::Off, Rescue::Continue];
+impl RescuePolicy {
+    pub const ALL: [RescuePolicy; 2] = [RescuePolicy::Off, RescuePolicy::Continue];
 
     /// The name in the config.
     pub fn as_str(self) -> &'static str {
         match self {
-            Rescue::Off => "off",
-            Rescue::Continue => "continue",
+            RescuePolicy::Off => "off",
+            RescuePolicy::Continue => "continue",
         }
     }
 }
@@ -281,14 +281,14 @@ impl Objective {
 
 /// `slo = { … }`: what a request must keep to count as goodput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slo {
+pub struct SloSettings {
     /// Longest time to the client's first token.
     pub ttft: Duration,
     /// Longest time per output token after the first.
     pub tpot: Duration,
 }
 
-impl Slo {
+impl SloSettings {
     /// What each may be. A fast decoder's TPOT is less than a millisecond.
     pub const TARGETS: RangeInclusive<Duration> = Duration::from_micros(1)..=super::units::DURATION_MAX;
 }
@@ -306,7 +306,7 @@ pub struct Drains {
 
 /// `breaker = { … }`: when an upstream that keeps failing is left out, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Breaker {
+pub struct BreakerSettings {
     /// So many failures in a row open it. 0: none ever does.
     pub failures: u32,
     /// How long it is open at first; twice as long after each trial that fails.

@@ -6,20 +6,20 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::problem::Found;
+use super::problem::LocatedProblem;
 use super::raw_provider::RawProvider;
 use super::raw_race::{RawRace, RawTimeouts};
 use super::raw_server::RawServer;
 use super::raw_user::RawUser;
-use super::reader::{At, Scope, Table, as_string, as_table};
-use super::text::{self, Text};
+use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
+use super::text::{self, ExpandedText};
 use super::units;
 use super::{Price, Retention};
 
 use toml::de::{DeTable, DeValue};
 
 /// The file. What is `None` was not typed, or was wrong and is reported.
-pub(super) struct Raw {
+pub(super) struct RawConfig {
     pub(super) server: RawServer,
     /// As typed: it may be relative.
     pub(super) store: Option<PathBuf>,
@@ -32,10 +32,10 @@ pub(super) struct Raw {
 
 /// `[models.NAME]`
 pub(super) struct RawModel {
-    pub(super) name: At<String>,
+    pub(super) name: Located<String>,
     /// Empty only if that is reported already.
     pub(super) upstreams: Vec<RawUpstream>,
-    pub(super) aliases: Vec<At<String>>,
+    pub(super) aliases: Vec<Located<String>>,
     pub(super) race: RawRace,
 }
 
@@ -56,9 +56,9 @@ const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 /// USD per million tokens, or a weight: nobody needs more.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 
-impl Raw {
-    pub(super) fn read<'s>(scope: &'s Scope<'s>, document: DeTable<'_>) -> Raw {
-        let mut root = Table::new(scope, "the file".into(), 0, document);
+impl RawConfig {
+    pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
+        let mut root = TomlTable::new(scope, "the file".into(), 0, document);
         let server = root.table("server", "[server]".into()).map_or_else(RawServer::default, RawServer::read);
         let (mut store, mut retention) = (None, None);
         if let Some(mut table) = root.table("store", "[store]".into()) {
@@ -76,19 +76,19 @@ impl Raw {
         let models = named(root.named_tables("models")).map(RawModel::read).collect();
         let users = named(root.named_tables("users")).map(RawUser::read).collect();
         root.finish();
-        Raw { server, store, retention, race, providers, models, users }
+        RawConfig { server, store, retention, race, providers, models, users }
     }
 }
 
 impl RawModel {
-    fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawModel {
+    fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
         let upstreams = read_upstreams(&mut table, name.offset);
         let what = table.what("aliases");
         let mut aliases = Vec::new();
         for alias in table.strings("aliases").unwrap_or_default() {
             if let Some(alias) = text::plain(table.scope, &what, alias) {
-                let alias = At { offset: alias.offset, value: alias.value.value };
+                let alias = Located { offset: alias.offset, value: alias.value.value };
                 check_name(table.scope, &format!("an alias in {}", table.name), &alias);
                 aliases.push(alias);
             }
@@ -99,24 +99,24 @@ impl RawModel {
     }
 }
 
-fn read_upstreams(model: &mut Table<'_, '_>, model_offset: usize) -> Vec<RawUpstream> {
+fn read_upstreams(model: &mut TomlTable<'_, '_>, model_offset: usize) -> Vec<RawUpstream> {
     const EXPECTED: &str = "a list such as [\"groq/llama-3.3-70b-versatile\"]";
     if !model.has("upstreams") {
         model.know(&["upstreams"]);
         let message = format!("{} has no \"upstreams\"", model.name);
-        model.scope.report(Found::at(model_offset, message).expected(EXPECTED));
+        model.scope.report(LocatedProblem::at(model_offset, message).expected(EXPECTED));
         return Vec::new();
     }
     let Some(list) = model.list("upstreams", EXPECTED) else { return Vec::new() };
     if list.value.is_empty() {
         let message = format!("{} is empty", model.what("upstreams"));
-        model.scope.report(Found::at(list.offset, message).expected(EXPECTED));
+        model.scope.report(LocatedProblem::at(list.offset, message).expected(EXPECTED));
     }
     list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect()
 }
 
 impl RawUpstream {
-    fn read(model: &Table<'_, '_>, entry: At<DeValue<'_>>) -> Option<RawUpstream> {
+    fn read(model: &TomlTable<'_, '_>, entry: Located<DeValue<'_>>) -> Option<RawUpstream> {
         let (scope, offset) = (model.scope, entry.offset);
         let name = format!("an upstream of {}", model.name);
         if matches!(entry.value, DeValue::String(_)) {
@@ -128,7 +128,7 @@ impl RawUpstream {
         let mut table = as_table(scope, &name, name.clone(), entry)?;
         if !table.has("upstream") {
             let message = format!("{name} has no \"upstream\"");
-            scope.report(Found::at(offset, message).expected(UPSTREAM_EXPECTED));
+            scope.report(LocatedProblem::at(offset, message).expected(UPSTREAM_EXPECTED));
         }
         let upstream = table.text("upstream");
         let weight = table.number("weight", AMOUNTS).unwrap_or(1.0);
@@ -144,27 +144,27 @@ impl RawUpstream {
 const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70b-versatile\"";
 
 /// The first slash parts the two.
-fn split_upstream(scope: &Scope<'_>, text: At<Text>) -> Option<(String, String)> {
+fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Option<(String, String)> {
     match text.value.value.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && is_name(model) => {
             Some((provider.to_owned(), model.to_owned()))
         }
         _ => {
             let message = format!("bad upstream \"{}\"", super::problem::shown(&text.value.typed));
-            scope.report(Found::at(text.offset, message).expected(UPSTREAM_EXPECTED));
+            scope.report(LocatedProblem::at(text.offset, message).expected(UPSTREAM_EXPECTED));
             None
         }
     }
 }
 
-fn read_price(upstream: &mut Table<'_, '_>) -> Option<Price> {
+fn read_price(upstream: &mut TomlTable<'_, '_>) -> Option<Price> {
     let (has_input, has_output) = (upstream.has("input_price"), upstream.has("output_price"));
     let has_cached = upstream.has("cached_price");
     let (input, output) = (upstream.number("input_price", AMOUNTS), upstream.number("output_price", AMOUNTS));
     let cached = upstream.number("cached_price", AMOUNTS);
     let lacks = |there: &str, missing: &str| {
         let message = format!("{} has \"{there}\" but no \"{missing}\"", upstream.name);
-        upstream.scope.report(Found::at(upstream.offset, message).expected("both, in USD per million tokens"));
+        upstream.scope.report(LocatedProblem::at(upstream.offset, message).expected("both, in USD per million tokens"));
     };
     match (has_input, has_output, has_cached) {
         (true, false, _) => lacks("input_price", "output_price"),
@@ -177,7 +177,7 @@ fn read_price(upstream: &mut Table<'_, '_>) -> Option<Price> {
 }
 
 /// The path in `sqlite:PATH`. Another URL is not quoted: it may hold a password.
-fn read_store(store: &mut Table<'_, '_>) -> Option<PathBuf> {
+fn read_store(store: &mut TomlTable<'_, '_>) -> Option<PathBuf> {
     let text = store.text("url")?;
     let url = &text.value.value;
     let problem = match url.strip_prefix("sqlite:") {
@@ -200,12 +200,12 @@ fn read_store(store: &mut Table<'_, '_>) -> Option<PathBuf> {
             }
         }
     };
-    store.scope.report(Found::at(text.offset, problem).expected("a file, such as \"sqlite:photofinish.db\""));
+    store.scope.report(LocatedProblem::at(text.offset, problem).expected("a file, such as \"sqlite:photofinish.db\""));
     None
 }
 
 /// A duration, or "forever".
-fn read_retention(store: &mut Table<'_, '_>) -> Option<Retention> {
+fn read_retention(store: &mut TomlTable<'_, '_>) -> Option<Retention> {
     const DAY: Duration = Duration::from_secs(86_400);
     let text = store.text("retention")?;
     match (text.value.value.as_str(), units::parse_duration(&text.value.value)) {
@@ -218,10 +218,11 @@ fn read_retention(store: &mut Table<'_, '_>) -> Option<Retention> {
 }
 
 /// What an app sends as `model`, with commas between several.
-fn check_name(scope: &Scope<'_>, what: &str, name: &At<String>) {
+fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) {
     if !is_name(&name.value) {
         let message = format!("{what} is not usable");
-        scope.report(Found::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));
+        scope
+            .report(LocatedProblem::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));
     }
 }
 

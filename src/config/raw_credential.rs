@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::problem::Found;
-use super::reader::{Scope, Table};
+use super::problem::LocatedProblem;
+use super::reader::{ReaderScope, TomlTable};
 use super::text::{self, Secret};
 use super::units::DURATION_MAX;
-use super::{Keys, Token, TokenSource};
+use super::{CredentialSource, Keys, Token};
 
 /// So many keys may be listed.
 const KEYS_MAX: usize = 256;
@@ -23,27 +23,27 @@ const REFRESH: RangeInclusive<Duration> = Duration::from_secs(1)..=DURATION_MAX;
 const REFRESH_UNSAID: Duration = Duration::from_secs(45 * 60);
 
 /// What the keys of the table amount to, and where those come from that are set: names of variables and files.
-pub(super) fn read(table: &mut Table<'_, '_>, provider: &str, offset: usize) -> (Keys, Vec<String>) {
+pub(super) fn read(table: &mut TomlTable<'_, '_>, provider: &str, offset: usize) -> (Keys, Vec<String>) {
     let there: Vec<&str> = ["api_key", "aws", "token"].into_iter().filter(|key| table.has(key)).collect();
     let mut sources = Vec::new();
     let keys = read_keys(table, provider, &mut sources);
     let (aws, token) = (read_aws(table, &mut sources), read_token(table));
     if there.len() > 1 {
         let message = format!("{} has {}", table.name, there.join(" and "));
-        table.scope.report(Found::at(offset, message).expected("one of them"));
+        table.scope.report(LocatedProblem::at(offset, message).expected("one of them"));
     }
     (token.or(aws).unwrap_or(keys), sources)
 }
 
-fn read_keys(table: &mut Table<'_, '_>, provider: &str, sources: &mut Vec<String>) -> Keys {
+fn read_keys(table: &mut TomlTable<'_, '_>, provider: &str, sources: &mut Vec<String>) -> Keys {
     let Some(typed) = table.strings("api_key") else { return Keys::NotConfigured };
     let what = table.what("api_key");
     if typed.is_empty() {
         let message = format!("{what} is an empty list");
-        table.scope.report(Found::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
+        table.scope.report(LocatedProblem::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
     }
     if let Some(first) = typed.get(KEYS_MAX) {
-        table.scope.report(Found::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
+        table.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
     }
     let (mut keys, mut unset) = (Vec::new(), Vec::new());
     for typed in typed.iter().take(KEYS_MAX) {
@@ -72,7 +72,7 @@ fn read_keys(table: &mut Table<'_, '_>, provider: &str, sources: &mut Vec<String
 }
 
 /// `aws = { access_key_id, secret_access_key, session_token }`, as one key with colons between.
-fn read_aws(table: &mut Table<'_, '_>, sources: &mut Vec<String>) -> Option<Keys> {
+fn read_aws(table: &mut TomlTable<'_, '_>, sources: &mut Vec<String>) -> Option<Keys> {
     let name = format!("aws of {}", table.name);
     let mut table = table.table("aws", name)?;
     let (mut parts, mut unset) = (Vec::new(), Vec::new());
@@ -83,7 +83,9 @@ fn read_aws(table: &mut Table<'_, '_>, sources: &mut Vec<String>) -> Option<Keys
             Some(Secret::Bad) => {}
             None => {
                 let message = format!("{} has no \"{key}\"", table.name);
-                table.scope.report(Found::at(table.offset, message).expected("a variable such as \"${AWS_…}\""));
+                table
+                    .scope
+                    .report(LocatedProblem::at(table.offset, message).expected("a variable such as \"${AWS_…}\""));
             }
         }
     }
@@ -99,16 +101,18 @@ fn read_aws(table: &mut Table<'_, '_>, sources: &mut Vec<String>) -> Option<Keys
     Some(Keys::Keys(vec![SecretString::from(key)]))
 }
 
-fn read_secret(table: &mut Table<'_, '_>, key: &'static str, sources: &mut Vec<String>) -> Option<Secret> {
+fn read_secret(table: &mut TomlTable<'_, '_>, key: &'static str, sources: &mut Vec<String>) -> Option<Secret> {
     let typed = table.string(key)?;
     sources.extend(text::sources(&typed.value));
     Some(secret_without_colon(table.scope, &table.what(key), &typed))
 }
 
-fn secret_without_colon(scope: &Scope<'_>, what: &str, typed: &super::reader::At<String>) -> Secret {
+fn secret_without_colon(scope: &ReaderScope<'_>, what: &str, typed: &super::reader::Located<String>) -> Secret {
     match text::secret(scope, what, typed) {
         Secret::Set(secret) if secret.expose_secret().contains(':') => {
-            scope.report(Found::at(typed.offset, format!("{what} has a colon in it")).expected("what AWS gave out"));
+            scope.report(
+                LocatedProblem::at(typed.offset, format!("{what} has a colon in it")).expected("what AWS gave out"),
+            );
             Secret::Bad
         }
         secret => secret,
@@ -116,7 +120,7 @@ fn secret_without_colon(scope: &Scope<'_>, what: &str, typed: &super::reader::At
 }
 
 /// `token = { command = […] or file = "…", refresh = "…" }`
-fn read_token(table: &mut Table<'_, '_>) -> Option<Keys> {
+fn read_token(table: &mut TomlTable<'_, '_>) -> Option<Keys> {
     const EXPECTED: &str = "command = [\"gcloud\", \"auth\", \"print-access-token\"] or file = \"/run/token\"";
     let name = format!("token of {}", table.name);
     let mut table = table.table("token", name)?;
@@ -127,25 +131,25 @@ fn read_token(table: &mut Table<'_, '_>) -> Option<Keys> {
     if has_command == has_file {
         let what = if has_file { "both a command and a file" } else { "neither a command nor a file" };
         let message = format!("{} has {what}", table.name);
-        table.scope.report(Found::at(table.offset, message).expected(EXPECTED));
+        table.scope.report(LocatedProblem::at(table.offset, message).expected(EXPECTED));
     }
     table.finish();
-    let source = command.map(TokenSource::Command).or(file.map(TokenSource::File))?;
+    let source = command.map(CredentialSource::Command).or(file.map(CredentialSource::File))?;
     Some(Keys::Token(Arc::new(Token::new(source, refresh))))
 }
 
-fn read_command(table: &mut Table<'_, '_>) -> Option<Vec<String>> {
+fn read_command(table: &mut TomlTable<'_, '_>) -> Option<Vec<String>> {
     let typed = table.strings("command")?;
     let what = table.what("command");
     if typed.is_empty() || typed.len() > WORDS_MAX {
         let expected = format!("a program and its arguments, at most {WORDS_MAX} words");
-        table.scope.report(Found::at(table.offset, format!("{what} is no command")).expected(expected));
+        table.scope.report(LocatedProblem::at(table.offset, format!("{what} is no command")).expected(expected));
         return None;
     }
     let words: Vec<String> =
         typed.into_iter().filter_map(|word| Some(text::plain(table.scope, &what, word)?.value.value)).collect();
     if words.first().is_some_and(String::is_empty) {
-        table.scope.report(Found::at(table.offset, format!("{what} names no program")));
+        table.scope.report(LocatedProblem::at(table.offset, format!("{what} names no program")));
         return None;
     }
     Some(words)

@@ -2,16 +2,16 @@
 
 use http::{HeaderName, Uri};
 
-use super::problem::Found;
-use super::reader::{At, Scope, Table};
-use super::text::{self, Text};
+use super::problem::LocatedProblem;
+use super::reader::{Located, ReaderScope, TomlTable};
+use super::text::{self, ExpandedText};
 use super::transport::RawTransport;
 use super::{CancelBilling, Keys, SimulatedFailure, Simulation, raw_credential};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 
 pub(super) struct RawProvider {
-    pub(super) name: At<String>,
+    pub(super) name: Located<String>,
     /// Without a slash at the end. None also where it was wrong.
     pub(super) base_url: Option<String>,
     /// Whether `base_url` is there, right or wrong.
@@ -20,13 +20,13 @@ pub(super) struct RawProvider {
     /// Where they come from: names of variables and files.
     pub(super) key_sources: Vec<String>,
     /// What it is said to speak, in order; none where nothing is said, or it was wrong.
-    pub(super) dialects: Vec<At<Dialect>>,
+    pub(super) dialects: Vec<Located<Dialect>>,
     /// What goes into an address or a path, by its key.
-    pub(super) parts: Vec<(&'static str, At<String>)>,
+    pub(super) parts: Vec<(&'static str, Located<String>)>,
     /// Whether the key is `aws = { … }`.
     pub(super) has_aws: bool,
     /// Lower case.
-    pub(super) forward_headers: Vec<At<String>>,
+    pub(super) forward_headers: Vec<Located<String>>,
     /// What the file says a hang-up does to the bill. None also where it was wrong.
     pub(super) cancel_billing: Option<CancelBilling>,
     /// None also where it was wrong.
@@ -74,7 +74,7 @@ const NOT_FORWARDED: [&str; 21] = [
 ];
 
 impl RawProvider {
-    pub(super) fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawProvider {
+    pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawProvider {
         check_name(table.scope, &name);
         let (has_base_url, has_simulate) = (table.has("base_url"), table.has("simulate"));
         let (has_key, has_aws, has_token) = (table.has("api_key"), table.has("aws"), table.has("token"));
@@ -105,7 +105,7 @@ impl RawProvider {
             for (has, key) in others.into_iter().chain(parts) {
                 if has {
                     let message = format!("{} is simulated and has \"{key}\" too", table.name);
-                    table.scope.report(Found::at(name.offset, message).expected("one of the two"));
+                    table.scope.report(LocatedProblem::at(name.offset, message).expected("one of the two"));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl RawProvider {
 /// Keys whose values stand in the address or the path of some providers.
 pub(super) const PARTS: [&str; 4] = ["region", "project", "location", "api_version"];
 
-fn read_part(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<String>> {
+fn read_part(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<String>> {
     let text = table.text(key)?;
     let value = &text.value.value;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
@@ -143,18 +143,18 @@ fn read_part(table: &mut Table<'_, '_>, key: &'static str) -> Option<At<String>>
         table.scope.report(table.bad_value(key, &text).expected(expected));
         return None;
     }
-    Some(At { offset: text.offset, value: text.value.value })
+    Some(Located { offset: text.offset, value: text.value.value })
 }
 
 /// One dialect or several, each once.
-fn read_dialects(table: &mut Table<'_, '_>) -> Vec<At<Dialect>> {
-    let mut dialects: Vec<At<Dialect>> = Vec::new();
+fn read_dialects(table: &mut TomlTable<'_, '_>) -> Vec<Located<Dialect>> {
+    let mut dialects: Vec<Located<Dialect>> = Vec::new();
     let Some(typed) = table.strings("dialect") else { return dialects };
     let what = table.what("dialect");
     let names = Dialect::ALL.map(Dialect::as_str);
     if typed.is_empty() {
         let message = format!("{what} is an empty list");
-        table.scope.report(Found::at(table.offset, message).expected(format!("some of {}", names.join(", "))));
+        table.scope.report(LocatedProblem::at(table.offset, message).expected(format!("some of {}", names.join(", "))));
     }
     for typed in typed {
         let Some(text) = text::plain(table.scope, &what, typed) else { continue };
@@ -164,11 +164,11 @@ fn read_dialects(table: &mut Table<'_, '_>) -> Vec<At<Dialect>> {
                 table.scope.report(problem.nearest(&text.value.typed, names));
             }
             Some(dialect) if dialects.iter().all(|other| other.value != dialect) => {
-                dialects.push(At { offset: text.offset, value: dialect });
+                dialects.push(Located { offset: text.offset, value: dialect });
             }
             Some(dialect) => {
                 let message = format!("{what} has \"{}\" twice", dialect.as_str());
-                table.scope.report(Found::at(text.offset, message));
+                table.scope.report(LocatedProblem::at(text.offset, message));
             }
         }
     }
@@ -176,7 +176,7 @@ fn read_dialects(table: &mut Table<'_, '_>) -> Vec<At<Dialect>> {
 }
 
 /// It becomes part of a header's name, `x-photofinish-key-NAME`.
-fn check_name(scope: &Scope<'_>, name: &At<String>) {
+fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let valid = name.value.starts_with(alphanumeric)
         && name.value.len() <= 64
@@ -184,19 +184,19 @@ fn check_name(scope: &Scope<'_>, name: &At<String>) {
     if !valid {
         let message = format!("bad provider name \"{}\"", super::problem::shown(&name.value));
         let expected = "at most 64 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit";
-        scope.report(Found::at(name.offset, message).expected(expected));
+        scope.report(LocatedProblem::at(name.offset, message).expected(expected));
     }
 }
 
 /// The URL itself is not quoted when it is wrong: it may hold a password.
-fn read_base_url(table: &Table<'_, '_>, text: &At<Text>) -> Option<String> {
+fn read_base_url(table: &TomlTable<'_, '_>, text: &Located<ExpandedText>) -> Option<String> {
     let url = text.value.value.as_str();
     match base_url_problem(url) {
         None => Some(url.trim_end_matches('/').to_owned()),
         Some(problem) => {
             let message = format!("{} {problem}", table.what("base_url"));
             let expected = "http or https, a host and the version path, such as \"http://10.0.0.7:8000/v1\"";
-            table.scope.report(Found::at(text.offset, message).expected(expected));
+            table.scope.report(LocatedProblem::at(text.offset, message).expected(expected));
             None
         }
     }
@@ -222,34 +222,34 @@ pub(super) fn base_url_problem(url: &str) -> Option<&'static str> {
     None
 }
 
-fn read_forward_headers(table: &mut Table<'_, '_>) -> Vec<At<String>> {
+fn read_forward_headers(table: &mut TomlTable<'_, '_>) -> Vec<Located<String>> {
     let what = table.what("forward_headers");
     let typed = table.strings("forward_headers").unwrap_or_default();
     if let Some(first) = typed.get(HEADERS_MAX) {
-        table.scope.report(Found::at(first.offset, format!("{what} has more than {HEADERS_MAX} names")));
+        table.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {HEADERS_MAX} names")));
     }
-    let mut headers: Vec<At<String>> = Vec::new();
+    let mut headers: Vec<Located<String>> = Vec::new();
     for header in typed.into_iter().take(HEADERS_MAX) {
         let Some(text) = text::plain(table.scope, &what, header) else { continue };
         let quoted = super::problem::shown(&text.value.typed);
         let Ok(name) = HeaderName::from_bytes(text.value.value.as_bytes()) else {
             let message = format!("\"{quoted}\" in {what} is not a header name");
-            table.scope.report(Found::at(text.offset, message).expected("a name such as \"x-trace-id\""));
+            table.scope.report(LocatedProblem::at(text.offset, message).expected("a name such as \"x-trace-id\""));
             continue;
         };
         if NOT_FORWARDED.contains(&name.as_str()) || name.as_str().starts_with("x-photofinish-") {
             let message = format!("\"{quoted}\" in {what} is never forwarded");
             let expected = "no credential, no hop-by-hop header and none that the gateway sets itself";
-            table.scope.report(Found::at(text.offset, message).expected(expected));
+            table.scope.report(LocatedProblem::at(text.offset, message).expected(expected));
         } else if headers.iter().all(|header| header.value != name.as_str()) {
-            headers.push(At { offset: text.offset, value: name.as_str().to_owned() });
+            headers.push(Located { offset: text.offset, value: name.as_str().to_owned() });
         }
     }
     headers
 }
 
 /// Any word will do: it is only compared.
-fn read_domain(table: &mut Table<'_, '_>) -> Option<String> {
+fn read_domain(table: &mut TomlTable<'_, '_>) -> Option<String> {
     let text = table.text("domain")?;
     let domain = text.value.value.as_str();
     let is_word = |c: char| c.is_alphanumeric() || "._-".contains(c);
@@ -261,7 +261,7 @@ fn read_domain(table: &mut Table<'_, '_>) -> Option<String> {
     Some(domain.to_owned())
 }
 
-fn read_simulation(table: &mut Table<'_, '_>) -> Option<Simulation> {
+fn read_simulation(table: &mut TomlTable<'_, '_>) -> Option<Simulation> {
     let name = format!("simulate of {}", table.name);
     let mut table = table.table("simulate", name)?;
     let default = Simulation::default();

@@ -3,9 +3,12 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::reader::{At, Table};
+use super::reader::{Located, TomlTable};
 use super::units::{DURATION_MAX, parse_duration};
-use super::{ContentPolicy, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, Rescue, Slo};
+use super::{
+    ContentPolicy, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy, RaceSettings, RescuePolicy,
+    SloSettings,
+};
 
 /// `[race]`, and what a model sets of it.
 #[derive(Default)]
@@ -27,7 +30,7 @@ pub(super) struct RawRace {
     /// The inner one is none where it is off.
     pub(super) keepalive: Option<Option<Duration>>,
     pub(super) content_policy: Option<ContentPolicy>,
-    pub(super) rescue: Option<Rescue>,
+    pub(super) rescue: Option<RescuePolicy>,
     pub(super) first_token: Option<FirstToken>,
 }
 
@@ -53,7 +56,7 @@ pub(super) struct RawBreaker {
     pub(super) open: Option<Duration>,
     pub(super) open_max: Option<Duration>,
     /// As messages call it, and where it is; none if it is not there.
-    pub(super) place: Option<At<String>>,
+    pub(super) place: Option<Located<String>>,
 }
 
 /// `timeouts = { … }`; an upstream has no `total`.
@@ -76,7 +79,7 @@ const RUNNING_MAX: u64 = 10_000;
 
 impl RawRace {
     /// The keys that `[race]` and a model have in common.
-    pub(super) fn read(table: &mut Table<'_, '_>) -> RawRace {
+    pub(super) fn read(table: &mut TomlTable<'_, '_>) -> RawRace {
         let attempts = 1..=u64::try_from(MAX_ATTEMPTS).unwrap_or(u64::MAX);
         RawRace {
             policy: table.choice("policy", &Policy::ALL, Policy::as_str),
@@ -95,24 +98,27 @@ impl RawRace {
             lossy: table.choice("lossy", &Lossy::ALL, Lossy::as_str),
             keepalive: read_keepalive(table),
             content_policy: table.choice("content_policy", &ContentPolicy::ALL, ContentPolicy::as_str),
-            rescue: table.choice("rescue", &Rescue::ALL, Rescue::as_str),
+            rescue: table.choice("rescue", &RescuePolicy::ALL, RescuePolicy::as_str),
             first_token: table.choice("first_token", &FirstToken::ALL, FirstToken::as_str),
         }
     }
 }
 
 impl RawSlo {
-    fn read(table: &mut Table<'_, '_>) -> RawSlo {
+    fn read(table: &mut TomlTable<'_, '_>) -> RawSlo {
         let name = format!("slo of {}", table.name);
         let Some(mut table) = table.table("slo", name) else { return RawSlo::default() };
-        let slo = RawSlo { ttft: table.duration("ttft", Slo::TARGETS), tpot: table.duration("tpot", Slo::TARGETS) };
+        let slo = RawSlo {
+            ttft: table.duration("ttft", SloSettings::TARGETS),
+            tpot: table.duration("tpot", SloSettings::TARGETS),
+        };
         table.finish();
         slo
     }
 }
 
 impl RawDrains {
-    fn read(table: &mut Table<'_, '_>) -> RawDrains {
+    fn read(table: &mut TomlTable<'_, '_>) -> RawDrains {
         let name = format!("drains of {}", table.name);
         let Some(mut table) = table.table("drains", name) else { return RawDrains::default() };
         let drains = RawDrains {
@@ -126,19 +132,19 @@ impl RawDrains {
 }
 
 impl RawBreaker {
-    fn read(table: &mut Table<'_, '_>) -> RawBreaker {
+    fn read(table: &mut TomlTable<'_, '_>) -> RawBreaker {
         let name = format!("breaker of {}", table.name);
         let Some(mut table) = table.table("breaker", name) else { return RawBreaker::default() };
         let failures = table.integer("failures", BREAKER_FAILURES).and_then(|failures| u32::try_from(failures).ok());
         let (open, open_max) = (table.duration("open", TIMEOUTS), table.duration("open_max", TIMEOUTS));
-        let place = Some(At { offset: table.offset, value: table.name.clone() });
+        let place = Some(Located { offset: table.offset, value: table.name.clone() });
         table.finish();
         RawBreaker { failures, open, open_max, place }
     }
 }
 
 impl RawTimeouts {
-    pub(super) fn read(table: &mut Table<'_, '_>, with_total: bool) -> RawTimeouts {
+    pub(super) fn read(table: &mut TomlTable<'_, '_>, with_total: bool) -> RawTimeouts {
         let name = format!("timeouts of {}", table.name);
         let Some(mut table) = table.table("timeouts", name) else { return RawTimeouts::default() };
         let timeouts = RawTimeouts {
@@ -153,7 +159,7 @@ impl RawTimeouts {
 }
 
 /// A duration, or "off".
-fn read_keepalive(table: &mut Table<'_, '_>) -> Option<Option<Duration>> {
+fn read_keepalive(table: &mut TomlTable<'_, '_>) -> Option<Option<Duration>> {
     let text = table.text("keepalive")?;
     match (text.value.value.as_str(), parse_duration(&text.value.value)) {
         ("off", _) => return Some(None),
@@ -165,7 +171,7 @@ fn read_keepalive(table: &mut Table<'_, '_>) -> Option<Option<Duration>> {
     None
 }
 
-fn read_hedge_after(table: &mut Table<'_, '_>) -> Option<HedgeAfter> {
+fn read_hedge_after(table: &mut TomlTable<'_, '_>) -> Option<HedgeAfter> {
     let text = table.text("hedge_after")?;
     let hedge_after = HedgeAfter::parse(&text.value.value);
     if hedge_after.is_none() {

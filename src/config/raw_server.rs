@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::certificate::{self, Tls};
-use super::problem::Found;
-use super::reader::{At, Table};
+use super::certificate::{self, ListenerCertificate};
+use super::problem::LocatedProblem;
+use super::reader::{Located, TomlTable};
 use super::text;
 use super::units::DURATION_MAX;
 use super::{Cors, Listen};
@@ -16,8 +16,8 @@ use super::{Cors, Listen};
 /// What is `None` or empty was not typed, or is wrong and reported.
 #[derive(Default)]
 pub(super) struct RawServer {
-    pub(super) listen: Vec<At<Listen>>,
-    pub(super) tls: Option<Tls>,
+    pub(super) listen: Vec<Located<Listen>>,
+    pub(super) tls: Option<ListenerCertificate>,
     pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) body_max: Option<u64>,
     pub(super) memory: Option<u64>,
@@ -45,7 +45,7 @@ const MAX_IN_FLIGHT: RangeInclusive<u64> = 1..=1_000_000;
 const EVENT_MAX: RangeInclusive<u64> = (16 << 10)..=(64 << 20);
 
 impl RawServer {
-    pub(super) fn read(mut server: Table<'_, '_>) -> RawServer {
+    pub(super) fn read(mut server: TomlTable<'_, '_>) -> RawServer {
         let raw = RawServer {
             listen: read_listen(&mut server),
             tls: certificate::read(&mut server),
@@ -64,38 +64,40 @@ impl RawServer {
 }
 
 /// One address or several, each once.
-fn read_listen(server: &mut Table<'_, '_>) -> Vec<At<Listen>> {
+fn read_listen(server: &mut TomlTable<'_, '_>) -> Vec<Located<Listen>> {
     const EXPECTED: &str =
         "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
     let what = server.what("listen");
     let Some(typed) = server.strings("listen") else { return Vec::new() };
     if typed.is_empty() {
-        server.scope.report(Found::at(server.offset, format!("{what} is an empty list")).expected(EXPECTED));
+        server.scope.report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(EXPECTED));
     }
     if let Some(first) = typed.get(LISTENERS_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {LISTENERS_MAX} addresses")));
+        server
+            .scope
+            .report(LocatedProblem::at(first.offset, format!("{what} has more than {LISTENERS_MAX} addresses")));
     }
-    let mut listen: Vec<At<Listen>> = Vec::new();
+    let mut listen: Vec<Located<Listen>> = Vec::new();
     for typed in typed.into_iter().take(LISTENERS_MAX) {
         let Some(text) = text::plain(server.scope, &what, typed) else { continue };
         match Listen::parse(&text.value.value) {
             None => server.scope.report(server.bad_value("listen", &text).expected(EXPECTED)),
             Some(address) if listen.iter().any(|other| other.value.is_same(&address)) => {
-                server.scope.report(Found::at(text.offset, format!("{what} has {address} twice")));
+                server.scope.report(LocatedProblem::at(text.offset, format!("{what} has {address} twice")));
             }
-            Some(address) => listen.push(At { offset: text.offset, value: address }),
+            Some(address) => listen.push(Located { offset: text.offset, value: address }),
         }
     }
     listen
 }
 
 /// Addresses, and networks in CIDR form.
-fn read_proxies(server: &mut Table<'_, '_>) -> Vec<IpNet> {
+fn read_proxies(server: &mut TomlTable<'_, '_>) -> Vec<IpNet> {
     const EXPECTED: &str = "an IP address or a network, such as \"10.0.0.0/8\"";
     let what = server.what("trusted_proxies");
     let typed = server.strings("trusted_proxies").unwrap_or_default();
     if let Some(first) = typed.get(PROXIES_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {PROXIES_MAX} networks")));
+        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {PROXIES_MAX} networks")));
     }
     let mut networks = Vec::new();
     for typed in typed.into_iter().take(PROXIES_MAX) {
@@ -116,13 +118,13 @@ fn read_proxies(server: &mut Table<'_, '_>) -> Vec<IpNet> {
 }
 
 /// Names without a port: which one a client reaches the gateway by says nothing of who it is.
-fn read_hosts(server: &mut Table<'_, '_>) -> Vec<String> {
+fn read_hosts(server: &mut TomlTable<'_, '_>) -> Vec<String> {
     const EXPECTED: &str =
         "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses are known";
     let what = server.what("hosts");
     let typed = server.strings("hosts").unwrap_or_default();
     if let Some(first) = typed.get(HOSTS_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {HOSTS_MAX} names")));
+        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {HOSTS_MAX} names")));
     }
     let mut hosts = Vec::new();
     for typed in typed.into_iter().take(HOSTS_MAX) {
@@ -146,13 +148,13 @@ fn is_host(name: &str) -> bool {
 }
 
 /// An origin is what a browser calls the place of a page: no path, and the port only where it is not the usual one.
-fn read_cors(server: &mut Table<'_, '_>) -> Cors {
+fn read_cors(server: &mut TomlTable<'_, '_>) -> Cors {
     const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
     let Some(typed) = server.strings("cors") else { return Cors::None };
     let what = server.what("cors");
     let (mut origins, mut any) = (Vec::new(), false);
     if let Some(first) = typed.get(ORIGINS_MAX) {
-        server.scope.report(Found::at(first.offset, format!("{what} has more than {ORIGINS_MAX} origins")));
+        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {ORIGINS_MAX} origins")));
     }
     for typed in typed.into_iter().take(ORIGINS_MAX) {
         let Some(text) = text::plain(server.scope, &what, typed) else { continue };
@@ -165,7 +167,9 @@ fn read_cors(server: &mut Table<'_, '_>) -> Cors {
     match (any, origins.is_empty()) {
         (true, true) => Cors::Any,
         (true, false) => {
-            server.scope.report(Found::at(server.offset, format!("{what} has \"*\" and origins")).expected(EXPECTED));
+            server
+                .scope
+                .report(LocatedProblem::at(server.offset, format!("{what} has \"*\" and origins")).expected(EXPECTED));
             Cors::Any
         }
         (false, true) => Cors::None,

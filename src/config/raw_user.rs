@@ -3,25 +3,25 @@
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use super::permit::{Override, Permit};
-use super::problem::Found;
-use super::reader::{At, Scope, Table};
+use super::override_permits::{Override, Permit};
+use super::problem::LocatedProblem;
+use super::reader::{Located, ReaderScope, TomlTable};
 use super::text::{self, Secret};
 
 pub(super) struct RawUser {
-    pub(super) name: At<String>,
+    pub(super) name: Located<String>,
     /// SHA-256 of the token, and where that stands. None where it was wrong, which is reported.
-    pub(super) token: Option<At<[u8; 32]>>,
+    pub(super) token: Option<Located<[u8; 32]>>,
     pub(super) admin: bool,
     pub(super) overrides: Permit,
     /// By the name of the provider.
-    pub(super) keys: Vec<(At<String>, Option<SecretString>)>,
+    pub(super) keys: Vec<(Located<String>, Option<SecretString>)>,
 }
 
 const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 = \"64 hexadecimal digits\"";
 
 impl RawUser {
-    pub(super) fn read((name, mut table): (At<String>, Table<'_, '_>)) -> RawUser {
+    pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawUser {
         check_name(table.scope, &name);
         let keys = read_keys(&mut table, &name.value);
         let admin = table.boolean("admin").unwrap_or(false);
@@ -38,7 +38,7 @@ impl RawUser {
             (both, _) => {
                 let has = if both { "has both \"token\" and \"token_sha256\"" } else { "has no token" };
                 let message = format!("{} {has}", table.name);
-                table.scope.report(Found::at(name.offset, message).expected(TOKEN_EXPECTED));
+                table.scope.report(LocatedProblem::at(name.offset, message).expected(TOKEN_EXPECTED));
                 None
             }
         };
@@ -47,19 +47,19 @@ impl RawUser {
     }
 }
 
-fn check_name(scope: &Scope<'_>, name: &At<String>) {
+fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     if !(1..=64).contains(&name.value.len()) || name.value.contains(char::is_control) {
         let message = format!("bad user name \"{}\"", super::problem::shown(&name.value));
-        scope.report(Found::at(name.offset, message).expected("1 to 64 bytes without control characters"));
+        scope.report(LocatedProblem::at(name.offset, message).expected("1 to 64 bytes without control characters"));
     }
 }
 
-fn read_token(table: &mut Table<'_, '_>) -> Option<At<[u8; 32]>> {
+fn read_token(table: &mut TomlTable<'_, '_>) -> Option<Located<[u8; 32]>> {
     let typed = table.string("token")?;
     match text::secret(table.scope, &table.what("token"), &typed) {
         Secret::Set(token) => {
             let hash = Sha256::digest(token.expose_secret().as_bytes()).into();
-            Some(At { offset: typed.offset, value: hash })
+            Some(Located { offset: typed.offset, value: hash })
         }
         Secret::Unset(names) => {
             table.scope.report(text::unset(typed.offset, &table.what("token"), &names));
@@ -69,22 +69,22 @@ fn read_token(table: &mut Table<'_, '_>) -> Option<At<[u8; 32]>> {
     }
 }
 
-fn read_hash(table: &mut Table<'_, '_>) -> Option<At<[u8; 32]>> {
+fn read_hash(table: &mut TomlTable<'_, '_>) -> Option<Located<[u8; 32]>> {
     let typed = table.string("token_sha256")?;
     let what = table.what("token_sha256");
     let text = text::plain(table.scope, &what, typed)?;
     let empty: [u8; 32] = Sha256::digest(b"").into();
     let problem = match from_hex(text.value.value.trim()) {
-        Some(hash) if hash != empty => return Some(At { offset: text.offset, value: hash }),
-        Some(_) => Found::at(text.offset, format!("{what} is the hash of an empty token")),
-        None => Found::at(text.offset, format!("{what} is no SHA-256"))
+        Some(hash) if hash != empty => return Some(Located { offset: text.offset, value: hash }),
+        Some(_) => LocatedProblem::at(text.offset, format!("{what} is the hash of an empty token")),
+        None => LocatedProblem::at(text.offset, format!("{what} is no SHA-256"))
             .expected("64 hexadecimal digits, as `printf %s \"$TOKEN\" | sha256sum` prints them"),
     };
     table.scope.report(problem);
     None
 }
 
-fn read_keys(table: &mut Table<'_, '_>, user: &str) -> Vec<(At<String>, Option<SecretString>)> {
+fn read_keys(table: &mut TomlTable<'_, '_>, user: &str) -> Vec<(Located<String>, Option<SecretString>)> {
     let name = format!("keys of {}", table.name);
     let mut keys = Vec::new();
     for (provider, typed) in table.named_strings("keys", name.clone()) {

@@ -11,31 +11,31 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Found, shown};
-use super::text::{self, Text};
+use super::problem::{LocatedProblem, shown};
+use super::text::{self, ExpandedText};
 use super::units;
 
 /// A value and the byte of the file at which it begins.
-pub(super) struct At<T> {
+pub(super) struct Located<T> {
     pub(super) offset: usize,
     pub(super) value: T,
 }
 
 /// What all readers of one file share.
-pub(super) struct Scope<'s> {
+pub(super) struct ReaderScope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
-    found: RefCell<Vec<Found>>,
+    found: RefCell<Vec<LocatedProblem>>,
     warnings: RefCell<Vec<String>>,
     /// Whether a secret stands in the file itself.
     holds_secrets: Cell<bool>,
 }
 
-impl<'s> Scope<'s> {
-    pub(super) fn new(env: &'s dyn Fn(&str) -> Option<String>) -> Scope<'s> {
-        Scope { env, found: RefCell::default(), warnings: RefCell::default(), holds_secrets: Cell::default() }
+impl<'s> ReaderScope<'s> {
+    pub(super) fn new(env: &'s dyn Fn(&str) -> Option<String>) -> ReaderScope<'s> {
+        ReaderScope { env, found: RefCell::default(), warnings: RefCell::default(), holds_secrets: Cell::default() }
     }
 
-    pub(super) fn report(&self, found: Found) {
+    pub(super) fn report(&self, found: LocatedProblem) {
         self.found.borrow_mut().push(found);
     }
 
@@ -53,14 +53,14 @@ impl<'s> Scope<'s> {
     }
 
     /// The problems and the warnings.
-    pub(super) fn finish(self) -> (Vec<Found>, Vec<String>) {
+    pub(super) fn finish(self) -> (Vec<LocatedProblem>, Vec<String>) {
         (self.found.into_inner(), self.warnings.into_inner())
     }
 }
 
-/// One table, as far as it has not been read yet. End it with [`Table::finish`], which reports the rest.
-pub(super) struct Table<'s, 'i> {
-    pub(super) scope: &'s Scope<'s>,
+/// One table, as far as it has not been read yet. End it with [`TomlTable::finish`], which reports the rest.
+pub(super) struct TomlTable<'s, 'i> {
+    pub(super) scope: &'s ReaderScope<'s>,
     /// As messages call it: `[race]`.
     pub(super) name: String,
     /// Where it begins.
@@ -70,9 +70,14 @@ pub(super) struct Table<'s, 'i> {
     known: Vec<&'static str>,
 }
 
-impl<'s, 'i> Table<'s, 'i> {
-    pub(super) fn new(scope: &'s Scope<'s>, name: String, offset: usize, entries: DeTable<'i>) -> Table<'s, 'i> {
-        Table { scope, name, offset, entries, known: Vec::new() }
+impl<'s, 'i> TomlTable<'s, 'i> {
+    pub(super) fn new(
+        scope: &'s ReaderScope<'s>,
+        name: String,
+        offset: usize,
+        entries: DeTable<'i>,
+    ) -> TomlTable<'s, 'i> {
+        TomlTable { scope, name, offset, entries, known: Vec::new() }
     }
 
     /// Whether the key is there, right or wrong. To be asked before it is read.
@@ -86,13 +91,13 @@ impl<'s, 'i> Table<'s, 'i> {
     }
 
     /// A table under this key, whose keys are known.
-    pub(super) fn table(&mut self, key: &'static str, name: String) -> Option<Table<'s, 'i>> {
+    pub(super) fn table(&mut self, key: &'static str, name: String) -> Option<TomlTable<'s, 'i>> {
         let value = self.take(key)?;
         as_table(self.scope, &self.what(key), name, value)
     }
 
     /// The tables under this key, whose own keys are free names. `[key.NAME]` is what messages call them.
-    pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(At<String>, Table<'s, 'i>)> {
+    pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(Located<String>, TomlTable<'s, 'i>)> {
         let mut tables = Vec::new();
         for (name, value) in self.entries_of(key, format!("[{key}]")) {
             let title = format!("[{key}.{}]", shown(&name.value));
@@ -105,7 +110,7 @@ impl<'s, 'i> Table<'s, 'i> {
     }
 
     /// The strings under this key, whose own keys are free names; not expanded.
-    pub(super) fn named_strings(&mut self, key: &'static str, name: String) -> Vec<(At<String>, At<String>)> {
+    pub(super) fn named_strings(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<String>)> {
         let mut strings = Vec::new();
         for (entry, value) in self.entries_of(key, name.clone()) {
             let what = format!("\"{}\" in {name}", shown(&entry.value));
@@ -116,19 +121,19 @@ impl<'s, 'i> Table<'s, 'i> {
         strings
     }
 
-    pub(super) fn text(&mut self, key: &'static str) -> Option<At<Text>> {
+    pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
         let string = self.string(key)?;
         text::plain(self.scope, &self.what(key), string)
     }
 
     /// A string as it was typed.
-    pub(super) fn string(&mut self, key: &'static str) -> Option<At<String>> {
+    pub(super) fn string(&mut self, key: &'static str) -> Option<Located<String>> {
         let value = self.take(key)?;
         as_string(self.scope, &self.what(key), value)
     }
 
     /// A string, or a list of strings, as typed. `None` if the key is not there or nothing in it is a string.
-    pub(super) fn strings(&mut self, key: &'static str) -> Option<Vec<At<String>>> {
+    pub(super) fn strings(&mut self, key: &'static str) -> Option<Vec<Located<String>>> {
         let value = self.take(key)?;
         let what = self.what(key);
         let values = match value.value {
@@ -156,14 +161,14 @@ impl<'s, 'i> Table<'s, 'i> {
             return self.boolean(key).map(Ok);
         }
         let mut choices = Vec::new();
-        for At { offset, value } in self.list(key, "true, false or a list of names")?.value {
-            let Some(typed) = as_string(self.scope, &self.what(key), At { offset, value }) else { continue };
+        for Located { offset, value } in self.list(key, "true, false or a list of names")?.value {
+            let Some(typed) = as_string(self.scope, &self.what(key), Located { offset, value }) else { continue };
             match all.iter().copied().find(|choice| name(*choice) == typed.value) {
                 Some(choice) => choices.push(choice),
                 None => {
                     let names: Vec<&str> = all.iter().copied().map(&name).collect();
                     let message = format!("bad value \"{}\" for {}", shown(&typed.value), self.what(key));
-                    let problem = Found::at(offset, message).expected(one_of(&names));
+                    let problem = LocatedProblem::at(offset, message).expected(one_of(&names));
                     self.scope.report(problem.nearest(&typed.value, names));
                 }
             }
@@ -172,10 +177,14 @@ impl<'s, 'i> Table<'s, 'i> {
     }
 
     /// A list of whatever.
-    pub(super) fn list(&mut self, key: &'static str, expected: &str) -> Option<At<VecDeque<At<DeValue<'i>>>>> {
-        let At { offset, value } = self.take(key)?;
+    pub(super) fn list(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+    ) -> Option<Located<VecDeque<Located<DeValue<'i>>>>> {
+        let Located { offset, value } = self.take(key)?;
         match value {
-            DeValue::Array(values) => Some(At { offset, value: values.into_iter().map(at).collect() }),
+            DeValue::Array(values) => Some(Located { offset, value: values.into_iter().map(at).collect() }),
             other => {
                 self.scope.report(wrong_type(offset, &self.what(key), &other, expected));
                 None
@@ -227,7 +236,7 @@ impl<'s, 'i> Table<'s, 'i> {
     }
 
     pub(super) fn integer(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
-        let At { offset, value } = self.take(key)?;
+        let Located { offset, value } = self.take(key)?;
         let DeValue::Integer(integer) = &value else {
             self.scope.report(wrong_type(offset, &self.what(key), &value, "an integer"));
             return None;
@@ -235,13 +244,13 @@ impl<'s, 'i> Table<'s, 'i> {
         let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|n| range.contains(n));
         if number.is_none() {
             let message = format!("bad value {} for {}", shown(&integer.to_string()), self.what(key));
-            self.scope.report(Found::at(offset, message).expected(between(range, |n| n.to_string())));
+            self.scope.report(LocatedProblem::at(offset, message).expected(between(range, |n| n.to_string())));
         }
         number
     }
 
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
-        let At { offset, value } = self.take(key)?;
+        let Located { offset, value } = self.take(key)?;
         let DeValue::Boolean(boolean) = value else {
             self.scope.report(wrong_type(offset, &self.what(key), &value, "true or false"));
             return None;
@@ -251,7 +260,7 @@ impl<'s, 'i> Table<'s, 'i> {
 
     /// A finite number, with or without a fraction.
     pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
-        let At { offset, value } = self.take(key)?;
+        let Located { offset, value } = self.take(key)?;
         let (number, typed) = match &value {
             DeValue::Float(float) => (float.as_str().parse::<f64>().ok(), float.as_str()),
             DeValue::Integer(integer) if integer.radix() == 10 => (integer.as_str().parse().ok(), integer.as_str()),
@@ -263,13 +272,13 @@ impl<'s, 'i> Table<'s, 'i> {
         let number = number.filter(|number| number.is_finite() && range.contains(number));
         if number.is_none() {
             let message = format!("bad value {} for {}", shown(typed), self.what(key));
-            self.scope.report(Found::at(offset, message).expected(between(range, |n| n.to_string())));
+            self.scope.report(LocatedProblem::at(offset, message).expected(between(range, |n| n.to_string())));
         }
         number
     }
 
-    pub(super) fn bad_value(&self, key: &str, text: &At<Text>) -> Found {
-        Found::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
+    pub(super) fn bad_value(&self, key: &str, text: &Located<ExpandedText>) -> LocatedProblem {
+        LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
     }
 
     /// These keys are valid, though nobody reads them.
@@ -285,21 +294,21 @@ impl<'s, 'i> Table<'s, 'i> {
     pub(super) fn finish(self) {
         for key in self.entries.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let message = format!("unknown key \"{}\" in {}", shown(key.get_ref()), self.name);
-            let problem = Found::at(key.span().start, message).expected(one_of(&self.known));
+            let problem = LocatedProblem::at(key.span().start, message).expected(one_of(&self.known));
             self.scope.report(problem.nearest(key.get_ref(), self.known.iter().copied()));
         }
     }
 
-    fn take(&mut self, key: &'static str) -> Option<At<DeValue<'i>>> {
+    fn take(&mut self, key: &'static str) -> Option<Located<DeValue<'i>>> {
         self.know(&[key]);
         self.entries.remove(key).map(at)
     }
 
-    fn entries_of(&mut self, key: &'static str, name: String) -> Vec<(At<String>, At<DeValue<'i>>)> {
+    fn entries_of(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<DeValue<'i>>)> {
         let Some(table) = self.table(key, name) else { return Vec::new() };
         let entries = table.entries.into_iter().map(|(key, value)| {
             let offset = key.span().start;
-            (At { offset, value: key.into_inner().into_owned() }, at(value))
+            (Located { offset, value: key.into_inner().into_owned() }, at(value))
         });
         entries.collect()
     }
@@ -307,13 +316,13 @@ impl<'s, 'i> Table<'s, 'i> {
 
 /// A table, wherever it stands.
 pub(super) fn as_table<'s, 'i>(
-    scope: &'s Scope<'s>,
+    scope: &'s ReaderScope<'s>,
     what: &str,
     name: String,
-    value: At<DeValue<'i>>,
-) -> Option<Table<'s, 'i>> {
+    value: Located<DeValue<'i>>,
+) -> Option<TomlTable<'s, 'i>> {
     match value.value {
-        DeValue::Table(entries) => Some(Table::new(scope, name, value.offset, entries)),
+        DeValue::Table(entries) => Some(TomlTable::new(scope, name, value.offset, entries)),
         other => {
             scope.report(wrong_type(value.offset, what, &other, "a table"));
             None
@@ -322,9 +331,9 @@ pub(super) fn as_table<'s, 'i>(
 }
 
 /// A string, wherever it stands, as typed.
-pub(super) fn as_string(scope: &Scope<'_>, what: &str, value: At<DeValue<'_>>) -> Option<At<String>> {
+pub(super) fn as_string(scope: &ReaderScope<'_>, what: &str, value: Located<DeValue<'_>>) -> Option<Located<String>> {
     match value.value {
-        DeValue::String(string) => Some(At { offset: value.offset, value: string.into_owned() }),
+        DeValue::String(string) => Some(Located { offset: value.offset, value: string.into_owned() }),
         other => {
             scope.report(wrong_type(value.offset, what, &other, "a string"));
             None
@@ -333,7 +342,7 @@ pub(super) fn as_string(scope: &Scope<'_>, what: &str, value: At<DeValue<'_>>) -
 }
 
 /// Names the type only: the value may be a secret.
-pub(super) fn wrong_type(offset: usize, what: &str, value: &DeValue<'_>, expected: &str) -> Found {
+pub(super) fn wrong_type(offset: usize, what: &str, value: &DeValue<'_>, expected: &str) -> LocatedProblem {
     let kind = match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
@@ -343,11 +352,11 @@ pub(super) fn wrong_type(offset: usize, what: &str, value: &DeValue<'_>, expecte
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    Found::at(offset, format!("{what} is {kind}")).expected(expected)
+    LocatedProblem::at(offset, format!("{what} is {kind}")).expected(expected)
 }
 
-fn at(value: Spanned<DeValue<'_>>) -> At<DeValue<'_>> {
-    At { offset: value.span().start, value: value.into_inner() }
+fn at(value: Spanned<DeValue<'_>>) -> Located<DeValue<'_>> {
+    Located { offset: value.span().start, value: value.into_inner() }
 }
 
 fn one_of(names: &[&str]) -> String {

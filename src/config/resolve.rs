@@ -10,16 +10,17 @@ use secrecy::SecretString;
 
 use super::catalogue;
 use super::own_address;
-use super::problem::{Found, shown};
-use super::raw::{Raw, RawModel, RawUpstream};
+use super::problem::{LocatedProblem, shown};
+use super::raw::{RawConfig, RawModel, RawUpstream};
 use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
-use super::reader::{At, Scope};
+use super::reader::{Located, ReaderScope};
 use super::resolve_provider;
 use super::resolve_race::{RACE, merge_timeouts, race_settings};
 use super::transport::EnvProxies;
 use super::{
-    Config, Listen, Model, Provider, RaceSettings, Retention, Server, Store, Timeouts, Upstream, User, prices,
+    Config, Listen, ModelConfig, Provider, RaceSettings, Retention, Server, StoreConfig, Timeouts, UpstreamConfig,
+    User, prices,
 };
 use crate::machine;
 
@@ -39,7 +40,7 @@ const STORE: &str = "photofinish.db";
 const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 
 /// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
-pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
+pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> Config {
     let server = raw.server;
     check_listen(scope, &server.listen, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
@@ -71,7 +72,7 @@ pub(super) fn resolve(scope: &Scope<'_>, raw: Raw, path: &Path) -> Config {
             hosts: server.hosts,
             cors: server.cors,
         },
-        store: Store {
+        store: StoreConfig {
             path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))),
             retention: raw.retention.unwrap_or(RETENTION),
         },
@@ -94,25 +95,30 @@ fn whole(number: u64) -> usize {
 }
 
 /// Whoever reaches a gateway without users spends its keys.
-fn check_listen(scope: &Scope<'_>, listen: &[At<Listen>], has_users: bool) {
+fn check_listen(scope: &ReaderScope<'_>, listen: &[Located<Listen>], has_users: bool) {
     for listen in listen.iter().filter(|listen| !has_users && !listen.value.is_local()) {
         let message =
             format!("\"listen\" in [server] is {}, which others can reach, and there are no [users]", listen.value);
         let expected = "a table such as [users.alice] with token = \"${ALICE_TOKEN}\", or listen = \"127.0.0.1:8080\"";
-        scope.report(Found::at(listen.offset, message).expected(expected));
+        scope.report(LocatedProblem::at(listen.offset, message).expected(expected));
     }
 }
 
 /// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
-pub(super) type Listed = BTreeMap<String, Option<Arc<Provider>>>;
+pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
 
-fn listed_providers(scope: &Scope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> Listed {
+fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
     let listed = |raw| resolve_provider::listed(scope, raw, env_proxies).map(Arc::new);
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
 /// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
-fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[RawModel], env_proxies: &EnvProxies) {
+fn add_catalogue_providers(
+    scope: &ReaderScope<'_>,
+    providers: &mut ResolvedNames,
+    models: &[RawModel],
+    env_proxies: &EnvProxies,
+) {
     for upstream in models.iter().flat_map(|model| &model.upstreams) {
         let name = &upstream.provider;
         if providers.contains_key(name) {
@@ -125,11 +131,11 @@ fn add_catalogue_providers(scope: &Scope<'_>, providers: &mut Listed, models: &[
 }
 
 fn resolve_models(
-    scope: &Scope<'_>,
+    scope: &ReaderScope<'_>,
     raw: Vec<RawModel>,
-    providers: &Listed,
+    providers: &ResolvedNames,
     race: &RaceSettings,
-) -> (BTreeMap<String, Arc<Model>>, BTreeMap<String, String>) {
+) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
     let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     for raw in raw {
@@ -144,35 +150,35 @@ fn resolve_models(
                 }
             };
             let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias.value), shown(&name));
-            scope.report(Found::at(alias.offset, message));
+            scope.report(LocatedProblem::at(alias.offset, message));
         }
         let race = race_settings(scope, race, &raw.race);
         let offset = raw.name.offset;
         let upstreams = resolve_upstreams(scope, &name, raw.upstreams, providers, race.timeouts);
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
             let message = format!("every upstream of [models.{}] has the weight 0", shown(&name));
-            scope.report(Found::at(offset, message).expected("at least one that is greater"));
+            scope.report(LocatedProblem::at(offset, message).expected("at least one that is greater"));
         }
         prices::warn(scope, &shown(&name), &race, &upstreams);
-        models.insert(name.clone(), Arc::new(Model { name, upstreams, race }));
+        models.insert(name.clone(), Arc::new(ModelConfig { name, upstreams, race }));
     }
     (models, aliases)
 }
 
 fn resolve_upstreams(
-    scope: &Scope<'_>,
+    scope: &ReaderScope<'_>,
     model: &str,
     raw: Vec<RawUpstream>,
-    providers: &Listed,
+    providers: &ResolvedNames,
     timeouts: Timeouts,
-) -> Vec<Upstream> {
+) -> Vec<UpstreamConfig> {
     let mut seen = BTreeSet::new();
     let mut upstreams = Vec::new();
     for raw in raw {
         if !seen.insert((raw.provider.clone(), raw.model.clone())) {
             let twice = shown(&format!("{}/{}", raw.provider, raw.model));
             let message = format!("the upstream \"{twice}\" is listed twice in [models.{}]", shown(model));
-            scope.report(Found::at(raw.offset, message));
+            scope.report(LocatedProblem::at(raw.offset, message));
             continue;
         }
         match providers.get(&raw.provider) {
@@ -184,11 +190,11 @@ fn resolve_upstreams(
                 );
                 let known = catalogue::entries().map(|entry| entry.name);
                 let problem =
-                    Found::at(raw.offset, message).expected("a table under [providers], or a common provider");
+                    LocatedProblem::at(raw.offset, message).expected("a table under [providers], or a common provider");
                 scope.report(problem.nearest(&raw.provider, providers.keys().map(String::as_str).chain(known)));
             }
             Some(None) => {}
-            Some(Some(provider)) => upstreams.push(Upstream {
+            Some(Some(provider)) => upstreams.push(UpstreamConfig {
                 provider: Arc::clone(provider),
                 model: raw.model,
                 weight: raw.weight,
@@ -201,7 +207,7 @@ fn resolve_upstreams(
     upstreams
 }
 
-fn resolve_users(scope: &Scope<'_>, raw: Vec<RawUser>, providers: &Listed) -> Vec<Arc<User>> {
+fn resolve_users(scope: &ReaderScope<'_>, raw: Vec<RawUser>, providers: &ResolvedNames) -> Vec<Arc<User>> {
     let mut seen = BTreeMap::<[u8; 32], String>::new();
     let mut users = Vec::new();
     for raw in raw {
@@ -210,7 +216,7 @@ fn resolve_users(scope: &Scope<'_>, raw: Vec<RawUser>, providers: &Listed) -> Ve
         let name = raw.name.value;
         if let Some(other) = seen.insert(token.value, name.clone()) {
             let message = format!("[users.{}] has the same token as [users.{}]", shown(&name), shown(&other));
-            scope.report(Found::at(token.offset, message).expected("a token of its own for each user"));
+            scope.report(LocatedProblem::at(token.offset, message).expected("a token of its own for each user"));
         }
         users.push(Arc::new(User {
             name,
@@ -224,10 +230,10 @@ fn resolve_users(scope: &Scope<'_>, raw: Vec<RawUser>, providers: &Listed) -> Ve
 }
 
 fn resolve_user_keys(
-    scope: &Scope<'_>,
+    scope: &ReaderScope<'_>,
     user: &str,
-    raw: Vec<(At<String>, Option<SecretString>)>,
-    providers: &Listed,
+    raw: Vec<(Located<String>, Option<SecretString>)>,
+    providers: &ResolvedNames,
 ) -> BTreeMap<String, SecretString> {
     let mut keys = BTreeMap::new();
     for (provider, key) in raw {
@@ -235,7 +241,7 @@ fn resolve_user_keys(
             (None, _) => {
                 let name = shown(&provider.value);
                 let message = format!("unknown provider \"{name}\" in keys of [users.{}]", shown(user));
-                let problem = Found::at(provider.offset, message);
+                let problem = LocatedProblem::at(provider.offset, message);
                 scope.report(match catalogue::find(&provider.value) {
                     Some(_) => problem.expected(format!("a table [providers.{name}], or an upstream that uses it")),
                     None => problem
@@ -245,7 +251,7 @@ fn resolve_user_keys(
             }
             (Some(Some(listed)), Some(_)) if listed.simulate.is_some() => {
                 let message = format!("keys of [users.{}] has a key for {}", shown(user), listed.name);
-                scope.report(Found::at(provider.offset, message + ", which is simulated and takes none"));
+                scope.report(LocatedProblem::at(provider.offset, message + ", which is simulated and takes none"));
             }
             (Some(_), Some(key)) => {
                 keys.insert(provider.value, key);

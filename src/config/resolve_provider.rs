@@ -3,13 +3,13 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::catalogue::{self, Entry, KeyIn, Served};
-use super::problem::{Found, shown};
+use super::catalogue::{self, CatalogueEntry, KeyIn, ServedDialect};
+use super::problem::{LocatedProblem, shown};
 use super::raw_provider::{RawProvider, base_url_problem};
-use super::reader::{At, Scope};
+use super::reader::{Located, ReaderScope};
 use super::text::{self, Secret};
 use super::transport::{EnvProxies, RawTransport};
-use super::{Auth, CancelBilling, Keys, Provider, Spoken, Transport};
+use super::{Auth, CancelBilling, Keys, Provider, ProviderDialect, Transport};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 
@@ -21,7 +21,7 @@ const REGION: &str = "us-east-1";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// One that the file has a table for. None if it is wrong, which is reported.
-pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, env_proxies: &EnvProxies) -> Option<Provider> {
+pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &EnvProxies) -> Option<Provider> {
     if raw.has_simulate {
         return simulated(raw);
     }
@@ -43,10 +43,10 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, env_proxies: &EnvProxi
         ));
     }
     for header in &raw.forward_headers {
-        let carries_key = |spoken: &Spoken| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
+        let carries_key = |spoken: &ProviderDialect| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
         if dialects.iter().any(carries_key) {
             let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
-            scope.report(Found::at(header.offset, message));
+            scope.report(LocatedProblem::at(header.offset, message));
         }
     }
     let known = entry.map(|entry| entry.cancel_billing.value);
@@ -73,22 +73,23 @@ pub(super) fn listed(scope: &Scope<'_>, raw: RawProvider, env_proxies: &EnvProxi
 
 /// One of the catalogue that a model uses without a table of its own: its key is in the usual variable.
 pub(super) fn known(
-    scope: &Scope<'_>,
-    entry: &'static Entry,
+    scope: &ReaderScope<'_>,
+    entry: &'static CatalogueEntry,
     offset: usize,
     env_proxies: &EnvProxies,
 ) -> Option<Provider> {
     let name = entry.name.to_owned();
     let served = entry.serves.iter().filter(|served| !served.only_if_named);
-    let spoken = |served: &Served| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
-    let mut dialects: Vec<Spoken> = served.filter_map(spoken).collect();
+    let spoken =
+        |served: &ServedDialect| spoken(scope, served.dialect, fill(scope, served.base_url, &[])?, Some(served), &[]);
+    let mut dialects: Vec<ProviderDialect> = served.filter_map(spoken).collect();
     dialects
         .iter_mut()
         .for_each(|spoken| spoken.transport = RawTransport::default().for_url(&spoken.base_url, env_proxies));
     let Some(first) = dialects.first() else {
         let message = format!("provider {name} has no address of its own");
         let expected = format!("a table [providers.{name}] with {} and a key", what_it_needs(entry));
-        scope.report(Found::at(offset, message).expected(expected));
+        scope.report(LocatedProblem::at(offset, message).expected(expected));
         return None;
     };
     Some(Provider {
@@ -113,7 +114,7 @@ pub(super) fn known(
 /// It speaks what the simulator speaks.
 fn simulated(raw: RawProvider) -> Option<Provider> {
     let simulation = raw.simulate?;
-    let spoken = Spoken {
+    let spoken = ProviderDialect {
         dialect: Dialect::OpenAi,
         base_url: String::new(),
         auth: Auth::Bearer,
@@ -140,24 +141,28 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
 }
 
 /// What it speaks, at least one. None where that cannot be said, which is reported.
-fn dialects(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entry>) -> Option<Vec<Spoken>> {
+fn dialects(
+    scope: &ReaderScope<'_>,
+    raw: &RawProvider,
+    entry: Option<&'static CatalogueEntry>,
+) -> Option<Vec<ProviderDialect>> {
     let own_url = match (&raw.base_url, raw.has_base_url) {
         // It is wrong, and reported.
         (None, true) => return None,
         (url, _) => url.as_deref(),
     };
-    let wanted: Vec<At<Dialect>> = match (raw.dialects.is_empty(), entry) {
-        (false, _) => raw.dialects.iter().map(|named| At { offset: named.offset, value: named.value }).collect(),
-        (true, None) => vec![At { offset: raw.name.offset, value: Dialect::OpenAi }],
+    let wanted: Vec<Located<Dialect>> = match (raw.dialects.is_empty(), entry) {
+        (false, _) => raw.dialects.iter().map(|named| Located { offset: named.offset, value: named.value }).collect(),
+        (true, None) => vec![Located { offset: raw.name.offset, value: Dialect::OpenAi }],
         (true, Some(entry)) => {
             let unsaid =
-                |served: &&Served| !served.only_if_named && (own_url.is_none() || shares_address(entry, served));
-            let at = |served: &Served| At { offset: raw.name.offset, value: served.dialect };
+                |served: &&ServedDialect| !served.only_if_named && (own_url.is_none() || shares_address(entry, served));
+            let at = |served: &ServedDialect| Located { offset: raw.name.offset, value: served.dialect };
             entry.serves.iter().filter(unsaid).map(at).collect()
         }
     };
     let mut dialects = Vec::new();
-    for At { offset, value: dialect } in wanted {
+    for Located { offset, value: dialect } in wanted {
         let served = entry.and_then(|entry| entry.served(dialect));
         let url = match (own_url, served) {
             (Some(url), _) => Some(url.to_owned()),
@@ -175,15 +180,15 @@ fn dialects(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entry>)
 
 /// Whether an address that somebody gives for the provider is this dialect's too: what is at one path in the catalogue is at
 /// one path elsewhere. The address is meant for the OpenAI form, where there is one.
-fn shares_address(entry: &Entry, served: &Served) -> bool {
+fn shares_address(entry: &CatalogueEntry, served: &ServedDialect) -> bool {
     let meant = entry.served(Dialect::OpenAi).filter(|served| !served.only_if_named).unwrap_or(&entry.serves[0]);
     meant.base_url == served.base_url
 }
 
 fn report_no_address(
-    scope: &Scope<'_>,
+    scope: &ReaderScope<'_>,
     raw: &RawProvider,
-    entry: Option<&'static Entry>,
+    entry: Option<&'static CatalogueEntry>,
     offset: usize,
     dialect: Dialect,
 ) {
@@ -194,21 +199,22 @@ fn report_no_address(
             let known: Vec<&str> = entry.serves.iter().map(|served| served.dialect.as_str()).collect();
             let message = format!("[providers.{title}] is not known to speak {}", dialect.as_str());
             let expected = format!("base_url, or one of {}", known.join(", "));
-            scope.report(Found::at(offset, message).expected(expected));
+            scope.report(LocatedProblem::at(offset, message).expected(expected));
         }
         Some(entry) => {
             let message = format!("[providers.{title}] has no address");
-            scope.report(Found::at(offset, message).expected(what_it_needs(entry)));
+            scope.report(LocatedProblem::at(offset, message).expected(what_it_needs(entry)));
         }
         None => {
             let message = format!("[providers.{title}] has no address");
-            let problem = Found::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
+            let problem =
+                LocatedProblem::at(raw.name.offset, message).expected("base_url = \"https://…\" or simulate = {…}");
             scope.report(problem.nearest(name, catalogue::entries().map(|entry| entry.name)));
         }
     }
 }
 
-fn what_it_needs(entry: &Entry) -> &'static str {
+fn what_it_needs(entry: &CatalogueEntry) -> &'static str {
     if entry.serves[0].base_url.contains("{project}") {
         "project = \"…\", or base_url = \"https://…\""
     } else {
@@ -217,12 +223,12 @@ fn what_it_needs(entry: &Entry) -> &'static str {
 }
 
 fn spoken(
-    scope: &Scope<'_>,
+    scope: &ReaderScope<'_>,
     dialect: Dialect,
     base_url: String,
-    served: Option<&Served>,
-    parts: &[(&'static str, At<String>)],
-) -> Option<Spoken> {
+    served: Option<&ServedDialect>,
+    parts: &[(&'static str, Located<String>)],
+) -> Option<ProviderDialect> {
     if base_url_problem(&base_url).is_some() {
         return None;
     }
@@ -243,20 +249,20 @@ fn spoken(
     if dialect == Dialect::Anthropic {
         headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
     }
-    Some(Spoken { dialect, base_url, auth, headers, transport: Transport::default() })
+    Some(ProviderDialect { dialect, base_url, auth, headers, transport: Transport::default() })
 }
 
-fn part<'a>(parts: &'a [(&'static str, At<String>)], key: &str) -> Option<&'a str> {
+fn part<'a>(parts: &'a [(&'static str, Located<String>)], key: &str) -> Option<&'a str> {
     parts.iter().find(|(other, _)| *other == key).map(|(_, text)| text.value.as_str())
 }
 
-fn usual_region(scope: &Scope<'_>) -> String {
+fn usual_region(scope: &ReaderScope<'_>) -> String {
     let is_region = |text: &String| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     (scope.env)("AWS_REGION").filter(is_region).unwrap_or_else(|| REGION.to_owned())
 }
 
 /// An address of the catalogue with what stands in braces filled in. None where there is none, or a part is not known.
-fn fill(scope: &Scope<'_>, address: &str, parts: &[(&'static str, At<String>)]) -> Option<String> {
+fn fill(scope: &ReaderScope<'_>, address: &str, parts: &[(&'static str, Located<String>)]) -> Option<String> {
     if address.is_empty() {
         return None;
     }
@@ -276,7 +282,12 @@ fn fill(scope: &Scope<'_>, address: &str, parts: &[(&'static str, At<String>)]) 
 }
 
 /// A key that would change nothing is a mistake.
-fn check_parts(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entry>, dialects: &Option<Vec<Spoken>>) {
+fn check_parts(
+    scope: &ReaderScope<'_>,
+    raw: &RawProvider,
+    entry: Option<&'static CatalogueEntry>,
+    dialects: &Option<Vec<ProviderDialect>>,
+) {
     let Some(dialects) = dialects else { return };
     let signed = dialects.iter().any(|spoken| matches!(spoken.auth, Auth::SigV4 { .. }));
     let has_part = |key: &str| {
@@ -293,7 +304,7 @@ fn check_parts(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entr
         };
         if !used {
             let message = format!("\"{key}\" in [providers.{}] has no use there", shown(&raw.name.value));
-            scope.report(Found::at(text.offset, message).expected(match *key {
+            scope.report(LocatedProblem::at(text.offset, message).expected(match *key {
                 "region" => "the dialect bedrock",
                 "api_version" => "the dialect openai or responses, at Azure",
                 _ => "the provider vertex, without base_url",
@@ -303,12 +314,12 @@ fn check_parts(scope: &Scope<'_>, raw: &RawProvider, entry: Option<&'static Entr
     check_api_version(scope, raw);
     if raw.has_aws && !signed {
         let message = format!("\"aws\" in [providers.{}] has no use there", shown(&raw.name.value));
-        scope.report(Found::at(raw.name.offset, message).expected("the dialect bedrock"));
+        scope.report(LocatedProblem::at(raw.name.offset, message).expected("the dialect bedrock"));
     }
 }
 
 /// Azure's dated API stands beside its newer one, under another path.
-fn check_api_version(scope: &Scope<'_>, raw: &RawProvider) {
+fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
     let Some((_, version)) = raw.parts.iter().find(|(key, _)| *key == "api_version") else { return };
     let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = version.value.splitn(4, '-');
@@ -318,18 +329,21 @@ fn check_api_version(scope: &Scope<'_>, raw: &RawProvider) {
     if !is_date && !matches!(version.value.as_str(), "preview" | "latest") {
         let message = format!("bad value for \"api_version\" in [providers.{name}]");
         scope.report(
-            Found::at(version.offset, message).expected("a date such as \"2024-10-21\" or \"2025-04-01-preview\""),
+            LocatedProblem::at(version.offset, message)
+                .expected("a date such as \"2024-10-21\" or \"2025-04-01-preview\""),
         );
     }
     if raw.base_url.as_ref().is_some_and(|url| !url.trim_end_matches('/').ends_with("/openai")) {
         let message = format!("\"api_version\" in [providers.{name}] goes with another base_url");
-        scope.report(Found::at(version.offset, message).expected("a base_url that ends in /openai, or no api_version"));
+        scope.report(
+            LocatedProblem::at(version.offset, message).expected("a base_url that ends in /openai, or no api_version"),
+        );
     }
 }
 
-fn usual_key(scope: &Scope<'_>, entry: &Entry, offset: usize) -> Keys {
+fn usual_key(scope: &ReaderScope<'_>, entry: &CatalogueEntry, offset: usize) -> Keys {
     let Some(variable) = entry.key_variable else { return Keys::NotConfigured };
-    let typed = At { offset, value: format!("${{{variable}}}") };
+    let typed = Located { offset, value: format!("${{{variable}}}") };
     match text::secret(scope, variable, &typed) {
         Secret::Set(key) => Keys::Keys(vec![key]),
         Secret::Unset(names) => Keys::Off(names),

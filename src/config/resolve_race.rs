@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::problem::Found;
+use super::problem::LocatedProblem;
 use super::raw_race::{RawBreaker, RawRace, RawTimeouts};
-use super::reader::Scope;
+use super::reader::ReaderScope;
 use super::units::format_duration;
 use super::{
-    Breaker, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, Objective, Policy, RaceSettings, Rescue, Slo,
-    Timeouts,
+    BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, Objective, Policy, RaceSettings,
+    RescuePolicy, SloSettings, Timeouts,
 };
 
 /// `[race]` where nothing is said.
@@ -17,7 +17,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     hedge_after: HedgeAfter::Quantile(0.95),
     optimise: Objective::Ttft,
     budget: 0.1,
-    slo: Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) },
+    slo: SloSettings { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) },
     hold_max: Duration::from_millis(300),
     max_attempts: 4,
     retries: 0,
@@ -25,7 +25,7 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     retry_wait: Duration::from_secs(2),
     audit: 0.02,
     drains: Drains { time: Duration::from_secs(60), bytes: 4 << 20, running: 64 },
-    breaker: Breaker { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
+    breaker: BreakerSettings { failures: 5, open: Duration::from_secs(5), open_max: Duration::from_secs(60) },
     timeouts: Timeouts {
         connect: Duration::from_secs(3),
         first_token: Duration::from_secs(30),
@@ -35,18 +35,18 @@ pub(super) const RACE: RaceSettings = RaceSettings {
     lossy: Lossy::Refuse,
     keepalive: Some(Duration::from_secs(10)),
     content_policy: ContentPolicy::Stop,
-    rescue: Rescue::Off,
+    rescue: RescuePolicy::Off,
     first_token: FirstToken::Any,
 };
 
 /// What `raw` says, and `base` where it says nothing.
-pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRace) -> RaceSettings {
+pub(super) fn race_settings(scope: &ReaderScope<'_>, base: &RaceSettings, raw: &RawRace) -> RaceSettings {
     RaceSettings {
         policy: raw.policy.unwrap_or(base.policy),
         hedge_after: raw.hedge_after.unwrap_or(base.hedge_after),
         optimise: raw.optimise.unwrap_or(base.optimise),
         budget: raw.budget.unwrap_or(base.budget),
-        slo: Slo { ttft: raw.slo.ttft.unwrap_or(base.slo.ttft), tpot: raw.slo.tpot.unwrap_or(base.slo.tpot) },
+        slo: SloSettings { ttft: raw.slo.ttft.unwrap_or(base.slo.ttft), tpot: raw.slo.tpot.unwrap_or(base.slo.tpot) },
         hold_max: raw.hold_max.unwrap_or(base.hold_max),
         max_attempts: raw.max_attempts.unwrap_or(base.max_attempts),
         retries: raw.retries.unwrap_or(base.retries),
@@ -67,8 +67,8 @@ pub(super) fn race_settings(scope: &Scope<'_>, base: &RaceSettings, raw: &RawRac
     }
 }
 
-fn merge_breaker(scope: &Scope<'_>, base: Breaker, raw: &RawBreaker) -> Breaker {
-    let breaker = Breaker {
+fn merge_breaker(scope: &ReaderScope<'_>, base: BreakerSettings, raw: &RawBreaker) -> BreakerSettings {
+    let breaker = BreakerSettings {
         failures: raw.failures.unwrap_or(base.failures),
         open: raw.open.unwrap_or(base.open),
         open_max: raw.open_max.unwrap_or(base.open_max),
@@ -77,7 +77,7 @@ fn merge_breaker(scope: &Scope<'_>, base: Breaker, raw: &RawBreaker) -> Breaker 
     if let Some(place) = raw.place.as_ref().filter(|_| breaker.open_max < breaker.open) {
         let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
         let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", place.value);
-        scope.report(Found::at(place.offset, message).expected("open_max to be at least open"));
+        scope.report(LocatedProblem::at(place.offset, message).expected("open_max to be at least open"));
     }
     breaker
 }

@@ -127,7 +127,7 @@ fn a_models_settings_are_the_races_and_its_own() {
     assert_eq!((model.race.policy, model.race.max_attempts), (Policy::Hedge, 3));
     assert_eq!(model.race.timeouts.connect, Duration::from_secs(1));
     let (open, open_max) = (Duration::from_secs(2), Duration::from_secs(60));
-    assert_eq!(model.race.breaker, Breaker { failures: 0, open, open_max });
+    assert_eq!(model.race.breaker, BreakerSettings { failures: 0, open, open_max });
     assert_eq!(config.race.breaker.failures, 5);
     let [first, second] = model.upstreams.as_slice() else { panic!("two") };
     assert_eq!((first.provider.name.as_str(), first.model.as_str()), ("groq", "meta/llama"), "the first slash");

@@ -5,14 +5,14 @@ use std::io::{self, Read};
 
 use secrecy::SecretString;
 
-use super::problem::Found;
-use super::reader::{At, Scope};
+use super::problem::LocatedProblem;
+use super::reader::{Located, ReaderScope};
 
 /// Bytes; a file with a secret may not be larger.
 const SECRET_FILE_MAX: u64 = 64 * 1024;
 
 /// A string with its variables filled in.
-pub(super) struct Text {
+pub(super) struct ExpandedText {
     pub(super) value: String,
     /// As it stands in the file: what messages quote, for a variable may hold a secret.
     pub(super) typed: String,
@@ -29,22 +29,22 @@ pub(super) enum Secret {
 }
 
 /// A string in which every variable must be set. `what` names it in messages: `"listen" in [server]`.
-pub(super) fn plain(scope: &Scope<'_>, what: &str, typed: At<String>) -> Option<At<Text>> {
+pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>) -> Option<Located<ExpandedText>> {
     match expand(&typed.value, scope.env) {
-        Err(Malformed) => scope.report(malformed(typed.offset, what)),
+        Err(MalformedVariable) => scope.report(malformed(typed.offset, what)),
         Ok(expanded) if !expanded.unset.is_empty() => {
             scope.report(unset(typed.offset, what, &expanded.unset));
         }
         Ok(expanded) => {
-            let text = Text { value: expanded.value, typed: typed.value };
-            return Some(At { offset: typed.offset, value: text });
+            let text = ExpandedText { value: expanded.value, typed: typed.value };
+            return Some(Located { offset: typed.offset, value: text });
         }
     }
     None
 }
 
 /// A key or a token: white space around it does not belong to it. Messages name variables, and nothing else of it.
-pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secret {
+pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String>) -> Secret {
     let Ok(expanded) = expand(&typed.value, scope.env) else {
         scope.report(malformed(typed.offset, what));
         return Secret::Bad;
@@ -61,7 +61,7 @@ pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secre
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Secret::Unset(sources),
             Err(error) => {
-                scope.report(Found::at(typed.offset, format!("cannot read the file of {what}: {error}")));
+                scope.report(LocatedProblem::at(typed.offset, format!("cannot read the file of {what}: {error}")));
                 return Secret::Bad;
             }
         },
@@ -69,14 +69,14 @@ pub(super) fn secret(scope: &Scope<'_>, what: &str, typed: &At<String>) -> Secre
     let value = value.trim();
     if value.is_empty() {
         if sources.is_empty() {
-            scope.report(Found::at(typed.offset, format!("{what} is empty")).expected(SECRET_EXPECTED));
+            scope.report(LocatedProblem::at(typed.offset, format!("{what} is empty")).expected(SECRET_EXPECTED));
             return Secret::Bad;
         }
         return Secret::Unset(sources);
     }
     if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = format!("{what} has spaces or characters that cannot be sent in a header");
-        scope.report(Found::at(typed.offset, message).expected("visible ASCII characters"));
+        scope.report(LocatedProblem::at(typed.offset, message).expected("visible ASCII characters"));
         return Secret::Bad;
     }
     if sources.is_empty() {
@@ -95,9 +95,9 @@ pub(super) fn sources(typed: &str) -> Vec<String> {
 }
 
 /// The problem of a string whose variables are unset.
-pub(super) fn unset(offset: usize, what: &str, names: &[String]) -> Found {
+pub(super) fn unset(offset: usize, what: &str, names: &[String]) -> LocatedProblem {
     let message = format!("{what} needs {}", not_set(names));
-    Found::at(offset, message).expected("a value, or ${NAME:-default} in the file")
+    LocatedProblem::at(offset, message).expected("a value, or ${NAME:-default} in the file")
 }
 
 /// `A and B, which are not set`, for messages; `file:…` names are files that are missing or empty.
@@ -110,7 +110,7 @@ pub(super) fn not_set(names: &[String]) -> String {
 const SECRET_EXPECTED: &str = "\"${NAME_OF_A_VARIABLE}\" or \"file:/path\"";
 
 /// What `expand` makes of a string.
-struct Expanded {
+struct ExpandedString {
     value: String,
     /// All that were named.
     variables: Vec<String>,
@@ -119,11 +119,11 @@ struct Expanded {
 }
 
 /// A `${` without an end, or without a variable's name in it. It says nothing of the text: that may be a secret.
-struct Malformed;
+struct MalformedVariable;
 
 /// Fills in the variables; an empty one counts as unset. `$${` stands for `${`. What is filled in is not read again.
-fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, Malformed> {
-    let mut expanded = Expanded { value: String::new(), variables: Vec::new(), unset: Vec::new() };
+fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<ExpandedString, MalformedVariable> {
+    let mut expanded = ExpandedString { value: String::new(), variables: Vec::new(), unset: Vec::new() };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, reference) = rest.split_at(start);
@@ -134,13 +134,13 @@ fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Expanded, 
             continue;
         }
         expanded.value.push_str(before);
-        let (reference, after) = reference[2..].split_once('}').ok_or(Malformed)?;
+        let (reference, after) = reference[2..].split_once('}').ok_or(MalformedVariable)?;
         let (name, default) = match reference.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (reference, None),
         };
         if !is_variable(name) {
-            return Err(Malformed);
+            return Err(MalformedVariable);
         }
         match env(name).filter(|value| !value.is_empty()) {
             Some(value) => expanded.value.push_str(&value),
@@ -161,8 +161,8 @@ fn is_variable(name: &str) -> bool {
     name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
 }
 
-fn malformed(offset: usize, what: &str) -> Found {
-    Found::at(offset, format!("{what} has a \"${{\" that is no variable"))
+fn malformed(offset: usize, what: &str) -> LocatedProblem {
+    LocatedProblem::at(offset, format!("{what} has a \"${{\" that is no variable"))
         .expected("${NAME}, ${NAME:-default}, or $${ for the two characters")
 }
 

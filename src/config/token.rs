@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 /// `token = { … }`
 #[derive(Debug)]
 pub struct Token {
-    pub source: TokenSource,
+    pub source: CredentialSource,
     /// How long one is used before the next is read.
     pub refresh: Duration,
     current: ArcSwapOption<SecretString>,
@@ -28,27 +28,27 @@ pub struct Token {
 
 /// Where a token comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenSource {
+pub enum CredentialSource {
     /// A program and its arguments, never empty; no shell. What it prints is the token.
     Command(Vec<String>),
     /// A file that something else writes.
     File(PathBuf),
 }
 
-impl TokenSource {
+impl CredentialSource {
     /// For messages: the program or the file. Arguments are left out, for they may hold a secret.
     pub fn name(&self) -> String {
         match self {
-            TokenSource::Command(words) => {
+            CredentialSource::Command(words) => {
                 format!("the command {}", words.first().map_or("", String::as_str))
             }
-            TokenSource::File(path) => format!("the file {}", path.display()),
+            CredentialSource::File(path) => format!("the file {}", path.display()),
         }
     }
 }
 
 impl Token {
-    pub fn new(source: TokenSource, refresh: Duration) -> Token {
+    pub fn new(source: CredentialSource, refresh: Duration) -> Token {
         Token {
             source,
             refresh,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn token() -> Token {
-        Token::new(TokenSource::File("/run/token".into()), Duration::from_secs(60))
+        Token::new(CredentialSource::File("/run/token".into()), Duration::from_secs(60))
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         after.take_over(&before);
         assert_eq!(after.current().unwrap().expose_secret(), "one");
         after.tried().await;
-        let other = Token::new(TokenSource::Command(vec!["x".to_owned()]), Duration::from_secs(60));
+        let other = Token::new(CredentialSource::Command(vec!["x".to_owned()]), Duration::from_secs(60));
         other.take_over(&before);
         assert!(other.current().is_none());
     }

@@ -17,8 +17,8 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use super::certificate;
-use super::problem::{Found, shown};
-use super::reader::{Scope, Table};
+use super::problem::{LocatedProblem, shown};
+use super::reader::{ReaderScope, TomlTable};
 
 /// What a connection is made through. Connections are shared only where it is the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl fmt::Debug for Authorities {
 /// `proxy` and `ca_file` of a provider, as typed.
 #[derive(Default)]
 pub(super) struct RawTransport {
-    proxy: Choice,
+    proxy: ProxyChoice,
     /// Where `proxy` names one.
     proxy_at: Option<usize>,
     authorities: Option<Arc<Authorities>>,
@@ -131,7 +131,7 @@ pub(super) struct RawTransport {
 }
 
 #[derive(Default)]
-enum Choice {
+enum ProxyChoice {
     /// As the environment says.
     #[default]
     Environment,
@@ -141,23 +141,23 @@ enum Choice {
 }
 
 impl RawTransport {
-    pub(super) fn read(table: &mut Table<'_, '_>) -> RawTransport {
+    pub(super) fn read(table: &mut TomlTable<'_, '_>) -> RawTransport {
         let mut raw = RawTransport::default();
         if let Some(text) = table.text("proxy") {
             let url = text.value.value.as_str();
             if url == "none" {
-                raw.proxy = Choice::Direct;
+                raw.proxy = ProxyChoice::Direct;
             } else {
                 match Proxy::parse(url) {
                     Ok(proxy) => {
                         if proxy.authorization.is_some() && text.value.typed == url {
                             table.scope.note_secret();
                         }
-                        raw.proxy = Choice::Through(Arc::new(proxy));
+                        raw.proxy = ProxyChoice::Through(Arc::new(proxy));
                         raw.proxy_at = Some(text.offset);
                     }
                     Err(why) => {
-                        let problem = Found::at(text.offset, format!("{} {why}", table.what("proxy")));
+                        let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what("proxy")));
                         table.scope.report(problem.expected("\"http://proxy.example.com:3128\", or \"none\""));
                     }
                 }
@@ -168,7 +168,7 @@ impl RawTransport {
             match authorities(path.value) {
                 Ok(authorities) => raw.authorities = Some(Arc::new(authorities)),
                 Err(why) => {
-                    let problem = Found::at(path.offset, format!("{} {why}", table.what("ca_file")));
+                    let problem = LocatedProblem::at(path.offset, format!("{} {why}", table.what("ca_file")));
                     table.scope.report(problem.expected("a file in PEM form with the certificates to believe"));
                 }
             }
@@ -180,26 +180,31 @@ impl RawTransport {
     pub(super) fn for_url(&self, base_url: &str, env_proxies: &EnvProxies) -> Transport {
         let proxy = match &self.proxy {
             _ if is_local(base_url) => None,
-            Choice::Environment => env_proxies.proxy(base_url),
-            Choice::Direct => None,
-            Choice::Through(proxy) => Some(proxy.clone()),
+            ProxyChoice::Environment => env_proxies.proxy(base_url),
+            ProxyChoice::Direct => None,
+            ProxyChoice::Through(proxy) => Some(proxy.clone()),
         };
         Transport { proxy, authorities: self.authorities.clone().filter(|_| is_https(base_url)) }
     }
 
     /// Reports keys that have no effect. `name`: of the provider's table.
-    pub(super) fn check<'a>(&self, scope: &Scope<'_>, name: &str, base_urls: impl Iterator<Item = &'a str> + Clone) {
+    pub(super) fn check<'a>(
+        &self,
+        scope: &ReaderScope<'_>,
+        name: &str,
+        base_urls: impl Iterator<Item = &'a str> + Clone,
+    ) {
         if let Some(offset) = self.proxy_at
             && base_urls.clone().all(is_local)
         {
             let message = format!("\"proxy\" in {name} has no use there: the address is on this machine");
-            scope.report(Found::at(offset, message).expected("no proxy, or another base_url"));
+            scope.report(LocatedProblem::at(offset, message).expected("no proxy, or another base_url"));
         }
         if let Some(offset) = self.ca_file_at
             && !base_urls.clone().any(is_https)
         {
             let message = format!("\"ca_file\" in {name} has no use there: the address has no TLS");
-            scope.report(Found::at(offset, message).expected("no ca_file, or a base_url with https"));
+            scope.report(LocatedProblem::at(offset, message).expected("no ca_file, or a base_url with https"));
         }
     }
 }
@@ -226,7 +231,7 @@ pub(super) struct EnvProxies {
 
 impl EnvProxies {
     /// Upper case takes precedence. A proxy that cannot be used is a warning, for the variable is not part of the config.
-    pub(super) fn read(scope: &Scope<'_>) -> EnvProxies {
+    pub(super) fn read(scope: &ReaderScope<'_>) -> EnvProxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| Some((*name, (scope.env)(name).filter(|value| !value.is_empty())?)))
         };

@@ -4,79 +4,79 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::runner::wait_for_all;
+use super::candidate::wait_for_all;
 use super::state::lock;
-use super::{CallerId, Runner, UpstreamHealth};
+use super::{CallerId, Candidate, UpstreamHealth};
 use crate::clock::Instant;
-use crate::config::{Breaker, RaceSettings};
-use crate::protocol::upward::Upward;
-use crate::routing::breaker::{Asked, Standing, Trying};
+use crate::config::{BreakerSettings, RaceSettings};
+use crate::protocol::request_translation::RequestTranslation;
+use crate::routing::breaker::{BreakerScope, BreakerStatus, ProbeScope};
 
 /// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
-pub struct Trial {
+pub struct ProbePermit {
     health: Arc<UpstreamHealth>,
-    runner: Runner,
+    runner: Candidate,
     begun: Instant,
 }
 
-impl Drop for Trial {
+impl Drop for ProbePermit {
     fn drop(&mut self) {
         lock(&self.health.breakers).end_trial(self.runner.asked(), self.begun);
     }
 }
 
 /// Who may be started, as far as breakers are asked.
-pub struct Lineup<'a> {
+pub struct BreakerAdmission<'a> {
     health: &'a Arc<UpstreamHealth>,
     settings: &'a RaceSettings,
     caller: CallerId,
     /// Where a trial would run.
-    trying: Trying,
-    pub runners: Vec<Runner>,
+    trying: ProbeScope,
+    pub runners: Vec<Candidate>,
     /// What goes up to each of them.
-    pub uploads: Vec<Arc<Upward>>,
+    pub uploads: Vec<Arc<RequestTranslation>>,
     /// Of these runners, by their place.
-    pub trials: Vec<(usize, Trial)>,
+    pub trials: Vec<(usize, ProbePermit)>,
     /// In the order of the list: those that may only be tried beside the others, or not at all.
-    suspects: Vec<(Runner, Arc<Upward>, Standing)>,
+    suspects: Vec<(Candidate, Arc<RequestTranslation>, BreakerStatus)>,
 }
 
-impl<'a> Lineup<'a> {
+impl<'a> BreakerAdmission<'a> {
     /// `beside`: one more attempt may run beside the first.
     pub fn new(
         health: &'a Arc<UpstreamHealth>,
         settings: &'a RaceSettings,
         caller: CallerId,
         beside: bool,
-    ) -> Lineup<'a> {
+    ) -> BreakerAdmission<'a> {
         let (runners, uploads, trials, suspects) = Default::default();
-        let trying = if beside { Trying::Beside } else { Trying::InPlace };
-        Lineup { health, settings, caller, trying, runners, uploads, trials, suspects }
+        let trying = if beside { ProbeScope::Beside } else { ProbeScope::InPlace };
+        BreakerAdmission { health, settings, caller, trying, runners, uploads, trials, suspects }
     }
 
     /// One whose rate limits are used up stands back for others, as if its breaker were open.
-    pub fn add(&mut self, runner: Runner, upward: Arc<Upward>) {
+    pub fn add(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
         let resting = wait_for_all(&runner.keys, |key| self.health.resting(|| runner.target(key)));
         let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
         let now = Instant::now();
         let breaker = || lock(&self.health.breakers).standing(asked, settings, caller, self.trying, now);
-        let standing = resting.map_or_else(breaker, |held| Standing::Open(held.wait));
+        let standing = resting.map_or_else(breaker, |held| BreakerStatus::Open(held.wait));
         let in_its_place = match standing {
-            Standing::Closed => true,
-            Standing::Due => self.trying == Trying::InPlace && self.begin_trial(&runner),
-            Standing::Open(_) => false,
+            BreakerStatus::Closed => true,
+            BreakerStatus::Due => self.trying == ProbeScope::InPlace && self.begin_trial(&runner),
+            BreakerStatus::Open(_) => false,
         };
         if in_its_place {
             self.runners.push(runner);
-            self.uploads.push(upward);
+            self.uploads.push(request_translation);
         } else {
-            self.suspects.push((runner, upward, standing));
+            self.suspects.push((runner, request_translation, standing));
         }
     }
 
     /// One that is only asked because there is nobody else.
-    pub fn add_doubtful(&mut self, runner: Runner, upward: Arc<Upward>) {
-        self.suspects.push((runner, upward, Standing::Closed));
+    pub fn add_doubtful(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
+        self.suspects.push((runner, request_translation, BreakerStatus::Closed));
     }
 
     /// Somebody may be started as usual.
@@ -89,12 +89,12 @@ impl<'a> Lineup<'a> {
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = !self.has_well();
         let mut left_out = Vec::new();
-        for (runner, upward, standing) in std::mem::take(&mut self.suspects) {
-            let due = standing == Standing::Due && self.trying == Trying::Beside;
+        for (runner, request_translation, standing) in std::mem::take(&mut self.suspects) {
+            let due = standing == BreakerStatus::Due && self.trying == ProbeScope::Beside;
             let on_trial = (alone || due) && self.begin_trial(&runner);
             if alone || on_trial {
-                self.runners.push(Runner { extra: !alone, ..runner });
-                self.uploads.push(upward);
+                self.runners.push(Candidate { extra: !alone, ..runner });
+                self.uploads.push(request_translation);
             } else {
                 left_out.push((runner.name, standing.wait()));
             }
@@ -103,9 +103,9 @@ impl<'a> Lineup<'a> {
     }
 
     /// For the runner that is added next. False if it is being tried already.
-    fn begin_trial(&mut self, runner: &Runner) -> bool {
+    fn begin_trial(&mut self, runner: &Candidate) -> bool {
         let begun = lock(&self.health.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
-        let trial = |begun| Trial { health: self.health.clone(), runner: runner.clone(), begun };
+        let trial = |begun| ProbePermit { health: self.health.clone(), runner: runner.clone(), begun };
         self.trials.extend(begun.map(|begun| (self.runners.len(), trial(begun))));
         begun.is_some()
     }
@@ -114,7 +114,14 @@ impl<'a> Lineup<'a> {
 impl UpstreamHealth {
     /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token. `caller`: whose
     /// request may have caused it.
-    pub(super) fn charge(&self, asked: Asked<'_>, breaker: &Breaker, broke: bool, caller: Option<u64>, sent: Instant) {
+    pub(super) fn charge(
+        &self,
+        asked: BreakerScope<'_>,
+        breaker: &BreakerSettings,
+        broke: bool,
+        caller: Option<u64>,
+        sent: Instant,
+    ) {
         let opened = lock(&self.breakers).failed(asked, breaker, broke, caller, sent, Instant::now());
         if let Some(open) = opened {
             let (upstream, surface, failures) = (asked.upstream, asked.surface.path(), breaker.failures);
@@ -123,13 +130,13 @@ impl UpstreamHealth {
     }
 
     /// The first token came to what was sent at `sent`.
-    pub(super) fn close_breaker(&self, asked: Asked<'_>, sent: Instant) {
+    pub(super) fn close_breaker(&self, asked: BreakerScope<'_>, sent: Instant) {
         if lock(&self.breakers).first_token(asked, sent) {
             tracing::info!(upstream = asked.upstream, "an upstream answers again: its breaker is closed");
         }
     }
 
-    pub(super) fn ended_well(&self, asked: Asked<'_>) {
+    pub(super) fn ended_well(&self, asked: BreakerScope<'_>) {
         lock(&self.breakers).ended_well(asked);
     }
 }

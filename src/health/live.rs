@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::{Config, Model, RaceSettings, Upstream, User};
-use crate::learning::{Learning, LedgerKey};
+use crate::config::{Config, ModelConfig, RaceSettings, UpstreamConfig, User};
+use crate::learning::{CostBudgetKey, Learning};
 use crate::printable::quoted;
 use crate::protocol::Dialect;
-use crate::routing::keyring::{Key, Ring, Shared};
+use crate::routing::keyring::{HashedKey, KeyOrder, SharedKeys};
 use crate::routing::tariff::Basis;
 use crate::upstream::{Endpoint, InvalidUrl};
 
@@ -19,48 +19,48 @@ const NAMED_MAX: usize = 64;
 const NAME_MAX: usize = 512;
 
 /// One configuration in force. A reload makes another; what runs goes on with the one it began with.
-pub struct Live {
+pub struct LiveConfig {
     pub config: Config,
     /// By provider.
-    lines: HashMap<String, Line>,
+    lines: HashMap<String, ProviderRoute>,
     /// `provider/model` of all models.
     upstreams: HashSet<String>,
     /// By user, then by provider.
-    user_keys: HashMap<String, HashMap<String, Key>>,
+    user_keys: HashMap<String, HashMap<String, HashedKey>>,
 }
 
 /// How a provider is reached.
-pub struct Line {
+pub struct ProviderRoute {
     /// One for each dialect that it speaks.
     endpoints: Vec<(Dialect, Endpoint)>,
-    shared: Shared,
+    shared: SharedKeys,
     turn: AtomicUsize,
 }
 
-impl Line {
+impl ProviderRoute {
     /// Where it speaks a dialect.
     pub fn endpoint(&self, dialect: Dialect) -> Option<&Endpoint> {
         self.endpoints.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, endpoint)| endpoint)
     }
 
     /// The keys that callers without one of their own use.
-    pub fn shared(&self) -> Cow<'_, Ring> {
+    pub fn shared(&self) -> Cow<'_, KeyOrder> {
         self.shared.ring()
     }
 
     /// The keys for one request: the caller's own, else the shared ones, which take turns.
-    pub fn keys(&self, own: Option<Key>) -> Ring {
+    pub fn keys(&self, own: Option<HashedKey>) -> KeyOrder {
         let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
         self.shared.ring().for_request(own, turn)
     }
 }
 
-impl Live {
+impl LiveConfig {
     /// `simulated` tells where the simulated providers listen, by name.
     ///
     /// # Errors
     /// When a provider's address is none.
-    pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<Live, InvalidUrl> {
+    pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<LiveConfig, InvalidUrl> {
         let mut lines = HashMap::new();
         for provider in config.providers.values() {
             let mut endpoints = Vec::with_capacity(provider.dialects.len());
@@ -68,15 +68,15 @@ impl Live {
                 let url = simulated.get(&provider.name).unwrap_or(&spoken.base_url);
                 endpoints.push((spoken.dialect, Endpoint::parse(url)?.with_transport(spoken.transport.clone())));
             }
-            let line = Line { endpoints, shared: Shared::of(provider), turn: AtomicUsize::new(0) };
+            let line = ProviderRoute { endpoints, shared: SharedKeys::of(provider), turn: AtomicUsize::new(0) };
             lines.insert(provider.name.clone(), line);
         }
         let keys_of = |user: &User| {
-            user.keys.iter().map(|(provider, key)| (provider.clone(), Key::new(key.clone(), true))).collect()
+            user.keys.iter().map(|(provider, key)| (provider.clone(), HashedKey::new(key.clone(), true))).collect()
         };
         let user_keys = config.users.iter().map(|user| (user.name.clone(), keys_of(user))).collect();
-        let upstreams = config.models.values().flat_map(|model| &model.upstreams).map(Upstream::name).collect();
-        Ok(Live { config, lines, upstreams, user_keys })
+        let upstreams = config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
+        Ok(LiveConfig { config, lines, upstreams, user_keys })
     }
 
     /// Whether a model lists it.
@@ -86,30 +86,30 @@ impl Live {
 
     /// What it names has places of its own.
     pub(super) fn teach_names(&self, learning: &Learning) {
-        let of_model = |model: &Arc<Model>| {
-            LedgerKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+        let of_model = |model: &Arc<ModelConfig>| {
+            CostBudgetKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
         };
-        let ledgers = self.config.models.values().map(of_model);
-        learning.configure(self.upstreams.iter().cloned(), ledgers);
+        let cost_budgets = self.config.models.values().map(of_model);
+        learning.configure(self.upstreams.iter().cloned(), cost_budgets);
     }
 
-    pub fn line(&self, provider: &str) -> Option<&Line> {
+    pub fn line(&self, provider: &str) -> Option<&ProviderRoute> {
         self.lines.get(provider)
     }
 
-    pub fn key_of_user(&self, user: &User, provider: &str) -> Option<&Key> {
+    pub fn key_of_user(&self, user: &User, provider: &str) -> Option<&HashedKey> {
         self.user_keys.get(&user.name)?.get(provider)
     }
 }
 
 /// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
 pub fn named(
-    live: &Live,
-    model: Option<&Arc<Model>>,
+    live: &LiveConfig,
+    model: Option<&Arc<ModelConfig>>,
     names: &str,
     settings: &RaceSettings,
-) -> Result<Vec<Upstream>, String> {
-    let mut upstreams: Vec<Upstream> = Vec::new();
+) -> Result<Vec<UpstreamConfig>, String> {
+    let mut upstreams: Vec<UpstreamConfig> = Vec::new();
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         let (provider, model_name) =
             name.split_once('/').ok_or_else(|| format!("{} is not written as provider/model", quoted(name)))?;
@@ -138,7 +138,7 @@ pub fn named(
         let listed = model.and_then(|model| {
             model.upstreams.iter().find(|upstream| upstream.provider.name == provider && upstream.model == model_name)
         });
-        upstreams.push(listed.cloned().unwrap_or_else(|| Upstream {
+        upstreams.push(listed.cloned().unwrap_or_else(|| UpstreamConfig {
             provider: known.clone(),
             model: model_name.to_owned(),
             weight: 1.0,
@@ -150,7 +150,7 @@ pub fn named(
     if upstreams.is_empty() { Err("it names no upstream".to_owned()) } else { Ok(upstreams) }
 }
 
-pub fn why_off(upstream: &Upstream) -> String {
+pub fn why_off(upstream: &UpstreamConfig) -> String {
     let provider = &upstream.provider;
     match provider.why_off() {
         Some(why) => format!("{} is off because {why}", provider.name),
@@ -170,7 +170,7 @@ mod tests {
         let text = "server.listen = \"127.0.0.1:8080\"\nproviders.me.base_url = \"http://localhost:8080/v1\"\n\
                     providers.other.base_url = \"http://localhost:8081/v1\"";
         let config = crate::config::parse(text, Path::new("x"), &|_| None).unwrap();
-        let live = Live::new(config, &HashMap::new()).unwrap();
+        let live = LiveConfig::new(config, &HashMap::new()).unwrap();
         let named = |names: &str| named(&live, None, names, &live.config.race).map(|upstreams| upstreams.len());
         assert_eq!(named("other/m"), Ok(1));
         assert_eq!(named("other/m,me/m"), Err("the provider \"me\" is at the gateway's own address".to_owned()));

@@ -3,17 +3,17 @@
 
 mod breakers;
 mod caller_id;
-mod cooling;
-mod judge;
+mod candidate;
+mod cooldown_state;
 mod live;
-mod runner;
-pub mod standing;
+mod outcome_reporter;
+pub mod routing_status;
 mod state;
 
-pub use breakers::{Lineup, Trial};
+pub use breakers::{BreakerAdmission, ProbePermit};
 pub use caller_id::CallerId;
-pub use cooling::{Cooling, SetAside, cooling_down, finish};
-pub use judge::{Judge, Sent};
-pub use live::{Live, named, why_off};
-pub use runner::Runner;
+pub use candidate::Candidate;
+pub use cooldown_state::{CooldownState, CooledDown, cooling_down, finish};
+pub use live::{LiveConfig, named, why_off};
+pub use outcome_reporter::{OutcomeReporter, SentRequest};
 pub use state::{UpstreamHealth, prompt_length};

@@ -6,16 +6,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::runner::wait_for_all;
-use super::{CallerId, Live, Runner};
+use super::candidate::wait_for_all;
+use super::{CallerId, Candidate, LiveConfig};
 use crate::clock::Instant;
 use crate::config::{Config, Keys};
 use crate::learning::Learning;
 use crate::protocol::request::ApiRequest;
 use crate::routing::breaker::Breakers;
-use crate::routing::cooldown::{Aside, Cooldowns, Held, Target, Witness};
-use crate::routing::keyring::Key;
-use crate::routing::windows::{Length, Window, Windows};
+use crate::routing::cooldown::{CooldownPeriod, CooldownReason, CooldownTarget, Cooldowns, RefusalSource};
+use crate::routing::keyring::HashedKey;
+use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
 /// Upstreams that are remembered as rejecting `stream_options`.
 const REMEMBERED_MAX: usize = 10_000;
@@ -35,12 +35,12 @@ pub struct UpstreamHealth {
     /// By upstream: when it was learnt.
     without_stream_options: Mutex<HashMap<String, Instant>>,
     /// How long a prompt upstreams take, as far as they have refused one.
-    windows: Mutex<Windows>,
+    windows: Mutex<ContextWindows>,
     learning: Arc<Learning>,
 }
 
 impl UpstreamHealth {
-    pub fn new(live: &Live) -> UpstreamHealth {
+    pub fn new(live: &LiveConfig) -> UpstreamHealth {
         let learning = Learning::new();
         live.teach_names(&learning);
         UpstreamHealth {
@@ -56,7 +56,7 @@ impl UpstreamHealth {
 
     /// A new configuration comes into force. Breakers, and what was learnt, stay as they are where a provider stays where it
     /// is.
-    pub fn keep_known(&self, before: &Live, live: &Live) {
+    pub fn keep_known(&self, before: &LiveConfig, live: &LiveConfig) {
         let address = |config: &Config, provider: &str| {
             let provider = config.providers.get(provider)?;
             Some((provider.base_url.clone(), provider.preferred().transport.clone()))
@@ -72,7 +72,7 @@ impl UpstreamHealth {
             let upstreams = &config.models.get(model)?.upstreams;
             Some(upstreams.iter().map(|upstream| (upstream.name(), upstream.billing())).collect::<Vec<_>>())
         };
-        self.learning.retain_ledgers(|model| billing(&live.config, model) == billing(&before.config, model));
+        self.learning.retain_cost_budgets(|model| billing(&live.config, model) == billing(&before.config, model));
         live.teach_names(&self.learning);
     }
 
@@ -81,7 +81,7 @@ impl UpstreamHealth {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
         lock(&self.without_stream_options).clear();
-        *lock(&self.windows) = Windows::default();
+        *lock(&self.windows) = ContextWindows::default();
     }
 
     /// What was learnt of upstreams, and what may be spent.
@@ -97,12 +97,12 @@ impl UpstreamHealth {
     /// What failed with this key of an upstream is set aside.
     pub(super) fn set_aside(
         &self,
-        aside: Aside,
-        runner: &Runner,
-        key: Option<&Key>,
+        aside: CooldownReason,
+        runner: &Candidate,
+        key: Option<&HashedKey>,
         retry_after: Option<Duration>,
     ) -> Duration {
-        if let (Aside::KeyRefused, Keys::Token(token)) = (aside, &runner.upstream.provider.keys) {
+        if let (CooldownReason::KeyRefused, Keys::Token(token)) = (aside, &runner.upstream.provider.keys) {
             // It may have been withdrawn before its time.
             token.refuse();
         }
@@ -110,39 +110,39 @@ impl UpstreamHealth {
     }
 
     /// A refusal that may be about the request alone. True once enough others have met it too: see [`Cooldowns::suspect`].
-    pub(super) fn suspect(&self, target: &Target, caller: CallerId, body: &[u8]) -> bool {
-        let witness = Witness { caller: caller.id(), body: self.salt.hash_one(body) };
-        lock(&self.cooldowns).suspect(target, witness, caller.witnesses(), Instant::now())
+    pub(super) fn suspect(&self, target: &CooldownTarget, caller: CallerId, body: &[u8]) -> bool {
+        let refusal_source = RefusalSource { caller: caller.id(), body: self.salt.hash_one(body) };
+        lock(&self.cooldowns).suspect(target, refusal_source, caller.witnesses(), Instant::now())
     }
 
     /// A good answer said that nothing is left of a rate limit for so long.
-    pub(super) fn exhausted(&self, target: &Target, wait: Duration) {
-        lock(&self.exhausted).set_aside(Aside::Exhausted, target, Some(wait), Instant::now(), 0.0);
+    pub(super) fn exhausted(&self, target: &CooldownTarget, wait: Duration) {
+        lock(&self.exhausted).set_aside(CooldownReason::Exhausted, target, Some(wait), Instant::now(), 0.0);
     }
 
     /// How long others are to go before this one.
-    pub(super) fn resting(&self, target: impl FnOnce() -> Target) -> Option<Held> {
+    pub(super) fn resting(&self, target: impl FnOnce() -> CooldownTarget) -> Option<CooldownPeriod> {
         let exhausted = lock(&self.exhausted);
         if exhausted.is_empty() { None } else { exhausted.wait(&target(), Instant::now()) }
     }
 
     /// An upstream answered well to what was sent at `dispatched`. The target is only made when anything is held against
     /// anybody.
-    pub(super) fn forgive(&self, target: impl FnOnce() -> Target, dispatched: Instant) {
+    pub(super) fn forgive(&self, target: impl FnOnce() -> CooldownTarget, dispatched: Instant) {
         let mut cooldowns = lock(&self.cooldowns);
         if !cooldowns.is_empty() {
             cooldowns.clear(&target(), dispatched, Instant::now());
         }
     }
 
-    pub fn cooling(&self, target: impl FnOnce() -> Target) -> Option<Held> {
+    pub fn cooling(&self, target: impl FnOnce() -> CooldownTarget) -> Option<CooldownPeriod> {
         let cooldowns = lock(&self.cooldowns);
         if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
     }
 
     /// Where nobody else is left: the place of a key with which an upstream that refused it may be asked again now; 0 for one
     /// without keys.
-    pub(super) fn let_through(&self, runner: &Runner) -> Option<usize> {
+    pub(super) fn let_through(&self, runner: &Candidate) -> Option<usize> {
         let (mut cooldowns, now) = (lock(&self.cooldowns), Instant::now());
         if runner.keys.is_empty() {
             return cooldowns.let_through(&runner.target(None), now).then_some(0);
@@ -151,30 +151,30 @@ impl UpstreamHealth {
     }
 
     /// The key to send: the first that is not cooling down; the first of all if all are.
-    pub fn key<'r>(&self, runner: &'r Runner) -> Option<&'r Key> {
+    pub fn key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
         self.rested_key(runner).or(runner.keys.first())
     }
 
     /// Whether there is a key that is not cooling down, beside `key`.
-    pub(super) fn has_rested_key_but(&self, runner: &Runner, key: Option<&Key>) -> bool {
+    pub(super) fn has_rested_key_but(&self, runner: &Candidate, key: Option<&HashedKey>) -> bool {
         self.rested_key(runner).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
     /// Why and for how long all keys of an upstream cool down, by the shortest wait. None if one of them does not.
-    pub fn held(&self, runner: &Runner) -> Option<Held> {
+    pub fn held(&self, runner: &Candidate) -> Option<CooldownPeriod> {
         wait_for_all(&runner.keys, |key| self.cooling(|| runner.target(key)))
     }
 
     /// One with room under its rate limits goes before one without.
-    fn rested_key<'r>(&self, runner: &'r Runner) -> Option<&'r Key> {
-        let target = |key: &Key| runner.target(Some(key));
+    fn rested_key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
+        let target = |key: &HashedKey| runner.target(Some(key));
         let mut rested = runner.keys.iter().filter(|key| self.cooling(|| target(key)).is_none());
         let first = rested.next()?;
         std::iter::once(first).chain(rested).find(|key| self.resting(|| target(key)).is_none()).or(Some(first))
     }
 
     /// Of each of these; empty where nothing is known of any.
-    pub fn windows_of(&self, runners: &[Runner]) -> Vec<Window> {
+    pub fn windows_of(&self, runners: &[Candidate]) -> Vec<ContextWindow> {
         let windows = lock(&self.windows);
         if windows.is_empty() && runners.iter().all(|runner| runner.upstream.context.is_none()) {
             return Vec::new();
@@ -183,13 +183,13 @@ impl UpstreamHealth {
         runners.iter().map(|runner| windows.of(&runner.name, runner.upstream.context, now)).collect()
     }
 
-    /// An upstream refused a prompt as too long: see [`Windows::refused`].
+    /// An upstream refused a prompt as too long: see [`ContextWindows::refused`].
     pub(super) fn refused_length(&self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>) {
         lock(&self.windows).refused(upstream, tokens, bytes, Instant::now());
     }
 
     /// An upstream took a prompt; how long it is, is only asked when any was refused.
-    pub(super) fn took_length(&self, upstream: &str, length: impl FnOnce() -> Option<Length>) {
+    pub(super) fn took_length(&self, upstream: &str, length: impl FnOnce() -> Option<PromptLength>) {
         let mut windows = lock(&self.windows);
         if !windows.is_empty()
             && let Some(length) = length()
@@ -215,9 +215,9 @@ impl UpstreamHealth {
 }
 
 /// How long the prompt of a request is.
-pub fn prompt_length(request: &ApiRequest) -> Length {
+pub fn prompt_length(request: &ApiRequest) -> PromptLength {
     let parts = request.prompt();
-    Length {
+    PromptLength {
         bytes: parts.iter().map(|part| part.len()).sum(),
         has_media: parts.iter().any(|part| memchr::memmem::find(part, MEDIA).is_some()),
     }

@@ -3,7 +3,7 @@
 /// The bytes ended too early, or are no such numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rolled-up summary is damaged")]
-pub struct Short;
+pub struct ShortBytes;
 
 pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -19,19 +19,19 @@ pub(super) fn put_f64(bytes: &mut Vec<u8>, number: f64) {
 }
 
 /// Takes them out again, in the same order.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader(bytes)
+impl<'a> ByteReader<'a> {
+    pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader(bytes)
     }
 
-    pub fn take(&mut self) -> Result<u64, Short> {
+    pub fn take(&mut self) -> Result<u64, ShortBytes> {
         let (mut number, mut shift) = (0_u64, 0);
         loop {
-            let (&byte, rest) = self.0.split_first().ok_or(Short)?;
+            let (&byte, rest) = self.0.split_first().ok_or(ShortBytes)?;
             self.0 = rest;
-            number |= u64::from(byte & 0x7f).checked_shl(shift).ok_or(Short)?;
+            number |= u64::from(byte & 0x7f).checked_shl(shift).ok_or(ShortBytes)?;
             if byte < 0x80 {
                 return Ok(number);
             }
@@ -39,12 +39,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn take_f64(&mut self) -> Result<f64, Short> {
+    pub fn take_f64(&mut self) -> Result<f64, ShortBytes> {
         Ok(f64::from_le_bytes(*self.take_chunk()?))
     }
 
-    pub fn take_chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], Short> {
-        let (chunk, rest) = self.0.split_first_chunk().ok_or(Short)?;
+    pub fn take_chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], ShortBytes> {
+        let (chunk, rest) = self.0.split_first_chunk().ok_or(ShortBytes)?;
         self.0 = rest;
         Ok(chunk)
     }
@@ -60,9 +60,9 @@ mod tests {
         let mut bytes = Vec::new();
         numbers.iter().for_each(|number| put(&mut bytes, *number));
         put_f64(&mut bytes, -0.1);
-        let mut reader = Reader::new(&bytes);
+        let mut reader = ByteReader::new(&bytes);
         assert_eq!(numbers.map(|_| reader.take().unwrap()), numbers);
-        assert_eq!((reader.take_f64(), reader.take()), (Ok(-0.1), Err(Short)));
-        assert_eq!(Reader::new(&[0xff; 11]).take(), Err(Short));
+        assert_eq!((reader.take_f64(), reader.take()), (Ok(-0.1), Err(ShortBytes)));
+        assert_eq!(ByteReader::new(&[0xff; 11]).take(), Err(ShortBytes));
     }
 }

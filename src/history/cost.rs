@@ -2,7 +2,7 @@
 //!
 //! Pure; what one attempt cost is decided in `routing::bill`.
 
-use super::bytes::{Reader, Short, put};
+use super::bytes::{ByteReader, ShortBytes, put};
 use super::names::CostBasis;
 use super::record::AttemptRecord;
 use super::table::subset;
@@ -89,8 +89,8 @@ impl CostSum {
 
     /// `with_bounds`: false for a sum that was stored before there were bounds. It has one amount, in which those of unknown
     /// cost are left out.
-    pub(super) fn decode(bytes: &mut Reader<'_>, with_bounds: bool) -> Result<CostSum, Short> {
-        let mut amount = || -> Result<i128, Short> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
+    pub(super) fn decode(bytes: &mut ByteReader<'_>, with_bounds: bool) -> Result<CostSum, ShortBytes> {
+        let mut amount = || -> Result<i128, ShortBytes> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
         let min_pico_usd = amount()?;
         let max_pico_usd = if with_bounds { amount()? } else { min_pico_usd };
         let mut sum = CostSum { min_pico_usd, max_pico_usd, ..CostSum::default() };

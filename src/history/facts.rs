@@ -6,7 +6,7 @@ use super::cost::Cost;
 use super::names::{AttemptOutcome, RaceOutcome};
 use super::record::{AttemptRecord, RaceRecord};
 use super::speed::Decoding;
-use super::survival::{Audit, Observation};
+use super::survival::{AuditedLoser, Observation};
 use super::table::{Subset as _, subset};
 use crate::failure::FailureKind;
 
@@ -55,7 +55,7 @@ pub struct MeasuredAttempt {
 
 /// One attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct AttemptFacts<'a> {
     /// Numbers the races of one scan; the attempts of a race follow each other.
     pub race: u64,
     /// An earlier attempt of the race was at the same upstream.
@@ -87,7 +87,7 @@ pub fn of_race<'a>(
     (number, started_at): (u64, i64),
     request: Option<&'a RequestRow>,
     attempts: &'a [MeasuredAttempt],
-    mut each: impl FnMut(&Facts<'a>),
+    mut each: impl FnMut(&AttemptFacts<'a>),
 ) {
     // A loser lost to the first token after its dispatch among the others. (A whole answer whose winner dies is raced for
     // anew.)
@@ -98,7 +98,7 @@ pub fn of_race<'a>(
         let lost_us = tokens_us.iter().filter(|token_us| **token_us >= dispatch_us).min();
         let lost_us = lost_us.map(|token_us| token_us - dispatch_us);
         let again = attempts[..place].iter().any(|before| before.upstream() == attempt.upstream());
-        each(&Facts { race: number, again, started_at, ..attempt.facts(lost_us, request) });
+        each(&AttemptFacts { race: number, again, started_at, ..attempt.facts(lost_us, request) });
     }
 }
 
@@ -117,12 +117,12 @@ impl MeasuredAttempt {
     }
 
     /// `lost_us`: when it lost, if it did; microseconds since its dispatch.
-    fn facts<'a>(&'a self, lost_us: Option<i64>, request: Option<&'a RequestRow>) -> Facts<'a> {
+    fn facts<'a>(&'a self, lost_us: Option<i64>, request: Option<&'a RequestRow>) -> AttemptFacts<'a> {
         let row = &self.row;
         let audit = lost_us.zip(row.p_audit).filter(|_| row.audited);
-        let audit = audit.map(|(lost_us, probability)| Audit { lost_us, probability });
+        let audit = audit.map(|(lost_us, probability)| AuditedLoser { lost_us, probability });
         let ttft = row.ttft_obs_us.zip(row.ttft_event);
-        Facts {
+        AttemptFacts {
             race: 0,
             again: false,
             started_at: 0,
@@ -156,7 +156,7 @@ impl RequestRow {
     }
 }
 
-impl Facts<'_> {
+impl AttemptFacts<'_> {
     /// Whether its race still runs. Only losers of such a race are written, so each upstream would look too slow.
     pub fn is_of_a_running_race(&self, now_us: i64) -> bool {
         self.request.is_none() && self.started_at > now_us - RUNNING_US

@@ -6,7 +6,7 @@ use crate::clock::{DAY_US, HOUR_US, SECOND_US};
 
 /// What a request must keep; a target that is not set is not asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slo {
+pub struct SloTargets {
     /// Longest time to the client's first token; microseconds.
     pub ttft_us: Option<i64>,
     /// Longest time per output token after the first; milliseconds.
@@ -26,14 +26,14 @@ pub fn weekday(at_us: i64) -> i64 {
 
 /// A stretch of time, by the hours of the week: a rate of "Mondays at 9" is over the Mondays at 9 that were in it.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct HoursWindow {
     /// Microseconds, by weekday and hour.
     hours: [[i64; 24]; 7],
 }
 
-impl Window {
+impl HoursWindow {
     /// Microseconds since 1970; empty where it ends before it begins.
-    pub fn new(from_us: i64, until_us: i64) -> Window {
+    pub fn new(from_us: i64, until_us: i64) -> HoursWindow {
         const WEEK_US: i64 = 7 * DAY_US;
         let length = until_us.saturating_sub(from_us).max(0);
         let mut hours = [[length / WEEK_US * HOUR_US; 24]; 7];
@@ -45,7 +45,7 @@ impl Window {
             }
             at = next;
         }
-        Window { hours }
+        HoursWindow { hours }
     }
 
     /// Of it, the seconds in that hour and on that weekday; none: in any.
@@ -72,11 +72,11 @@ mod tests {
     #[test]
     fn a_window_knows_how_long_each_hour_was_in_it() {
         // Thursday 00:30 to Friday 01:15, and two weeks more.
-        let window = Window::new(HOUR_US / 2, DAY_US + HOUR_US * 5 / 4 + 14 * DAY_US);
+        let window = HoursWindow::new(HOUR_US / 2, DAY_US + HOUR_US * 5 / 4 + 14 * DAY_US);
         assert_eq!(window.seconds(None, None), 15.0 * 86_400.0 + 2_700.0);
         assert_eq!(window.seconds(Some(0), Some(3)), 2.0 * 3_600.0 + 1_800.0);
         assert_eq!(window.seconds(Some(1), Some(4)), 2.0 * 3_600.0 + 900.0);
         assert_eq!(window.seconds(Some(5), None), 15.0 * 3_600.0);
-        assert_eq!(Window::new(5, 4).seconds(None, None), 0.0);
+        assert_eq!(HoursWindow::new(5, 4).seconds(None, None), 0.0);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! 32 buckets to an octave: a value told by the middle of its bucket is off by 1.6 % at most. Values below 32 are exact.
 
-use super::bytes::{Reader, Short, put};
+use super::bytes::{ByteReader, ShortBytes, put};
 
 /// Buckets to an octave, as a power of two.
 const FINENESS: u32 = 5;
@@ -43,16 +43,16 @@ fn bounds(bucket: usize) -> (i64, i64) {
 
 /// How much weight of values fell into each bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
+pub struct GridHistogram {
     weights: Vec<f64>,
 }
 
-impl Histogram {
+impl GridHistogram {
     pub fn add(&mut self, value: i64, weight: f64) {
         self.add_to(bucket(value), weight);
     }
 
-    pub fn merge(&mut self, other: &Histogram) {
+    pub fn merge(&mut self, other: &GridHistogram) {
         for (bucket, weight) in other.buckets() {
             self.add_to(bucket, weight);
         }
@@ -84,8 +84,8 @@ impl Histogram {
         }
     }
 
-    /// Adds what [`Histogram::encode`] wrote, `scale` times, and returns how much weight that was.
-    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<f64, Short> {
+    /// Adds what [`GridHistogram::encode`] wrote, `scale` times, and returns how much weight that was.
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<f64, ShortBytes> {
         let (mut at, mut sum) = (0_usize, 0.0);
         for _ in 0..bytes.take()? {
             at = at.saturating_add(usize::try_from(bytes.take()?).unwrap_or(usize::MAX)).min(bucket(VALUE_MAX));
@@ -129,22 +129,22 @@ mod tests {
 
     #[test]
     fn what_is_stored_comes_back() {
-        let mut histogram = Histogram::default();
+        let mut histogram = GridHistogram::default();
         for (value, weight) in [(0, 1.0), (7, 2.0), (100_000, 50.0), (100_001, 1.4375), (i64::MAX, 3.0)] {
             histogram.add(value, weight);
         }
         let mut bytes = Vec::new();
         histogram.encode(&mut bytes);
-        let (mut back, mut twice) = (Histogram::default(), histogram.clone());
-        back.absorb(&mut Reader::new(&bytes), 1.0).unwrap();
+        let (mut back, mut twice) = (GridHistogram::default(), histogram.clone());
+        back.absorb(&mut ByteReader::new(&bytes), 1.0).unwrap();
         assert_eq!(back, histogram);
-        back.absorb(&mut Reader::new(&bytes), 0.5).unwrap();
-        back.absorb(&mut Reader::new(&bytes), 0.5).unwrap();
+        back.absorb(&mut ByteReader::new(&bytes), 0.5).unwrap();
+        back.absorb(&mut ByteReader::new(&bytes), 0.5).unwrap();
         twice.merge(&histogram);
         assert_eq!(back, twice);
-        assert_eq!(back.absorb(&mut Reader::new(&bytes), 2.0), Ok(2.0 * 57.4375));
+        assert_eq!(back.absorb(&mut ByteReader::new(&bytes), 2.0), Ok(2.0 * 57.4375));
         for cut in 0..bytes.len() {
-            assert!(Histogram::default().absorb(&mut Reader::new(&bytes[..cut]), 1.0).is_err(), "{cut}");
+            assert!(GridHistogram::default().absorb(&mut ByteReader::new(&bytes[..cut]), 1.0).is_err(), "{cut}");
         }
     }
 }

@@ -23,8 +23,8 @@ pub mod table;
 #[cfg(test)]
 pub mod sample;
 #[cfg(test)]
-mod truth;
+mod simulated_truth;
 
-pub use bytes::Short;
+pub use bytes::ShortBytes;
 pub use names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
 pub use record::{AttemptRecord, RaceRecord};

@@ -11,11 +11,11 @@ mod rank_sum;
 #[cfg(test)]
 mod tests;
 
-use super::survival::Point;
+use super::survival::SurvivalPoint;
 
 /// What is tested for each upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Figure {
+pub enum TestedFigure {
     Ttft,
     Tpot,
     Failures,
@@ -24,7 +24,7 @@ pub enum Figure {
 /// Attempts of one upstream under like conditions (an hour of the day, an input class), before and now. A stratum with
 /// attempts on one side alone tells nothing and is left out.
 #[derive(Clone, Copy, Debug)]
-pub struct Stratum<'a> {
+pub struct RegressionStratum<'a> {
     pub before: Sample<'a>,
     pub now: Sample<'a>,
 }
@@ -34,9 +34,9 @@ pub struct Stratum<'a> {
 pub struct Sample<'a> {
     /// TTFT in any order. Both sides on one grid: the exact times of one side against buckets of the other differ by the
     /// width of a bucket.
-    pub ttft: &'a [Point],
+    pub ttft: &'a [SurvivalPoint],
     /// The same points with every attempt's weight squared, for the variance. Where all weigh one: the same slice.
-    pub ttft_squares: &'a [Point],
+    pub ttft_squares: &'a [SurvivalPoint],
     /// Time per output token in microseconds, and how many attempts had it; in any order.
     pub tpot: &'a [(f64, u64)],
     /// All that may have failed.
@@ -97,9 +97,9 @@ pub struct Shift {
 
 /// What of one upstream is worse now. `upstreams`: how many are compared at this occasion; the more, the stronger each
 /// finding must be. Improvements are not reported; with `before` and `now` exchanged they are.
-pub fn compare(strata: &[Stratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
+pub fn compare(strata: &[RegressionStratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
     // Bonferroni: whatever depends on whatever, the sum of the chances of error is an upper bound.
-    let correct = |p_value: f64| (p_value * Figure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
+    let correct = |p_value: f64| (p_value * TestedFigure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
     let findings = [
         ttft(strata, thresholds, &correct),
         tpot(strata, thresholds, &correct),
@@ -114,25 +114,25 @@ impl Default for Thresholds {
     }
 }
 
-impl Figure {
-    pub const ALL: [Figure; 3] = [Figure::Ttft, Figure::Tpot, Figure::Failures];
+impl TestedFigure {
+    pub const ALL: [TestedFigure; 3] = [TestedFigure::Ttft, TestedFigure::Tpot, TestedFigure::Failures];
 
     /// As in JSON, in the log and as a label.
     pub fn as_str(self) -> &'static str {
         match self {
-            Figure::Ttft => "ttft",
-            Figure::Tpot => "tpot",
-            Figure::Failures => "failures",
+            TestedFigure::Ttft => "ttft",
+            TestedFigure::Tpot => "tpot",
+            TestedFigure::Failures => "failures",
         }
     }
 }
 
 impl Finding {
-    pub fn figure(&self) -> Figure {
+    pub fn figure(&self) -> TestedFigure {
         match self {
-            Finding::Ttft { .. } => Figure::Ttft,
-            Finding::Tpot { .. } => Figure::Tpot,
-            Finding::Failures { .. } => Figure::Failures,
+            Finding::Ttft { .. } => TestedFigure::Ttft,
+            Finding::Tpot { .. } => TestedFigure::Tpot,
+            Finding::Failures { .. } => TestedFigure::Failures,
         }
     }
 
@@ -153,7 +153,7 @@ impl Shift {
     }
 }
 
-fn ttft(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+fn ttft(strata: &[RegressionStratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
     let test = log_rank::log_rank(strata);
     let p_value = correct(normal::two_sided(test.z()));
     if test.z() >= 0.0 || test.effective_events() < thresholds.events_min as f64 || p_value > thresholds.significance {
@@ -165,7 +165,7 @@ fn ttft(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -
     worse.then_some(Finding::Ttft { shift, hazard_ratio, p_value })
 }
 
-fn tpot(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+fn tpot(strata: &[RegressionStratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
     let test = rank_sum::rank_sum(strata);
     let p_value = correct(normal::two_sided(test.z()));
     let enough = test.samples_min() >= thresholds.events_min as u64;
@@ -175,7 +175,11 @@ fn tpot(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -
     (enough && worse && p_value <= thresholds.significance).then_some(Finding::Tpot { before_us, now_us, p_value })
 }
 
-fn failures(strata: &[Stratum<'_>], thresholds: &Thresholds, correct: &dyn Fn(f64) -> f64) -> Option<Finding> {
+fn failures(
+    strata: &[RegressionStratum<'_>],
+    thresholds: &Thresholds,
+    correct: &dyn Fn(f64) -> f64,
+) -> Option<Finding> {
     let test = failures::Failures::new(strata);
     let (before, now) = test.shares()?;
     if test.attempts_min() < thresholds.events_min as u64 || now <= before || now - before < thresholds.failures {

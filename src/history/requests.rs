@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::bytes::{Reader, Short, put};
-use super::facts::Facts;
-use super::goodput::Slo;
+use super::bytes::{ByteReader, ShortBytes, put};
+use super::facts::AttemptFacts;
+use super::goodput::SloTargets;
 use super::grid;
 use super::names::RaceOutcome;
 
@@ -20,7 +20,7 @@ const FIRST: u16 = 2;
 
 /// How fast tokens came after the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum RequestSpeed {
     /// Microseconds a token.
     Tpot(f64),
     /// The whole answer was one token, or came in one event.
@@ -32,7 +32,7 @@ pub enum Pace {
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Answered well: the client's TTFT in microseconds, and the pace.
-    exact: Vec<(i64, Pace)>,
+    exact: Vec<(i64, RequestSpeed)>,
     /// The same by buckets.
     grid: HashMap<(u16, u16), u64>,
     /// Answered, but not to a good end.
@@ -45,7 +45,7 @@ pub struct Requests {
 
 /// What became of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct RequestOutcomes {
     /// Not whole where a target lies within a bucket of a histogram.
     pub met: f64,
     pub missed: f64,
@@ -56,7 +56,7 @@ pub struct Judged {
 impl Requests {
     /// A request belongs to the attempt that served it; one that none served, once to each group that tried, at the first try
     /// with each upstream.
-    pub fn add(&mut self, facts: &Facts<'_>, coarse: bool) {
+    pub fn add(&mut self, facts: &AttemptFacts<'_>, coarse: bool) {
         let Some(request) = &facts.request else { return };
         if request.served == Some(false) || request.outcome == RaceOutcome::ClientGone {
             return;
@@ -71,9 +71,9 @@ impl Requests {
             return;
         };
         let pace = match facts.tpot_us {
-            Some(tpot_us) => Pace::Tpot(tpot_us),
-            None if facts.at_once => Pace::AtOnce,
-            None => Pace::Unknown,
+            Some(tpot_us) => RequestSpeed::Tpot(tpot_us),
+            None if facts.at_once => RequestSpeed::AtOnce,
+            None => RequestSpeed::Unknown,
         };
         if coarse {
             *self.grid.entry((coarser(client_ttft_us), pace.code())).or_default() += 1;
@@ -99,14 +99,14 @@ impl Requests {
         self.unserved += other.unserved;
     }
 
-    pub fn judge(&self, slo: &Slo) -> Judged {
-        let mut judged = Judged { missed: (self.missed + self.unserved) as f64, ..Judged::default() };
+    pub fn outcome_reporter(&self, slo: &SloTargets) -> RequestOutcomes {
+        let mut judged = RequestOutcomes { missed: (self.missed + self.unserved) as f64, ..RequestOutcomes::default() };
         for (client_ttft_us, pace) in &self.exact {
             let in_time = slo.ttft_us.is_none_or(|limit| *client_ttft_us <= limit);
             let kept = match (slo.tpot_ms, pace) {
-                (None, _) | (Some(_), Pace::AtOnce) => Some(true),
-                (Some(limit), Pace::Tpot(us)) => Some(us / 1e3 <= limit),
-                (Some(_), Pace::Unknown) => None,
+                (None, _) | (Some(_), RequestSpeed::AtOnce) => Some(true),
+                (Some(limit), RequestSpeed::Tpot(us)) => Some(us / 1e3 <= limit),
+                (Some(_), RequestSpeed::Unknown) => None,
             };
             judged.count(1.0, f64::from(u8::from(in_time)), kept.map(|kept| f64::from(u8::from(kept))));
         }
@@ -134,12 +134,12 @@ impl Requests {
     }
 
     /// `unserved`: take those along that nobody answered.
-    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, unserved: bool) -> Result<(), Short> {
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, unserved: bool) -> Result<(), ShortBytes> {
         self.missed += bytes.take()?;
         let nobodys = bytes.take()?;
         self.unserved += if unserved { nobodys } else { 0 };
         for _ in 0..bytes.take()? {
-            let place = |number: u64| u16::try_from(number).map_err(|_| Short);
+            let place = |number: u64| u16::try_from(number).map_err(|_| ShortBytes);
             let key = (place(bytes.take()?)?, place(bytes.take()?)?);
             *self.grid.entry(key).or_default() += bytes.take()?;
         }
@@ -147,7 +147,7 @@ impl Requests {
     }
 }
 
-impl Judged {
+impl RequestOutcomes {
     /// `kept`: the share that kept the pace, where that is known.
     fn count(&mut self, requests: f64, in_time: f64, kept: Option<f64>) {
         let met = requests * in_time * kept.unwrap_or(0.0);
@@ -157,12 +157,12 @@ impl Judged {
     }
 }
 
-impl Pace {
+impl RequestSpeed {
     fn code(self) -> u16 {
         match self {
-            Pace::Unknown => UNKNOWN,
-            Pace::AtOnce => AT_ONCE,
-            Pace::Tpot(us) => FIRST + coarser((us * 1e3) as i64),
+            RequestSpeed::Unknown => UNKNOWN,
+            RequestSpeed::AtOnce => AT_ONCE,
+            RequestSpeed::Tpot(us) => FIRST + coarser((us * 1e3) as i64),
         }
     }
 }

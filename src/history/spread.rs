@@ -1,9 +1,9 @@
 //! Times as they are gathered: exact while their rows are there, on the grid where only histograms are left. Both together
 //! give one distribution.
 
-use super::bytes::{Reader, Short, put, put_f64};
-use super::grid::{self, Histogram};
-use super::survival::{Observation, Point, Survival, effective};
+use super::bytes::{ByteReader, ShortBytes, put, put_f64};
+use super::grid::{self, GridHistogram};
+use super::survival::{Observation, Survival, SurvivalPoint, effective};
 
 /// Times to the first token, seen to the end or not.
 #[derive(Clone, Debug, Default)]
@@ -12,10 +12,10 @@ pub struct Times {
     pub seen: u64,
     /// No first token was seen, and the attempt had not failed by then.
     pub censored: u64,
-    exact: Vec<Point>,
-    events: Histogram,
-    left: Histogram,
-    entered: Histogram,
+    exact: Vec<SurvivalPoint>,
+    events: GridHistogram,
+    left: GridHistogram,
+    entered: GridHistogram,
     event_weight: f64,
     event_weight_squared: f64,
 }
@@ -51,12 +51,13 @@ impl Times {
     }
 
     /// What happened at each time; in no order.
-    pub fn points(&self) -> Vec<Point> {
+    pub fn points(&self) -> Vec<SurvivalPoint> {
         let mut points = self.exact.clone();
-        let at = |bucket| Point { time_us: grid::middle(bucket), ..Point::default() };
-        points.extend(self.events.buckets().map(|(bucket, events)| Point { events, ..at(bucket) }));
+        let at = |bucket| SurvivalPoint { time_us: grid::middle(bucket), ..SurvivalPoint::default() };
+        points.extend(self.events.buckets().map(|(bucket, events)| SurvivalPoint { events, ..at(bucket) }));
         // Within a bucket one half leaves before the other's first token comes.
-        let half = |bucket, weight: f64| Point { leave_before: weight / 2.0, leave_after: weight / 2.0, ..at(bucket) };
+        let half =
+            |bucket, weight: f64| SurvivalPoint { leave_before: weight / 2.0, leave_after: weight / 2.0, ..at(bucket) };
         points.extend(self.left.buckets().map(|(bucket, weight)| half(bucket, weight)));
         points.extend(self.entered.buckets().map(|(bucket, weight)| half(bucket, -weight)));
         points
@@ -79,14 +80,14 @@ impl Times {
     /// Of what is on the grid: the points with every weight squared, as well as can be told. Which weights fell into a bucket
     /// is not kept: the audited are taken to weigh all the same, and a first token to be theirs as often as they are among
     /// those that wait for one. Weights must have been 1 but for audits.
-    pub fn coarse_squares(&self) -> Vec<Point> {
+    pub fn coarse_squares(&self) -> Vec<SurvivalPoint> {
         let heavy = self.audited_weight();
         // How many entered with a weight, and what a weight is to its square less what it was before.
         let (entries, to_squares) = if heavy > 1.0 { (1.0 / (heavy - 1.0), heavy + 1.0) } else { (0.0, 1.0) };
         let columns = [&self.events, &self.left, &self.entered];
         let (mut plain, mut audited) = (self.count() as f64, 0.0);
         let mut points = Vec::new();
-        for bucket in 0..columns.map(Histogram::end).into_iter().max().unwrap_or(0) {
+        for bucket in 0..columns.map(GridHistogram::end).into_iter().max().unwrap_or(0) {
             let [events, left, entered] = columns.map(|column| column.weight_of(bucket));
             if events == 0.0 && left == 0.0 && entered == 0.0 {
                 continue;
@@ -100,10 +101,15 @@ impl Times {
             (plain, audited) = half(((plain - of_plain).max(0.0), (audited - of_audited).max(0.0)));
             let leave = left / 2.0 - entered / 2.0 * to_squares;
             let events = of_plain + of_audited * heavy;
-            points.push(Point { time_us: grid::middle(bucket), leave_before: leave, events, leave_after: leave });
+            points.push(SurvivalPoint {
+                time_us: grid::middle(bucket),
+                leave_before: leave,
+                events,
+                leave_after: leave,
+            });
         }
         // Each began with one, whatever was taken wrongly on the way.
-        let rest = self.count() as f64 - points.iter().map(Point::watched).sum::<f64>();
+        let rest = self.count() as f64 - points.iter().map(SurvivalPoint::watched).sum::<f64>();
         if let Some(last) = points.last_mut() {
             last.leave_after += rest;
         }
@@ -125,7 +131,7 @@ impl Times {
         [&self.events, &self.left, &self.entered].into_iter().for_each(|histogram| histogram.encode(bytes));
     }
 
-    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<(), ShortBytes> {
         self.seen += bytes.take()?;
         self.censored += bytes.take()?;
         self.event_weight_squared += bytes.take_f64()? * scale * scale;
@@ -144,7 +150,7 @@ pub struct Spread {
     weight_squared: f64,
     /// Value and weight.
     exact: Vec<(i64, f64)>,
-    coarse: Histogram,
+    coarse: GridHistogram,
 }
 
 impl Spread {
@@ -197,7 +203,7 @@ impl Spread {
         self.coarse.encode(bytes);
     }
 
-    pub(super) fn absorb(&mut self, bytes: &mut Reader<'_>, scale: f64) -> Result<(), Short> {
+    pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<(), ShortBytes> {
         self.weigh(bytes.take()?, scale);
         self.coarse.absorb(bytes, scale)?;
         Ok(())
@@ -224,7 +230,7 @@ fn reach(values: &[(i64, f64)], share: f64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::survival::{Audit, Estimate};
+    use super::super::survival::{AuditedLoser, Estimate};
     use super::*;
 
     #[test]
@@ -234,7 +240,7 @@ mod tests {
         for _ in 0..20_000 {
             let (time, rival) = (100_000.0 * (1.0 + 9.0 * draws.f64()), 100_000.0 * (1.0 + 19.0 * draws.f64()));
             let lost = time > rival;
-            let audit = (lost && draws.f64() < 0.1).then_some(Audit { lost_us: rival as i64, probability: 0.1 });
+            let audit = (lost && draws.f64() < 0.1).then_some(AuditedLoser { lost_us: rival as i64, probability: 0.1 });
             let event = !lost || audit.is_some();
             let observation = Observation { time_us: if event { time } else { rival } as i64, event, audit };
             exact.add(&observation, 1.0, false);
@@ -243,7 +249,7 @@ mod tests {
         let mut bytes = Vec::new();
         coarse.encode(&mut bytes);
         let mut back = Times::default();
-        back.absorb(&mut Reader::new(&bytes), 1.0).unwrap();
+        back.absorb(&mut ByteReader::new(&bytes), 1.0).unwrap();
         assert!(
             (back.effective() / exact.effective() - 1.0).abs() < 0.01,
             "{} {}",
@@ -268,13 +274,13 @@ mod tests {
             let audited = time > rival && draws.f64() < 0.05;
             // One audit in ten ends without a first token.
             let event = time <= rival || audited && draws.f64() < 0.9;
-            let audit = |probability| audited.then_some(Audit { lost_us: rival as i64, probability });
+            let audit = |probability| audited.then_some(AuditedLoser { lost_us: rival as i64, probability });
             let time_us = if event || audited { time } else { rival } as i64;
             grid.add(&Observation { time_us, event, audit: audit(0.05) }, 1.0, true);
             squares.add(&Observation { time_us, event, audit: audit(0.05 * 0.05) }, 1.0, true);
         }
-        let later = |points: &[Point], than_us: i64| {
-            points.iter().filter(|point| point.time_us > than_us).map(Point::watched).sum::<f64>()
+        let later = |points: &[SurvivalPoint], than_us: i64| {
+            points.iter().filter(|point| point.time_us > than_us).map(SurvivalPoint::watched).sum::<f64>()
         };
         let (told, truth) = (grid.coarse_squares(), squares.points());
         for than_us in [-1, 200_000, 400_000, 600_000, 800_000] {

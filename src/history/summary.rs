@@ -1,9 +1,9 @@
 //! What is told of a group of attempts, gathered so that sums of groups are groups: by hour, by upstream, over all. Out of
 //! rows it is exact; rolled up, counts and money stay exact and times become histograms.
 
-use super::bytes::{Reader, Short, put};
+use super::bytes::{ByteReader, ShortBytes, put};
 use super::cost::CostSum;
-use super::facts::Facts;
+use super::facts::AttemptFacts;
 use super::names::AttemptOutcome;
 use super::requests::Requests;
 use super::spread::{Spread, Times};
@@ -38,7 +38,7 @@ pub struct Summary {
 
 impl Summary {
     /// `weight`: of its times among others. `coarse`: keep only their buckets, as is needed to store it.
-    pub fn add(&mut self, facts: &Facts<'_>, weight: f64, coarse: bool) {
+    pub fn add(&mut self, facts: &AttemptFacts<'_>, weight: f64, coarse: bool) {
         self.attempts += 1;
         self.outcomes[facts.outcome as usize] += 1;
         if let Some(kind) = facts.failure {
@@ -122,7 +122,7 @@ impl Summary {
     ///
     /// # Errors
     /// When the bytes are none of ours; what was read until then has been added.
-    pub fn absorb(&mut self, bytes: &[u8], weight: f64, unserved: bool) -> Result<(), Short> {
+    pub fn absorb(&mut self, bytes: &[u8], weight: f64, unserved: bool) -> Result<(), ShortBytes> {
         let (layout, bytes) = opened(bytes)?;
         let bytes = &mut { bytes };
         self.attempts += bytes.take()?;
@@ -145,7 +145,7 @@ impl Summary {
 ///
 /// # Errors
 /// As [`Summary::absorb`].
-pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), Short> {
+pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), ShortBytes> {
     let ((_, bytes), mut nothing) = (opened(bytes)?, Summary::default());
     let bytes = &mut { bytes };
     bytes.take()?;
@@ -155,10 +155,10 @@ pub fn absorb_ttft(ttft: &mut Times, bytes: &[u8], weight: f64) -> Result<(), Sh
 }
 
 /// With how it is laid out.
-fn opened(bytes: &[u8]) -> Result<(u64, Reader<'_>), Short> {
-    let mut bytes = Reader::new(bytes);
+fn opened(bytes: &[u8]) -> Result<(u64, ByteReader<'_>), ShortBytes> {
+    let mut bytes = ByteReader::new(bytes);
     let layout = bytes.take()?;
-    if [LAYOUT, LAYOUT_WITHOUT_BOUNDS].contains(&layout) { Ok((layout, bytes)) } else { Err(Short) }
+    if [LAYOUT, LAYOUT_WITHOUT_BOUNDS].contains(&layout) { Ok((layout, bytes)) } else { Err(ShortBytes) }
 }
 
 /// Those that are not 0, each with its place: places keep their meaning, new ones come behind.
@@ -171,10 +171,10 @@ fn encode_counts(counts: &[u64], bytes: &mut Vec<u8>) {
     }
 }
 
-fn absorb_counts(counts: &mut [u64], bytes: &mut Reader<'_>) -> Result<(), Short> {
+fn absorb_counts(counts: &mut [u64], bytes: &mut ByteReader<'_>) -> Result<(), ShortBytes> {
     for _ in 0..bytes.take()? {
         let place = usize::try_from(bytes.take()?).unwrap_or(usize::MAX);
-        *counts.get_mut(place).ok_or(Short)? += bytes.take()?;
+        *counts.get_mut(place).ok_or(ShortBytes)? += bytes.take()?;
     }
     Ok(())
 }

@@ -21,12 +21,12 @@ pub struct Observation {
     pub time_us: i64,
     pub event: bool,
     /// Set for an audited loser.
-    pub audit: Option<Audit>,
+    pub audit: Option<AuditedLoser>,
 }
 
 /// A loser that ran on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Audit {
+pub struct AuditedLoser {
     /// When it lost; microseconds after its own dispatch.
     pub lost_us: i64,
     /// The probability with which it was picked, above 0.
@@ -36,7 +36,7 @@ pub struct Audit {
 /// What happened at one time, by weight. At one time some leave unseen, then come the events, then others leave unseen.
 /// Whoever begins to be watched leaves a negative weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct SurvivalPoint {
     /// Microseconds.
     pub time_us: i64,
     pub leave_before: f64,
@@ -67,13 +67,24 @@ pub struct Survival {
 
 impl Observation {
     /// What it adds, of which the second part is there for an audited one. `weight`: of this observation among others.
-    pub fn points(&self, weight: f64) -> (Point, Option<Point>) {
+    pub fn points(&self, weight: f64) -> (SurvivalPoint, Option<SurvivalPoint>) {
         let Observation { time_us, event, audit } = *self;
         let late = audit.filter(|audit| audit.lost_us <= time_us && audit.probability > 0.0);
         let after = late.map_or(weight, |audit| weight / audit.probability.min(1.0));
-        let point = Point { time_us, ..Point::default() };
-        let point = if event { Point { events: after, ..point } } else { Point { leave_after: after, ..point } };
-        (point, late.map(|audit| Point { time_us: audit.lost_us, leave_after: weight - after, ..Point::default() }))
+        let point = SurvivalPoint { time_us, ..SurvivalPoint::default() };
+        let point = if event {
+            SurvivalPoint { events: after, ..point }
+        } else {
+            SurvivalPoint { leave_after: after, ..point }
+        };
+        (
+            point,
+            late.map(|audit| SurvivalPoint {
+                time_us: audit.lost_us,
+                leave_after: weight - after,
+                ..SurvivalPoint::default()
+            }),
+        )
     }
 
     /// What an event counts among events: more than one where it stands for losers that were cut.
@@ -83,15 +94,15 @@ impl Observation {
     }
 }
 
-impl Point {
+impl SurvivalPoint {
     /// What was watched from the beginning: what leaves or ends, less what came under observation later.
     pub fn watched(&self) -> f64 {
         self.leave_before + self.events + self.leave_after
     }
 
     /// With every weight times `factor`.
-    pub fn times(&self, factor: f64) -> Point {
-        Point {
+    pub fn times(&self, factor: f64) -> SurvivalPoint {
+        SurvivalPoint {
             time_us: self.time_us,
             leave_before: self.leave_before * factor,
             events: self.events * factor,
@@ -102,12 +113,12 @@ impl Point {
 
 impl Survival {
     /// Sorts the points; O(n log n).
-    pub fn new(mut points: Vec<Point>) -> Survival {
+    pub fn new(mut points: Vec<SurvivalPoint>) -> Survival {
         points.sort_unstable_by_key(|point| point.time_us);
-        let mut at_risk: f64 = points.iter().map(Point::watched).sum();
+        let mut at_risk: f64 = points.iter().map(SurvivalPoint::watched).sum();
         let (mut surviving, mut steps) = (1.0_f64, Vec::new());
         for group in points.chunk_by(|a, b| a.time_us == b.time_us) {
-            let sum = |part: fn(&Point) -> f64| group.iter().map(part).sum::<f64>();
+            let sum = |part: fn(&SurvivalPoint) -> f64| group.iter().map(part).sum::<f64>();
             at_risk -= sum(|point| point.leave_before);
             let events = sum(|point| point.events);
             if events > 0.0 {
@@ -252,7 +263,8 @@ mod tests {
     fn an_audited_loser_stands_for_those_that_were_cut() {
         // Four lose at 2. One was picked with p = 1/4, stands for all four from then on, and ends at 9.
         let cut = Observation { time_us: 2, event: false, audit: None };
-        let audited = Observation { time_us: 9, event: true, audit: Some(Audit { lost_us: 2, probability: 0.25 }) };
+        let audited =
+            Observation { time_us: 9, event: true, audit: Some(AuditedLoser { lost_us: 2, probability: 0.25 }) };
         let won = Observation { time_us: 1, event: true, audit: None };
         let points = [won, cut, cut, cut, audited].map(|seen| seen.points(1.0));
         let survival = Survival::new(points.iter().flat_map(|(end, entry)| [Some(*end), *entry]).flatten().collect());

@@ -4,26 +4,26 @@
 //! Only the sharing is here; what is made of it is decided in `routing::adaptive`. What the configuration names is read without
 //! a lock on a request's way, and keeps its place whatever callers name.
 
-mod kept;
-mod known;
+mod attempt_observer;
+mod key_affinity;
 mod prefixes;
 mod prompts;
-mod purse;
-mod recent;
-mod remember;
-mod sighting;
-mod waiting;
+mod race_budget;
+mod recently_used;
+mod request_memory;
+mod upstream_stats;
+mod waiting_attempts;
 
 #[cfg(test)]
 mod tests;
 
-pub use kept::ConversationId;
-pub use known::Known;
-pub use prefixes::Blocks;
-pub use purse::{Purse, SharedLedger};
-pub use remember::Remembering;
-pub use sighting::{Ending, Sighting, Spotted};
-pub use waiting::Longest;
+pub use attempt_observer::{AttemptObserver, ObservedEnd, ObserverSpec};
+pub use key_affinity::ConversationId;
+pub use prefixes::PrefixBlocks;
+pub use race_budget::{RaceBudget, SharedCostBudget};
+pub use request_memory::RequestMemory;
+pub use upstream_stats::UpstreamStats;
+pub use waiting_attempts::LongestWaiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,11 +31,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 
 use crate::clock::{Instant, micros_between, wall_micros};
-use crate::routing::adaptive::Ledger;
-use kept::Kept;
+use crate::routing::adaptive::CostBudget;
+use key_affinity::KeptKeys;
 use prefixes::Prefixes;
 use prompts::Prompts;
-use recent::Recent;
+use recently_used::Recent;
 
 /// Upstreams that callers name themselves and that are known; each takes some 10 kB.
 const NAMED_MAX: usize = 1_000;
@@ -53,24 +53,24 @@ pub struct Learning {
     /// What the configuration names.
     configured: ArcSwap<Configured>,
     /// What callers name beside that.
-    named: Mutex<Recent<String, Arc<Known>>>,
-    brought: Mutex<Recent<LedgerKey, SharedLedger>>,
+    named: Mutex<Recent<String, Arc<UpstreamStats>>>,
+    brought: Mutex<Recent<CostBudgetKey, SharedCostBudget>>,
     prefixes: Prefixes,
     /// Those of all upstreams.
     prompts: Prompts,
-    kept: Kept,
+    kept: KeptKeys,
 }
 
 /// Read without a lock; changed only with the configuration.
 #[derive(Clone, Default)]
 struct Configured {
-    upstreams: HashMap<String, Arc<Known>>,
-    ledgers: HashMap<LedgerKey, SharedLedger>,
+    upstreams: HashMap<String, Arc<UpstreamStats>>,
+    cost_budgets: HashMap<CostBudgetKey, SharedCostBudget>,
 }
 
 /// For whom a ledger is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LedgerKey {
+pub struct CostBudgetKey {
     model: String,
     /// As the bits of its number: requests with budgets of their own must not spend what others have saved.
     budget: u64,
@@ -78,22 +78,22 @@ pub struct LedgerKey {
     money: bool,
 }
 
-impl LedgerKey {
+impl CostBudgetKey {
     /// `model`: empty for upstreams that requests name themselves. `money`: what it costs is counted in US dollars, and not
     /// in tokens.
-    pub fn new(model: &str, budget: f64, money: bool) -> LedgerKey {
-        LedgerKey { model: model.to_owned(), budget: budget.to_bits(), money }
+    pub fn new(model: &str, budget: f64, money: bool) -> CostBudgetKey {
+        CostBudgetKey { model: model.to_owned(), budget: budget.to_bits(), money }
     }
 }
 
 /// One ledger with what it is for.
-pub struct Account {
+pub struct LedgerPurpose {
     pub model: String,
     /// Extra cost over base cost, at most.
     pub budget: f64,
     /// It is counted in US dollars, not in tokens.
     pub money: bool,
-    pub ledger: SharedLedger,
+    pub cost_budget: SharedCostBudget,
 }
 
 impl Default for Learning {
@@ -113,7 +113,7 @@ impl Learning {
             brought: Mutex::new(Recent::new(BROUGHT_MAX)),
             prefixes: Prefixes::default(),
             prompts: Prompts::default(),
-            kept: Kept::default(),
+            kept: KeptKeys::default(),
         }
     }
 
@@ -128,64 +128,68 @@ impl Learning {
 
     /// Gives these upstreams, by `provider/model`, and these ledgers places of their own, which nothing that callers name can
     /// take. What had one before and has none now is kept as if a caller had named it.
-    pub fn configure(&self, upstreams: impl Iterator<Item = String>, ledgers: impl Iterator<Item = LedgerKey>) {
+    pub fn configure(
+        &self,
+        upstreams: impl Iterator<Item = String>,
+        cost_budgets: impl Iterator<Item = CostBudgetKey>,
+    ) {
         let (mut named, mut brought) = (lock(&self.named), lock(&self.brought));
         let mut before = Configured::clone(&self.configured.load());
         let mut next = Configured::default();
         for name in upstreams {
             let known = before.upstreams.remove(&name).or_else(|| named.remove(&name));
-            let known = known.unwrap_or_else(|| Arc::new(Known::new(&name)));
+            let known = known.unwrap_or_else(|| Arc::new(UpstreamStats::new(&name)));
             next.upstreams.entry(name).or_insert(known);
         }
-        for key in ledgers {
-            let ledger = before.ledgers.remove(&key).or_else(|| brought.remove(&key));
-            let ledger = ledger.unwrap_or_else(|| new_ledger(&key));
-            next.ledgers.entry(key).or_insert(ledger);
+        for key in cost_budgets {
+            let cost_budget = before.cost_budgets.remove(&key).or_else(|| brought.remove(&key));
+            let cost_budget = cost_budget.unwrap_or_else(|| new_cost_budget(&key));
+            next.cost_budgets.entry(key).or_insert(cost_budget);
         }
         self.configured.store(Arc::new(next));
         for (name, known) in before.upstreams {
             named.get_or_make(&name, || known);
         }
-        for (key, ledger) in before.ledgers {
-            brought.get_or_make(&key, || ledger);
+        for (key, cost_budget) in before.cost_budgets {
+            brought.get_or_make(&key, || cost_budget);
         }
     }
 
     /// By `provider/model`; made anew if it is not known yet.
-    pub fn upstream(&self, name: &str) -> Arc<Known> {
+    pub fn upstream(&self, name: &str) -> Arc<UpstreamStats> {
         if let Some(known) = self.configured.load().upstreams.get(name) {
             return known.clone();
         }
-        lock(&self.named).get_or_make(&name.to_owned(), || Arc::new(Known::new(name)))
+        lock(&self.named).get_or_make(&name.to_owned(), || Arc::new(UpstreamStats::new(name)))
     }
 
     /// Of a model of the configuration, for this budget; the empty name is for upstreams that requests name themselves.
     /// `money`: what it costs is counted in US dollars, and not in tokens.
-    pub fn ledger(&self, model: &str, budget: f64, money: bool) -> SharedLedger {
-        let key = LedgerKey::new(model, budget, money);
-        if let Some(ledger) = self.configured.load().ledgers.get(&key) {
-            return ledger.clone();
+    pub fn cost_budget(&self, model: &str, budget: f64, money: bool) -> SharedCostBudget {
+        let key = CostBudgetKey::new(model, budget, money);
+        if let Some(cost_budget) = self.configured.load().cost_budgets.get(&key) {
+            return cost_budget.clone();
         }
-        lock(&self.brought).get_or_make(&key, || new_ledger(&key))
+        lock(&self.brought).get_or_make(&key, || new_cost_budget(&key))
     }
 
     /// Every upstream that is known, by name.
-    pub fn upstreams(&self) -> Vec<Arc<Known>> {
-        let mut all: Vec<Arc<Known>> = self.configured.load().upstreams.values().cloned().collect();
+    pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
+        let mut all: Vec<Arc<UpstreamStats>> = self.configured.load().upstreams.values().cloned().collect();
         all.extend(lock(&self.named).iter().map(|(_, known)| known.clone()));
         all.sort_unstable_by(|one, other| one.name().cmp(other.name()));
         all
     }
 
     /// Every ledger, by model and budget.
-    pub fn accounts(&self) -> Vec<Account> {
-        let account = |(key, ledger): (&LedgerKey, &SharedLedger)| Account {
+    pub fn accounts(&self) -> Vec<LedgerPurpose> {
+        let account = |(key, cost_budget): (&CostBudgetKey, &SharedCostBudget)| LedgerPurpose {
             model: key.model.clone(),
             budget: f64::from_bits(key.budget),
             money: key.money,
-            ledger: ledger.clone(),
+            cost_budget: cost_budget.clone(),
         };
-        let mut all: Vec<Account> = self.configured.load().ledgers.iter().map(account).collect();
+        let mut all: Vec<LedgerPurpose> = self.configured.load().cost_budgets.iter().map(account).collect();
         all.extend(lock(&self.brought).iter().map(account));
         all.sort_unstable_by(|one, other| {
             one.model.cmp(&other.model).then_with(|| one.budget.total_cmp(&other.budget))
@@ -194,11 +198,11 @@ impl Learning {
     }
 
     /// Forgets the ledgers of models that have become others. What runs there is settled with those that are forgotten.
-    pub fn retain_ledgers(&self, remains: impl Fn(&str) -> bool) {
+    pub fn retain_cost_budgets(&self, remains: impl Fn(&str) -> bool) {
         let mut brought = lock(&self.brought);
         brought.retain(|key| remains(&key.model));
         let mut next = Configured::clone(&self.configured.load());
-        next.ledgers.retain(|key, _| remains(&key.model));
+        next.cost_budgets.retain(|key, _| remains(&key.model));
         self.configured.store(Arc::new(next));
     }
 
@@ -212,12 +216,12 @@ impl Learning {
     }
 
     /// The blocks of a prompt, whose parts come in the order in which a provider reads them.
-    pub fn blocks(&self, parts: &[&[u8]]) -> Blocks {
+    pub fn blocks(&self, parts: &[&[u8]]) -> PrefixBlocks {
         self.prefixes.blocks(parts)
     }
 
     /// The prompt of a request of so many bytes was counted there.
-    fn counted(&self, known: &Known, tokens: i64, bytes: i64) {
+    fn counted(&self, known: &UpstreamStats, tokens: i64, bytes: i64) {
         known.prompts.counted(tokens, bytes);
         self.prompts.counted(tokens, bytes);
     }
@@ -243,13 +247,13 @@ impl Learning {
     }
 
     /// Tokens from the beginning of this prompt that the upstream has read lately.
-    pub fn known_tokens(&self, known: &Known, blocks: &Blocks, now_us: i64) -> f64 {
+    pub fn known_tokens(&self, known: &UpstreamStats, blocks: &PrefixBlocks, now_us: i64) -> f64 {
         self.prefixes.known_bytes(known.name(), blocks, now_us) as f64 / BYTES_PER_TOKEN
     }
 }
 
-fn new_ledger(key: &LedgerKey) -> SharedLedger {
-    Arc::new(Mutex::new(Ledger::new(f64::from_bits(key.budget))))
+fn new_cost_budget(key: &CostBudgetKey) -> SharedCostBudget {
+    Arc::new(Mutex::new(CostBudget::new(f64::from_bits(key.budget))))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,25 +23,25 @@ const REMEMBERED_MAX: usize = 200_000;
 #[derive(Debug, Default)]
 pub struct Prefixes {
     salt: RandomState,
-    seen: Mutex<Generations<()>>,
+    seen: Mutex<TwoGenerations<()>>,
 }
 
 /// Values by hash, each with when it was noted. The older half is dropped whole when the newer is full or old, so nothing is ever
 /// searched for what to drop.
 #[derive(Debug)]
-pub(super) struct Generations<V> {
+pub(super) struct TwoGenerations<V> {
     began_us: i64,
     newer: HashMap<u64, (i64, V)>,
     older: HashMap<u64, (i64, V)>,
 }
 
-impl<V> Default for Generations<V> {
-    fn default() -> Generations<V> {
-        Generations { began_us: 0, newer: HashMap::new(), older: HashMap::new() }
+impl<V> Default for TwoGenerations<V> {
+    fn default() -> TwoGenerations<V> {
+        TwoGenerations { began_us: 0, newer: HashMap::new(), older: HashMap::new() }
     }
 }
 
-impl<V: Copy> Generations<V> {
+impl<V: Copy> TwoGenerations<V> {
     /// For what is inserted next, so that not much more than `max` are kept.
     pub fn make_room(&mut self, max: usize, now_us: i64) {
         if self.newer.len() >= max / 2 || now_us - self.began_us >= micros(KEPT_FOR) {
@@ -68,25 +68,25 @@ impl<V: Copy> Generations<V> {
 
 /// The blocks of one prompt.
 #[derive(Clone, Debug, Default)]
-pub struct Blocks {
+pub struct PrefixBlocks {
     /// Each over everything before it too. Shared by the attempts of a race.
     hashes: Arc<[u64]>,
 }
 
 impl Prefixes {
     /// `parts`: the prompt in the order in which a provider reads it.
-    pub fn blocks(&self, parts: &[&[u8]]) -> Blocks {
+    pub fn blocks(&self, parts: &[&[u8]]) -> PrefixBlocks {
         let mut hashes = Vec::new();
         let mut before = 0;
         for block in parts.iter().flat_map(|part| part.chunks_exact(BLOCK)).take(BLOCKS_MAX) {
             before = self.salt.hash_one((before, block));
             hashes.push(before);
         }
-        Blocks { hashes: hashes.into() }
+        PrefixBlocks { hashes: hashes.into() }
     }
 
     /// This upstream has read the prompt.
-    pub fn note(&self, upstream: &str, blocks: &Blocks, now_us: i64) {
+    pub fn note(&self, upstream: &str, blocks: &PrefixBlocks, now_us: i64) {
         if blocks.hashes.is_empty() {
             return;
         }
@@ -98,7 +98,7 @@ impl Prefixes {
     }
 
     /// How many bytes of the prompt, from its beginning, this upstream has read within the last five minutes.
-    pub fn known_bytes(&self, upstream: &str, blocks: &Blocks, now_us: i64) -> usize {
+    pub fn known_bytes(&self, upstream: &str, blocks: &PrefixBlocks, now_us: i64) -> usize {
         if blocks.hashes.is_empty() {
             return 0;
         }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(first.hashes.len(), 4);
         prefixes.note("a/m", &first, 1);
         let longer = prefixes.blocks(&[&tools, &[&said[..], &[b'x'; BLOCK]].concat()]);
-        let known = |upstream, blocks: &Blocks, now| prefixes.known_bytes(upstream, blocks, now) / BLOCK;
+        let known = |upstream, blocks: &PrefixBlocks, now| prefixes.known_bytes(upstream, blocks, now) / BLOCK;
         assert_eq!((known("a/m", &longer, 2), known("b/m", &longer, 2)), (4, 0));
         let other = prefixes.blocks(&[&tools, &said[BLOCK..]]);
         assert_eq!(known("a/m", &other, 2), 1, "only the tools are the same");
@@ -134,9 +134,9 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let prefixes = Prefixes::default();
         for n in 0..REMEMBERED_MAX as i64 {
-            prefixes.note("a/m", &Blocks { hashes: [n as u64].into() }, 1 + n / 1_000);
+            prefixes.note("a/m", &PrefixBlocks { hashes: [n as u64].into() }, 1 + n / 1_000);
         }
-        let latest = Blocks { hashes: [REMEMBERED_MAX as u64 - 1].into() };
+        let latest = PrefixBlocks { hashes: [REMEMBERED_MAX as u64 - 1].into() };
         assert_eq!(prefixes.known_bytes("a/m", &latest, 1_000), BLOCK);
         let seen = prefixes.seen.lock().unwrap();
         assert!(seen.len() <= REMEMBERED_MAX);

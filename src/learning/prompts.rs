@@ -13,12 +13,12 @@ const GENERATION: u32 = 1_000;
 /// Of one upstream, or of all.
 #[derive(Debug, Default)]
 pub struct Prompts {
-    seen: Mutex<Generations>,
+    seen: Mutex<RatioGenerations>,
 }
 
 /// The older one is dropped whole when the newer is full.
 #[derive(Debug, Default)]
-struct Generations {
+struct RatioGenerations {
     newer: Option<PerByte>,
     older: Option<PerByte>,
     /// Prompts in the newer one.

@@ -4,39 +4,50 @@ use super::*;
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::{AttemptOutcome, RaceOutcome};
-use crate::routing::adaptive::Sent;
+use crate::routing::adaptive::SendConditions;
 use crate::routing::bill::PerByte;
-use crate::routing::tariff::{Prompt, Tariff};
+use crate::routing::tariff::{PromptTokens, Tariff};
 
 const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.5, output: 4.0, billed_on: false };
 
-fn sighting(learning: &Arc<Learning>, upstream: &str, purse: &Arc<Purse>, ordinal: usize) -> Sighting {
-    Sighting::start(Spotted {
+fn attempt_observer(
+    learning: &Arc<Learning>,
+    upstream: &str,
+    race_budget: &Arc<RaceBudget>,
+    ordinal: usize,
+) -> AttemptObserver {
+    AttemptObserver::start(ObserverSpec {
         ordinal,
         learning: learning.clone(),
         known: learning.upstream(upstream),
-        purse: purse.clone(),
+        race_budget: race_budget.clone(),
         tariff: TARIFF,
-        sent: Sent { uncached_tokens: 100.0, in_flight: 0 },
-        prompt: Prompt { uncached: 100.0, cached: 0.0 },
-        blocks: Blocks::default(),
+        sent: SendConditions { uncached_tokens: 100.0, in_flight: 0 },
+        prompt: PromptTokens { uncached: 100.0, cached: 0.0 },
+        blocks: PrefixBlocks::default(),
         known_tokens: 0.0,
         bytes: 0,
     })
 }
 
-fn bucket(ledger: &SharedLedger) -> f64 {
-    purse::lock(ledger).terms().bucket
+fn bucket(cost_budget: &SharedCostBudget) -> f64 {
+    race_budget::lock(cost_budget).terms().bucket
 }
 
 #[test]
 fn everybody_knows_the_same_of_an_upstream() {
     let learning = Learning::new();
     assert!(Arc::ptr_eq(&learning.upstream("a/m"), &learning.upstream("a/m")));
-    assert!(Arc::ptr_eq(&learning.ledger("m", 0.1, false), &learning.ledger("m", 0.1, false)));
-    assert!(!Arc::ptr_eq(&learning.ledger("m", 0.1, false), &learning.ledger("m", 0.2, false)), "a budget of its own");
-    assert!(!Arc::ptr_eq(&learning.ledger("n", 0.1, false), &learning.ledger("n", 0.1, true)), "tokens are no money");
-    learning.retain_ledgers(|model| model != "n");
+    assert!(Arc::ptr_eq(&learning.cost_budget("m", 0.1, false), &learning.cost_budget("m", 0.1, false)));
+    assert!(
+        !Arc::ptr_eq(&learning.cost_budget("m", 0.1, false), &learning.cost_budget("m", 0.2, false)),
+        "a budget of its own"
+    );
+    assert!(
+        !Arc::ptr_eq(&learning.cost_budget("n", 0.1, false), &learning.cost_budget("n", 0.1, true)),
+        "tokens are no money"
+    );
+    learning.retain_cost_budgets(|model| model != "n");
     learning.upstream("b/m");
     let names = |learning: &Learning| -> Vec<String> {
         learning.upstreams().iter().map(|known| known.name().to_owned()).collect()
@@ -54,21 +65,27 @@ fn what_callers_name_pushes_out_nothing_that_is_configured() {
     let learning = Learning::new();
     let named_before = learning.upstream("a/m");
     let configure = |upstreams: &[&str], budgets: &[f64]| {
-        let ledgers = budgets.iter().map(|budget| LedgerKey::new("m", *budget, false));
-        learning.configure(upstreams.iter().map(|name| (*name).to_owned()), ledgers);
+        let cost_budgets = budgets.iter().map(|budget| CostBudgetKey::new("m", *budget, false));
+        learning.configure(upstreams.iter().map(|name| (*name).to_owned()), cost_budgets);
     };
     configure(&["a/m", "b/m"], &[0.1]);
     assert!(Arc::ptr_eq(&named_before, &learning.upstream("a/m")), "what is known of it stays");
-    let (known, ledger) = (learning.upstream("b/m"), learning.ledger("m", 0.1, false));
+    let (known, cost_budget) = (learning.upstream("b/m"), learning.cost_budget("m", 0.1, false));
     for at in 0..NAMED_MAX + 50 {
         learning.upstream(&format!("b/{at}"));
-        learning.ledger("m", at as f64 / 1e4 + 1.0, false);
+        learning.cost_budget("m", at as f64 / 1e4 + 1.0, false);
     }
     assert_eq!((learning.upstreams().len(), learning.accounts().len()), (NAMED_MAX + 2, BROUGHT_MAX + 1));
-    assert!(Arc::ptr_eq(&known, &learning.upstream("b/m")) && Arc::ptr_eq(&ledger, &learning.ledger("m", 0.1, false)));
+    assert!(
+        Arc::ptr_eq(&known, &learning.upstream("b/m"))
+            && Arc::ptr_eq(&cost_budget, &learning.cost_budget("m", 0.1, false))
+    );
     configure(&["c/m"], &[]);
-    assert!(Arc::ptr_eq(&known, &learning.upstream("b/m")) && Arc::ptr_eq(&ledger, &learning.ledger("m", 0.1, false)));
-    learning.retain_ledgers(|_| false);
+    assert!(
+        Arc::ptr_eq(&known, &learning.upstream("b/m"))
+            && Arc::ptr_eq(&cost_budget, &learning.cost_budget("m", 0.1, false))
+    );
+    learning.retain_cost_budgets(|_| false);
     learning.retain(|name| name == "c/m");
     assert_eq!((learning.upstreams().len(), learning.accounts().len()), (1, 0));
 }
@@ -76,47 +93,47 @@ fn what_callers_name_pushes_out_nothing_that_is_configured() {
 #[test]
 fn an_attempt_is_seen_waiting_until_it_tells() {
     let learning = Arc::new(Learning::new());
-    let purse = Arc::new(Purse::new(learning.ledger("m", 0.1, false), true));
+    let race_budget = Arc::new(RaceBudget::new(learning.cost_budget("m", 0.1, false), true));
     let known = learning.upstream("a/m");
     let waiting = || known.longest_waits(i64::MAX, learning.now_us()).as_slice().len();
     let (mut seen, mut cut, dropped) = (
-        sighting(&learning, "a/m", &purse, 0),
-        sighting(&learning, "a/m", &purse, 0),
-        sighting(&learning, "a/m", &purse, 0),
+        attempt_observer(&learning, "a/m", &race_budget, 0),
+        attempt_observer(&learning, "a/m", &race_budget, 0),
+        attempt_observer(&learning, "a/m", &race_budget, 0),
     );
     assert_eq!(waiting(), 3);
-    let before = known.outlook().seen();
+    let before = known.forecast().seen();
     seen.first_token(300_000);
     assert_eq!(waiting(), 2);
-    assert!(known.outlook().seen() > before, "at once, not when the answer ends");
-    cut.ended(&Ending { waited_us: Some(200_000), ..Ending::default() });
+    assert!(known.forecast().seen() > before, "at once, not when the answer ends");
+    cut.ended(&ObservedEnd { waited_us: Some(200_000), ..ObservedEnd::default() });
     drop(dropped);
-    assert_eq!((waiting(), known.outlook().launches()), (0, 3));
+    assert_eq!((waiting(), known.forecast().launches()), (0, 3));
 }
 
 #[test]
 fn a_race_pays_for_what_is_billed() {
     let learning = Arc::new(Learning::new());
-    let ledger = learning.ledger("m", 0.5, false);
-    purse::lock(&ledger).settle(140.0, 0.0, 0.0);
+    let cost_budget = learning.cost_budget("m", 0.5, false);
+    race_budget::lock(&cost_budget).settle(140.0, 0.0, 0.0);
     // Empty enough to hold all that comes.
-    assert!(purse::lock(&ledger).reserve(7_000.0));
-    let spent = |endings: [Ending; 2]| {
-        let before = bucket(&ledger);
-        let purse = Arc::new(Purse::new(ledger.clone(), true));
+    assert!(race_budget::lock(&cost_budget).reserve(7_000.0));
+    let spent = |endings: [ObservedEnd; 2]| {
+        let before = bucket(&cost_budget);
+        let race_budget = Arc::new(RaceBudget::new(cost_budget.clone(), true));
         for (ordinal, ending) in endings.into_iter().enumerate() {
-            sighting(&learning, "a/m", &purse, ordinal).ended(&ending);
+            attempt_observer(&learning, "a/m", &race_budget, ordinal).ended(&ending);
         }
-        drop(purse);
-        bucket(&ledger) - before
+        drop(race_budget);
+        bucket(&cost_budget) - before
     };
-    let billed = Ending { billed: true, ..Ending::default() };
-    let won = Ending { served: true, output_tokens: Some(10), ..billed };
-    assert!((spent([won, Ending::default()]) - 0.5 * 140.0).abs() < 1e-9, "the other was refused");
+    let billed = ObservedEnd { billed: true, ..ObservedEnd::default() };
+    let won = ObservedEnd { served: true, output_tokens: Some(10), ..billed };
+    assert!((spent([won, ObservedEnd::default()]) - 0.5 * 140.0).abs() < 1e-9, "the other was refused");
     assert!((spent([won, billed]) - (0.5 * 140.0 - 100.0)).abs() < 1e-9, "the prompt of the other");
-    let cut = Ending { generated: 15, ..billed };
+    let cut = ObservedEnd { generated: 15, ..billed };
     assert!((spent([won, cut]) - (0.5 * 140.0 - 160.0)).abs() < 1e-9, "and what it had written");
-    let counted = Ending { input_tokens: Some(52), cached_tokens: Some(40), output_tokens: Some(27), ..won };
+    let counted = ObservedEnd { input_tokens: Some(52), cached_tokens: Some(40), output_tokens: Some(27), ..won };
     assert!((spent([counted, billed]) - (0.5 * (12.0 + 20.0 + 108.0) - 100.0)).abs() < 1e-9, "counted, not guessed");
 }
 
@@ -128,10 +145,14 @@ fn what_it_reports_of_its_cache_is_believed_by_and_by() {
     assert_eq!((learning.known_tokens(&known, &blocks, learning.now_us()), known.caching()), (0.0, 0.0));
     for _ in 0..40 {
         let known_tokens = learning.known_tokens(&known, &blocks, learning.now_us());
-        let spotted = Spotted { blocks: blocks.clone(), known_tokens, ..spotted(&learning) };
-        let mut sighting = Sighting::start(spotted);
-        sighting.first_token(1_000);
-        sighting.ended(&Ending { input_tokens: Some(2_100), cached_tokens: Some(2_048), ..Ending::default() });
+        let observer_spec = ObserverSpec { blocks: blocks.clone(), known_tokens, ..observer_spec(&learning) };
+        let mut attempt_observer = AttemptObserver::start(observer_spec);
+        attempt_observer.first_token(1_000);
+        attempt_observer.ended(&ObservedEnd {
+            input_tokens: Some(2_100),
+            cached_tokens: Some(2_048),
+            ..ObservedEnd::default()
+        });
     }
     assert_eq!(learning.known_tokens(&known, &blocks, learning.now_us()), 2_048.0);
     assert!(known.caching() > 0.95, "{}", known.caching());
@@ -140,26 +161,27 @@ fn what_it_reports_of_its_cache_is_believed_by_and_by() {
 #[test]
 fn what_is_counted_tells_how_many_tokens_the_bytes_of_a_request_make() {
     let learning = Arc::new(Learning::new());
-    assert_eq!(Sighting::start(spotted(&learning)).per_byte(), (None, None));
+    assert_eq!(AttemptObserver::start(observer_spec(&learning)).per_byte(), (None, None));
     for tokens in [250; 20].into_iter().chain([400]) {
-        Sighting::start(spotted(&learning)).ended(&Ending { input_tokens: Some(tokens), ..Ending::default() });
+        AttemptObserver::start(observer_spec(&learning))
+            .ended(&ObservedEnd { input_tokens: Some(tokens), ..ObservedEnd::default() });
     }
     let learnt = Some(PerByte { least: 0.25, most: 0.4 });
-    assert_eq!(Sighting::start(spotted(&learning)).per_byte(), (learnt, learnt));
-    let other = Spotted { known: learning.upstream("b/m"), ..spotted(&learning) };
-    assert_eq!(Sighting::start(other).per_byte(), (None, learnt));
+    assert_eq!(AttemptObserver::start(observer_spec(&learning)).per_byte(), (learnt, learnt));
+    let other = ObserverSpec { known: learning.upstream("b/m"), ..observer_spec(&learning) };
+    assert_eq!(AttemptObserver::start(other).per_byte(), (None, learnt));
 }
 
-fn spotted(learning: &Arc<Learning>) -> Spotted {
-    Spotted {
+fn observer_spec(learning: &Arc<Learning>) -> ObserverSpec {
+    ObserverSpec {
         ordinal: 0,
         learning: learning.clone(),
         known: learning.upstream("a/m"),
-        purse: Arc::new(Purse::new(learning.ledger("m", 0.1, false), true)),
+        race_budget: Arc::new(RaceBudget::new(learning.cost_budget("m", 0.1, false), true)),
         tariff: TARIFF,
-        sent: Sent::default(),
-        prompt: Prompt::default(),
-        blocks: Blocks::default(),
+        sent: SendConditions::default(),
+        prompt: PromptTokens::default(),
+        blocks: PrefixBlocks::default(),
         known_tokens: 0.0,
         bytes: 1_000,
     }
@@ -202,7 +224,11 @@ fn recorded(started_at: i64, attempts: &[(&str, Option<i64>, bool)]) -> Recorded
 fn the_history_teaches_what_was_seen() {
     let learning = Learning::new();
     let began = learning.now_us() - 400_000_000;
-    let by = Remembering { counts: &|_| true, ledger: Some(learning.ledger("m", 0.1, false)), cost: &|_| Some(900.0) };
+    let by = RequestMemory {
+        counts: &|_| true,
+        cost_budget: Some(learning.cost_budget("m", 0.1, false)),
+        cost: &|_| Some(900.0),
+    };
     for n in 0..400 {
         let ttft = 200_000 + n % 7 * 10_000;
         let request =
@@ -210,16 +236,16 @@ fn the_history_teaches_what_was_seen() {
         learning.remember(&request, &by);
     }
     let median = |upstream: &str| {
-        let sent = Sent { uncached_tokens: 500.0, in_flight: 0 };
-        learning.upstream(upstream).outlook().ttft_quantile_us(sent, 0.5, learning.now_us())
+        let sent = SendConditions { uncached_tokens: 500.0, in_flight: 0 };
+        learning.upstream(upstream).forecast().ttft_quantile_us(sent, 0.5, learning.now_us())
     };
-    assert_eq!(learning.upstream("a/m").outlook().launches(), 0, "not before it is published");
+    assert_eq!(learning.upstream("a/m").forecast().launches(), 0, "not before it is published");
     learning.publish();
     let a = median("a/m").unwrap();
     assert!((190_000.0..280_000.0).contains(&a), "{a}");
-    assert!(learning.upstream("c/m").outlook().throttled(learning.now_us()));
-    assert_eq!(learning.upstream("a/m").outlook().launches(), 400);
-    let terms = purse::lock(&learning.ledger("m", 0.1, false)).terms();
+    assert!(learning.upstream("c/m").forecast().throttled(learning.now_us()));
+    assert_eq!(learning.upstream("a/m").forecast().launches(), 400);
+    let terms = race_budget::lock(&learning.cost_budget("m", 0.1, false)).terms();
     assert!((terms.answer_tokens - 100.0).abs() < 10.0 && terms.p99_us < 2e6, "{terms:?}");
     assert_eq!((terms.mean_cost, terms.bucket), (900.0, 200.0 * 0.1 * 900.0));
 }

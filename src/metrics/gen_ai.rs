@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::histogram::{self, Histogram};
+use super::histogram::{self, MetricHistogram};
 use super::micros;
-use super::series::Series;
-use super::text::Text;
+use super::series::NamedSeries;
+use super::text::MetricsText;
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
 
@@ -18,19 +18,19 @@ use crate::history::{AttemptOutcome, AttemptRecord};
 #[derive(Debug)]
 pub(super) struct GenAi {
     /// By the name of the failure, of which there are not many; the empty name is none.
-    durations: Mutex<BTreeMap<&'static str, Histogram>>,
-    first_chunk: Histogram,
-    input: Histogram,
-    output: Histogram,
+    durations: Mutex<BTreeMap<&'static str, MetricHistogram>>,
+    first_chunk: MetricHistogram,
+    input: MetricHistogram,
+    output: MetricHistogram,
 }
 
 impl GenAi {
     pub fn new() -> GenAi {
         GenAi {
             durations: Mutex::default(),
-            first_chunk: Histogram::new(histogram::OPERATION),
-            input: Histogram::new(histogram::TOKENS),
-            output: Histogram::new(histogram::TOKENS),
+            first_chunk: MetricHistogram::new(histogram::OPERATION),
+            input: MetricHistogram::new(histogram::TOKENS),
+            output: MetricHistogram::new(histogram::TOKENS),
         }
     }
 
@@ -46,7 +46,7 @@ impl GenAi {
         }
         if let Some((error, took)) = ended(attempt, took_us) {
             let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
-            let duration = durations.entry(error).or_insert_with(|| Histogram::new(histogram::OPERATION));
+            let duration = durations.entry(error).or_insert_with(|| MetricHistogram::new(histogram::OPERATION));
             duration.observe(micros(took));
         }
     }
@@ -65,7 +65,7 @@ fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
 }
 
 /// The three families, by the upstreams' names.
-pub(super) fn render(upstreams: &Series<super::OfUpstream>, text: &mut Text) {
+pub(super) fn render(upstreams: &NamedSeries<super::UpstreamMetrics>, text: &mut MetricsText) {
     let all = || upstreams.iter().map(|(name, of)| (labels(name), &of.gen_ai));
     let help = "From an attempt's own dispatch to the end of its answer, of those that the gateway did not cut itself.";
     text.shared_family("gen_ai_client_operation_duration_seconds", "histogram", help);

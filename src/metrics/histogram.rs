@@ -81,7 +81,7 @@ pub(super) const TOKENS: Buckets = Buckets {
 };
 
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(super) struct MetricHistogram {
     buckets: Buckets,
     /// One more than there are bounds: the last is for what is above them all.
     counts: Box<[AtomicU64]>,
@@ -89,10 +89,10 @@ pub(super) struct Histogram {
     sum: AtomicU64,
 }
 
-impl Histogram {
-    pub fn new(buckets: Buckets) -> Histogram {
+impl MetricHistogram {
+    pub fn new(buckets: Buckets) -> MetricHistogram {
         let counts = (0..=buckets.upto.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram { buckets, counts, sum: AtomicU64::new(0) }
+        MetricHistogram { buckets, counts, sum: AtomicU64::new(0) }
     }
 
     pub fn observe(&self, value: Duration) {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_value_falls_under_the_first_bound_that_it_does_not_exceed() {
         const BUCKETS: Buckets = durations(&[ms(10), ms(20)]);
-        let histogram = Histogram::new(BUCKETS);
+        let histogram = MetricHistogram::new(BUCKETS);
         assert!(histogram.is_empty());
         for value in [0, 10_000, 10_001, 20_000, 21_000, 3_600_000_000] {
             histogram.observe(Duration::from_micros(value));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn counts_are_shown_as_they_are() {
-        let histogram = Histogram::new(TOKENS);
+        let histogram = MetricHistogram::new(TOKENS);
         [0, 1, 5].into_iter().for_each(|tokens| histogram.count(tokens));
         let counts: Vec<_> = histogram.cumulative().take(3).collect();
         assert_eq!(counts, [(Some(1.0), 2), (Some(4.0), 2), (Some(16.0), 3)]);

@@ -9,7 +9,7 @@ mod regressions;
 mod series;
 mod text;
 
-pub use regressions::Standing;
+pub use regressions::CurrentRegressions;
 pub use text::CONTENT_TYPE;
 
 use std::collections::BTreeSet;
@@ -19,14 +19,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::config::Config;
-use crate::history::regression::Figure;
+use crate::history::regression::TestedFigure;
 use crate::history::speed::Decoding;
 use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
-use histogram::Histogram;
-use series::Series;
-use text::Text;
+use histogram::MetricHistogram;
+use series::NamedSeries;
+use text::MetricsText;
 
 /// Models with a series of their own, the first by name; the others are `other`.
 const MODELS_MAX: usize = 32;
@@ -37,16 +37,16 @@ const UPSTREAMS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Metrics {
     races: [AtomicU64; RaceOutcome::ALL.len()],
-    overhead: Histogram,
+    overhead: MetricHistogram,
     rolled_up_attempts: AtomicU64,
     removed_races: AtomicU64,
-    named: ArcSwap<Named>,
-    regressions: ArcSwap<Standing>,
+    named: ArcSwap<ConfiguredNames>,
+    regressions: ArcSwap<CurrentRegressions>,
 }
 
 /// What the rows do not tell, and others count.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere {
+pub struct ExternalCounts {
     /// Races running now.
     pub in_flight: i64,
     /// Tasks running now: connections, attempts, losers that run on.
@@ -70,22 +70,22 @@ pub struct Elsewhere {
 
 /// Of one configuration.
 #[derive(Debug)]
-struct Named {
+struct ConfiguredNames {
     /// Client TTFT.
-    models: Series<Histogram>,
-    upstreams: Series<OfUpstream>,
+    models: NamedSeries<MetricHistogram>,
+    upstreams: NamedSeries<UpstreamMetrics>,
 }
 
 #[derive(Debug)]
-struct OfUpstream {
+struct UpstreamMetrics {
     outcomes: [AtomicU64; AttemptOutcome::ALL.len()],
-    ttft: Histogram,
-    tpot: Histogram,
+    ttft: MetricHistogram,
+    tpot: MetricHistogram,
     /// In the order of [`TOKEN_KINDS`].
     tokens: [AtomicU64; TOKEN_KINDS.len()],
     gen_ai: GenAi,
-    /// Regressions that began, in the order of [`Figure::ALL`].
-    regressions: [AtomicU64; Figure::ALL.len()],
+    /// Regressions that began, in the order of [`TestedFigure::ALL`].
+    regressions: [AtomicU64; TestedFigure::ALL.len()],
 }
 
 /// Cached ones are among the input, and those of reasoning, with most providers, among the output.
@@ -94,10 +94,11 @@ const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
 impl Metrics {
     /// Knows no name yet: see [`Metrics::configure`].
     pub fn new() -> Metrics {
-        let named = Named { models: Series::new(ttft), upstreams: Series::new(OfUpstream::new) };
+        let named =
+            ConfiguredNames { models: NamedSeries::new(ttft), upstreams: NamedSeries::new(UpstreamMetrics::new) };
         Metrics {
             races: Default::default(),
-            overhead: Histogram::new(histogram::OVERHEAD),
+            overhead: MetricHistogram::new(histogram::OVERHEAD),
             rolled_up_attempts: AtomicU64::new(0),
             removed_races: AtomicU64::new(0),
             named: ArcSwap::from_pointee(named),
@@ -115,7 +116,10 @@ impl Metrics {
             }
             let upstreams = config.models.values().flat_map(|model| &model.upstreams);
             let upstreams = upstreams.map(|upstream| upstream_name(&upstream.provider.name, &upstream.model));
-            Named { models, upstreams: before.upstreams.renamed(upstreams, UPSTREAMS_MAX, OfUpstream::new) }
+            ConfiguredNames {
+                models,
+                upstreams: before.upstreams.renamed(upstreams, UPSTREAMS_MAX, UpstreamMetrics::new),
+            }
         });
     }
 
@@ -162,9 +166,9 @@ impl Metrics {
 
     /// The page in the text format 0.0.4; see [`CONTENT_TYPE`]. A series of a model or an upstream is there once it has
     /// counted something.
-    pub fn render(&self, elsewhere: &Elsewhere) -> String {
+    pub fn render(&self, elsewhere: &ExternalCounts) -> String {
         let named = self.named.load();
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         self.render_races(&named, &mut text);
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
@@ -176,14 +180,14 @@ impl Metrics {
         text.finish()
     }
 
-    fn render_retention(&self, text: &mut Text) {
+    fn render_retention(&self, text: &mut MetricsText) {
         let help = "Attempts whose hour was rolled up; once more for each time that rows came late.";
         text.single("rolled_up_attempts_total", "counter", help, self.rolled_up_attempts.load(Relaxed));
         let help = "Races whose rows were removed, for they are older than the retention.";
         text.single("removed_races_total", "counter", help, self.removed_races.load(Relaxed));
     }
 
-    fn render_races(&self, named: &Named, text: &mut Text) {
+    fn render_races(&self, named: &ConfiguredNames, text: &mut MetricsText) {
         text.family("races_total", "counter", "Races that ended, one for each authenticated request, by outcome.");
         for (outcome, count) in RaceOutcome::ALL.iter().zip(&self.races) {
             text.sample(&[("outcome", outcome.as_str())], count.load(Relaxed));
@@ -207,12 +211,12 @@ impl Default for Metrics {
     }
 }
 
-impl OfUpstream {
-    fn new() -> OfUpstream {
-        OfUpstream {
+impl UpstreamMetrics {
+    fn new() -> UpstreamMetrics {
+        UpstreamMetrics {
             outcomes: Default::default(),
             ttft: ttft(),
-            tpot: Histogram::new(histogram::TPOT),
+            tpot: MetricHistogram::new(histogram::TPOT),
             tokens: Default::default(),
             gen_ai: GenAi::new(),
             regressions: Default::default(),
@@ -220,7 +224,7 @@ impl OfUpstream {
     }
 }
 
-fn render_attempts(upstreams: &Series<OfUpstream>, text: &mut Text) {
+fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsText) {
     text.family("attempts_total", "counter", "Attempts that ended, by upstream and outcome.");
     for (upstream, of) in upstreams.iter() {
         let counts = of.outcomes.iter().map(|count| count.load(Relaxed));
@@ -243,7 +247,7 @@ fn render_attempts(upstreams: &Series<OfUpstream>, text: &mut Text) {
     }
 }
 
-fn render_tokens(upstreams: &Series<OfUpstream>, text: &mut Text) {
+fn render_tokens(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsText) {
     let help = "Tokens of all attempts, winners and losers, as their providers count them: cached_input is part of input, and \
                 reasoning with most providers of output.";
     text.family("tokens_total", "counter", help);
@@ -256,7 +260,7 @@ fn render_tokens(upstreams: &Series<OfUpstream>, text: &mut Text) {
 }
 
 /// A series is there for each upstream, so that one that is open is a change.
-fn render_breakers(upstreams: &Series<OfUpstream>, open: &BTreeSet<String>, text: &mut Text) {
+fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<String>, text: &mut MetricsText) {
     let open: BTreeSet<&str> = open.iter().map(|upstream| upstreams.label(upstream)).collect();
     let help = "1 while the circuit breaker of an upstream is open, and it is left out but for trials.";
     text.family("breaker_open", "gauge", help);
@@ -265,7 +269,7 @@ fn render_breakers(upstreams: &Series<OfUpstream>, open: &BTreeSet<String>, text
     }
 }
 
-fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
+fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     text.single("in_flight", "gauge", "Races running now.", elsewhere.in_flight);
     text.single(
         "tasks",
@@ -293,8 +297,8 @@ fn render_elsewhere(elsewhere: &Elsewhere, text: &mut Text) {
     text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
 }
 
-fn ttft() -> Histogram {
-    Histogram::new(histogram::TTFT)
+fn ttft() -> MetricHistogram {
+    MetricHistogram::new(histogram::TTFT)
 }
 
 fn upstream_name(provider: &str, model: &str) -> String {

@@ -3,33 +3,33 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::series::Series;
-use super::text::Text;
-use super::{Metrics, OfUpstream};
-use crate::history::regression::Figure;
+use super::series::NamedSeries;
+use super::text::MetricsText;
+use super::{Metrics, UpstreamMetrics};
+use crate::history::regression::TestedFigure;
 
 /// Upstreams and their figures.
-pub type Standing = BTreeSet<(String, Figure)>;
+pub type CurrentRegressions = BTreeSet<(String, TestedFigure)>;
 
 impl Metrics {
     /// A regression began.
-    pub fn regression(&self, upstream: &str, figure: Figure) {
+    pub fn regression(&self, upstream: &str, figure: TestedFigure) {
         self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
     }
 
     /// From now on these stand, and no others.
-    pub fn standing(&self, regressions: Standing) {
+    pub fn standing(&self, regressions: CurrentRegressions) {
         self.regressions.store(regressions.into());
     }
 }
 
 /// A series is there once there was such a regression.
-pub(super) fn render(upstreams: &Series<OfUpstream>, standing: &Standing, text: &mut Text) {
-    let standing: BTreeSet<(&str, Figure)> =
+pub(super) fn render(upstreams: &NamedSeries<UpstreamMetrics>, standing: &CurrentRegressions, text: &mut MetricsText) {
+    let standing: BTreeSet<(&str, TestedFigure)> =
         standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
-    let series = |upstream, of: &OfUpstream| {
+    let series = |upstream, of: &UpstreamMetrics| {
         let counts = of.regressions.iter().map(|count| count.load(Relaxed));
-        let figures = Figure::ALL.into_iter().zip(counts);
+        let figures = TestedFigure::ALL.into_iter().zip(counts);
         let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
         figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
     };
@@ -54,10 +54,10 @@ mod tests {
 
     use super::*;
     use crate::config::parse;
-    use crate::metrics::Elsewhere;
+    use crate::metrics::ExternalCounts;
 
     fn page(metrics: &Metrics) -> Vec<String> {
-        let page = metrics.render(&Elsewhere::default());
+        let page = metrics.render(&ExternalCounts::default());
         page.lines().filter(|line| line.contains("regressions") && !line.starts_with('#')).map(str::to_owned).collect()
     }
 
@@ -67,7 +67,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.configure(&parse(models, Path::new("x"), &|_| None).unwrap());
         assert_eq!(page(&metrics), [""; 0]);
-        let found = [("groq/a", Figure::Tpot), ("x/1", Figure::Ttft), ("x/2", Figure::Ttft)];
+        let found = [("groq/a", TestedFigure::Tpot), ("x/1", TestedFigure::Ttft), ("x/2", TestedFigure::Ttft)];
         found.iter().for_each(|(upstream, figure)| metrics.regression(upstream, *figure));
         metrics.standing(found.iter().map(|(upstream, figure)| ((*upstream).to_owned(), *figure)).collect());
         let groq = "{upstream=\"groq/a\",figure=\"tpot\"}";
@@ -81,12 +81,12 @@ mod tests {
                 format!("photofinish_regressions_total{other} 2"),
             ]
         );
-        metrics.standing([("x/2".to_owned(), Figure::Ttft)].into());
+        metrics.standing([("x/2".to_owned(), TestedFigure::Ttft)].into());
         assert_eq!(
             page(&metrics)[..2],
             [format!("photofinish_regressions{groq} 0"), format!("photofinish_regressions{other} 1"),]
         );
-        metrics.standing(Standing::new());
+        metrics.standing(CurrentRegressions::new());
         assert_eq!(page(&metrics)[1], format!("photofinish_regressions{other} 0"));
     }
 }

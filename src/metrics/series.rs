@@ -9,7 +9,7 @@ pub(super) const OTHER: &str = "other";
 
 /// One `S` for each name.
 #[derive(Debug)]
-pub(super) struct Series<S> {
+pub(super) struct NamedSeries<S> {
     /// In the order of the configuration.
     own: Vec<(String, Arc<S>)>,
     /// From a name, or another name for the same, to its place.
@@ -17,14 +17,14 @@ pub(super) struct Series<S> {
     other: Arc<S>,
 }
 
-impl<S> Series<S> {
-    pub fn new(make: impl Fn() -> S) -> Series<S> {
-        Series { own: Vec::new(), places: HashMap::new(), other: Arc::new(make()) }
+impl<S> NamedSeries<S> {
+    pub fn new(make: impl Fn() -> S) -> NamedSeries<S> {
+        NamedSeries { own: Vec::new(), places: HashMap::new(), other: Arc::new(make()) }
     }
 
     /// The series of these names, at most `max`; what was counted under one of them is kept.
-    pub fn renamed(&self, names: impl IntoIterator<Item = String>, max: usize, make: impl Fn() -> S) -> Series<S> {
-        let mut next = Series { own: Vec::new(), places: HashMap::new(), other: self.other.clone() };
+    pub fn renamed(&self, names: impl IntoIterator<Item = String>, max: usize, make: impl Fn() -> S) -> NamedSeries<S> {
+        let mut next = NamedSeries { own: Vec::new(), places: HashMap::new(), other: self.other.clone() };
         for name in names {
             if next.own.len() < max && name != OTHER && !next.places.contains_key(&name) {
                 let series = self.own_of(&name).cloned().unwrap_or_else(|| Arc::new(make()));
@@ -72,14 +72,14 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn shown(series: &Series<Cell<u32>>) -> Vec<(&str, u32)> {
+    fn shown(series: &NamedSeries<Cell<u32>>) -> Vec<(&str, u32)> {
         series.iter().map(|(name, count)| (name, count.get())).collect()
     }
 
     #[test]
     fn only_known_names_have_a_series_of_their_own() {
         let mut series =
-            Series::new(Cell::default).renamed(names(&["a", "b", "a", "other", "c", "d"]), 3, Cell::default);
+            NamedSeries::new(Cell::default).renamed(names(&["a", "b", "a", "other", "c", "d"]), 3, Cell::default);
         series.alias("z", "b");
         series.alias("y", "d");
         for (name, count) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("other", 10), ("x", 20), ("y", 30), ("z", 40)] {

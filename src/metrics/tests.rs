@@ -19,7 +19,7 @@ fn configured(models: &str) -> Metrics {
 const LLAMA: &str = "[models.\"llama-3.3-70b\"]\nupstreams = [\"groq/llama-70b\"]\naliases = [\"llama\"]";
 
 fn page(metrics: &Metrics) -> String {
-    metrics.render(&Elsewhere::default())
+    metrics.render(&ExternalCounts::default())
 }
 
 fn assert_has(page: &str, lines: &[&str]) {
@@ -107,7 +107,7 @@ fn a_large_config_has_a_bounded_page() {
 
 #[test]
 fn running_tasks_are_told() {
-    let page = Metrics::new().render(&Elsewhere { tasks: 7, ..Elsewhere::default() });
+    let page = Metrics::new().render(&ExternalCounts { tasks: 7, ..ExternalCounts::default() });
     assert_has(&page, &["photofinish_tasks 7"]);
 }
 
@@ -116,7 +116,7 @@ fn an_open_breaker_is_a_one() {
     let metrics = configured(LLAMA);
     let lines = |open: &[&str]| {
         let open_breakers = open.iter().map(|upstream| (*upstream).to_owned()).collect();
-        let page = metrics.render(&Elsewhere { open_breakers, ..Elsewhere::default() });
+        let page = metrics.render(&ExternalCounts { open_breakers, ..ExternalCounts::default() });
         page.lines().filter(|line| line.starts_with("photofinish_breaker_open{")).map(str::to_owned).collect::<Vec<_>>()
     };
     let expected = |groq: u8, other: u8| {

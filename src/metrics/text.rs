@@ -2,20 +2,20 @@
 
 use std::fmt::Display;
 
-use super::histogram::Histogram;
+use super::histogram::MetricHistogram;
 
-/// The type of what `Text` makes.
+/// The type of what `MetricsText` makes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page as it grows.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct MetricsText {
     page: String,
     /// The name of the family that samples are added to.
     family: String,
 }
 
-impl Text {
+impl MetricsText {
     /// Begins a family of samples of our own; `kind` is `counter`, `gauge` or `histogram`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.shared_family(&format!("photofinish_{name}"), kind, help);
@@ -38,7 +38,7 @@ impl Text {
         self.line("", labels, value);
     }
 
-    pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
+    pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &MetricHistogram) {
         let mut count = 0;
         for (bound, so_far) in histogram.cumulative() {
             let bound = bound.map_or("+Inf".to_owned(), |bound| bound.to_string());
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn a_page() {
-        let histogram = Histogram::new(durations(&[50_000, 60_000_000_000]));
+        let histogram = MetricHistogram::new(durations(&[50_000, 60_000_000_000]));
         histogram.observe(Duration::from_millis(1_250));
-        let mut text = Text::default();
+        let mut text = MetricsText::default();
         text.single("up", "gauge", "Up.", 1);
         text.shared_family("took", "histogram", "Took.");
         text.histogram(&[("who", "a\\b\"c\nd")], &histogram);

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 
-use crate::learning::{Known, Longest};
-use crate::routing::adaptive::{Candidate, Outlook, Sent};
-use crate::routing::plan::Entry;
-use crate::routing::tariff::{Prompt, Tariff};
+use crate::learning::{LongestWaiting, UpstreamStats};
+use crate::routing::adaptive::{CandidateForecast, LatencyForecast, SendConditions};
+use crate::routing::plan::PlannedStart;
+use crate::routing::tariff::{PromptTokens, Tariff};
 
 /// A candidate as the driver keeps it for the whole race.
 pub struct CandidateState {
-    pub known: Arc<Known>,
+    pub known: Arc<UpstreamStats>,
     pub tariff: Tariff,
     /// The prompt as this upstream would bill it, tokens.
-    pub prompt: Prompt,
+    pub prompt: PromptTokens,
     /// Tokens of the prompt that this upstream has read lately, cached or not.
     pub known_tokens: f64,
     /// Candidates with the same number run on the same machines.
@@ -28,19 +28,19 @@ pub struct CandidateState {
     /// Its breaker is half open: it starts in addition to the others and replaces none of them.
     pub trial: bool,
     /// Its latest start. The current in-flight count includes that attempt, so predictions use this instead.
-    pub started: Option<Sent>,
+    pub started: Option<SendConditions>,
 }
 
 /// A candidate's shared statistics at one moment.
 pub(super) struct Observed {
-    outlook: Guard<Arc<Outlook>>,
-    waits: Longest,
+    forecast: Guard<Arc<LatencyForecast>>,
+    waits: LongestWaiting,
 }
 
 impl CandidateState {
     /// An attempt sent now.
-    pub fn sent(&self) -> Sent {
-        Sent { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
+    pub fn sent(&self) -> SendConditions {
+        SendConditions { uncached_tokens: self.prompt.uncached, in_flight: self.known.in_flight() }
     }
 
     /// Cost of starting it and cutting it again.
@@ -49,21 +49,21 @@ impl CandidateState {
     }
 
     pub(super) fn is_unknown(&self) -> bool {
-        self.known.outlook().is_unknown()
+        self.known.forecast().is_unknown()
     }
 
-    pub(super) fn entry(&self, candidate: usize) -> Entry {
-        Entry::listed(candidate, self.first_token, self.trial)
+    pub(super) fn entry(&self, candidate: usize) -> PlannedStart {
+        PlannedStart::listed(candidate, self.first_token, self.trial)
     }
 
     /// Reads the statistics; of the waiting attempts only those sent before `began_us`.
     pub(super) fn observe(&self, began_us: i64, now_us: i64) -> Observed {
-        Observed { outlook: self.known.outlook(), waits: self.known.longest_waits(began_us, now_us) }
+        Observed { forecast: self.known.forecast(), waits: self.known.longest_waits(began_us, now_us) }
     }
 
-    pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> Candidate<'o> {
-        Candidate {
-            outlook: &observed.outlook,
+    pub(super) fn view<'o>(&self, observed: &'o Observed, out: bool, answer_tokens: f64) -> CandidateForecast<'o> {
+        CandidateForecast {
+            forecast: &observed.forecast,
             sent: self.started.unwrap_or_else(|| self.sent()),
             cost: self.cost(answer_tokens),
             domain: self.domain,

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::candidate::{CandidateState, Observed};
-use super::fits::Fits;
-use super::reasons::Reasons;
+use super::context_fit::ContextFits;
+use super::reasons::DecisionReasons;
 use crate::clock::micros;
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
-use crate::learning::Purse;
-use crate::protocol::error::TooLong;
+use crate::learning::RaceBudget;
+use crate::protocol::error::ContextOverflow;
 use crate::routing::adaptive::{
-    self, Aim, AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule,
+    self, AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, Minimise,
+    NextDecision, Opening, rule,
 };
-use crate::routing::plan::{Entry, Plan, Replan, Start, plan};
+use crate::routing::plan::{PlannedStart, RacePlan, Replan, StartRule, plan};
 
 /// Attempts that may wait for a first token at once under `adaptive` and `rule`.
 const RUNNING_MAX: usize = 3;
@@ -28,8 +29,8 @@ pub struct PolicyDriverParts {
     pub settings: RaceSettings,
     /// At least one; trials at the end.
     pub candidates: Vec<CandidateState>,
-    pub purse: Arc<Purse>,
-    pub fits: Fits,
+    pub race_budget: Arc<RaceBudget>,
+    pub fits: ContextFits,
     /// When the request arrived.
     pub began_us: i64,
     /// Uniform in 0..1: whether this request may probe, and the first of `weighted`.
@@ -41,22 +42,22 @@ pub struct PolicyDriverParts {
 /// One race's driver.
 pub struct PolicyDriver {
     parts: PolicyDriverParts,
-    reasons: Reasons,
+    reasons: DecisionReasons,
     /// When a first token was held back.
     held_us: i64,
 }
 
 impl PolicyDriver {
     pub fn new(parts: PolicyDriverParts) -> PolicyDriver {
-        PolicyDriver { parts, reasons: Reasons::default(), held_us: 0 }
+        PolicyDriver { parts, reasons: DecisionReasons::default(), held_us: 0 }
     }
 
-    pub fn reasons(&self) -> Reasons {
+    pub fn reasons(&self) -> DecisionReasons {
         self.reasons.clone()
     }
 
-    pub fn purse(&self) -> &Arc<Purse> {
-        &self.parts.purse
+    pub fn race_budget(&self) -> &Arc<RaceBudget> {
+        &self.parts.race_budget
     }
 
     /// An attempt at this candidate starts now.
@@ -67,19 +68,20 @@ impl PolicyDriver {
     }
 
     /// The opening: who starts first, in which order, with which delays.
-    pub fn plan(&mut self, now_us: i64) -> Plan {
+    pub fn plan(&mut self, now_us: i64) -> RacePlan {
         let PolicyDriverParts { settings, candidates, draws, .. } = &self.parts;
-        let entries: Vec<Entry> = candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
+        let entries: Vec<PlannedStart> =
+            candidates.iter().enumerate().map(|(place, state)| state.entry(place)).collect();
         let weights: Vec<f64> = candidates.iter().map(|state| state.weight).collect();
         // Only `hedge` needs the leader.
         let delay = if settings.policy == Policy::Hedge { self.hedge_delay(now_us) } else { Duration::ZERO };
         let mut listed = plan(settings, entries, &weights, delay, draws[1]);
         match settings.policy {
-            Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(Why::Listed),
+            Policy::Race | Policy::Fallback | Policy::Weighted => self.reasons.add(DecisionReason::Listed),
             Policy::Hedge => self.hedge(&mut listed.entries, now_us),
             Policy::Fastest => {
                 let order = self.unknown_first(self.order(now_us));
-                self.reasons.add(if self.regular() == 1 { Why::Alone } else { self.why_first(&order) });
+                self.reasons.add(if self.regular() == 1 { DecisionReason::Alone } else { self.why_first(&order) });
                 sort(&mut listed.entries, self.regular(), &order);
             }
             Policy::Adaptive | Policy::Rule => self.open(&mut listed, now_us),
@@ -107,21 +109,23 @@ impl PolicyDriver {
             },
         );
         match next {
-            Next::Start(candidate) if self.reserve(candidate, running.iter().map(|running| running.candidate)) => {
+            NextDecision::Start(candidate)
+                if self.reserve(candidate, running.iter().map(|running| running.candidate)) =>
+            {
                 Replan::Start(candidate)
             }
-            Next::Start(_) => {
-                self.reasons.add(Why::Budget);
+            NextDecision::Start(_) => {
+                self.reasons.add(DecisionReason::Budget);
                 Replan::Again(EMPTY_AGAIN)
             }
-            Next::AskAgain { after_us } => {
-                if why == Why::Budget {
+            NextDecision::AskAgain { after_us } => {
+                if why == DecisionReason::Budget {
                     self.reasons.add(why);
                 }
                 Replan::Again(duration(after_us.max(1)))
             }
-            Next::Never => {
-                if matches!(why, Why::Alone | Why::Throttled) {
+            NextDecision::Never => {
+                if matches!(why, DecisionReason::Alone | DecisionReason::Throttled) {
                     self.reasons.add(why);
                 }
                 Replan::Never
@@ -131,7 +135,7 @@ impl PolicyDriver {
 
     /// Whether a candidate may be retried while others run. Such a retry is an extra attempt, like a hedge.
     pub fn affords_retry(&self, candidate: usize, running: &[AttemptView], now_us: i64) -> bool {
-        let throttled = || self.parts.candidates[candidate].known.outlook().throttled(now_us);
+        let throttled = || self.parts.candidates[candidate].known.forecast().throttled(now_us);
         if self.parts.crowded || throttled() {
             return false;
         }
@@ -154,7 +158,7 @@ impl PolicyDriver {
     }
 
     /// This candidate refused the prompt as too long: candidates with a larger window are next.
-    pub fn too_long(&mut self, candidate: usize, told: TooLong) {
+    pub fn too_long(&mut self, candidate: usize, told: ContextOverflow) {
         self.parts.fits.refused(candidate, told);
     }
 
@@ -171,20 +175,20 @@ impl PolicyDriver {
         if self.parts.settings.optimise == Objective::Ttft || hold_max_us == 0 || running.is_empty() {
             return None;
         }
-        let hold = |question: &Question<'_>| adaptive::hold(question, ready, running, hold_max_us);
+        let hold = |question: &AdaptiveQuestion<'_>| adaptive::hold(question, ready, running, hold_max_us);
         let held_us = self.ask(now_us, |_| false, hold)?;
-        self.reasons.add(Why::Held);
+        self.reasons.add(DecisionReason::Held);
         self.held_us = now_us;
         Some(duration(held_us.min(hold_max_us)))
     }
 
     /// True if `new` should finish before `held`, which began earlier.
     pub fn prefers_new(&self, held: usize, new: usize, now_us: i64) -> bool {
-        let answer_tokens = self.parts.purse.terms().answer_tokens;
+        let answer_tokens = self.parts.race_budget.terms().answer_tokens;
         let decodes_us = |candidate: usize| {
             let state = &self.parts.candidates[candidate];
             let in_flight = state.started.map_or(0, |sent| sent.in_flight);
-            state.known.outlook().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
+            state.known.forecast().tpot_us(in_flight).unwrap_or(adaptive::TPOT_US) * answer_tokens
         };
         decodes_us(new) < decodes_us(held) - (now_us - self.held_us) as f64
     }
@@ -201,41 +205,41 @@ impl PolicyDriver {
     }
 
     /// Only the first entry starts at once; the others, trials too, wait for a failure.
-    fn leave_out_extras(&self, listed: &mut Plan) {
+    fn leave_out_extras(&self, listed: &mut RacePlan) {
         for entry in listed.entries.iter_mut().skip(1) {
-            (entry.start, entry.trial) = (Start::AfterFailure, false);
+            (entry.start, entry.trial) = (StartRule::AfterFailure, false);
         }
         listed.max_attempts = self.parts.settings.max_attempts;
         (listed.ask_after, listed.expected) = (None, None);
-        self.reasons.add(Why::Crowded);
+        self.reasons.add(DecisionReason::Crowded);
     }
 
     /// `hedge`: a configured delay keeps the listed order, a learned one comes with the learned order.
-    fn hedge(&self, entries: &mut [Entry], now_us: i64) {
+    fn hedge(&self, entries: &mut [PlannedStart], now_us: i64) {
         if let HedgeAfter::After(_) = self.parts.settings.hedge_after {
-            self.reasons.add(Why::Listed);
+            self.reasons.add(DecisionReason::Listed);
         } else {
-            self.reasons.add(if entries.len() > 1 { Why::Hedge } else { Why::Alone });
+            self.reasons.add(if entries.len() > 1 { DecisionReason::Hedge } else { DecisionReason::Alone });
             sort(entries, self.regular(), &self.order(now_us));
         }
         let mut domains: Vec<u32> = Vec::new();
         for (place, entry) in entries.iter_mut().enumerate().filter(|(_, entry)| !entry.trial) {
             let state = &self.parts.candidates[entry.candidate];
             // An upstream that fails often is overloaded already.
-            let throttled = place > 0 && state.known.outlook().throttled(now_us);
+            let throttled = place > 0 && state.known.forecast().throttled(now_us);
             if throttled {
-                self.reasons.add(Why::Throttled);
+                self.reasons.add(DecisionReason::Throttled);
             }
             // What slows one upstream of a domain slows the others.
             if throttled || state.domain.is_some_and(|domain| domains.contains(&domain)) {
-                entry.start = Start::AfterFailure;
+                entry.start = StartRule::AfterFailure;
             } else {
                 domains.extend(state.domain);
             }
         }
     }
 
-    fn open(&self, listed: &mut Plan, now_us: i64) {
+    fn open(&self, listed: &mut RacePlan, now_us: i64) {
         let by_rule = self.parts.settings.policy == Policy::Rule;
         let opening = self.ask(
             now_us,
@@ -247,7 +251,7 @@ impl PolicyDriver {
         );
         let Opening { primary, also, hedge_at_us, hedge, why } = opening;
         self.reasons.add(why);
-        let order: Picks =
+        let order: CandidateOrder =
             std::iter::once(primary).chain(self.order(now_us).iter().filter(|other| *other != primary)).collect();
         sort(&mut listed.entries, self.regular(), &order);
         let mut started = vec![primary];
@@ -259,21 +263,21 @@ impl PolicyDriver {
     }
 
     /// Starts this candidate at once if the budget allows it.
-    fn start_extra(&self, listed: &mut Plan, candidate: usize, started: &mut Vec<usize>) {
+    fn start_extra(&self, listed: &mut RacePlan, candidate: usize, started: &mut Vec<usize>) {
         if self.reserve(candidate, started.iter().copied())
             && let Some(entry) = listed.entries.iter_mut().find(|entry| entry.candidate == candidate)
         {
-            entry.start = Start::At(Duration::ZERO);
+            entry.start = StartRule::At(Duration::ZERO);
             started.push(candidate);
         }
     }
 
     /// Reserves budget for an extra attempt. The winner is not extra, whichever it is, so the cheapest of all stays free.
     fn reserve(&self, candidate: usize, running: impl Iterator<Item = usize>) -> bool {
-        let answer_tokens = self.parts.purse.terms().answer_tokens;
+        let answer_tokens = self.parts.race_budget.terms().answer_tokens;
         let cost = |candidate: usize| self.parts.candidates[candidate].cost(answer_tokens);
         let least = running.map(cost).reduce(f64::min);
-        least.is_none_or(|least| self.parts.purse.reserve(cost(candidate).max(least)))
+        least.is_none_or(|least| self.parts.race_budget.reserve(cost(candidate).max(least)))
     }
 
     /// The number of candidates that are not trials.
@@ -297,19 +301,19 @@ impl PolicyDriver {
     }
 
     /// Upstreams with too few samples go first a few times: the prior alone might keep them last for ever.
-    fn unknown_first(&self, order: Picks) -> Picks {
+    fn unknown_first(&self, order: CandidateOrder) -> CandidateOrder {
         // Without a second attempt a request must not be used for trying.
         let may = self.parts.settings.max_attempts > 1;
         let unknown = |candidate: &usize| may && self.parts.candidates[*candidate].is_unknown();
         order.iter().filter(unknown).chain(order.iter().filter(|candidate| !unknown(candidate))).collect()
     }
 
-    fn why_first(&self, order: &Picks) -> Why {
+    fn why_first(&self, order: &CandidateOrder) -> DecisionReason {
         let unknown = order.first().is_some_and(|first| self.parts.candidates[first].is_unknown());
-        if unknown { Why::Cold } else { Why::Best }
+        if unknown { DecisionReason::Cold } else { DecisionReason::Best }
     }
 
-    fn order(&self, now_us: i64) -> Picks {
+    fn order(&self, now_us: i64) -> CandidateOrder {
         self.ask(now_us, |candidate| self.is_behind(candidate), adaptive::order)
     }
 
@@ -319,25 +323,25 @@ impl PolicyDriver {
         let HedgeAfter::Quantile(quantile) = hedge_after else { return hedge_after.unlearned() };
         let leader = self.order(now_us).first().and_then(|leader| self.parts.candidates.get(leader));
         let learned =
-            leader.and_then(|leader| leader.known.outlook().ttft_quantile_us(leader.sent(), quantile, now_us));
+            leader.and_then(|leader| leader.known.forecast().ttft_quantile_us(leader.sent(), quantile, now_us));
         learned.map_or(hedge_after.unlearned(), |us| Duration::from_micros(us as u64))
     }
 
     /// Puts one question to the routing code. `out`: candidates that may not start.
-    fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&Question<'_>) -> A) -> A {
-        let PolicyDriverParts { settings, candidates, purse, began_us, draws, .. } = &self.parts;
-        let terms = purse.terms();
+    fn ask<A>(&self, now_us: i64, out: impl Fn(usize) -> bool, answer: impl FnOnce(&AdaptiveQuestion<'_>) -> A) -> A {
+        let PolicyDriverParts { settings, candidates, race_budget, began_us, draws, .. } = &self.parts;
+        let terms = race_budget.terms();
         let observed: Vec<Observed> =
             candidates.iter().take(CANDIDATES_MAX).map(|state| state.observe(*began_us, now_us)).collect();
-        let views: Vec<Candidate<'_>> = candidates
+        let views: Vec<CandidateForecast<'_>> = candidates
             .iter()
             .zip(&observed)
             .enumerate()
             .map(|(place, (state, observed))| state.view(observed, out(place), terms.answer_tokens))
             .collect();
-        answer(&Question {
+        answer(&AdaptiveQuestion {
             candidates: &views,
-            aim: Aim::of(settings),
+            aim: Minimise::of(settings),
             terms,
             max_running: RUNNING_MAX.min(settings.max_attempts),
             now: now_us,
@@ -352,9 +356,10 @@ fn duration(us: i64) -> Duration {
 }
 
 /// Sorts the first `regular` entries by `order`; entries outside `order` follow as listed. The start of each place stays.
-fn sort(entries: &mut [Entry], regular: usize, order: &Picks) {
-    let starts: Vec<Start> = entries.iter().map(|entry| entry.start).collect();
-    let place = |entry: &Entry| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
+fn sort(entries: &mut [PlannedStart], regular: usize, order: &CandidateOrder) {
+    let starts: Vec<StartRule> = entries.iter().map(|entry| entry.start).collect();
+    let place =
+        |entry: &PlannedStart| order.iter().position(|candidate| candidate == entry.candidate).unwrap_or(usize::MAX);
     entries[..regular].sort_by_key(place);
     entries.iter_mut().zip(starts).for_each(|(entry, start)| entry.start = start);
 }

@@ -5,11 +5,11 @@
 //! running attempts, and not for the forecast itself, which is `routing::adaptive`.
 
 mod candidate;
+mod context_fit;
 mod driver;
-mod fits;
 mod reasons;
 
 pub use candidate::CandidateState;
+pub use context_fit::ContextFits;
 pub use driver::{PolicyDriver, PolicyDriverParts};
-pub use fits::Fits;
-pub use reasons::Reasons;
+pub use reasons::DecisionReasons;

@@ -1,49 +1,51 @@
 //! Whether the arguments of an answer's calls are whole: each has to be one JSON object.
 //!
 //! Arguments come in pieces of any size, so each call is scanned as it grows: no byte is looked at twice and nothing is kept
-//! of it. Arguments that are not whole are never mended here or anywhere: see [`Arguments::is_broken`].
+//! of it. Arguments that are not whole are never mended here or anywhere: see [`CallArguments::is_broken`].
 
 use std::collections::HashMap;
 
-use super::neutral::{Finish, Piece};
+use super::neutral::{AnswerPiece, FinishReason};
 
 /// Nesting that the readers of a whole answer follow (`serde_json`); deeper arguments are no JSON to them.
 const DEPTH_MAX: u32 = 127;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub struct Arguments {
+pub struct CallArguments {
     /// By choice and number. Calls that a limit on tokens cut are left out.
-    calls: HashMap<(u32, u32), Call>,
+    calls: HashMap<(u32, u32), ScannedCall>,
     /// The one whose arguments came last.
     last: Option<(u32, u32)>,
     broken: bool,
 }
 
 #[derive(Debug)]
-struct Call {
+struct ScannedCall {
     scan: Scan,
     /// It stands for a tool that takes any text, so a text that does not even begin as an object is whole.
     takes_text: bool,
 }
 
-impl Arguments {
+impl CallArguments {
     /// Takes in a piece of the answer. `takes_text`: whether the function of this name stands for a tool that takes any text.
-    pub fn add(&mut self, piece: &Piece, takes_text: impl FnOnce(&str) -> bool) {
+    pub fn add(&mut self, piece: &AnswerPiece, takes_text: impl FnOnce(&str) -> bool) {
         match piece {
-            Piece::Call { index, call, name, custom: false, .. } => {
+            AnswerPiece::Call { index, call, name, custom: false, .. } => {
                 let takes_text = takes_text(name);
-                self.calls.insert((*index, *call), Call { scan: Scan::default(), takes_text });
+                self.calls.insert((*index, *call), ScannedCall { scan: Scan::default(), takes_text });
             }
-            Piece::Arguments { index, call, text } => {
+            AnswerPiece::Arguments { index, call, text } => {
                 self.last = Some((*index, *call));
                 if let Some(call) = self.calls.get_mut(&(*index, *call)) {
                     call.scan.add(text);
                 }
             }
             // The finish itself tells that the arguments are cut.
-            Piece::Finish { index, finish: Finish::Length } => self.calls.retain(|(choice, _), _| choice != index),
-            Piece::Finish { index, .. } => {
+            AnswerPiece::Finish { index, finish: FinishReason::Length } => {
+                self.calls.retain(|(choice, _), _| choice != index)
+            }
+            AnswerPiece::Finish { index, .. } => {
                 self.broken |= self.calls.iter().any(|((choice, _), call)| choice == index && !call.is_whole());
             }
             _ => {}
@@ -78,12 +80,12 @@ impl Arguments {
     }
 }
 
-impl Call {
+impl ScannedCall {
     fn is_whole(&self) -> bool {
         match self.scan.state {
             // Many providers send an empty text for a call without arguments.
-            State::Start | State::End => true,
-            State::NoObject => self.takes_text,
+            ScanState::Start | ScanState::End => true,
+            ScanState::NoObject => self.takes_text,
             _ => false,
         }
     }
@@ -92,14 +94,14 @@ impl Call {
 /// A text, as far as it has come.
 #[derive(Debug, Default)]
 struct Scan {
-    state: State,
+    state: ScanState,
     depth: u32,
     /// What is open, a bit for each level, the innermost lowest: 1 for an object.
     objects: u128,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ScanState {
     /// Nothing but white space yet.
     #[default]
     Start,
@@ -126,7 +128,7 @@ enum State {
     },
     /// What is to come of `true`, `false` or `null`.
     Word(&'static [u8]),
-    Number(Digits),
+    Number(NumberState),
     /// The object is whole.
     End,
     /// It does not begin as an object.
@@ -137,7 +139,7 @@ enum State {
 
 /// Where in a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Digits {
+enum NumberState {
     Minus,
     Zero,
     Whole,
@@ -181,117 +183,117 @@ impl Scan {
 
     fn step(&mut self, byte: u8) {
         self.state = match self.state {
-            State::String { .. } if !matches!(byte, b'"' | b'\\' | ..0x20) => return,
-            State::NoObject | State::Broken => return,
-            State::Number(digits) => match digits.behind(byte) {
-                Some(digits) => State::Number(digits),
-                None if digits.may_end() => self.next(State::Behind, byte),
-                None => State::Broken,
+            ScanState::String { .. } if !matches!(byte, b'"' | b'\\' | ..0x20) => return,
+            ScanState::NoObject | ScanState::Broken => return,
+            ScanState::Number(digits) => match digits.behind(byte) {
+                Some(digits) => ScanState::Number(digits),
+                None if digits.may_end() => self.next(ScanState::Behind, byte),
+                None => ScanState::Broken,
             },
             state => self.next(state, byte),
         };
     }
 
-    fn next(&mut self, state: State, byte: u8) -> State {
+    fn next(&mut self, state: ScanState, byte: u8) -> ScanState {
         let is_space = matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
         match (state, byte) {
             (
-                State::Start
-                | State::FirstName
-                | State::Name
-                | State::Colon
-                | State::FirstItem
-                | State::Value
-                | State::Behind
-                | State::End,
+                ScanState::Start
+                | ScanState::FirstName
+                | ScanState::Name
+                | ScanState::Colon
+                | ScanState::FirstItem
+                | ScanState::Value
+                | ScanState::Behind
+                | ScanState::End,
                 _,
             ) if is_space => state,
-            (State::Start, b'{') => self.open(true),
-            (State::Start, _) => State::NoObject,
-            (State::FirstName, b'}') | (State::FirstItem, b']') => self.close(),
-            (State::FirstName | State::Name, b'"') => State::String { is_name: true },
-            (State::Colon, b':') => State::Value,
-            (State::FirstItem | State::Value, _) => self.value(byte),
-            (State::Behind, b',') => {
+            (ScanState::Start, b'{') => self.open(true),
+            (ScanState::Start, _) => ScanState::NoObject,
+            (ScanState::FirstName, b'}') | (ScanState::FirstItem, b']') => self.close(),
+            (ScanState::FirstName | ScanState::Name, b'"') => ScanState::String { is_name: true },
+            (ScanState::Colon, b':') => ScanState::Value,
+            (ScanState::FirstItem | ScanState::Value, _) => self.value(byte),
+            (ScanState::Behind, b',') => {
                 if self.objects & 1 == 1 {
-                    State::Name
+                    ScanState::Name
                 } else {
-                    State::Value
+                    ScanState::Value
                 }
             }
-            (State::Behind, b'}') if self.objects & 1 == 1 => self.close(),
-            (State::Behind, b']') if self.objects & 1 == 0 => self.close(),
-            (State::String { is_name: true }, b'"') => State::Colon,
-            (State::String { is_name: false }, b'"') => State::Behind,
-            (State::String { is_name }, b'\\') => State::Escape { is_name },
-            (State::Escape { is_name }, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                State::String { is_name }
+            (ScanState::Behind, b'}') if self.objects & 1 == 1 => self.close(),
+            (ScanState::Behind, b']') if self.objects & 1 == 0 => self.close(),
+            (ScanState::String { is_name: true }, b'"') => ScanState::Colon,
+            (ScanState::String { is_name: false }, b'"') => ScanState::Behind,
+            (ScanState::String { is_name }, b'\\') => ScanState::Escape { is_name },
+            (ScanState::Escape { is_name }, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                ScanState::String { is_name }
             }
-            (State::Escape { is_name }, b'u') => State::Hex { is_name, left: 4 },
-            (State::Hex { is_name, left }, _) if byte.is_ascii_hexdigit() => match left {
-                0 | 1 => State::String { is_name },
-                left => State::Hex { is_name, left: left - 1 },
+            (ScanState::Escape { is_name }, b'u') => ScanState::Hex { is_name, left: 4 },
+            (ScanState::Hex { is_name, left }, _) if byte.is_ascii_hexdigit() => match left {
+                0 | 1 => ScanState::String { is_name },
+                left => ScanState::Hex { is_name, left: left - 1 },
             },
-            (State::Word([expected, rest @ ..]), _) if byte == *expected => {
+            (ScanState::Word([expected, rest @ ..]), _) if byte == *expected => {
                 if rest.is_empty() {
-                    State::Behind
+                    ScanState::Behind
                 } else {
-                    State::Word(rest)
+                    ScanState::Word(rest)
                 }
             }
-            _ => State::Broken,
+            _ => ScanState::Broken,
         }
     }
 
-    fn value(&mut self, byte: u8) -> State {
+    fn value(&mut self, byte: u8) -> ScanState {
         match byte {
             b'{' => self.open(true),
             b'[' => self.open(false),
-            b'"' => State::String { is_name: false },
-            b't' => State::Word(b"rue"),
-            b'f' => State::Word(b"alse"),
-            b'n' => State::Word(b"ull"),
-            b'-' => State::Number(Digits::Minus),
-            b'0' => State::Number(Digits::Zero),
-            b'1'..=b'9' => State::Number(Digits::Whole),
-            _ => State::Broken,
+            b'"' => ScanState::String { is_name: false },
+            b't' => ScanState::Word(b"rue"),
+            b'f' => ScanState::Word(b"alse"),
+            b'n' => ScanState::Word(b"ull"),
+            b'-' => ScanState::Number(NumberState::Minus),
+            b'0' => ScanState::Number(NumberState::Zero),
+            b'1'..=b'9' => ScanState::Number(NumberState::Whole),
+            _ => ScanState::Broken,
         }
     }
 
-    fn open(&mut self, is_object: bool) -> State {
+    fn open(&mut self, is_object: bool) -> ScanState {
         self.depth += 1;
         self.objects = self.objects << 1 | u128::from(is_object);
         match (self.depth > DEPTH_MAX, is_object) {
-            (true, _) => State::Broken,
-            (false, true) => State::FirstName,
-            (false, false) => State::FirstItem,
+            (true, _) => ScanState::Broken,
+            (false, true) => ScanState::FirstName,
+            (false, false) => ScanState::FirstItem,
         }
     }
 
-    fn close(&mut self) -> State {
+    fn close(&mut self) -> ScanState {
         self.depth -= 1;
         self.objects >>= 1;
-        if self.depth == 0 { State::End } else { State::Behind }
+        if self.depth == 0 { ScanState::End } else { ScanState::Behind }
     }
 }
 
-impl Digits {
+impl NumberState {
     /// Where in the number it is behind this byte. None if the byte does not belong to it.
-    fn behind(self, byte: u8) -> Option<Digits> {
+    fn behind(self, byte: u8) -> Option<NumberState> {
         Some(match (self, byte) {
-            (Digits::Minus, b'0') => Digits::Zero,
-            (Digits::Minus | Digits::Whole, b'0'..=b'9') => Digits::Whole,
-            (Digits::Zero | Digits::Whole, b'.') => Digits::Point,
-            (Digits::Zero | Digits::Whole | Digits::Fraction, b'e' | b'E') => Digits::Exponent,
-            (Digits::Point | Digits::Fraction, b'0'..=b'9') => Digits::Fraction,
-            (Digits::Exponent, b'+' | b'-') => Digits::Sign,
-            (Digits::Exponent | Digits::Sign | Digits::Power, b'0'..=b'9') => Digits::Power,
+            (NumberState::Minus, b'0') => NumberState::Zero,
+            (NumberState::Minus | NumberState::Whole, b'0'..=b'9') => NumberState::Whole,
+            (NumberState::Zero | NumberState::Whole, b'.') => NumberState::Point,
+            (NumberState::Zero | NumberState::Whole | NumberState::Fraction, b'e' | b'E') => NumberState::Exponent,
+            (NumberState::Point | NumberState::Fraction, b'0'..=b'9') => NumberState::Fraction,
+            (NumberState::Exponent, b'+' | b'-') => NumberState::Sign,
+            (NumberState::Exponent | NumberState::Sign | NumberState::Power, b'0'..=b'9') => NumberState::Power,
             _ => return None,
         })
     }
 
     fn may_end(self) -> bool {
-        matches!(self, Digits::Zero | Digits::Whole | Digits::Fraction | Digits::Power)
+        matches!(self, NumberState::Zero | NumberState::Whole | NumberState::Fraction | NumberState::Power)
     }
 }
 

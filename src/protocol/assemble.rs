@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::sse::Event;
+use super::sse::SseEvent;
 use super::surrogates::lenient;
 
 /// Choices of an answer that are put together: as many as OpenAI takes for `n`.
@@ -18,7 +18,7 @@ pub const ITEMS_MAX: usize = 4_096;
 pub trait Assemble: Send {
     /// Takes in one event of the surface's own dialect. False if it cannot be read, or there is more of something than an answer
     /// has, and so nothing whole can be made any more.
-    fn add(&mut self, event: &Event) -> bool;
+    fn add(&mut self, event: &SseEvent) -> bool;
 
     /// The answer as the surface gives it without `stream`. None if the arguments of a call cannot be read, so that nothing
     /// right can be made of it. Called once.
@@ -56,7 +56,7 @@ pub struct ByChoice<C> {
 }
 
 /// One choice in the making.
-pub trait Choice: Default {
+pub trait AssembledChoice: Default {
     /// The `object` of the whole answer.
     const OBJECT: &str;
 
@@ -69,8 +69,8 @@ pub trait Choice: Default {
     fn says(choice: &Value) -> bool;
 }
 
-impl<C: Choice + Send> Assemble for ByChoice<C> {
-    fn add(&mut self, event: &Event) -> bool {
+impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
+    fn add(&mut self, event: &SseEvent) -> bool {
         match event.fields().data {
             Some(data) if data.trim_ascii() != b"[DONE]" && !data.trim_ascii().is_empty() => self.add_data(&data),
             _ => true,
@@ -85,7 +85,7 @@ impl<C: Choice + Send> Assemble for ByChoice<C> {
     }
 }
 
-impl<C: Choice> ByChoice<C> {
+impl<C: AssembledChoice> ByChoice<C> {
     /// Takes in the data of one event. False if it cannot be read.
     pub(super) fn add_data(&mut self, data: &[u8]) -> bool {
         let chunk = match lenient(data) {

@@ -6,7 +6,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::sse::{Event, TooLong, Uncut};
+use super::sse::{EventTooLong, FrameError, SseEvent};
 
 /// Two lengths and their checksum.
 const PRELUDE: usize = 12;
@@ -19,7 +19,7 @@ pub(super) mod tests;
 
 /// Cuts a byte stream into frames. Holds back at most `max` bytes.
 #[derive(Debug)]
-pub struct Scanner {
+pub struct BinaryScanner {
     /// What was read and not looked at yet.
     chunk: Bytes,
     /// The beginning of a frame whose end has not come yet.
@@ -29,7 +29,7 @@ pub struct Scanner {
 
 /// What a frame says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BinaryKind {
     Event,
     /// One that the service declares: the payload tells more.
     Exception,
@@ -39,8 +39,8 @@ pub enum Kind {
 
 /// A frame taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
-    pub kind: Kind,
+pub struct BinaryMessage<'a> {
+    pub kind: BinaryKind,
     /// `:event-type`, `:exception-type` or `:error-code`.
     pub name: &'a str,
     /// `:error-message`
@@ -48,13 +48,13 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-impl Scanner {
+impl BinaryScanner {
     /// A scanner that fails on a frame of more than `max` bytes.
-    pub fn new(max: usize) -> Scanner {
-        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+    pub fn new(max: usize) -> BinaryScanner {
+        BinaryScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    /// Takes the next read. What was there before must have been taken out with [`BinaryScanner::next_event`].
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -69,7 +69,7 @@ impl Scanner {
     ///
     /// # Errors
     /// Once a frame exceeds the bound, or a checksum or a length is wrong; the scanner is of no use after it.
-    pub fn next_event(&mut self) -> Result<Option<Event>, Uncut> {
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
         if self.carry.is_empty()
             && let Some(length) = frame_length(&self.chunk, self.max)?
             && length <= self.chunk.len()
@@ -95,28 +95,28 @@ impl Scanner {
 }
 
 /// How long the frame is that begins here. None if its prelude is not whole yet.
-fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, Uncut> {
+fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, FrameError> {
     let Some(prelude) = bytes.first_chunk::<PRELUDE>() else { return Ok(None) };
     let [total, headers, checksum] = [0, 4, 8].map(|at| number(prelude, at));
     if crc32fast::hash(&prelude[..8]) != checksum {
-        return Err(Uncut::Damaged("the checksum of its prelude is wrong"));
+        return Err(FrameError::Damaged("the checksum of its prelude is wrong"));
     }
     let total = usize::try_from(total).unwrap_or(usize::MAX);
     if total > max {
-        return Err(TooLong { max }.into());
+        return Err(EventTooLong { max }.into());
     }
     let around = PRELUDE + CHECKSUM;
     match total.checked_sub(around) {
         Some(rest) if usize::try_from(headers).is_ok_and(|headers| headers <= rest) => Ok(Some(total)),
-        _ => Err(Uncut::Damaged("its lengths do not fit together")),
+        _ => Err(FrameError::Damaged("its lengths do not fit together")),
     }
 }
 
 /// A frame that is whole, once its checksum is found right.
-fn whole(raw: Bytes) -> Result<Event, Uncut> {
+fn whole(raw: Bytes) -> Result<SseEvent, FrameError> {
     match raw.split_last_chunk::<CHECKSUM>() {
-        Some((rest, checksum)) if crc32fast::hash(rest) == u32::from_be_bytes(*checksum) => Ok(Event { raw }),
-        _ => Err(Uncut::Damaged("its checksum is wrong")),
+        Some((rest, checksum)) if crc32fast::hash(rest) == u32::from_be_bytes(*checksum) => Ok(SseEvent { raw }),
+        _ => Err(FrameError::Damaged("its checksum is wrong")),
     }
 }
 
@@ -125,8 +125,8 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_be_bytes(*four))
 }
 
-/// Takes apart a frame that a [`Scanner`] found. None if its headers are damaged, or say nothing of what it is.
-pub fn message(raw: &[u8]) -> Option<Message<'_>> {
+/// Takes apart a frame that a [`BinaryScanner`] found. None if its headers are damaged, or say nothing of what it is.
+pub fn message(raw: &[u8]) -> Option<BinaryMessage<'_>> {
     let (prelude, rest) = raw.split_at_checked(PRELUDE)?;
     let (rest, _) = rest.split_at_checked(rest.len().checked_sub(CHECKSUM)?)?;
     let (mut headers, payload) = rest.split_at_checked(usize::try_from(number(prelude, 4)).ok()?)?;
@@ -143,12 +143,12 @@ pub fn message(raw: &[u8]) -> Option<Message<'_>> {
         }
     }
     let (kind, name) = match kind? {
-        "event" => (Kind::Event, event?),
-        "exception" => (Kind::Exception, exception?),
-        "error" => (Kind::Error, code.unwrap_or_default()),
+        "event" => (BinaryKind::Event, event?),
+        "exception" => (BinaryKind::Exception, exception?),
+        "error" => (BinaryKind::Error, code.unwrap_or_default()),
         _ => return None,
     };
-    Some(Message { kind, name, error, payload })
+    Some(BinaryMessage { kind, name, error, payload })
 }
 
 /// Takes the next header: its name, and its value if that is a text.

@@ -11,7 +11,7 @@ pub(super) struct CallIds {
     fit: fn(&str) -> String,
     /// Bytes of an id, at most.
     most: usize,
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownCall>,
     given: HashSet<String>,
     /// Goes behind an id that is taken.
     next: u64,
@@ -19,7 +19,7 @@ pub(super) struct CallIds {
 
 /// What an id stands for.
 #[derive(Default)]
-struct Known {
+struct KnownCall {
     last: String,
     /// Of calls that have no result yet.
     open: VecDeque<String>,
@@ -45,7 +45,7 @@ impl CallIds {
             return known.open.pop_front().unwrap_or_else(|| known.last.clone());
         }
         let given = self.give(id);
-        self.known.insert(id.to_owned(), Known { last: given.clone(), open: VecDeque::new() });
+        self.known.insert(id.to_owned(), KnownCall { last: given.clone(), open: VecDeque::new() });
         given
     }
 

@@ -3,10 +3,10 @@
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value, json};
 
-use super::assemble::{ByChoice, Choice, says};
+use super::assemble::{AssembledChoice, ByChoice, says};
 use super::client_error::Invalid;
-use super::neutral::{Finish, Piece, WritePieces};
-use super::openai::Names;
+use super::neutral::{AnswerPiece, FinishReason, WritePieces};
+use super::openai::ChunkNames;
 use super::openai::{check_type, members, usage_json};
 use super::usage::Usage;
 
@@ -44,20 +44,20 @@ pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<
 }
 
 /// Goes on with a completion that was begun. Completions are never translated, so nothing else writes them.
-pub struct Writer {
-    names: Names,
+pub struct CompletionContinuation {
+    names: ChunkNames,
     include_usage: bool,
     usage: Option<Usage>,
     finished: bool,
 }
 
-impl Writer {
-    pub fn behind(names: &Names, include_usage: bool) -> Writer {
-        Writer { names: names.clone(), include_usage, usage: None, finished: false }
+impl CompletionContinuation {
+    pub fn behind(names: &ChunkNames, include_usage: bool) -> CompletionContinuation {
+        CompletionContinuation { names: names.clone(), include_usage, usage: None, finished: false }
     }
 
     fn chunk(&self, choices: &Value, usage: Option<Value>, out: &mut BytesMut) {
-        let Names { id, model, created } = &self.names;
+        let ChunkNames { id, model, created } = &self.names;
         let mut chunk = json!({
             "id": id, "object": "text_completion", "created": created, "model": model, "choices": choices,
         });
@@ -79,19 +79,19 @@ impl Writer {
     }
 }
 
-impl WritePieces for Writer {
-    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+impl WritePieces for CompletionContinuation {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
         match piece {
-            Piece::Text { index: 0, text } => self.choice(&text, None, out),
-            Piece::Finish { index: 0, finish } => {
+            AnswerPiece::Text { index: 0, text } => self.choice(&text, None, out),
+            AnswerPiece::Finish { index: 0, finish } => {
                 let reason = match &finish {
-                    Finish::Length => "length",
-                    Finish::Filtered | Finish::Refusal => "content_filter",
+                    FinishReason::Length => "length",
+                    FinishReason::Filtered | FinishReason::Refusal => "content_filter",
                     _ => "stop",
                 };
                 self.finish(reason, out);
             }
-            Piece::Usage(usage) => self.usage = Some(usage),
+            AnswerPiece::Usage(usage) => self.usage = Some(usage),
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ fn is_empty_list(text: &str) -> bool {
 }
 
 /// Puts a whole text completion together.
-pub type Assembly = ByChoice<Completion>;
+pub type CompletionAssembly = ByChoice<Completion>;
 
 /// One choice: a text.
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ pub struct Completion {
     rest: Map<String, Value>,
 }
 
-impl Choice for Completion {
+impl AssembledChoice for Completion {
     const OBJECT: &str = "text_completion";
 
     fn add(&mut self, members: Map<String, Value>) -> bool {
@@ -202,16 +202,16 @@ mod tests {
 
     use super::*;
     use crate::protocol::assemble::Assemble as _;
-    use crate::protocol::sse::Event;
+    use crate::protocol::sse::SseEvent;
 
-    fn event(data: &str) -> Event {
-        Event { raw: Bytes::from(format!("data: {data}\n\n")) }
+    fn event(data: &str) -> SseEvent {
+        SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) }
     }
 
     fn assemble(chunks: &[Value]) -> Value {
         let mut assembly = Surface::Completions.assembly();
         assert!(chunks.iter().all(|chunk| assembly.add(&event(&chunk.to_string()))));
-        assert!(assembly.add(&event("[DONE]")) && assembly.add(&Event { raw: Bytes::from(": wait\n\n") }));
+        assert!(assembly.add(&event("[DONE]")) && assembly.add(&SseEvent { raw: Bytes::from(": wait\n\n") }));
         serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
     }
 
@@ -232,7 +232,7 @@ mod tests {
                 {"text":"xy","index":1,"logprobs":null,"finish_reason":"stop","stop_reason":7}],
                 "usage":{"prompt_tokens":2,"completion_tokens":3},"system_fingerprint":"f"})
         );
-        assert!(!Assembly::default().add(&event("{")));
+        assert!(!CompletionAssembly::default().add(&event("{")));
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn never_panics(bytes in "[\\[\\]{}\":,a-z0-9]{0,60}") {
-            let mut assembly = Assembly::default();
+            let mut assembly = CompletionAssembly::default();
             assembly.add(&event(&bytes));
             assembly.add(&event(&format!(r#"{{"choices":[{{"index":0,"text":{bytes},"logprobs":{bytes}}}]}}"#)));
             assembly.finish();

@@ -30,7 +30,7 @@ pub enum Dialect {
 
 /// What a request for one upstream may depend on, beside the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct TranslationOptions {
     /// The upstream's name for the model.
     pub model: String,
     /// The provider wants `max_completion_tokens` for `max_tokens` (dialect `openai`).
@@ -155,7 +155,7 @@ impl Dialect {
     }
 
     /// Whether its tools may take a text of any form and not only JSON.
-    pub fn has_custom_tools(self, options: &Options) -> bool {
+    pub fn has_custom_tools(self, options: &TranslationOptions) -> bool {
         match self {
             Dialect::Responses => true,
             // OpenAI itself; servers that speak its dialect know functions only.

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 
 use super::assemble::Assemble;
 use super::client_error::{ErrorShape, Invalid};
-use super::dialect::{Dialect, Options, Surface};
+use super::dialect::{Dialect, Surface, TranslationOptions};
 use super::frame::Frame;
-use super::neutral::signature::Taken;
+use super::neutral::signature::RemovedReasoning;
 use super::neutral::{Conversation, Losses, ReadPieces, WritePieces};
-use super::sse::Event;
+use super::sse::SseEvent;
 use super::{anthropic, bedrock, bounds, completions, gemini, ollama, openai, other_dialect, responses, whole};
 
 impl Surface {
@@ -33,7 +33,7 @@ impl Surface {
 
     /// A request that goes up untouched without reasoning of earlier turns: what translated answers left in it, which is other
     /// vendors' and would be refused, or all of it. None if there is none.
-    pub fn without_reasoning(self, body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+    pub fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
         match self {
             Surface::Chat => openai::without_reasoning(body, taken),
             Surface::Responses => responses::without_reasoning(body, taken),
@@ -63,21 +63,21 @@ impl Surface {
     pub fn writer(self, model: &str, include_usage: bool, echo: &Arc<Map<String, Value>>) -> Box<dyn WritePieces> {
         match self {
             Surface::Chat | Surface::Completions | Surface::Embeddings => {
-                Box::new(openai::Writer::new(model, include_usage))
+                Box::new(openai::OpenAiWriter::new(model, include_usage))
             }
-            Surface::Responses => Box::new(responses::Writer::new(model, echo.clone())),
-            Surface::Messages | Surface::CountTokens => Box::new(anthropic::Writer::new(model)),
+            Surface::Responses => Box::new(responses::ResponsesWriter::new(model, echo.clone())),
+            Surface::Messages | Surface::CountTokens => Box::new(anthropic::AnthropicWriter::new(model)),
         }
     }
 
     /// Puts a whole answer together, for a client that did not ask to stream.
     pub fn assembly(self) -> Box<dyn Assemble> {
         match self {
-            Surface::Chat => Box::new(openai::Assembly::default()),
-            Surface::Completions => Box::new(completions::Assembly::default()),
-            Surface::Responses => Box::new(responses::Assembly::default()),
-            Surface::Messages => Box::new(anthropic::Assembly::default()),
-            Surface::Embeddings | Surface::CountTokens => Box::new(whole::Assembly::default()),
+            Surface::Chat => Box::new(openai::ChatAssembly::default()),
+            Surface::Completions => Box::new(completions::CompletionAssembly::default()),
+            Surface::Responses => Box::new(responses::ResponseAssembly::default()),
+            Surface::Messages => Box::new(anthropic::MessageAssembly::default()),
+            Surface::Embeddings | Surface::CountTokens => Box::new(whole::WholeAssembly::default()),
         }
     }
 
@@ -124,7 +124,7 @@ impl Surface {
     }
 
     /// Whether the surface's official client takes this event for an error.
-    pub fn is_error_event(self, event: &Event) -> bool {
+    pub fn is_error_event(self, event: &SseEvent) -> bool {
         match self.dialect() {
             Dialect::Anthropic => anthropic::is_error_event(event),
             Dialect::Responses => responses::is_error_event(event),
@@ -135,7 +135,7 @@ impl Surface {
 
 impl Dialect {
     /// What one event carries: the one place that knows what counts as payload (the rules: `docs/measurement.md`).
-    pub fn read(self, surface: Surface, event: &Event) -> Frame<'_> {
+    pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
         match self {
             _ if !surface.streams() => whole::read(event),
             Dialect::OpenAi => openai::read(event),
@@ -169,18 +169,18 @@ impl Dialect {
     /// Reads a stream for translation.
     pub fn reader(self) -> Box<dyn ReadPieces> {
         match self {
-            Dialect::OpenAi => Box::new(openai::Reader::default()),
-            Dialect::Responses => Box::new(responses::Reader::default()),
-            Dialect::Anthropic => Box::new(anthropic::Reader::default()),
-            Dialect::Gemini => Box::new(gemini::Reader::default()),
-            Dialect::Bedrock => Box::new(bedrock::Reader::default()),
-            Dialect::Ollama => Box::new(ollama::Reader::default()),
+            Dialect::OpenAi => Box::new(openai::OpenAiReader::default()),
+            Dialect::Responses => Box::new(responses::ResponsesReader::default()),
+            Dialect::Anthropic => Box::new(anthropic::AnthropicReader::default()),
+            Dialect::Gemini => Box::new(gemini::GeminiReader::default()),
+            Dialect::Bedrock => Box::new(bedrock::BedrockReader::default()),
+            Dialect::Ollama => Box::new(ollama::OllamaReader::default()),
         }
     }
 
     /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has them. What
     /// cannot be said is told to `losses`; what the conversation itself had lost is not repeated.
-    pub fn request(self, conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+    pub fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
         match self {
             Dialect::OpenAi => openai::request(conversation, options, losses),
             Dialect::Responses => responses::request(conversation, options, losses),

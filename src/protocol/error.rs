@@ -11,10 +11,10 @@ mod words;
 
 use serde_json::Value;
 
-use blame::{Blame, blame, lacks_rights, refuses_account};
+use blame::{RefusalSubject, blame, lacks_rights, refuses_account};
 pub use complaint::{rejects_reasoning, rejects_stream_options};
 use limited::limits_account;
-pub use window::{TooLong, too_long};
+pub use window::{ContextOverflow, too_long};
 use words::has_word;
 
 use super::bedrock::kind_of_exception;
@@ -83,9 +83,9 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
 fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, bool) {
     match kind {
         FailureKind::Forbidden | FailureKind::NotFound => match blame(words, message) {
-            Blame::Upstream => (kind, true),
-            Blame::Request => (FailureKind::BadRequest, false),
-            Blame::Unknown => (kind, false),
+            RefusalSubject::Upstream => (kind, true),
+            RefusalSubject::Request => (FailureKind::BadRequest, false),
+            RefusalSubject::Unknown => (kind, false),
         },
         kind => (kind, kind == FailureKind::Unauthorized),
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::binary;
 use super::lines;
-use super::sse::{Event, Scanner, Uncut};
+use super::sse::{FrameError, SseEvent, SseScanner};
 
 /// What stands between two events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +19,19 @@ pub enum Framing {
 
 /// Cuts a byte stream into events, each with the bytes that it came in.
 #[derive(Debug)]
-pub enum Cutter {
-    Sse(Scanner),
-    Lines(lines::Scanner),
-    Binary(binary::Scanner),
+pub enum FrameDecoder {
+    Sse(SseScanner),
+    Lines(lines::LineScanner),
+    Binary(binary::BinaryScanner),
 }
 
 impl Framing {
     /// Holds back at most `max` bytes.
-    pub fn cutter(self, max: usize) -> Cutter {
+    pub fn decoder(self, max: usize) -> FrameDecoder {
         match self {
-            Framing::Sse => Cutter::Sse(Scanner::new(max)),
-            Framing::Lines => Cutter::Lines(lines::Scanner::new(max)),
-            Framing::Binary => Cutter::Binary(binary::Scanner::new(max)),
+            Framing::Sse => FrameDecoder::Sse(SseScanner::new(max)),
+            Framing::Lines => FrameDecoder::Lines(lines::LineScanner::new(max)),
+            Framing::Binary => FrameDecoder::Binary(binary::BinaryScanner::new(max)),
         }
     }
 
@@ -45,13 +45,13 @@ impl Framing {
     }
 }
 
-impl Cutter {
+impl FrameDecoder {
     /// Bytes that were read. What was pushed before must have been taken.
     pub fn push(&mut self, bytes: Bytes) {
         match self {
-            Cutter::Sse(scanner) => scanner.push(bytes),
-            Cutter::Lines(scanner) => scanner.push(bytes),
-            Cutter::Binary(scanner) => scanner.push(bytes),
+            FrameDecoder::Sse(scanner) => scanner.push(bytes),
+            FrameDecoder::Lines(scanner) => scanner.push(bytes),
+            FrameDecoder::Binary(scanner) => scanner.push(bytes),
         }
     }
 
@@ -59,20 +59,20 @@ impl Cutter {
     ///
     /// # Errors
     /// Once an event exceeds the bound, or is damaged; the cutter is of no use after it.
-    pub fn next_event(&mut self) -> Result<Option<Event>, Uncut> {
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
         match self {
-            Cutter::Sse(scanner) => Ok(scanner.next_event()?),
-            Cutter::Lines(scanner) => Ok(scanner.next_event()?),
-            Cutter::Binary(scanner) => scanner.next_event(),
+            FrameDecoder::Sse(scanner) => Ok(scanner.next_event()?),
+            FrameDecoder::Lines(scanner) => Ok(scanner.next_event()?),
+            FrameDecoder::Binary(scanner) => scanner.next_event(),
         }
     }
 
     /// What is left when the stream has ended, if it may count as an event.
-    pub fn finish(&mut self) -> Option<Event> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         match self {
-            Cutter::Sse(scanner) => scanner.finish(),
-            Cutter::Lines(scanner) => scanner.finish(),
-            Cutter::Binary(_) => None,
+            FrameDecoder::Sse(scanner) => scanner.finish(),
+            FrameDecoder::Lines(scanner) => scanner.finish(),
+            FrameDecoder::Binary(_) => None,
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct HeadFacts {
 
 /// What a rate-limit header counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
+enum LimitKind {
     Requests,
     Tokens,
 }
@@ -30,8 +30,8 @@ pub fn read(headers: &HeaderMap) -> HeadFacts {
         let Some(counted) = remaining(name.as_str()) else { continue };
         let Some(left) = value.to_str().ok().and_then(number) else { continue };
         let tightest = match counted {
-            Counted::Requests => &mut facts.remaining_requests,
-            Counted::Tokens => &mut facts.remaining_tokens,
+            LimitKind::Requests => &mut facts.remaining_requests,
+            LimitKind::Tokens => &mut facts.remaining_tokens,
         };
         // A fraction of a request is none.
         *tightest = Some(tightest.map_or(left as i64, |before| before.min(left as i64)));
@@ -62,14 +62,14 @@ pub fn is_about_rate_limits(name: &str) -> bool {
 
 /// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: the vendors use
 /// the same words in any order. A name with a word that is not known counts something else.
-fn remaining(name: &str) -> Option<Counted> {
-    let (mut is_limit, mut is_remaining, mut counted) = (false, false, Counted::Requests);
+fn remaining(name: &str) -> Option<LimitKind> {
+    let (mut is_limit, mut is_remaining, mut counted) = (false, false, LimitKind::Requests);
     for word in name.split('-') {
         match word {
             "ratelimit" => is_limit = true,
-            "tokenlimit" => (is_limit, counted) = (true, Counted::Tokens),
+            "tokenlimit" => (is_limit, counted) = (true, LimitKind::Tokens),
             "remaining" => is_remaining = true,
-            "tokens" => counted = Counted::Tokens,
+            "tokens" => counted = LimitKind::Tokens,
             "x" | "anthropic" | "requests" | "req" | "input" | "output" | "prompt" | "generated" => {}
             "per" | "second" | "minute" | "hour" | "day" | "month" => {}
             _ => return None,

@@ -11,7 +11,7 @@ const DEPTH_MAX: u32 = 64;
 
 /// The text is no JSON, or nested too deeply to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct InvalidJson;
 
 /// A place in a JSON text.
 pub struct Json<'a> {
@@ -34,8 +34,8 @@ impl<'a> Json<'a> {
     /// Walks an object: `member` gets each name as it is written, and must take its value. Any other value is skipped.
     pub fn object(
         &mut self,
-        mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
+    ) -> Result<(), InvalidJson> {
         if self.peek() != Some(b'{') {
             return self.skip().map(drop);
         }
@@ -45,7 +45,7 @@ impl<'a> Json<'a> {
         }
         loop {
             if self.peek() != Some(b'"') {
-                return Err(Broken);
+                return Err(InvalidJson);
             }
             let name = self.string()?;
             self.expect(b':')?;
@@ -53,13 +53,13 @@ impl<'a> Json<'a> {
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => return self.leave(),
-                _ => return Err(Broken),
+                _ => return Err(InvalidJson),
             }
         }
     }
 
     /// Walks a list: `item` must take each value. Any other value is skipped.
-    pub fn list(&mut self, mut item: impl FnMut(&mut Json<'a>) -> Result<(), Broken>) -> Result<(), Broken> {
+    pub fn list(&mut self, mut item: impl FnMut(&mut Json<'a>) -> Result<(), InvalidJson>) -> Result<(), InvalidJson> {
         if self.peek() != Some(b'[') {
             return self.skip().map(drop);
         }
@@ -72,13 +72,13 @@ impl<'a> Json<'a> {
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => return self.leave(),
-                _ => return Err(Broken),
+                _ => return Err(InvalidJson),
             }
         }
     }
 
     /// Takes any value and gives its text.
-    pub fn skip(&mut self) -> Result<&'a str, Broken> {
+    pub fn skip(&mut self) -> Result<&'a str, InvalidJson> {
         let first = self.peek();
         let start = self.at;
         match first {
@@ -91,7 +91,7 @@ impl<'a> Json<'a> {
     }
 
     /// Takes any value; gives what stands between the quotes of a string, and none for anything else.
-    pub fn string_or_skip(&mut self) -> Result<Option<&'a str>, Broken> {
+    pub fn string_or_skip(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         match self.peek() {
             Some(b'"') => self.string().map(Some),
             _ => self.skip().map(|_| None),
@@ -99,7 +99,7 @@ impl<'a> Json<'a> {
     }
 
     /// Takes any value; gives its text unless it is null.
-    pub fn some(&mut self) -> Result<Option<&'a str>, Broken> {
+    pub fn some(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         self.skip().map(|value| (value != "null").then_some(value))
     }
 
@@ -115,36 +115,36 @@ impl<'a> Json<'a> {
         None
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Broken> {
+    fn expect(&mut self, byte: u8) -> Result<(), InvalidJson> {
         if self.peek() != Some(byte) {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         self.at += 1;
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), Broken> {
+    fn enter(&mut self) -> Result<(), InvalidJson> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > self.depth_max { Err(Broken) } else { Ok(()) }
+        if self.depth > self.depth_max { Err(InvalidJson) } else { Ok(()) }
     }
 
-    fn leave(&mut self) -> Result<(), Broken> {
+    fn leave(&mut self) -> Result<(), InvalidJson> {
         self.at += 1;
         self.depth -= 1;
         Ok(())
     }
 
     /// At a quote: the text up to the closing one, escapes as they are.
-    fn string(&mut self) -> Result<&'a str, Broken> {
+    fn string(&mut self) -> Result<&'a str, InvalidJson> {
         let start = self.at + 1;
-        let end = string_end(self.text.as_bytes(), start).ok_or(Broken)?;
+        let end = string_end(self.text.as_bytes(), start).ok_or(InvalidJson)?;
         self.at = end + 1;
         Ok(&self.text[start..end])
     }
 
     /// A number, true, false or null.
-    fn scalar(&mut self) -> Result<(), Broken> {
+    fn scalar(&mut self) -> Result<(), InvalidJson> {
         let rest = &self.text.as_bytes()[self.at..];
         let len = rest
             .iter()
@@ -152,7 +152,7 @@ impl<'a> Json<'a> {
             .unwrap_or(rest.len());
         let word = &rest[..len];
         if !is_number(word) && !matches!(word, b"null" | b"true" | b"false") {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         self.at += len;
         Ok(())

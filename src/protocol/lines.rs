@@ -6,11 +6,11 @@
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
-use super::sse::{Event, TooLong};
+use super::sse::{EventTooLong, SseEvent};
 
 /// Cuts a byte stream into lines. Holds back at most `max` bytes.
 #[derive(Debug)]
-pub struct Scanner {
+pub struct LineScanner {
     /// What was read and not looked at yet.
     chunk: Bytes,
     /// The looked-at beginning of a line whose end has not come yet.
@@ -18,13 +18,13 @@ pub struct Scanner {
     max: usize,
 }
 
-impl Scanner {
+impl LineScanner {
     /// A scanner that fails on a line of more than `max` bytes.
-    pub fn new(max: usize) -> Scanner {
-        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
+    pub fn new(max: usize) -> LineScanner {
+        LineScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    /// Takes the next read. What was there before must have been taken out with [`LineScanner::next_event`].
     pub fn push(&mut self, bytes: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = bytes;
@@ -38,28 +38,28 @@ impl Scanner {
     /// The next whole line, or none until more is pushed. A blank line is an event too.
     ///
     /// # Errors
-    /// [`TooLong`] once a line exceeds the bound; the scanner is of no use after it.
-    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+    /// [`EventTooLong`] once a line exceeds the bound; the scanner is of no use after it.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if self.chunk.is_empty() {
             return Ok(None);
         }
         let end = memchr(b'\n', &self.chunk).map(|at| at + 1);
         let len = end.unwrap_or(self.chunk.len());
         if self.carry.len() + len > self.max {
-            return Err(TooLong { max: self.max });
+            return Err(EventTooLong { max: self.max });
         }
         if self.carry.is_empty() && end.is_some() {
-            return Ok(Some(Event { raw: self.chunk.split_to(len) }));
+            return Ok(Some(SseEvent { raw: self.chunk.split_to(len) }));
         }
         self.carry.extend_from_slice(&self.chunk[..len]);
         self.chunk.advance(len);
-        Ok(end.map(|_| Event { raw: self.carry.split().freeze() }))
+        Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
     }
 
     /// What is left when the stream has ended: a last line without its end.
-    pub fn finish(&mut self) -> Option<Event> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         let raw = self.carry.split().freeze();
-        (!raw.is_empty()).then_some(Event { raw })
+        (!raw.is_empty()).then_some(SseEvent { raw })
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     const MAX: usize = 1 << 20;
 
     fn scan(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
-        let mut scanner = Scanner::new(MAX);
+        let mut scanner = LineScanner::new(MAX);
         let mut lines = Vec::new();
         for chunk in chunks {
             scanner.push(Bytes::copy_from_slice(chunk));
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_line_in_one_read_is_not_copied() {
         let chunk = Bytes::from_static(b"{}\n{}\n");
-        let mut scanner = Scanner::new(MAX);
+        let mut scanner = LineScanner::new(MAX);
         scanner.push(chunk.clone());
         assert_eq!(scanner.next_event().unwrap().unwrap().raw.as_ptr(), chunk.as_ptr());
         assert!(scanner.next_event().unwrap().is_some());
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_an_error_at_the_bound() {
-        let mut scanner = Scanner::new(1000);
+        let mut scanner = LineScanner::new(1000);
         let mut seen = 0;
         let error = loop {
             scanner.push(Bytes::from_static(&[b'x'; 64]));
@@ -121,12 +121,12 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, TooLong { max: 1000 });
+        assert_eq!(error, EventTooLong { max: 1000 });
         assert!(seen <= 1064, "{seen} bytes were held");
-        let mut scanner = Scanner::new(4);
+        let mut scanner = LineScanner::new(4);
         scanner.push(Bytes::from_static(b"abc\nabcd\n"));
         assert_eq!(scanner.next_event().unwrap().unwrap().raw, "abc\n");
-        assert_eq!(scanner.next_event(), Err(TooLong { max: 4 }));
+        assert_eq!(scanner.next_event(), Err(EventTooLong { max: 4 }));
     }
 
     proptest::proptest! {

@@ -22,15 +22,15 @@ pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
 
 /// Where it ends. Nothing behind it is read.
 fn first_question(messages: &[u8]) -> Option<usize> {
-    struct First<'f, 'de>(&'f mut Option<&'de RawValue>);
+    struct FirstMember<'f, 'de>(&'f mut Option<&'de RawValue>);
 
     #[derive(Deserialize)]
-    struct Message<'a> {
+    struct OpeningMessage<'a> {
         #[serde(borrow, default)]
         role: Option<std::borrow::Cow<'a, str>>,
     }
 
-    impl<'de> Visitor<'de> for First<'_, 'de> {
+    impl<'de> Visitor<'de> for FirstMember<'_, 'de> {
         type Value = ControlFlow<()>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +40,8 @@ fn first_question(messages: &[u8]) -> Option<usize> {
         fn visit_seq<A: SeqAccess<'de>>(self, mut messages: A) -> Result<ControlFlow<()>, A::Error> {
             for _ in 0..MESSAGES_MAX {
                 let Some(message) = messages.next_element::<&'de RawValue>()? else { break };
-                let role = serde_json::from_str::<Message<'_>>(message.get()).ok().and_then(|message| message.role);
+                let role =
+                    serde_json::from_str::<OpeningMessage<'_>>(message.get()).ok().and_then(|message| message.role);
                 if role.is_some_and(|role| role == "user") {
                     *self.0 = Some(message);
                     return Ok(ControlFlow::Break(()));
@@ -52,7 +53,7 @@ fn first_question(messages: &[u8]) -> Option<usize> {
 
     let mut first = None;
     // It complains of what is left unread behind the first.
-    let _unread = serde_json::Deserializer::from_slice(messages).deserialize_seq(First(&mut first));
+    let _unread = serde_json::Deserializer::from_slice(messages).deserialize_seq(FirstMember(&mut first));
     let first = first?.get();
     Some((first.as_ptr() as usize).checked_sub(messages.as_ptr() as usize)? + first.len())
 }

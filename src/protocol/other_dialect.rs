@@ -2,7 +2,7 @@
 //! that answers in its own. Looked at only where an event or a body carries nothing of its own dialect.
 
 use super::Dialect;
-use super::json::{Broken, Json};
+use super::json::{InvalidJson, Json};
 
 /// Types of the events of a Messages stream.
 const MESSAGES: [&str; 6] = [
@@ -20,7 +20,7 @@ const COHERE_NAME: &str = "cohere";
 
 /// What of a text tells its dialect.
 #[derive(Default)]
-struct Marks {
+struct DialectMarks {
     openai: bool,
     responses: bool,
     anthropic: bool,
@@ -34,7 +34,7 @@ struct Marks {
 
 /// The name of the dialect that this object is of, if it is another than `own`. None too where it could be of any.
 pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
-    let mut marks = Marks::default();
+    let mut marks = DialectMarks::default();
     let mut json = Json::new(text);
     json.object(|name, json| marks.member(name, json)).ok()?;
     let ollama = marks.says && marks.done;
@@ -52,8 +52,8 @@ pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
     (first != own.as_str() && found.all(|name| name != own.as_str())).then_some(first)
 }
 
-impl Marks {
-    fn member(&mut self, name: &str, json: &mut Json<'_>) -> Result<(), Broken> {
+impl DialectMarks {
+    fn member(&mut self, name: &str, json: &mut Json<'_>) -> Result<(), InvalidJson> {
         match (name, json.peek()) {
             ("type", Some(b'"')) => self.kind(json.string_or_skip()?.unwrap_or_default()),
             ("object", Some(b'"')) => match json.string_or_skip()? {

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::neutral::{Call, Conversation, Effort, Losses, Part, Reasoning, Role, Sampling, Tool, Turn};
+use super::neutral::{
+    Conversation, ConversationTurn, Effort, Losses, MessagePart, Reasoning, Role, Sampling, Tool, ToolCall,
+};
 
 /// A function's name and description, for a dialect that knows neither strict nor free-form tools; its parameters are the dialect's
 /// to add. None where it cannot be offered. `at`: its place in the list.
@@ -63,7 +65,7 @@ pub(super) fn lose_cache(has_hint: bool, losses: &mut Losses) {
 }
 
 /// The arguments of a call where they have to be an object; a text that is none stands in one.
-pub(super) fn arguments(call: &Call) -> Value {
+pub(super) fn arguments(call: &ToolCall) -> Value {
     let object = if call.custom { None } else { serde_json::from_str::<Map<String, Value>>(&call.arguments).ok() };
     match object {
         Some(object) => Value::Object(object),
@@ -73,7 +75,7 @@ pub(super) fn arguments(call: &Call) -> Value {
 }
 
 /// Turns in an order in which results stand right behind their calls: a system turn between these waits until they are out.
-pub(super) fn results_first(turns: &[Turn]) -> Vec<&Turn> {
+pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn> {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
     let answered: HashSet<&str> = parts.filter_map(result_of).collect();
     let (mut ordered, mut held, mut open) = (Vec::with_capacity(turns.len()), Vec::new(), HashSet::new());
@@ -90,8 +92,8 @@ pub(super) fn results_first(turns: &[Turn]) -> Vec<&Turn> {
         }
         for part in &turn.parts {
             match part {
-                Part::Call(call) if answered.contains(call.id.as_str()) => drop(open.insert(call.id.as_str())),
-                Part::Result(result) => drop(open.remove(result.call_id.as_str())),
+                MessagePart::Call(call) if answered.contains(call.id.as_str()) => drop(open.insert(call.id.as_str())),
+                MessagePart::Result(result) => drop(open.remove(result.call_id.as_str())),
                 _ => {}
             }
         }
@@ -105,9 +107,9 @@ pub(super) fn results_first(turns: &[Turn]) -> Vec<&Turn> {
     ordered
 }
 
-fn result_of(part: &Part) -> Option<&str> {
+fn result_of(part: &MessagePart) -> Option<&str> {
     match part {
-        Part::Result(result) => Some(&result.call_id),
+        MessagePart::Result(result) => Some(&result.call_id),
         _ => None,
     }
 }
@@ -176,7 +178,7 @@ mod tests {
     use crate::protocol::neutral::ToolResult;
 
     fn call(arguments: &str, custom: bool) -> Value {
-        super::arguments(&Call { arguments: arguments.to_owned(), custom, ..Call::default() })
+        super::arguments(&ToolCall { arguments: arguments.to_owned(), custom, ..ToolCall::default() })
     }
 
     #[test]
@@ -193,18 +195,19 @@ mod tests {
 
     #[test]
     fn system_turns_wait_for_the_results() {
-        let text = |role| Turn { role, parts: vec![Part::Text { text: "x".to_owned(), cache: None }] };
-        let call = |id: &str| Turn {
+        let text =
+            |role| ConversationTurn { role, parts: vec![MessagePart::Text { text: "x".to_owned(), cache: None }] };
+        let call = |id: &str| ConversationTurn {
             role: Role::Assistant,
-            parts: vec![Part::Call(Call { id: id.to_owned(), ..Call::default() })],
+            parts: vec![MessagePart::Call(ToolCall { id: id.to_owned(), ..ToolCall::default() })],
         };
-        let result = |id: &str| Turn {
+        let result = |id: &str| ConversationTurn {
             role: Role::User,
-            parts: vec![Part::Result(ToolResult { call_id: id.to_owned(), ..ToolResult::default() })],
+            parts: vec![MessagePart::Result(ToolResult { call_id: id.to_owned(), ..ToolResult::default() })],
         };
         let (system, user, said) = (text(Role::System), text(Role::User), text(Role::Assistant));
         let (call_a, call_b, result_a, result_b) = (call("a"), call("b"), result("a"), result("b"));
-        let table: [(&[&Turn], &[&Turn]); 6] = [
+        let table: [(&[&ConversationTurn], &[&ConversationTurn]); 6] = [
             (&[&call_a, &system, &result_a, &user], &[&call_a, &result_a, &system, &user]),
             (
                 &[&call_a, &system, &call_b, &result_a, &system, &result_b],
@@ -220,7 +223,7 @@ mod tests {
             ),
         ];
         for (given, wanted) in table {
-            let turns: Vec<Turn> = given.iter().map(|turn| (*turn).clone()).collect();
+            let turns: Vec<ConversationTurn> = given.iter().map(|turn| (*turn).clone()).collect();
             assert_eq!(results_first(&turns), wanted);
         }
     }

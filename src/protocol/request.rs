@@ -1,5 +1,5 @@
 //! A request as a client sends it, on whichever surface: parsed at its top level only, and written anew for one upstream of
-//! its own dialect by splicing bytes. For an upstream of another dialect: see `upward`.
+//! its own dialect by splicing bytes. For an upstream of another dialect: see `request_translation`.
 //!
 //! `model`, `stream` and `stream_options` are set, where the surface has them; every other member goes up byte for byte, in its order, so a
 //! megabyte of base64 is copied and not understood, and what is not known here is not lost.
@@ -39,7 +39,7 @@ pub struct ApiRequest {
     pub surface: Surface,
     body: Bytes,
     /// Where each member that is set anew stands in the body.
-    edits: Vec<(Set, Member)>,
+    edits: Vec<(SetMembers, Member)>,
     /// Where the closing brace stands.
     end: usize,
     /// False for `{}`.
@@ -67,29 +67,29 @@ const PROMPT_PARTS: usize = 3;
 
 /// The members that are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Set {
+enum SetMembers {
     Model,
     Stream,
     StreamOptions,
 }
 
-impl Set {
-    const ALL: [Set; 3] = [Set::Model, Set::Stream, Set::StreamOptions];
+impl SetMembers {
+    const ALL: [SetMembers; 3] = [SetMembers::Model, SetMembers::Stream, SetMembers::StreamOptions];
 
     /// Whether the surface has it.
     fn is_of(self, surface: Surface) -> bool {
         match self {
-            Set::Model => true,
-            Set::Stream => surface.streams(),
-            Set::StreamOptions => matches!(surface, Surface::Chat | Surface::Completions),
+            SetMembers::Model => true,
+            SetMembers::Stream => surface.streams(),
+            SetMembers::StreamOptions => matches!(surface, Surface::Chat | Surface::Completions),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Set::Model => "model",
-            Set::Stream => "stream",
-            Set::StreamOptions => "stream_options",
+            SetMembers::Model => "model",
+            SetMembers::Stream => "stream",
+            SetMembers::StreamOptions => "stream_options",
         }
     }
 }
@@ -112,7 +112,8 @@ impl ApiRequest {
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
             return Err(InvalidRequest::NotAnObject);
         }
-        let Members(members) = serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let RequestMembers(members) =
+            serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
         let member = |name: &str| {
             let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
@@ -136,7 +137,8 @@ impl ApiRequest {
     /// None for an object that was just written.
     pub(super) fn written(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::NotAnObject)?;
-        let Members(members) = serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
+        let RequestMembers(members) =
+            serde_json::from_str(text).map_err(|error| InvalidRequest::Json(position(&error)))?;
         let mut request = ApiRequest::read(surface, text, &members)?;
         request.body = body;
         Ok(request)
@@ -163,7 +165,9 @@ impl ApiRequest {
             if let Some(part) = prompt_part(surface, name) {
                 request.prompt[part] = span(text, name, value).value;
             }
-            let Some(set) = Set::ALL.into_iter().find(|set| set.name() == name && set.is_of(surface)) else { continue };
+            let Some(set) = SetMembers::ALL.into_iter().find(|set| set.name() == name && set.is_of(surface)) else {
+                continue;
+            };
             if request.edits.iter().any(|(before, _)| *before == set) {
                 return Err(InvalidRequest::Twice(set.name()));
             }
@@ -176,7 +180,9 @@ impl ApiRequest {
         match name {
             "model" => self.model = string(value)?,
             "stream" if self.surface.streams() => self.stream = boolean(value)?,
-            "stream_options" if Set::StreamOptions.is_of(self.surface) => self.include_usage = include_usage(value)?,
+            "stream_options" if SetMembers::StreamOptions.is_of(self.surface) => {
+                self.include_usage = include_usage(value)?
+            }
             "n" => self.n_choices = serde_json::from_str(value.get()).ok(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" => {
                 self.max_tokens = serde_json::from_str(value.get()).ok().or(self.max_tokens);
@@ -209,7 +215,7 @@ impl ApiRequest {
 
     /// The client itself sent `stream_options`.
     pub fn has_stream_options(&self) -> bool {
-        self.edits.iter().any(|(set, _)| *set == Set::StreamOptions)
+        self.edits.iter().any(|(set, _)| *set == SetMembers::StreamOptions)
     }
 
     /// The body for an upstream: its name for the model, and, where the surface has them, streaming, and usage asked for unless
@@ -220,13 +226,13 @@ impl ApiRequest {
         let mut seen = [false; 3];
         for (set, member) in &self.edits {
             let value = self.value_of(*set, member, model);
-            let cut = if *set == Set::StreamOptions && !stream_options {
+            let cut = if *set == SetMembers::StreamOptions && !stream_options {
                 self.with_comma(&member.whole)
             } else {
                 member.value.clone()
             };
             body.extend_from_slice(&self.body[position..cut.start.max(position)]);
-            if *set != Set::StreamOptions || stream_options {
+            if *set != SetMembers::StreamOptions || stream_options {
                 body.extend_from_slice(value.as_bytes());
             }
             position = cut.end;
@@ -234,19 +240,19 @@ impl ApiRequest {
         }
         body.extend_from_slice(&self.body[position..self.end]);
         let mut separator = if self.has_members { "," } else { "" };
-        let missing = |set: Set| !seen[set as usize] && set.is_of(self.surface);
+        let missing = |set: SetMembers| !seen[set as usize] && set.is_of(self.surface);
         // Only a translation may lack it.
-        if missing(Set::Model) {
+        if missing(SetMembers::Model) {
             let model = format!("{separator}\"model\":{}", serde_json::Value::from(model));
             body.extend_from_slice(model.as_bytes());
             separator = ",";
         }
-        if missing(Set::Stream) {
+        if missing(SetMembers::Stream) {
             body.extend_from_slice(separator.as_bytes());
             body.extend_from_slice(b"\"stream\":true");
             separator = ",";
         }
-        if stream_options && missing(Set::StreamOptions) {
+        if stream_options && missing(SetMembers::StreamOptions) {
             body.extend_from_slice(separator.as_bytes());
             body.extend_from_slice(b"\"stream_options\":{\"include_usage\":true}");
         }
@@ -254,11 +260,11 @@ impl ApiRequest {
         Bytes::from(body)
     }
 
-    fn value_of(&self, set: Set, member: &Member, model: &str) -> String {
+    fn value_of(&self, set: SetMembers, member: &Member, model: &str) -> String {
         match set {
-            Set::Model => serde_json::Value::from(model).to_string(),
-            Set::Stream => "true".to_owned(),
-            Set::StreamOptions => with_usage(&self.body[member.value.clone()]),
+            SetMembers::Model => serde_json::Value::from(model).to_string(),
+            SetMembers::Stream => "true".to_owned(),
+            SetMembers::StreamOptions => with_usage(&self.body[member.value.clone()]),
         }
     }
 
@@ -288,7 +294,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
 
 /// `stream_options` with `include_usage: true`, its other members kept.
 fn with_usage(options: &[u8]) -> String {
-    let Ok(Members(members)) = serde_json::from_slice(options) else {
+    let Ok(RequestMembers(members)) = serde_json::from_slice(options) else {
         return "{\"include_usage\":true}".to_owned();
     };
     let mut text = String::from("{\"include_usage\":true");
@@ -303,24 +309,24 @@ fn with_usage(options: &[u8]) -> String {
 }
 
 /// The members of an object in their order, duplicates included.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct RequestMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
         impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
+            type Value = RequestMembers<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestMembers<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                while let Some((MemberName(name), value)) = map.next_entry::<MemberName<'de>, &'de RawValue>()? {
                     members.push((name, value));
                 }
-                Ok(Members(members))
+                Ok(RequestMembers(members))
             }
         }
         deserializer.deserialize_map(Collect)
@@ -328,7 +334,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 }
 
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Where a member stands in `text`. Its value was borrowed out of it.
 fn span(text: &str, name: &str, value: &RawValue) -> Member {

@@ -2,7 +2,7 @@
 //!
 //! It finds the borders of events and no more: any split over reads, LF, CRLF or CR, a byte-order mark, comments, data
 //! in several lines. An event that lies whole in one read is handed out without a copy. Not a validator: what stands in
-//! an event is for [`Event::fields`] and the dialect to read.
+//! an event is for [`SseEvent::fields`] and the dialect to read.
 
 use std::borrow::Cow;
 
@@ -12,22 +12,22 @@ use memchr::memchr2;
 /// An event, or a line without end, grew beyond the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of more than {max} bytes")]
-pub struct TooLong {
+pub struct EventTooLong {
     pub max: usize,
 }
 
 /// Why a stream cannot be cut any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Uncut {
+pub enum FrameError {
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] EventTooLong),
     #[error("a frame of the event stream that is damaged: {0}")]
     Damaged(&'static str),
 }
 
 /// One event as it came, its closing blank line included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     pub raw: Bytes,
 }
 
@@ -42,7 +42,7 @@ pub struct Fields<'a> {
 
 /// Cuts a byte stream into events. Holds back at most `max` bytes.
 #[derive(Debug)]
-pub struct Scanner {
+pub struct SseScanner {
     /// What was read and not looked at yet.
     chunk: Bytes,
     /// The looked-at beginning of an event whose end has not come yet.
@@ -54,13 +54,13 @@ pub struct Scanner {
     max: usize,
 }
 
-impl Scanner {
+impl SseScanner {
     /// A scanner that fails on an event of more than `max` bytes.
-    pub fn new(max: usize) -> Scanner {
-        Scanner { chunk: Bytes::new(), carry: BytesMut::new(), line_len: 0, after_cr: false, max }
+    pub fn new(max: usize) -> SseScanner {
+        SseScanner { chunk: Bytes::new(), carry: BytesMut::new(), line_len: 0, after_cr: false, max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`Scanner::next_event`].
+    /// Takes the next read. What was there before must have been taken out with [`SseScanner::next_event`].
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -74,28 +74,28 @@ impl Scanner {
     /// The next whole event, or none until more is pushed.
     ///
     /// # Errors
-    /// [`TooLong`] once an event exceeds the bound; the scanner is of no use after it.
-    pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
+    /// [`EventTooLong`] once an event exceeds the bound; the scanner is of no use after it.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if self.chunk.is_empty() {
             return Ok(None);
         }
         let end = self.find_end();
         let len = end.unwrap_or(self.chunk.len());
         if self.carry.len() + len > self.max {
-            return Err(TooLong { max: self.max });
+            return Err(EventTooLong { max: self.max });
         }
         if self.carry.is_empty() && end.is_some() {
-            return Ok(Some(Event { raw: self.chunk.split_to(len) }));
+            return Ok(Some(SseEvent { raw: self.chunk.split_to(len) }));
         }
         self.carry.extend_from_slice(&self.chunk[..len]);
         self.chunk.advance(len);
-        Ok(end.map(|_| Event { raw: self.carry.split().freeze() }))
+        Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
     }
 
     /// What is left when the stream has ended: an event that lacks its blank line. Servers do forget it.
-    pub fn finish(&mut self) -> Option<Event> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         let raw = self.carry.split().freeze();
-        (!raw.is_empty()).then_some(Event { raw })
+        (!raw.is_empty()).then_some(SseEvent { raw })
     }
 
     /// Where in the chunk the event under way ends (behind its blank line).
@@ -124,7 +124,7 @@ impl Scanner {
     }
 }
 
-impl Event {
+impl SseEvent {
     /// Reads the fields. Borrows where the data stands in one line, as it nearly always does.
     pub fn fields(&self) -> Fields<'_> {
         let mut fields = Fields::default();
@@ -188,9 +188,9 @@ mod tests {
     const MAX: usize = 1 << 20;
 
     fn scan(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
-        let mut scanner = Scanner::new(MAX);
+        let mut scanner = SseScanner::new(MAX);
         let (mut datas, mut raw) = (Vec::new(), Vec::new());
-        let mut take = |event: Event| {
+        let mut take = |event: SseEvent| {
             raw.extend_from_slice(&event.raw);
             if let Some(data) = event.fields().data {
                 datas.push(data.into_owned());
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn an_event_in_one_read_is_not_copied() {
         let chunk = Bytes::from_static(b"data: a\n\ndata: b\n\n");
-        let mut scanner = Scanner::new(MAX);
+        let mut scanner = SseScanner::new(MAX);
         scanner.push(chunk.clone());
         let event = scanner.next_event().unwrap().unwrap();
         assert_eq!(event.raw.as_ptr(), chunk.as_ptr());
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_an_error_at_the_bound() {
-        let mut scanner = Scanner::new(1000);
+        let mut scanner = SseScanner::new(1000);
         let mut seen = 0;
         let error = loop {
             scanner.push(Bytes::from_static(&[b'x'; 64]));
@@ -261,7 +261,7 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error, TooLong { max: 1000 });
+        assert_eq!(error, EventTooLong { max: 1000 });
         assert!(seen <= 1064, "{seen} bytes were held");
     }
 
@@ -270,7 +270,7 @@ mod tests {
         for (raw, comment) in
             [(": ping\n\n", true), ("\n", true), (":\r\n\r\n", true), ("data: x\n\n", false), ("id: 1\n\n", false)]
         {
-            assert_eq!(Event { raw: Bytes::from(raw) }.is_comment(), comment, "{raw:?}");
+            assert_eq!(SseEvent { raw: Bytes::from(raw) }.is_comment(), comment, "{raw:?}");
         }
     }
 

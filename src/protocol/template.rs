@@ -8,27 +8,27 @@ use bytes::Bytes;
 use super::frame::{Chunk, Payload};
 use crate::protocol::PayloadKind;
 use crate::protocol::json::{characters, string_end};
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 
 /// A chunk that was read, and where in it stands what may differ in others: the text, OpenAI's padding, the number of the event.
 #[derive(Debug)]
 pub struct Template {
     raw: Bytes,
     /// In the order of their places.
-    holes: Vec<Hole>,
+    holes: Vec<TemplateHole>,
     kind: PayloadKind,
     /// The text is of the arguments of a call.
     calls: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Hole {
+struct TemplateHole {
     at: Range<usize>,
-    holds: Holds,
+    holds: HoleKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum HoleKind {
     Text,
     /// A string that means nothing.
     Padding,
@@ -38,7 +38,7 @@ enum Holds {
 
 impl Template {
     /// Learns from a chunk that carries one plain string of text or reasoning, and nothing else that could differ.
-    pub fn learn(event: &Event, chunk: &Chunk<'_>) -> Option<Template> {
+    pub fn learn(event: &SseEvent, chunk: &Chunk<'_>) -> Option<Template> {
         let other = chunk.finish_reason.is_some()
             || chunk.usage.is_some()
             || chunk.timings.is_some()
@@ -47,16 +47,17 @@ impl Template {
         if other {
             return None;
         }
-        let parts = [(chunk.text, Holds::Text), (chunk.padding, Holds::Padding), (chunk.number, Holds::Number)];
+        let parts =
+            [(chunk.text, HoleKind::Text), (chunk.padding, HoleKind::Padding), (chunk.number, HoleKind::Number)];
         chunk.text?;
         let mut holes = Vec::with_capacity(parts.len());
         for (part, holds) in parts {
             let Some(part) = part else { continue };
             let at = within(&event.raw, part)?;
-            if holds == Holds::Number && number_end(&event.raw, at.start) != Some(at.end) {
+            if holds == HoleKind::Number && number_end(&event.raw, at.start) != Some(at.end) {
                 return None;
             }
-            holes.push(Hole { at, holds });
+            holes.push(TemplateHole { at, holds });
         }
         holes.sort_by_key(|hole| hole.at.start);
         if holes.windows(2).any(|pair| pair[0].at.end >= pair[1].at.start) {
@@ -68,22 +69,22 @@ impl Template {
 
     /// The payload of an event that differs from the template in its holes only, and what it adds to the arguments of a call, as
     /// that stands between its quotes.
-    pub fn payload_of<'a>(&self, event: &'a Event) -> Option<(Payload, Option<&'a str>)> {
+    pub fn payload_of<'a>(&self, event: &'a SseEvent) -> Option<(Payload, Option<&'a str>)> {
         let raw = &event.raw[..];
         // How far both have been compared.
         let (mut own, mut other) = (0, 0);
         let mut payload = None;
-        for Hole { at, holds } in &self.holes {
+        for TemplateHole { at, holds } in &self.holes {
             let fixed = &self.raw[own..at.start];
             if !raw.get(other..)?.starts_with(fixed) {
                 return None;
             }
             let start = other + fixed.len();
             let end = match holds {
-                Holds::Number => number_end(raw, start)?,
-                Holds::Text | Holds::Padding => string_end(raw, start)?,
+                HoleKind::Number => number_end(raw, start)?,
+                HoleKind::Text | HoleKind::Padding => string_end(raw, start)?,
             };
-            if *holds == Holds::Text {
+            if *holds == HoleKind::Text {
                 let text = std::str::from_utf8(&raw[start..end]).ok().filter(|text| !text.is_empty())?;
                 payload = Some((Payload { kind: self.kind, chars: characters(text) }, self.calls.then_some(text)));
             }
@@ -114,8 +115,8 @@ mod tests {
     use super::super::responses;
     use super::*;
 
-    fn event(json: &str) -> Event {
-        Event { raw: Bytes::from(format!("data: {json}\n\n")) }
+    fn event(json: &str) -> SseEvent {
+        SseEvent { raw: Bytes::from(format!("data: {json}\n\n")) }
     }
 
     fn learn(json: &str) -> Option<Template> {

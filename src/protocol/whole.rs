@@ -7,8 +7,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::PayloadKind;
 use super::assemble::{Assemble, Whole};
 use super::frame::{Chunk, Frame, Payload};
-use super::json::{Broken, Json, unescape};
-use super::sse::Event;
+use super::json::{InvalidJson, Json, unescape};
+use super::sse::SseEvent;
 
 /// The one event of an answer. None if the body is an error, or no object.
 pub fn event(body: &[u8]) -> Option<Bytes> {
@@ -34,16 +34,16 @@ pub fn event(body: &[u8]) -> Option<Bytes> {
 }
 
 /// What the event carries: everything.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     let fields = event.fields();
     let Some(Cow::Borrowed(data)) = fields.data else { return Frame::KeepAlive };
-    match std::str::from_utf8(data).map_err(|_| Broken).and_then(chunk) {
+    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(chunk) {
         Ok(chunk) => Frame::Chunk(chunk),
-        Err(Broken) => Frame::Malformed,
+        Err(InvalidJson) => Frame::Malformed,
     }
 }
 
-fn chunk(text: &str) -> Result<Chunk<'_>, Broken> {
+fn chunk(text: &str) -> Result<Chunk<'_>, InvalidJson> {
     let mut chunk = Chunk {
         payload: Some(Payload { kind: PayloadKind::Whole, chars: u32::try_from(text.len()).unwrap_or(u32::MAX) }),
         finish_reason: Some(Cow::Borrowed("stop")),
@@ -65,12 +65,12 @@ fn chunk(text: &str) -> Result<Chunk<'_>, Broken> {
 
 /// Gives the answer back as it came.
 #[derive(Default)]
-pub struct Assembly {
+pub struct WholeAssembly {
     body: Bytes,
 }
 
-impl Assemble for Assembly {
-    fn add(&mut self, event: &Event) -> bool {
+impl Assemble for WholeAssembly {
+    fn add(&mut self, event: &SseEvent) -> bool {
         if let Some(data) = event.fields().data {
             self.body = Bytes::copy_from_slice(&data);
         }
@@ -90,11 +90,11 @@ mod tests {
     fn an_answer_is_one_event_and_comes_back_as_it_was() {
         let body =
             "{\n \"data\": [{\"embedding\": [0.1, 2]}],\n \"model\": \"e\", \"usage\": {\"prompt_tokens\": 3}}\n";
-        let event = Event { raw: event(body.as_bytes()).unwrap() };
+        let event = SseEvent { raw: event(body.as_bytes()).unwrap() };
         let Frame::Chunk(chunk) = read(&event) else { panic!("no chunk") };
         assert_eq!((chunk.model.as_deref(), chunk.usage.as_deref()), (Some("e"), Some("{\"prompt_tokens\": 3}")));
         assert!(chunk.payload.is_some() && chunk.finished == chunk.choices);
-        let mut assembly = Assembly::default();
+        let mut assembly = WholeAssembly::default();
         assert!(assembly.add(&event));
         let value: serde_json::Value = serde_json::from_slice(&assembly.finish().unwrap().body).unwrap();
         assert_eq!(value, serde_json::from_str::<serde_json::Value>(body).unwrap());

@@ -9,13 +9,13 @@ use http::Request;
 
 use super::body;
 use super::gateway::Gateway;
-use crate::attempt::Slot;
-use crate::health::Live;
+use crate::attempt::InFlightGuard;
+use crate::health::LiveConfig;
 
 /// What there is too little of. A request that is turned away at the door is counted by it, and has no race: a flood would fill the
 /// history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shed {
+pub enum ShedReason {
     /// `max_in_flight` requests are served.
     InFlight,
     /// `memory` is in use.
@@ -24,22 +24,22 @@ pub enum Shed {
     Descriptors,
 }
 
-impl Shed {
-    pub const ALL: [Shed; 3] = [Shed::InFlight, Shed::Memory, Shed::Descriptors];
+impl ShedReason {
+    pub const ALL: [ShedReason; 3] = [ShedReason::InFlight, ShedReason::Memory, ShedReason::Descriptors];
 
     /// The label in the metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Shed::InFlight => "in_flight",
-            Shed::Memory => "memory",
-            Shed::Descriptors => "descriptors",
+            ShedReason::InFlight => "in_flight",
+            ShedReason::Memory => "memory",
+            ShedReason::Descriptors => "descriptors",
         }
     }
 }
 
 /// How much is in use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct AdmissionLoad {
     /// Requests that are served, without the new one.
     pub in_flight: usize,
     pub max_in_flight: usize,
@@ -52,44 +52,44 @@ pub(super) struct Load {
 
 /// What a load leaves for one more request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum AdmissionRoom {
     /// For its extra attempts too.
     Enough,
     /// From three quarters on: for it, and for a fallback after a failure.
     Scant,
-    None(Shed),
+    None(ShedReason),
 }
 
-impl Load {
-    pub fn room(self) -> Room {
-        let Load { in_flight, max_in_flight, memory_used, memory_max, scarce } = self;
+impl AdmissionLoad {
+    pub fn room(self) -> AdmissionRoom {
+        let AdmissionLoad { in_flight, max_in_flight, memory_used, memory_max, scarce } = self;
         let is_scant = |used: usize, max: usize| used >= max - max / 4;
         if scarce {
-            Room::None(Shed::Descriptors)
+            AdmissionRoom::None(ShedReason::Descriptors)
         } else if in_flight >= max_in_flight {
-            Room::None(Shed::InFlight)
+            AdmissionRoom::None(ShedReason::InFlight)
         } else if memory_used >= memory_max {
-            Room::None(Shed::Memory)
+            AdmissionRoom::None(ShedReason::Memory)
         } else if is_scant(in_flight, max_in_flight) || is_scant(memory_used, memory_max) {
-            Room::Scant
+            AdmissionRoom::Scant
         } else {
-            Room::Enough
+            AdmissionRoom::Enough
         }
     }
 }
 
-/// Requests that were turned away since the start, in the order of [`Shed::ALL`].
+/// Requests that were turned away since the start, in the order of [`ShedReason::ALL`].
 #[derive(Debug, Default)]
-pub struct Turned([AtomicU64; Shed::ALL.len()]);
+pub struct ShedCounts([AtomicU64; ShedReason::ALL.len()]);
 
-impl Turned {
-    pub(super) fn count(&self, shed: Shed) {
+impl ShedCounts {
+    pub(super) fn count(&self, shed: ShedReason) {
         self.0[shed as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// By the label of each reason.
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
-        Shed::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
+        ShedReason::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
     }
 }
 
@@ -97,14 +97,14 @@ impl Turned {
 ///
 /// # Errors
 /// What there is too little of. It is counted.
-pub(super) fn admit(gateway: &Gateway, live: &Live) -> Result<Slot, Shed> {
+pub(super) fn admit(gateway: &Gateway, live: &LiveConfig) -> Result<InFlightGuard, ShedReason> {
     let slot = gateway.enter_race();
     match gateway.load(live, slot.before).room() {
-        Room::None(shed) => {
+        AdmissionRoom::None(shed) => {
             gateway.totals().shed.count(shed);
             Err(shed)
         }
-        Room::Enough | Room::Scant => Ok(slot),
+        AdmissionRoom::Enough | AdmissionRoom::Scant => Ok(slot),
     }
 }
 
@@ -130,22 +130,24 @@ mod tests {
     #[test]
     fn extra_attempts_go_first_then_requests() {
         let load = |in_flight, memory_used, scarce| {
-            Load { in_flight, max_in_flight: 1_000, memory_used, memory_max: 64 << 20, scarce }.room()
+            AdmissionLoad { in_flight, max_in_flight: 1_000, memory_used, memory_max: 64 << 20, scarce }.room()
         };
         for (in_flight, used, scarce, room) in [
-            (0, 0, false, Room::Enough),
-            (749, 0, false, Room::Enough),
-            (750, 0, false, Room::Scant),
-            (999, 0, false, Room::Scant),
-            (1_000, 0, false, Room::None(Shed::InFlight)),
-            (0, (48 << 20) - 1, false, Room::Enough),
-            (0, 48 << 20, false, Room::Scant),
-            (0, 64 << 20, false, Room::None(Shed::Memory)),
-            (0, 0, true, Room::None(Shed::Descriptors)),
+            (0, 0, false, AdmissionRoom::Enough),
+            (749, 0, false, AdmissionRoom::Enough),
+            (750, 0, false, AdmissionRoom::Scant),
+            (999, 0, false, AdmissionRoom::Scant),
+            (1_000, 0, false, AdmissionRoom::None(ShedReason::InFlight)),
+            (0, (48 << 20) - 1, false, AdmissionRoom::Enough),
+            (0, 48 << 20, false, AdmissionRoom::Scant),
+            (0, 64 << 20, false, AdmissionRoom::None(ShedReason::Memory)),
+            (0, 0, true, AdmissionRoom::None(ShedReason::Descriptors)),
         ] {
             assert_eq!(load(in_flight, used, scarce), room, "{in_flight} {used} {scarce}");
         }
-        let one = |in_flight| Load { in_flight, max_in_flight: 1, memory_used: 0, memory_max: 4, scarce: false }.room();
-        assert_eq!((one(0), one(1)), (Room::Enough, Room::None(Shed::InFlight)));
+        let one = |in_flight| {
+            AdmissionLoad { in_flight, max_in_flight: 1, memory_used: 0, memory_max: 4, scarce: false }.room()
+        };
+        assert_eq!((one(0), one(1)), (AdmissionRoom::Enough, AdmissionRoom::None(ShedReason::InFlight)));
     }
 }

@@ -5,19 +5,19 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::Served;
+use super::ServedAnswer;
 use super::answer::passed_on;
-use super::field::Field;
+use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
-use super::rejection::{Failed, Rejection};
+use super::rejection::{FailedUpstream, Rejection};
 use crate::config::ContentPolicy;
-use crate::failure::{Answer, Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, RawAnswer};
 use crate::protocol::Dialect;
 use crate::protocol::client_error::ErrorShape;
 use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
-use crate::race::verdict::{Next, is_the_requests_fault, next};
+use crate::race::verdict::{NextStep, is_the_requests_fault, next};
 use crate::relay::{assemble_events, without_usage};
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -26,13 +26,17 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 ///
 /// # Errors
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
-pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) -> Result<Served, Rejection> {
-    let failed: Vec<Failed> = field.failed(race.failures());
+pub fn all_failed(
+    race: &Race<Launcher>,
+    field: &CandidateSet,
+    request: &ApiRequest,
+) -> Result<ServedAnswer, Rejection> {
+    let failed: Vec<FailedUpstream> = field.failed(race.failures());
     match choose(race.failures(), request.include_usage, field.settings.content_policy) {
-        Choice::AsItCame(candidate, answer) => {
+        FailureChoice::AsItCame(candidate, answer) => {
             let runner = &field.runners[candidate];
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
-            Ok(Served::Whole(match failure {
+            Ok(ServedAnswer::Whole(match failure {
                 Some(failure)
                     if field.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
                 {
@@ -41,16 +45,16 @@ pub fn all_failed(race: &Race<Launcher>, field: &Field, request: &ApiRequest) ->
                 _ => as_it_came(answer, &runner.name, request),
             }))
         }
-        Choice::RateLimited => Err(Rejection::rate_limited(&failed)),
-        Choice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
-        Choice::AllFailed => Err(Rejection::all_failed(&failed)),
+        FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
+        FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),
+        FailureChoice::AllFailed => Err(Rejection::all_failed(&failed)),
     }
 }
 
 #[derive(Debug, PartialEq)]
-enum Choice<'a> {
+enum FailureChoice<'a> {
     /// The answer of this candidate.
-    AsItCame(usize, &'a Answer),
+    AsItCame(usize, &'a RawAnswer),
     RateLimited,
     /// Some attempts the gateway itself could not make: they might have served it.
     GatewayLimit,
@@ -58,7 +62,7 @@ enum Choice<'a> {
 }
 
 /// `usage_asked`: the client itself sent `stream_options`.
-fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> Choice<'_> {
+fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> FailureChoice<'_> {
     // The one retry without what was added is an attempt like any other, so `max_attempts` may leave no room for it. The
     // complaint is then nothing that the client could mend, and says nothing of its request.
     let counted: Vec<&(usize, Failure)> =
@@ -67,7 +71,7 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         |test: fn(FailureKind) -> bool| !counted.is_empty() && counted.iter().all(|(_, failure)| test(failure.kind));
     // A refusal that stops is the answer whatever else failed: nothing was started after it, and a 502 beside it would have
     // the client send the same again.
-    let stops = |failure: &Failure| next(failure, content_policy) == Next::Stop && failure.answer.is_some();
+    let stops = |failure: &Failure| next(failure, content_policy) == NextStep::Stop && failure.answer.is_some();
     // Better than an error: something was generated, and it tells how it ended.
     let is_whole = |failure: &Failure| failure.answer.as_ref().is_some_and(|answer| answer.whole);
     let first = |test: &dyn Fn(&Failure) -> bool| counted.iter().find(|(_, failure)| test(failure)).copied();
@@ -81,10 +85,12 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
         first(&is_whole)
     };
     match own_answer.and_then(|(candidate, failure)| Some((*candidate, failure.answer.as_ref()?))) {
-        Some((candidate, answer)) => Choice::AsItCame(candidate, answer),
-        None if all(|kind| kind == FailureKind::RateLimited) => Choice::RateLimited,
-        None if counted.iter().any(|(_, failure)| failure.kind == FailureKind::GatewayLimit) => Choice::GatewayLimit,
-        None => Choice::AllFailed,
+        Some((candidate, answer)) => FailureChoice::AsItCame(candidate, answer),
+        None if all(|kind| kind == FailureKind::RateLimited) => FailureChoice::RateLimited,
+        None if counted.iter().any(|(_, failure)| failure.kind == FailureKind::GatewayLimit) => {
+            FailureChoice::GatewayLimit
+        }
+        None => FailureChoice::AllFailed,
     }
 }
 
@@ -107,7 +113,7 @@ fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Fai
 }
 
 /// A provider's own error, or an empty answer: status, type and bytes as they came, and who sent them.
-fn as_it_came(answer: &Answer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
+fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
         (false, _) => (answer.body.clone(), real_type),
@@ -141,7 +147,12 @@ fn empty_stream(events: &Bytes, request: &ApiRequest) -> Bytes {
 }
 
 /// The error of a provider that speaks another dialect: its status and message, in the shape of the surface that was called.
-fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
+fn in_the_callers_words(
+    answer: &RawAnswer,
+    failure: &Failure,
+    upstream: &str,
+    request: &ApiRequest,
+) -> Response<Bytes> {
     let code = match failure.kind {
         FailureKind::ContextLength => "context_length_exceeded",
         FailureKind::ContentPolicy => "content_policy_violation",
@@ -158,7 +169,7 @@ fn in_the_callers_words(answer: &Answer, failure: &Failure, upstream: &str, requ
     let json = HeaderValue::from_static("application/json");
     let body = Bytes::from(error.to_string());
     let headers = HeaderMap::from_iter(answer.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let mut shaped = Answer { status: answer.status, headers: Box::new(headers), body, whole: false };
+    let mut shaped = RawAnswer { status: answer.status, headers: Box::new(headers), body, whole: false };
     shaped.headers.insert(CONTENT_TYPE, json);
     as_it_came(&shaped, upstream, request)
 }
@@ -174,7 +185,7 @@ mod tests {
     fn failure(kind: FailureKind, body: &'static str) -> Failure {
         let mut failure = Failure::new(kind, Phase::Headers, "");
         let body = Bytes::from_static(body.as_bytes());
-        failure.answer = Some(Answer { status: 400, headers: Box::default(), body, whole: false });
+        failure.answer = Some(RawAnswer { status: 400, headers: Box::default(), body, whole: false });
         failure
     }
 
@@ -183,10 +194,10 @@ mod tests {
         let failures: Vec<(usize, Failure)> =
             failures.iter().enumerate().map(|(at, (kind, body))| (at, failure(*kind, body))).collect();
         match choose(&failures, usage_asked, ContentPolicy::Stop) {
-            Choice::AsItCame(candidate, _) => Ok(candidate),
-            Choice::RateLimited => Err("429"),
-            Choice::AllFailed => Err("502"),
-            Choice::GatewayLimit => Err("503"),
+            FailureChoice::AsItCame(candidate, _) => Ok(candidate),
+            FailureChoice::RateLimited => Err("429"),
+            FailureChoice::AllFailed => Err("502"),
+            FailureChoice::GatewayLimit => Err("503"),
         }
     }
 
@@ -252,7 +263,7 @@ mod tests {
             [("text/html", "text/html"), ("text/event-stream", "text/event-stream"), ("application/json", EVENT_STREAM)]
         {
             let headers = Box::new(HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(real))]));
-            let answer = Answer { status: 200, headers, body: Bytes::new(), whole: false };
+            let answer = RawAnswer { status: 200, headers, body: Bytes::new(), whole: false };
             let response = as_it_came(&answer, "a/m", &streaming);
             assert_eq!(response.headers()[CONTENT_TYPE], expected);
             let whole = as_it_came(&answer, "a/m", &request(r#"{"model":"m","messages":[{}]}"#));

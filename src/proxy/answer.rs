@@ -5,17 +5,17 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 
-use super::entrant::Begun;
-use super::field::Field;
+use super::candidate_set::CandidateSet;
 use super::race_guard::RaceGuard;
-use crate::attempt::Ready;
+use super::raced_attempt::AttemptReady;
+use crate::attempt::ReadyAttempt;
 use crate::clock::{Instant, micros_between};
 use crate::protocol::headers::is_about_rate_limits;
 use crate::protocol::{Dialect, Surface};
-use crate::routing::keyring::{Key, scrub_headers};
+use crate::routing::keyring::{HashedKey, scrub_headers};
 
 /// What the response headers tell of the race.
-pub struct Facts {
+pub struct AnswerFacts {
     upstream: String,
     /// What of the request its dialect could not say.
     dropped: Option<String>,
@@ -28,8 +28,8 @@ pub struct Facts {
     overhead_us: i64,
 }
 
-impl Facts {
-    pub fn new(field: &Field, candidate: usize, begun: &Begun, read_at: Instant) -> Facts {
+impl AnswerFacts {
+    pub fn new(field: &CandidateSet, candidate: usize, begun: &AttemptReady, read_at: Instant) -> AnswerFacts {
         let runner = &field.runners[candidate];
         let stream = &begun.ready.stream;
         let ttft_us = stream.first_token_us().unwrap_or(0);
@@ -38,15 +38,15 @@ impl Facts {
         let client_ttft_us = micros_between(read_at, committed_at);
         let token_us = stream.dispatch_us() + ttft_us;
         let overhead_us = (client_ttft_us - token_us).max(0);
-        let upward = &field.uploads[candidate];
-        let mut lost: Vec<&str> = upward.losses().names().collect();
-        let reasoning = upward.surface().reasoning();
+        let request_translation = &field.uploads[candidate];
+        let mut lost: Vec<&str> = request_translation.losses().names().collect();
+        let reasoning = request_translation.surface().reasoning();
         if begun.without_reasoning && !lost.contains(&reasoning) {
             lost.push(reasoning);
         }
         let dropped = (!lost.is_empty()).then(|| lost.join(", "));
         let left_out = (!field.left_out.is_empty()).then(|| field.left_out.join(", "));
-        Facts { upstream: runner.name.clone(), dropped, left_out, ttft_us, token_us, client_ttft_us, overhead_us }
+        AnswerFacts { upstream: runner.name.clone(), dropped, left_out, ttft_us, token_us, client_ttft_us, overhead_us }
     }
 
     fn write(&self, headers: &mut HeaderMap) {
@@ -91,7 +91,7 @@ pub fn name(headers: &mut HeaderMap, surface: Surface, race_id: &str, started: u
 }
 
 /// The head of a streamed answer.
-pub fn head(ready: &Ready, facts: &Facts) -> Response<()> {
+pub fn head(ready: &ReadyAttempt, facts: &AnswerFacts) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
@@ -110,7 +110,7 @@ pub fn event_stream(headers: &mut HeaderMap) {
 }
 
 /// A whole answer, put together of a stream.
-pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Bytes> {
+pub fn whole(ready: &ReadyAttempt, facts: &AnswerFacts, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = ready.status;
     *response.headers_mut() = passed_on(&ready.headers, ready.stream.key());
@@ -121,7 +121,7 @@ pub fn whole(ready: &Ready, facts: &Facts, body: Bytes) -> Response<Bytes> {
 
 /// Request ids, rate limits and Retry-After go down to the client; cookies, `server`, connection headers and everything that
 /// is not known do not. A `key` that is quoted in one is taken out.
-pub fn passed_on(upstream: &HeaderMap, key: Option<&Key>) -> HeaderMap {
+pub fn passed_on(upstream: &HeaderMap, key: Option<&HashedKey>) -> HeaderMap {
     let goes = |name: &str| PASSED_ON.contains(&name) || is_about_rate_limits(name);
     let mut headers: HeaderMap = upstream
         .iter()
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_known_list_goes_down_without_the_key() {
-        let key = Key::new(SecretString::from("sk-planted/1"), false);
+        let key = HashedKey::new(SecretString::from("sk-planted/1"), false);
         let came = [
             ("x-request-id", "req-1"),
             ("request-id", "for sk-planted/1 and sk-planted%2f1"),

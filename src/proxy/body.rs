@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::rejection::Rejection;
-use crate::budget::{Budget, Full, Lease};
+use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::Instant;
 
 /// A body may pause so long, and has so long before its rate counts.
@@ -79,7 +79,7 @@ fn time_for(bytes: usize) -> Duration {
 }
 
 /// Room for `length` bytes in all, leased before it is taken: twice as much as before, as far as that is announced.
-fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: usize) -> Result<(), Full> {
+fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: usize) -> Result<(), BudgetFull> {
     if length > bytes.capacity() {
         let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
         let capacity = length.max(ahead);

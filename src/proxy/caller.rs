@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::config::User;
-use crate::health::{CallerId, Live};
-use crate::routing::keyring::Key;
+use crate::health::{CallerId, LiveConfig};
+use crate::routing::keyring::HashedKey;
 
 /// Keys brought with one request; more are refused.
 const BROUGHT_MAX: usize = 32;
@@ -23,14 +23,14 @@ pub struct Caller {
     /// None where the config has no users: then the listener is on loopback.
     pub user: Option<Arc<User>>,
     /// By provider. Used for this request and never stored.
-    pub brought: HashMap<String, Key>,
+    pub brought: HashMap<String, HashedKey>,
 }
 
 /// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts who has none. None where the config has no users.
 ///
 /// # Errors
 /// 401 without a valid token.
-pub fn authenticate(gateway: &Gateway, live: &Live, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
+pub fn authenticate(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -> Result<Option<Arc<User>>, Rejection> {
     let user = known(&live.config.users, headers);
     if user.is_err() {
         gateway.totals().unauthorized();
@@ -62,16 +62,16 @@ impl Caller {
     ///
     /// # Errors
     /// 400 for a key header that names no provider or holds no key.
-    pub fn new(live: &Live, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
+    pub fn new(live: &LiveConfig, user: Option<Arc<User>>, headers: &HeaderMap) -> Result<Caller, Rejection> {
         Ok(Caller { user, brought: brought(live, headers)? })
     }
 
-    pub fn id(&self, live: &Live) -> CallerId {
+    pub fn id(&self, live: &LiveConfig) -> CallerId {
         CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.config.users.len())
     }
 
     /// The caller's own key for a provider: one brought with this request, else the one of the config.
-    pub fn own_key(&self, live: &Live, provider: &str) -> Option<Key> {
+    pub fn own_key(&self, live: &LiveConfig, provider: &str) -> Option<HashedKey> {
         let brought = self.brought.get(provider);
         brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
     }
@@ -97,7 +97,7 @@ fn token(headers: &HeaderMap) -> Option<&[u8]> {
     Some(token.trim_ascii()).filter(|token| !token.is_empty())
 }
 
-fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, Key>, Rejection> {
+fn brought(live: &LiveConfig, headers: &HeaderMap) -> Result<HashMap<String, HashedKey>, Rejection> {
     let mut keys = HashMap::new();
     for (name, value) in headers {
         let Some(provider) = name.as_str().strip_prefix(KEY_HEADER) else { continue };
@@ -111,7 +111,7 @@ fn brought(live: &Live, headers: &HeaderMap) -> Result<HashMap<String, Key>, Rej
         if key.is_empty() || keys.len() == BROUGHT_MAX {
             return Err(Rejection::header(name.as_str(), "expected a key: visible ASCII characters"));
         }
-        let key = Key::new(SecretString::from(key), true);
+        let key = HashedKey::new(SecretString::from(key), true);
         if keys.insert(provider.to_owned(), key).is_some() {
             return Err(Rejection::header(name.as_str(), "it is sent more than once"));
         }

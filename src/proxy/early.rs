@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 
 use super::race_guard::RaceGuard;
 use super::rejection::Rejection;
-use super::{Racing, Served, answer};
+use super::{Racing, ServedAnswer, answer};
 use crate::clock::Instant;
 use crate::protocol::Surface;
 use crate::relay::RESCUED;
@@ -57,7 +57,7 @@ impl EarlyHead {
 
 /// Runs a race, and then gives out what it came to. Dropping it drops the race.
 pub struct EarlyBody {
-    stage: Stage,
+    stage: EarlyStage,
     surface: Surface,
     /// The pause between two heartbeats.
     every: Duration,
@@ -65,7 +65,7 @@ pub struct EarlyBody {
     timer: Pin<Box<Sleep>>,
 }
 
-enum Stage {
+enum EarlyStage {
     Racing(Racing),
     /// The winner's stream, and the trailers behind it.
     Relaying(Body, HeaderMap),
@@ -76,23 +76,23 @@ impl EarlyBody {
     /// Begins with a heartbeat.
     pub fn new(racing: Racing, surface: Surface, every: Duration) -> EarlyBody {
         let timer = Box::pin(tokio::time::sleep_until(Instant::now()));
-        EarlyBody { stage: Stage::Racing(racing), surface, every, timer }
+        EarlyBody { stage: EarlyStage::Racing(racing), surface, every, timer }
     }
 
     /// The first bytes of what the race came to. All of them, unless somebody won.
-    fn settled(&mut self, served: Result<Served, Rejection>, mut guard: RaceGuard) -> Bytes {
+    fn settled(&mut self, served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Bytes {
         guard.head_was_sent();
         match served {
-            Ok(Served::Streaming(relay, head)) => {
+            Ok(ServedAnswer::Streaming(relay, head)) => {
                 let told: HeaderMap = TOLD_LATE
                     .iter()
                     .filter_map(|name| Some((http::HeaderName::from_static(name), head.headers().get(*name)?.clone())))
                     .collect();
                 let comment = comment(&told);
-                self.stage = Stage::Relaying(relay(guard), told);
+                self.stage = EarlyStage::Relaying(relay(guard), told);
                 comment
             }
-            Ok(Served::Whole(response)) => {
+            Ok(ServedAnswer::Whole(response)) => {
                 guard.answered(response.status());
                 let (parts, body) = response.into_parts();
                 // An empty answer is one too, and is written as a stream.
@@ -116,16 +116,16 @@ impl http_body::Body for EarlyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = &mut *self;
         match &mut body.stage {
-            Stage::Racing(racing) => {
+            EarlyStage::Racing(racing) => {
                 if let Poll::Ready((served, guard)) = racing.as_mut().poll(context) {
-                    body.stage = Stage::Ended;
+                    body.stage = EarlyStage::Ended;
                     return Poll::Ready(Some(Ok(Frame::data(body.settled(served, guard)))));
                 }
                 ready!(body.timer.as_mut().poll(context));
                 body.timer.as_mut().reset(Instant::now() + body.every);
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(body.surface.heartbeat())))))
             }
-            Stage::Relaying(relay, known) => {
+            EarlyStage::Relaying(relay, known) => {
                 let mut told = match ready!(Pin::new(relay).poll_frame(context)) {
                     Some(Ok(frame)) => match frame.into_trailers() {
                         Err(frame) => return Poll::Ready(Some(Ok(frame))),
@@ -135,10 +135,10 @@ impl http_body::Body for EarlyBody {
                     Some(Err(_)) | None => HeaderMap::new(),
                 };
                 told.extend(std::mem::take(known));
-                body.stage = Stage::Ended;
+                body.stage = EarlyStage::Ended;
                 Poll::Ready(Some(Ok(Frame::trailers(told))))
             }
-            Stage::Ended => Poll::Ready(None),
+            EarlyStage::Ended => Poll::Ready(None),
         }
     }
 }

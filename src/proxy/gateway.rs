@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::admission::{Load, Turned};
-use super::heavy::Heavy;
+use super::admission::{AdmissionLoad, ShedCounts};
+use super::blocking::BlockingPool;
 use super::rejection::Rejection;
-use crate::attempt::Slot;
+use crate::attempt::InFlightGuard;
 use crate::budget::Budget;
-use crate::health::standing::{Routing, routing};
-use crate::health::{Live, UpstreamHealth};
+use crate::health::routing_status::{RoutingReport, routing};
+use crate::health::{LiveConfig, UpstreamHealth};
 use crate::learning::Learning;
 use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
-use crate::upstream::Client;
+use crate::upstream::UpstreamClient;
 
 /// Audited losers that run at once.
 const AUDITS_MAX: i64 = 512;
@@ -25,8 +25,8 @@ const DISCARDS_MAX: i64 = 512;
 
 /// One gateway. Held in an `Arc` by every request.
 pub struct Gateway {
-    live: ArcSwap<Live>,
-    client: Client,
+    live: ArcSwap<LiveConfig>,
+    client: UpstreamClient,
     recorder: Recorder,
     shutdown: Shutdown,
     health: Arc<UpstreamHealth>,
@@ -35,7 +35,7 @@ pub struct Gateway {
     drains: Arc<AtomicI64>,
     totals: Totals,
     budget: Budget,
-    heavy: Heavy,
+    heavy: BlockingPool,
     /// Bodies of requests that were turned away, while they are read on.
     discards: Arc<AtomicI64>,
 }
@@ -45,7 +45,7 @@ pub struct Gateway {
 pub struct Totals {
     unauthorized: AtomicU64,
     /// Requests that were turned away because there was no room.
-    pub shed: Turned,
+    pub shed: ShedCounts,
 }
 
 impl Totals {
@@ -60,13 +60,13 @@ impl Totals {
 }
 
 impl Gateway {
-    pub fn new(live: Live, client: Client, recorder: Recorder, shutdown: Shutdown) -> Gateway {
+    pub fn new(live: LiveConfig, client: UpstreamClient, recorder: Recorder, shutdown: Shutdown) -> Gateway {
         recorder.metrics().configure(&live.config);
         let health = Arc::new(UpstreamHealth::new(&live));
         let budget = Budget::new(live.config.server.memory);
         Gateway {
             budget,
-            heavy: Heavy::new(shutdown.clone()),
+            heavy: BlockingPool::new(shutdown.clone()),
             discards: Arc::default(),
             live: ArcSwap::from_pointee(live),
             client,
@@ -80,13 +80,13 @@ impl Gateway {
         }
     }
 
-    pub fn live(&self) -> Arc<Live> {
+    pub fn live(&self) -> Arc<LiveConfig> {
         self.live.load_full()
     }
 
     /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended. Breakers, and what
     /// was learnt, stay as they are where a provider stays where it is.
-    pub fn reload(&self, live: Live) {
+    pub fn reload(&self, live: LiveConfig) {
         self.recorder.metrics().configure(&live.config);
         let before = self.live();
         self.health.keep_known(&before, &live);
@@ -122,13 +122,13 @@ impl Gateway {
         &self.budget
     }
 
-    pub(super) fn heavy(&self) -> &Heavy {
+    pub(super) fn heavy(&self) -> &BlockingPool {
         &self.heavy
     }
 
     /// What is in use beside one request; `in_flight`: how many were there before it.
-    pub(super) fn load(&self, live: &Live, in_flight: i64) -> Load {
-        Load {
+    pub(super) fn load(&self, live: &LiveConfig, in_flight: i64) -> AdmissionLoad {
+        AdmissionLoad {
             in_flight: usize::try_from(in_flight).unwrap_or(0),
             max_in_flight: live.config.server.max_in_flight,
             memory_used: self.budget.used(),
@@ -151,7 +151,7 @@ impl Gateway {
     ///
     /// # Errors
     /// 404 for an unknown model.
-    pub fn routing(&self, model: Option<&str>) -> Result<Routing, Rejection> {
+    pub fn routing(&self, model: Option<&str>) -> Result<RoutingReport, Rejection> {
         let live = self.live();
         routing(&self.health, &live, model).map_err(|why| {
             let model = model.unwrap_or_default();
@@ -159,29 +159,29 @@ impl Gateway {
         })
     }
 
-    pub(super) fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &UpstreamClient {
         &self.client
     }
 
-    pub(super) fn enter_race(&self) -> Slot {
-        Slot::enter(self.races.clone())
+    pub(super) fn enter_race(&self) -> InFlightGuard {
+        InFlightGuard::enter(self.races.clone())
     }
 
     /// A place among the audited losers, while there is one.
-    pub(super) fn enter_audit(&self) -> Option<Slot> {
-        let slot = Slot::enter(self.audits.clone());
+    pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
     }
 
     /// A place among the bodies that are read on though nobody wants them.
-    pub(super) fn enter_discard(&self) -> Option<Slot> {
-        let slot = Slot::enter(self.discards.clone());
+    pub(super) fn enter_discard(&self) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.discards.clone());
         (slot.before < DISCARDS_MAX).then_some(slot)
     }
 
     /// A place among the drained losers, while there are fewer than `running`.
-    pub(super) fn enter_drain(&self, running: usize) -> Option<Slot> {
-        let slot = Slot::enter(self.drains.clone());
+    pub(super) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
+        let slot = InFlightGuard::enter(self.drains.clone());
         usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)
     }
 }

@@ -1,5 +1,5 @@
 //! Starts the attempts of one race, passes on what the race asks, and says which losers run on. What an answer tells of its
-//! upstream: see `judge`.
+//! upstream: see `outcome_reporter`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,28 +7,30 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::entrant::{Begun, Entrant, Stage};
-use super::field::Field;
+use super::candidate_set::CandidateSet;
 use super::gateway::Gateway;
 use super::outbound;
 use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
-use crate::attempt::{self, Attempt, Slot, Spec};
+use super::raced_attempt::{AttemptReady, AttemptStage, RacedAttempt};
+use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard};
 use crate::clock::{Instant, micros};
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::health::{Judge, Runner, Sent, Trial};
+use crate::health::{Candidate, OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
-use crate::learning::{ConversationId, Sighting};
+use crate::learning::{AttemptObserver, ConversationId};
 use crate::protocol::error::too_long;
 use crate::protocol::request::ApiRequest;
-use crate::protocol::upward::Upward;
+use crate::protocol::request_translation::RequestTranslation;
 use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
-use crate::race::{Again, Arrival, Attempt as _, Launch, Replan, Running, Starting, Which};
+use crate::race::{
+    AttemptStart, Launch, RaceSide, RacingAttempt as _, ReadyArrival, Replan, RetryDecision, RunningAttempt,
+};
 use crate::recorder::Recorder;
-use crate::routing::adaptive::{AttemptView, Why};
-use crate::routing::keyring::Key;
+use crate::routing::adaptive::{AttemptView, DecisionReason};
+use crate::routing::keyring::HashedKey;
 
 /// Client headers that go up to every provider.
 const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
@@ -37,10 +39,10 @@ const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-projec
 
 pub struct Launcher {
     gateway: Arc<Gateway>,
-    judge: Arc<Judge>,
+    outcome_reporter: Arc<OutcomeReporter>,
     request: Arc<ApiRequest>,
     /// By candidate.
-    uploads: Vec<Arc<Upward>>,
+    uploads: Vec<Arc<RequestTranslation>>,
     settings: RaceSettings,
     policy: RacePolicy,
     retries: Retries,
@@ -58,7 +60,7 @@ pub struct Launcher {
     /// Bytes.
     event_max: usize,
     /// Held until the race is over, or until its candidate has lost and ended.
-    trials: Vec<(usize, Trial)>,
+    trials: Vec<(usize, ProbePermit)>,
     conversation: Option<ConversationId>,
 }
 
@@ -67,14 +69,14 @@ impl Launcher {
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
-        field: &mut Field,
+        field: &mut CandidateSet,
         guard: &RaceGuard,
         policy: RacePolicy,
         read_at: Instant,
     ) -> Launcher {
         Launcher {
             gateway: gateway.clone(),
-            judge: Arc::new(Judge::new(
+            outcome_reporter: Arc::new(OutcomeReporter::new(
                 gateway.health(),
                 &field.runners,
                 field.settings.breaker,
@@ -101,9 +103,9 @@ impl Launcher {
     }
 
     /// Starts an attempt, with another request than the candidate's own where one is given.
-    pub fn start(&mut self, starting: Starting, given: Option<&Arc<Upward>>) -> Attempt {
-        let runner = &self.judge.runners[starting.candidate];
-        let upward = given.unwrap_or(&self.uploads[starting.candidate]);
+    pub fn start(&mut self, starting: AttemptStart, given: Option<&Arc<RequestTranslation>>) -> Attempt {
+        let runner = &self.outcome_reporter.runners[starting.candidate];
+        let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
         let gateway = &self.gateway;
         let key = gateway.health().key(runner).cloned();
         if let (Some(conversation), Some(key)) = (self.conversation, &key)
@@ -111,22 +113,22 @@ impl Launcher {
         {
             gateway.learning().keep_key(&runner.upstream.provider.name, conversation, key.id());
         }
-        let Sent { complained, stale, .. } = self.judge.sent(starting.candidate);
-        let stream_options = upward.dialect() == Dialect::OpenAi
+        let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
+        let stream_options = request_translation.dialect() == Dialect::OpenAi
             && !complained.stream_options
             && runner.upstream.provider.stream_options
             && gateway.health().takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let sent = Sent { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
-        self.judge.note(starting.candidate, sent);
+        let sent = SentRequest { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
+        self.outcome_reporter.note(starting.candidate, sent);
         if starting.reason == StartReason::Hedge {
-            self.policy.driver.reasons().add(Why::Hedged);
+            self.policy.driver.reasons().add(DecisionReason::Hedged);
         }
-        let spotted = self.policy.observer(starting.candidate, starting.ordinal);
+        let observer_spec = self.policy.observer(starting.candidate, starting.ordinal);
         let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // How long a count takes, or the rest of an answer, tells nothing of how long an answer does.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
-        attempt::start(Spec {
+        attempt::start(AttemptSpec {
             client: gateway.client().clone(),
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
@@ -135,9 +137,9 @@ impl Launcher {
             starting,
             upstream: runner.upstream.clone(),
             endpoint: runner.endpoint.clone(),
-            headers: forwarded(&self.client_headers, runner, upward, key.as_ref()),
+            headers: forwarded(&self.client_headers, runner, request_translation, key.as_ref()),
             key,
-            upward: upward.clone(),
+            request_translation: request_translation.clone(),
             choices: self.request.n_choices,
             // A whole answer has its usage in it.
             include_usage: self.request.include_usage || !self.request.stream,
@@ -147,13 +149,13 @@ impl Launcher {
             event_max: self.event_max,
             budget: gateway.budget().clone(),
             p_audit: if on_trial { 1.0 } else { self.settings.audit },
-            slot: Some(Slot::enter(spotted.known.running())),
-            sighting: tells.then(|| Sighting::start(spotted)),
+            slot: Some(InFlightGuard::enter(observer_spec.known.running())),
+            attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
         })
     }
 
     /// What goes up to this candidate.
-    pub fn upload(&self, candidate: usize) -> &Arc<Upward> {
+    pub fn upload(&self, candidate: usize) -> &Arc<RequestTranslation> {
         &self.uploads[candidate]
     }
 
@@ -172,62 +174,64 @@ impl Launcher {
     }
 
     /// Whoever takes the winner tells it.
-    pub fn judge(&self) -> Arc<Judge> {
-        self.judge.clone()
+    pub fn outcome_reporter(&self) -> Arc<OutcomeReporter> {
+        self.outcome_reporter.clone()
     }
 }
 
 impl Launch for Launcher {
-    type Ready = Begun;
-    type Attempt = Entrant;
+    type Ready = AttemptReady;
+    type Attempt = RacedAttempt;
 
-    fn launch(&mut self, starting: Starting) -> Entrant {
+    fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
         let attempt = self.start(starting, None);
-        let idle = self.judge.runners[starting.candidate].upstream.timeouts.idle;
+        let idle = self.outcome_reporter.runners[starting.candidate].upstream.timeouts.idle;
         let whole = self.whole.then(|| (idle, self.gateway.budget().clone()));
-        Entrant::new(attempt, starting.candidate, whole, self.judge.clone())
+        RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone())
     }
 
-    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
-        let sent = self.judge.sent(candidate);
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
+        let sent = self.outcome_reporter.sent(candidate);
         if failure.phase == Phase::Stream {
             self.broke_off.push(candidate);
         }
         if failure.kind == FailureKind::ContextLength {
             self.policy.driver.too_long(candidate, too_long(&failure.message));
         }
-        if self.judge.failed(candidate, &sent, failure) || self.leaves_out_reasoning(candidate, &sent, failure) {
-            return Again::Now;
+        if self.outcome_reporter.failed(candidate, &sent, failure)
+            || self.leaves_out_reasoning(candidate, &sent, failure)
+        {
+            return RetryDecision::Now;
         }
-        let Judge { health, runners, .. } = &*self.judge;
+        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
         let runner = &runners[candidate];
         // One on trial has had its chance.
         if self.settings.retries == 0 || runner.extra {
-            return Again::No;
+            return RetryDecision::No;
         }
         let rest = health.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
         match self.retries.next(candidate, failure, rest, fastrand::f64()) {
-            Some(wait) => Again::Later { wait, first: self.settings.policy.asks_in_order() },
-            None => Again::No,
+            Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
+            None => RetryDecision::No,
         }
     }
 
-    fn affords_retry(&mut self, candidate: usize, running: &[Running<Entrant>]) -> bool {
+    fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
         // A first token of one whose answers break off would cut those that run beside it, until no attempt is left for them.
         let now_us = self.policy.now_us();
         !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
 
-    fn lost(&mut self, entrant: Entrant) {
-        let candidate = entrant.candidate();
-        match entrant.into_stage() {
-            Stage::Asking(attempt) => self.lost_asking(candidate, attempt),
-            Stage::Answering(answering) => self.lost_ready(candidate, answering.0),
-            Stage::Over => {}
+    fn lost(&mut self, raced_attempt: RacedAttempt) {
+        let candidate = raced_attempt.candidate();
+        match raced_attempt.into_stage() {
+            AttemptStage::Asking(attempt) => self.lost_asking(candidate, attempt),
+            AttemptStage::Answering(answering) => self.lost_ready(candidate, answering.0),
+            AttemptStage::Over => {}
         }
     }
 
-    fn lost_ready(&mut self, candidate: usize, begun: Begun) {
+    fn lost_ready(&mut self, candidate: usize, begun: AttemptReady) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
         // Its first token is there, so an audit would tell nothing more.
@@ -236,9 +240,9 @@ impl Launch for Launcher {
         }
     }
 
-    fn replan(&mut self, running: &[Running<Entrant>], waiting: &[usize]) -> Replan {
+    fn replan(&mut self, running: &[RunningAttempt<RacedAttempt>], waiting: &[usize]) -> Replan {
         // What was told to wait since the race began gets no hedge, nor does what broke off; a failure may still come to it.
-        let Judge { health, runners, .. } = &*self.judge;
+        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
         let may_hedge = |candidate: usize| {
             health.held(&runners[candidate]).is_none()
                 && !self.policy.driver.is_too_small(candidate)
@@ -253,7 +257,11 @@ impl Launch for Launcher {
         self.policy.driver.next_after_failure(waiting, self.policy.now_us())
     }
 
-    fn hold(&mut self, ready: &Arrival<Begun>, running: &[Running<Entrant>]) -> Option<Duration> {
+    fn hold(
+        &mut self,
+        ready: &ReadyArrival<AttemptReady>,
+        running: &[RunningAttempt<RacedAttempt>],
+    ) -> Option<Duration> {
         // A whole answer has nothing to wait for.
         if self.whole {
             return None;
@@ -262,13 +270,13 @@ impl Launch for Launcher {
         self.policy.driver.hold(ready.candidate(), &views(running), now_us)
     }
 
-    fn prefer(&mut self, held: &Arrival<Begun>, new: &Arrival<Begun>) -> Which {
+    fn prefer(&mut self, held: &ReadyArrival<AttemptReady>, new: &ReadyArrival<AttemptReady>) -> RaceSide {
         let now_us = self.policy.now_us();
         let prefers_new = self.policy.driver.prefers_new(held.candidate(), new.candidate(), now_us);
-        if prefers_new { Which::New } else { Which::Held }
+        if prefers_new { RaceSide::New } else { RaceSide::Held }
     }
 
-    fn hopeless(&mut self, running: &[Running<Entrant>]) -> Option<usize> {
+    fn hopeless(&mut self, running: &[RunningAttempt<RacedAttempt>]) -> Option<usize> {
         if !self.whole {
             return None;
         }
@@ -298,33 +306,34 @@ impl Launcher {
             && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
-            let limit = self.judge.runners[candidate].upstream.timeouts.first_token;
+            let limit = self.outcome_reporter.runners[candidate].upstream.timeouts.first_token;
             let run = self.run_on(candidate, attempt, None);
             self.beside((place, trial), limit, run);
         }
     }
 
     /// True if it was refused for the reasoning of earlier turns, and there is a request without now.
-    fn leaves_out_reasoning(&mut self, candidate: usize, sent: &Sent, failure: &Failure) -> bool {
-        if !self.judge.refuses_reasoning(sent, failure) {
+    fn leaves_out_reasoning(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+        if !self.outcome_reporter.refuses_reasoning(sent, failure) {
             return false;
         }
-        let upstream = &self.judge.runners[candidate].upstream;
+        let upstream = &self.outcome_reporter.runners[candidate].upstream;
         let without = outbound::without_reasoning(&self.request, upstream, self.gateway.budget());
-        let Some(upward) = without else { return false };
-        self.uploads[candidate] = Arc::new(upward);
-        self.judge.leave_out_reasoning(candidate);
+        let Some(request_translation) = without else { return false };
+        self.uploads[candidate] = Arc::new(request_translation);
+        self.outcome_reporter.leave_out_reasoning(candidate);
         true
     }
 
-    fn take_trial(&mut self, candidate: usize) -> Option<Trial> {
+    fn take_trial(&mut self, candidate: usize) -> Option<ProbePermit> {
         let position = self.trials.iter().position(|(on_trial, _)| *on_trial == candidate)?;
         Some(self.trials.swap_remove(position).1)
     }
 
     /// A place to read a loser to its end, where a hang-up saves nothing, so that its figures may as well be had.
-    fn enter_drain(&self, candidate: usize) -> Option<Slot> {
-        let billed_anyway = self.judge.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
+    fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
+        let billed_anyway =
+            self.outcome_reporter.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
         if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
     }
 
@@ -335,16 +344,16 @@ impl Launcher {
         attempt: Attempt,
         bytes: Option<usize>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let judge = self.judge.clone();
+        let outcome_reporter = self.outcome_reporter.clone();
         // The race may start the same candidate once more.
-        let sent = self.judge.sent(candidate);
+        let sent = self.outcome_reporter.sent(candidate);
         async move {
             match attempt.await {
                 Err(failure) => {
-                    judge.failed(candidate, &sent, &failure);
+                    outcome_reporter.failed(candidate, &sent, &failure);
                 }
                 Ok(ready) => {
-                    judge.first_token(candidate, &sent);
+                    outcome_reporter.first_token(candidate, &sent);
                     if let Some(bytes) = bytes {
                         ready.stream.drain(bytes).await;
                     }
@@ -354,7 +363,12 @@ impl Launcher {
     }
 
     /// Runs beside everything, for at most `limit`, and gives back then what it holds.
-    fn beside(&self, held: (Slot, Option<Trial>), limit: Duration, run: impl Future<Output = ()> + Send + 'static) {
+    fn beside(
+        &self,
+        held: (InFlightGuard, Option<ProbePermit>),
+        limit: Duration,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) {
         let draining = self.gateway.shutdown().draining();
         self.gateway.shutdown().spawn(async move {
             let _held = held;
@@ -367,8 +381,8 @@ impl Launcher {
 }
 
 /// The running attempts as the driver sees them. An event may hold several tokens: four characters make at least one.
-fn views(running: &[Running<Entrant>]) -> Vec<AttemptView> {
-    let view = |running: &Running<Entrant>| {
+fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
+    let view = |running: &RunningAttempt<RacedAttempt>| {
         let progress = running.attempt().progress();
         AttemptView {
             candidate: running.candidate(),
@@ -381,21 +395,27 @@ fn views(running: &[Running<Entrant>]) -> Vec<AttemptView> {
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.
-fn forwardable(client: &HeaderMap, field: &Field) -> HeaderMap {
+fn forwardable(client: &HeaderMap, field: &CandidateSet) -> HeaderMap {
     let runners = || field.runners.iter().zip(&field.uploads);
-    let anybody = |name: &str| runners().any(|(runner, upward)| goes_up(name, runner, upward, true));
+    let anybody =
+        |name: &str| runners().any(|(runner, request_translation)| goes_up(name, runner, request_translation, true));
     selected(client, anybody)
 }
 
 /// What of the client's headers goes up.
-fn forwarded(client: &HeaderMap, runner: &Runner, upward: &Upward, key: Option<&Key>) -> HeaderMap {
-    selected(client, |name| goes_up(name, runner, upward, key.is_some_and(|key| key.own)))
+fn forwarded(
+    client: &HeaderMap,
+    runner: &Candidate,
+    request_translation: &RequestTranslation,
+    key: Option<&HashedKey>,
+) -> HeaderMap {
+    selected(client, |name| goes_up(name, runner, request_translation, key.is_some_and(|key| key.own)))
 }
 
-fn goes_up(name: &str, runner: &Runner, upward: &Upward, own_key: bool) -> bool {
-    let is_openai = matches!(upward.dialect(), Dialect::OpenAi | Dialect::Responses);
+fn goes_up(name: &str, runner: &Candidate, request_translation: &RequestTranslation, own_key: bool) -> bool {
+    let is_openai = matches!(request_translation.dialect(), Dialect::OpenAi | Dialect::Responses);
     // Vendors' own headers mean nothing in another dialect.
-    !upward.is_translated() && FORWARDED.contains(&name)
+    !request_translation.is_translated() && FORWARDED.contains(&name)
         || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
         || runner.upstream.provider.forward_headers.iter().any(|configured| configured == name)
 }

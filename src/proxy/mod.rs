@@ -5,23 +5,23 @@
 mod admission;
 mod all_failed;
 mod answer;
+mod blocking;
 mod body;
 mod caller;
+mod candidate_set;
 mod counting;
 mod early;
-mod entrant;
-mod field;
 mod gateway;
-mod heavy;
 mod launcher;
 mod models;
 mod outbound;
 mod overrides;
 mod policy;
 mod race_guard;
+mod raced_attempt;
 mod rejection;
 mod rescuer;
-mod turned_away;
+mod shed;
 
 pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Totals};
@@ -37,25 +37,25 @@ use bytes::Bytes;
 use http::header::TRAILER;
 use http::{HeaderValue, Request, Response};
 
-use crate::attempt::{Ready, Slot};
+use crate::attempt::{InFlightGuard, ReadyAttempt};
 use crate::clock::Instant;
 use crate::config::User;
-use crate::health::{Judge, Live};
+use crate::health::{LiveConfig, OutcomeReporter};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
-use crate::race::{Finish, Race};
+use crate::race::{Race, RaceFinish};
 use crate::relay::{RESCUED, RelayBody, RescuedBody};
-use admission::Room;
-use answer::Facts;
+use admission::AdmissionRoom;
+use answer::AnswerFacts;
+use blocking::StillWanted;
 use caller::{Caller, authenticate};
+use candidate_set::CandidateSet;
 use early::{EarlyBody, EarlyHead};
-use entrant::Begun;
-use field::Field;
-use heavy::Wanted;
 use launcher::Launcher;
 use policy::RacePolicy;
 use race_guard::RaceGuard;
-use rescuer::Rescuer;
+use raced_attempt::AttemptReady;
+use rescuer::AnswerRescuer;
 
 /// A `POST` on one of the surfaces.
 pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
@@ -88,17 +88,17 @@ pub async fn serve_as(
 
 async fn handle(
     gateway: &Arc<Gateway>,
-    live: &Arc<Live>,
+    live: &Arc<LiveConfig>,
     surface: Surface,
     user: Option<Arc<User>>,
     request: Request<Body>,
-    slot: Slot,
+    slot: InFlightGuard,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), slot);
     let starters = match prepare(gateway, live, user, &parts.headers, body, &mut guard).await {
-        Ok(Prepared::Race(starters)) => starters,
-        Ok(Prepared::Answered(response)) => return response_of(Ok(Served::Whole(response)), guard),
+        Ok(PreparedRequest::Race(starters)) => starters,
+        Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response)), guard),
         Err(rejection) => return response_of(Err(rejection), guard),
     };
     let keepalive = starters.field.settings.keepalive.filter(|_| starters.request.stream);
@@ -116,10 +116,10 @@ async fn handle(
 }
 
 /// What the race came to, as an answer whose head has not gone out yet.
-fn response_of(served: Result<Served, Rejection>, mut guard: RaceGuard) -> Response<Body> {
+fn response_of(served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Response<Body> {
     match served {
-        Ok(Served::Streaming(relay, response)) => response.map(|()| relay(guard)),
-        Ok(Served::Whole(mut response)) => {
+        Ok(ServedAnswer::Streaming(relay, response)) => response.map(|()| relay(guard)),
+        Ok(ServedAnswer::Whole(mut response)) => {
             guard.answered(response.status());
             answer::name_race(response.headers_mut(), &guard);
             response.map(Body::from)
@@ -134,42 +134,42 @@ fn response_of(served: Result<Served, Rejection>, mut guard: RaceGuard) -> Respo
 }
 
 /// A race under way, until it has an answer. It owns the race's guard, so that it can run on inside the answer's body.
-type Racing = Pin<Box<dyn Future<Output = (Result<Served, Rejection>, RaceGuard)> + Send>>;
+type Racing = Pin<Box<dyn Future<Output = (Result<ServedAnswer, Rejection>, RaceGuard)> + Send>>;
 
 type Relay = Box<dyn FnOnce(RaceGuard) -> Body + Send>;
 
-enum Served {
+enum ServedAnswer {
     /// The head of the answer, and what makes its body of the race's guard.
     Streaming(Relay, Response<()>),
     Whole(Response<Bytes>),
 }
 
 /// What a request came to before anybody was asked.
-enum Prepared {
-    Race(Box<Starters>),
+enum PreparedRequest {
+    Race(Box<ReadyRace>),
     /// The gateway knows the answer itself.
     Answered(Response<Bytes>),
 }
 
 /// A race that can begin.
-struct Starters {
+struct ReadyRace {
     gateway: Arc<Gateway>,
     request: Arc<ApiRequest>,
-    field: Field,
+    field: CandidateSet,
     /// Boxed, for it is large and would be copied with every future that it moves into.
     race: Box<Race<Launcher>>,
-    judge: Arc<Judge>,
+    outcome_reporter: Arc<OutcomeReporter>,
     read_at: Instant,
 }
 
 async fn prepare(
     gateway: &Arc<Gateway>,
-    live: &Arc<Live>,
+    live: &Arc<LiveConfig>,
     user: Option<Arc<User>>,
     headers: &http::HeaderMap,
     body: Body,
     guard: &mut RaceGuard,
-) -> Result<Prepared, Rejection> {
+) -> Result<PreparedRequest, Rejection> {
     let bytes = body::read(headers, body, live.config.server.body_max, gateway.budget()).await?;
     let read_at = guard.request_read(&bytes);
     let (surface, length) = (guard.surface(), bytes.len());
@@ -179,15 +179,17 @@ async fn prepare(
     guard.request(&request);
     let caller = Caller::new(live, user, headers)?;
     let overrides = overrides::read(headers, caller.user.as_deref())?;
-    let is_crowded = |guard: &RaceGuard| gateway.load(live, guard.in_flight()).room() != Room::Enough;
+    let is_crowded = |guard: &RaceGuard| gateway.load(live, guard.in_flight()).room() != AdmissionRoom::Enough;
     let crowded = is_crowded(guard);
     let resolve = {
         let (gateway, live, request) = (gateway.clone(), live.clone(), request.clone());
-        move |wanted: &Wanted| field::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
+        move |wanted: &StillWanted| {
+            candidate_set::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
+        }
     };
     let mut field = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
-            return Ok(Prepared::Answered(counting::estimate(&request)));
+            return Ok(PreparedRequest::Answered(counting::estimate(&request)));
         }
         field => field?,
     };
@@ -199,18 +201,19 @@ async fn prepare(
     let plan = policy.driver.plan(policy.now_us());
     guard.planned(plan.text(|candidate| &field.runners[candidate].name), &policy.driver);
     let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, policy, read_at);
-    let (gateway, judge) = (gateway.clone(), launcher.judge());
+    let (gateway, outcome_reporter) = (gateway.clone(), launcher.outcome_reporter());
     let race = Box::new(Race::new(plan, launcher, read_at));
-    Ok(Prepared::Race(Box::new(Starters { gateway, request, field, race, judge, read_at })))
+    Ok(PreparedRequest::Race(Box::new(ReadyRace { gateway, request, field, race, outcome_reporter, read_at })))
 }
 
-impl Starters {
+impl ReadyRace {
     /// Runs the race to an answer, or until the gateway ends.
-    async fn run(self: Box<Self>, mut guard: RaceGuard) -> (Result<Served, Rejection>, RaceGuard) {
-        let Starters { gateway, request, field, race, judge, read_at } = *self;
+    async fn run(self: Box<Self>, mut guard: RaceGuard) -> (Result<ServedAnswer, Rejection>, RaceGuard) {
+        let ReadyRace { gateway, request, field, race, outcome_reporter, read_at } = *self;
         let served = {
             // Pinned first: `select!` would copy all of it.
-            let mut served = std::pin::pin!(run(&gateway, &request, &field, race, judge, read_at, &mut guard));
+            let mut served =
+                std::pin::pin!(run(&gateway, &request, &field, race, outcome_reporter, read_at, &mut guard));
             tokio::select! {
                 biased;
                 served = &mut served => served,
@@ -225,10 +228,10 @@ impl Starters {
 fn streamed(
     gateway: &Gateway,
     request: &ApiRequest,
-    ready: Ready,
+    ready: ReadyAttempt,
     mut head: Response<()>,
-    rescuer: Option<Rescuer>,
-) -> Served {
+    rescuer: Option<AnswerRescuer>,
+) -> ServedAnswer {
     let (shutdown, include_usage) = (gateway.shutdown().clone(), request.include_usage);
     let rescuer = rescuer.map(|rescuer| {
         head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
@@ -241,43 +244,43 @@ fn streamed(
             Some((rescuer, lease)) => Body::new(RescuedBody::new(relay, Box::new(rescuer), lease)),
         }
     });
-    Served::Streaming(relay, head)
+    ServedAnswer::Streaming(relay, head)
 }
 
 /// Runs the race to an answer.
 async fn run(
     gateway: &Gateway,
     request: &ApiRequest,
-    field: &Field,
+    field: &CandidateSet,
     mut race: Box<Race<Launcher>>,
-    judge: Arc<Judge>,
+    outcome_reporter: Arc<OutcomeReporter>,
     read_at: Instant,
     guard: &mut RaceGuard,
-) -> Result<Served, Rejection> {
+) -> Result<ServedAnswer, Rejection> {
     let (begun, candidate, ordinal) = match race.run().await {
-        Finish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
-        Finish::Failed => {
-            judge.settle(race.failures());
+        RaceFinish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
+        RaceFinish::Failed => {
+            outcome_reporter.settle(race.failures());
             return all_failed::all_failed(&race, field, request);
         }
-        Finish::Deadline => {
-            judge.settle(race.failures());
+        RaceFinish::Deadline => {
+            outcome_reporter.settle(race.failures());
             return Err(Rejection::deadline(&field.failed(race.failures())));
         }
     };
-    let facts = Facts::new(field, candidate, &begun, read_at);
-    let Begun { mut ready, whole, .. } = begun;
+    let facts = AnswerFacts::new(field, candidate, &begun, read_at);
+    let AttemptReady { mut ready, whole, .. } = begun;
     guard.won(ordinal, facts.token_us, request.stream.then_some(ready.status));
     if let Some(whole) = whole {
-        judge.ended(candidate, None);
+        outcome_reporter.ended(candidate, None);
         let response = answer::whole(&ready, &facts, whole);
         ready.stream.read_out(gateway.shutdown());
-        return Ok(Served::Whole(response));
+        return Ok(ServedAnswer::Whole(response));
     }
     ready.stream.serve(field.runners[candidate].upstream.timeouts.idle);
     let mut head = answer::head(&ready, &facts);
     answer::name_race(head.headers_mut(), guard);
-    guard.watched_by(judge, candidate);
-    let rescuer = rescuer::may_rescue(field, request).then(|| Rescuer::new(*race, candidate));
+    guard.watched_by(outcome_reporter, candidate);
+    let rescuer = rescuer::may_rescue(field, request).then(|| AnswerRescuer::new(*race, candidate));
     Ok(streamed(gateway, request, ready, head, rescuer))
 }

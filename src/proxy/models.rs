@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::caller::{Caller, authenticate};
 use super::gateway::Gateway;
 use super::rejection::Rejection;
-use crate::config::Model;
+use crate::config::ModelConfig;
 
 /// All of them.
 ///
@@ -48,7 +48,7 @@ pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<
     }
 }
 
-fn usable(caller: &Caller, model: &Model) -> bool {
+fn usable(caller: &Caller, model: &ModelConfig) -> bool {
     model.upstreams.iter().any(|upstream| {
         let name = &upstream.provider.name;
         let own =

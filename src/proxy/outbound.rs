@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use super::heavy::translation_bytes;
+use super::blocking::translation_bytes;
 use super::rejection::Rejection;
-use crate::budget::{Budget, Full, Lease};
-use crate::config::{Lossy, Provider, Upstream};
+use crate::budget::{Budget, BudgetFull, Lease};
+use crate::config::{Lossy, Provider, UpstreamConfig};
 use crate::pace::aside;
 use crate::protocol::Dialect;
 use crate::protocol::client_error::Invalid;
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::Conversation;
 use crate::protocol::request::ApiRequest;
-use crate::protocol::upward::Upward;
+use crate::protocol::request_translation::RequestTranslation;
 
 /// One request on its way up.
 pub struct Outbound<'a> {
@@ -23,19 +23,19 @@ pub struct Outbound<'a> {
     /// For the conversation, and for what is written of it, one at a time.
     tree: Lease,
     /// Made when the first upstream of the caller's own dialect asks for it.
-    untouched: Option<Arc<Upward>>,
+    untouched: Option<Arc<RequestTranslation>>,
     /// Read when the first upstream of another dialect asks for it.
     conversation: Option<Result<Conversation, Invalid>>,
     /// What was translated so far.
-    translated: Vec<(Dialect, Options, Arc<Upward>)>,
+    translated: Vec<(Dialect, TranslationOptions, Arc<RequestTranslation>)>,
     /// Upstreams that are left out because their dialect cannot say all of it.
     left_out: Vec<String>,
     /// Why upstreams cannot serve it, the worst last.
-    unserved: Option<Unserved>,
+    unserved: Option<CannotServe>,
 }
 
 /// Why an upstream cannot serve a request, from what is least the request's own fault to what is most.
-enum Unserved {
+enum CannotServe {
     /// It speaks nothing that has such a call.
     Unspoken(Vec<String>),
     /// What its dialect cannot say.
@@ -64,7 +64,7 @@ impl<'a> Outbound<'a> {
     ///
     /// # Errors
     /// 503 or 413 where there is no memory for it.
-    pub fn for_upstream(&mut self, upstream: &Upstream) -> Result<Option<Arc<Upward>>, Rejection> {
+    pub fn for_upstream(&mut self, upstream: &UpstreamConfig) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
         let Some(spoken) = provider.spoken_for(self.request.surface) else {
             self.unspoken(provider);
@@ -72,17 +72,17 @@ impl<'a> Outbound<'a> {
         };
         if spoken.dialect == self.request.surface.dialect() {
             let request = self.request;
-            let untouched = || Arc::new(Upward::untouched(request.clone()));
+            let untouched = || Arc::new(RequestTranslation::untouched(request.clone()));
             return Ok(Some(self.untouched.get_or_insert_with(untouched).clone()));
         }
-        let upward = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
-        let Some(upward) = upward else { return Ok(None) };
-        if self.lossy == Lossy::Drop || upward.losses().keeps_meaning() {
-            return Ok(Some(upward));
+        let request_translation = self.translated(spoken.dialect, options(upstream, spoken.dialect))?;
+        let Some(request_translation) = request_translation else { return Ok(None) };
+        if self.lossy == Lossy::Drop || request_translation.losses().keeps_meaning() {
+            return Ok(Some(request_translation));
         }
         self.left_out.push(upstream.name());
-        if !matches!(self.unserved, Some(Unserved::Invalid(_) | Unserved::Lossy(_))) {
-            self.unserved = Some(Unserved::Lossy(upward.losses().of_meaning().to_vec()));
+        if !matches!(self.unserved, Some(CannotServe::Invalid(_) | CannotServe::Lossy(_))) {
+            self.unserved = Some(CannotServe::Lossy(request_translation.losses().of_meaning().to_vec()));
         }
         Ok(None)
     }
@@ -95,43 +95,47 @@ impl<'a> Outbound<'a> {
     /// Nobody is left to serve it; `off` tells why some upstreams are not there at all.
     pub fn rejection(self, model: &str, off: &[String]) -> Rejection {
         match self.unserved {
-            Some(Unserved::Invalid(invalid)) => Rejection::invalid(&invalid),
-            Some(Unserved::Lossy(names)) => Rejection::not_translatable(&names),
-            Some(Unserved::Unspoken(who)) => Rejection::unspoken(model, self.request.surface, &who),
+            Some(CannotServe::Invalid(invalid)) => Rejection::invalid(&invalid),
+            Some(CannotServe::Lossy(names)) => Rejection::not_translatable(&names),
+            Some(CannotServe::Unspoken(who)) => Rejection::unspoken(model, self.request.surface, &who),
             None => Rejection::no_upstream(model, off),
         }
     }
 
-    fn translated(&mut self, dialect: Dialect, options: Options) -> Result<Option<Arc<Upward>>, Rejection> {
-        let alike = |with: &Options| {
+    fn translated(
+        &mut self,
+        dialect: Dialect,
+        options: TranslationOptions,
+    ) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
+        let alike = |with: &TranslationOptions| {
             dialect.writes_alike(&with.model, &options.model)
-                && *with == Options { model: with.model.clone(), ..options.clone() }
+                && *with == TranslationOptions { model: with.model.clone(), ..options.clone() }
         };
         let made = self.translated.iter().find(|(of, with, _)| *of == dialect && alike(with));
-        if let Some((_, _, upward)) = made {
-            return Ok(Some(upward.clone()));
+        if let Some((_, _, request_translation)) = made {
+            return Ok(Some(request_translation.clone()));
         }
         let surface = self.request.surface;
         if self.conversation.is_none() {
             let bytes = translation_bytes(self.request.body());
-            self.tree.cover(bytes).map_err(|Full| Rejection::no_memory(bytes, self.budget.max()))?;
+            self.tree.cover(bytes).map_err(|BudgetFull| Rejection::no_memory(bytes, self.budget.max()))?;
         }
         let conversation = self.conversation.get_or_insert_with(|| surface.conversation(self.request.body()));
         let made = match conversation {
-            Ok(conversation) => Upward::translated(surface, conversation, dialect, &options),
+            Ok(conversation) => RequestTranslation::translated(surface, conversation, dialect, &options),
             Err(invalid) => Err(invalid.clone()),
         };
         match made {
-            Ok(upward) => {
+            Ok(request_translation) => {
                 // What it takes is there by now.
                 let mut lease = self.budget.lease();
-                lease.settle(upward.len());
-                let upward = Arc::new(upward.leased(lease));
-                self.translated.push((dialect, options, upward.clone()));
-                Ok(Some(upward))
+                lease.settle(request_translation.len());
+                let request_translation = Arc::new(request_translation.leased(lease));
+                self.translated.push((dialect, options, request_translation.clone()));
+                Ok(Some(request_translation))
             }
             Err(invalid) => {
-                self.unserved = Some(Unserved::Invalid(invalid));
+                self.unserved = Some(CannotServe::Invalid(invalid));
                 Ok(None)
             }
         }
@@ -141,27 +145,32 @@ impl<'a> Outbound<'a> {
         let dialects: Vec<&str> = provider.dialects.iter().map(|spoken| spoken.dialect.as_str()).collect();
         let who = format!("{} speaks {}", provider.name, dialects.join(" and "));
         match &mut self.unserved {
-            None => self.unserved = Some(Unserved::Unspoken(vec![who])),
-            Some(Unserved::Unspoken(all)) if !all.contains(&who) => all.push(who),
+            None => self.unserved = Some(CannotServe::Unspoken(vec![who])),
+            Some(CannotServe::Unspoken(all)) if !all.contains(&who) => all.push(who),
             Some(_) => {}
         }
     }
 }
 
 /// What goes up to an upstream that has refused the reasoning in it. None if there was none, or there is no memory for it.
-pub fn without_reasoning(request: &ApiRequest, upstream: &Upstream, budget: &Budget) -> Option<Upward> {
+pub fn without_reasoning(
+    request: &ApiRequest,
+    upstream: &UpstreamConfig,
+    budget: &Budget,
+) -> Option<RequestTranslation> {
     let dialect = upstream.provider.spoken_for(request.surface)?.dialect;
     let mut lease = budget.lease();
     lease.cover(translation_bytes(request.body())).ok()?;
-    let upward = aside(request.len(), || Upward::without_reasoning(request, dialect, &options(upstream, dialect)))?;
-    lease.settle(upward.len());
-    Some(upward.leased(lease))
+    let request_translation =
+        aside(request.len(), || RequestTranslation::without_reasoning(request, dialect, &options(upstream, dialect)))?;
+    lease.settle(request_translation.len());
+    Some(request_translation.leased(lease))
 }
 
 /// The model stands in the options only where the dialect's body depends on it: others share one translation.
-fn options(upstream: &Upstream, dialect: Dialect) -> Options {
+fn options(upstream: &UpstreamConfig, dialect: Dialect) -> TranslationOptions {
     let by_model = matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock);
-    Options {
+    TranslationOptions {
         model: if by_model { upstream.model.clone() } else { String::new() },
         max_completion_tokens: upstream.provider.max_completion_tokens,
         takes_thoughts: upstream.provider.takes_thoughts,

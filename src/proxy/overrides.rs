@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use super::rejection::Rejection;
 use crate::config::units::{format_duration, parse_duration};
-use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, Slo, User};
+use crate::config::{HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Override, Policy, RaceSettings, SloSettings, User};
 use crate::printable::quoted;
 
 const POLICY: &str = "x-photofinish-policy";
@@ -43,14 +43,14 @@ pub struct Overrides {
     max_attempts: Option<usize>,
     optimise: Option<Objective>,
     budget: Option<f64>,
-    slo: Targets,
+    slo: OverriddenSlo,
     hold_max: Option<Duration>,
     lossy: Option<Lossy>,
 }
 
 /// Those of an `slo` that are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Targets {
+struct OverriddenSlo {
     ttft: Option<Duration>,
     tpot: Option<Duration>,
 }
@@ -89,7 +89,7 @@ impl Overrides {
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
             optimise: self.optimise.unwrap_or(settings.optimise),
             budget: self.budget.unwrap_or(settings.budget),
-            slo: Slo {
+            slo: SloSettings {
                 ttft: self.slo.ttft.unwrap_or(settings.slo.ttft),
                 tpot: self.slo.tpot.unwrap_or(settings.slo.tpot),
             },
@@ -162,10 +162,10 @@ fn duration(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Str
 }
 
 /// `ttft=1s,tpot=50ms`, or one of the two.
-fn slo(text: &str) -> Result<Targets, String> {
+fn slo(text: &str) -> Result<OverriddenSlo, String> {
     let expected =
         || format!("{} is not ttft=DURATION, tpot=DURATION or both, such as ttft=1s,tpot=50ms", quoted(text));
-    let mut targets = Targets::default();
+    let mut targets = OverriddenSlo::default();
     for part in text.split(',') {
         let (name, limit) = part.split_once('=').ok_or_else(expected)?;
         let target = match name.trim() {
@@ -173,7 +173,7 @@ fn slo(text: &str) -> Result<Targets, String> {
             "tpot" => &mut targets.tpot,
             _ => return Err(expected()),
         };
-        if target.replace(duration(limit, Slo::TARGETS)?).is_some() {
+        if target.replace(duration(limit, SloSettings::TARGETS)?).is_some() {
             return Err(format!("{} is there twice", name.trim()));
         }
     }
@@ -211,7 +211,7 @@ mod tests {
             max_attempts: 2,
             optimise: Objective::Goodput,
             budget: 10.0,
-            slo: Slo { ttft: Duration::from_millis(1_500), tpot: Duration::from_millis(20) },
+            slo: SloSettings { ttft: Duration::from_millis(1_500), tpot: Duration::from_millis(20) },
             hold_max: Duration::ZERO,
             lossy: Lossy::Drop,
             ..config.race.clone()

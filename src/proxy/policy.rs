@@ -3,37 +3,37 @@
 
 use std::sync::Arc;
 
-use super::field::Field;
+use super::candidate_set::CandidateSet;
 use crate::clock::Instant;
-use crate::health::{Runner, prompt_length};
-use crate::learning::{Blocks, Learning, Purse, Spotted};
-use crate::policy::{CandidateState, Fits, PolicyDriver, PolicyDriverParts};
+use crate::health::{Candidate, prompt_length};
+use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
+use crate::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
 use crate::protocol::request::ApiRequest;
-use crate::routing::tariff::Prompt;
+use crate::routing::tariff::PromptTokens;
 
 /// One race's driver, and what its attempts report to.
 pub struct RacePolicy {
     pub driver: PolicyDriver,
     learning: Arc<Learning>,
-    blocks: Blocks,
+    blocks: PrefixBlocks,
     /// Bytes of the request.
     bytes: usize,
 }
 
 impl RacePolicy {
-    pub fn new(learning: &Arc<Learning>, field: &Field, request: &ApiRequest, read_at: Instant) -> RacePolicy {
+    pub fn new(learning: &Arc<Learning>, field: &CandidateSet, request: &ApiRequest, read_at: Instant) -> RacePolicy {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
         let domains: Vec<Option<&str>> =
             field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
-        let state = |(place, runner): (usize, &Runner)| {
+        let state = |(place, runner): (usize, &Candidate)| {
             let known = learning.upstream(&runner.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
             let cached = known_tokens * known.caching();
             CandidateState {
                 tariff: field.basis.tariff(runner.upstream.billing()),
-                prompt: Prompt { uncached: tokens - cached, cached },
+                prompt: PromptTokens { uncached: tokens - cached, cached },
                 known_tokens,
                 // A domain's number is the index of its first candidate.
                 domain: domains[place]
@@ -49,11 +49,11 @@ impl RacePolicy {
         let driver = PolicyDriver::new(PolicyDriverParts {
             settings: field.settings.clone(),
             candidates: field.runners.iter().enumerate().map(state).collect(),
-            purse: Arc::new(Purse::new(
-                learning.ledger(&field.model, field.settings.budget, field.basis.is_money()),
+            race_budget: Arc::new(RaceBudget::new(
+                learning.cost_budget(&field.model, field.settings.budget, field.basis.is_money()),
                 field.settings.policy.spends_budget(),
             )),
-            fits: Fits::new(field.windows.clone(), field.runners.len(), || prompt_length(request)),
+            fits: ContextFits::new(field.windows.clone(), field.runners.len(), || prompt_length(request)),
             began_us,
             draws: [fastrand::f64(), fastrand::f64()],
             crowded: field.crowded,
@@ -67,14 +67,14 @@ impl RacePolicy {
     }
 
     /// The observer of an attempt that starts now.
-    pub fn observer(&mut self, candidate: usize, ordinal: usize) -> Spotted {
-        let purse = self.driver.purse().clone();
+    pub fn observer(&mut self, candidate: usize, ordinal: usize) -> ObserverSpec {
+        let race_budget = self.driver.race_budget().clone();
         let state = self.driver.started(candidate);
-        Spotted {
+        ObserverSpec {
             ordinal,
             learning: self.learning.clone(),
             known: state.known.clone(),
-            purse,
+            race_budget,
             tariff: state.tariff,
             sent: state.started.unwrap_or_default(),
             prompt: state.prompt,

@@ -8,18 +8,18 @@ use http::StatusCode;
 
 use super::gateway::Gateway;
 use super::rejection::Rejection;
-use crate::attempt::Slot;
+use crate::attempt::InFlightGuard;
 use crate::clock::{Instant, micros_between, wall_micros};
 use crate::config::{RaceSettings, User};
 use crate::failure::Failure;
-use crate::health::Judge;
+use crate::health::OutcomeReporter;
 use crate::history::{RaceOutcome, RaceRecord};
-use crate::learning::Purse;
-use crate::policy::{PolicyDriver, Reasons};
+use crate::learning::RaceBudget;
+use crate::policy::{DecisionReasons, PolicyDriver};
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::recorder::Recorder;
-use crate::relay::Watch;
+use crate::relay::RelayObserver;
 use crate::shutdown::Shutdown;
 
 /// Not `Clone`: two guards would report one race twice.
@@ -35,20 +35,20 @@ pub struct RaceGuard {
     /// The winner's first token, whether the client streams or not: microseconds after `read_at`.
     token_us: Option<i64>,
     /// Why it was run as it was, and who pays; none where it was rejected before.
-    steering: Option<(Reasons, Arc<Purse>)>,
+    steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
     /// Who hears how a streamed answer ends, and which candidate it is of; none while nobody goes on with it.
-    judge: Option<(Arc<Judge>, Option<usize>)>,
+    outcome_reporter: Option<(Arc<OutcomeReporter>, Option<usize>)>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
     /// The answer's head went out, as a 200, before it was known what it would be.
     head_sent: bool,
-    _slot: Slot,
+    _slot: InFlightGuard,
 }
 
 impl RaceGuard {
     /// `slot`: its place among the requests in flight.
-    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, slot: Slot) -> RaceGuard {
+    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, slot: InFlightGuard) -> RaceGuard {
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
@@ -65,7 +65,7 @@ impl RaceGuard {
             winner_token_us: None,
             token_us: None,
             steering: None,
-            judge: None,
+            outcome_reporter: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
@@ -133,15 +133,15 @@ impl RaceGuard {
     /// What was planned; by whom, so that at the end it can be told why.
     pub fn planned(&mut self, plan: String, driver: &PolicyDriver) {
         self.record.plan = Some(plan);
-        self.steering = Some((driver.reasons(), driver.purse().clone()));
+        self.steering = Some((driver.reasons(), driver.race_budget().clone()));
     }
 
     /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.
     pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
         self.winner_token_us = streaming.map(|_| token_us);
         self.token_us = Some(token_us);
-        if let Some((_, purse)) = &self.steering {
-            purse.won(ordinal);
+        if let Some((_, race_budget)) = &self.steering {
+            race_budget.won(ordinal);
         }
         self.record.winner = i64::try_from(ordinal).ok();
         if let Some(ordinal) = self.record.winner {
@@ -151,8 +151,8 @@ impl RaceGuard {
     }
 
     /// This one is to hear how the winner ends.
-    pub fn watched_by(&mut self, judge: Arc<Judge>, candidate: usize) {
-        self.judge = Some((judge, Some(candidate)));
+    pub fn watched_by(&mut self, outcome_reporter: Arc<OutcomeReporter>, candidate: usize) {
+        self.outcome_reporter = Some((outcome_reporter, Some(candidate)));
     }
 
     /// A whole answer goes out now.
@@ -192,10 +192,10 @@ impl RaceGuard {
 
     /// Tells whoever pays what the client got, and gives the codes of why it got that.
     fn pay(&mut self) -> Option<String> {
-        let (reasons, purse) = self.steering.take()?;
+        let (reasons, race_budget) = self.steering.take()?;
         // A whole answer has no first token that a client could see.
         let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
-        purse.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
+        race_budget.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
         reasons.text()
     }
 
@@ -204,7 +204,7 @@ impl RaceGuard {
     }
 }
 
-impl Watch for RaceGuard {
+impl RelayObserver for RaceGuard {
     fn first_token(&mut self) {
         self.record.first_token_sent_us = Some(self.elapsed());
     }
@@ -212,8 +212,10 @@ impl Watch for RaceGuard {
     fn ended(&mut self, failure: Option<&Failure>) {
         self.record.done_us = Some(self.elapsed());
         // What the shutdown broke is nobody's fault.
-        if let Some((judge, Some(candidate))) = self.judge.take().filter(|_| !self.shutdown.is_cancelled()) {
-            judge.ended(candidate, failure);
+        if let Some((outcome_reporter, Some(candidate))) =
+            self.outcome_reporter.take().filter(|_| !self.shutdown.is_cancelled())
+        {
+            outcome_reporter.ended(candidate, failure);
         }
         self.outcome.get_or_insert(match failure {
             None => RaceOutcome::Ok,
@@ -223,16 +225,16 @@ impl Watch for RaceGuard {
     }
 
     fn broke(&mut self, failure: &Failure) {
-        if let Some((judge, serving)) = &mut self.judge
+        if let Some((outcome_reporter, serving)) = &mut self.outcome_reporter
             && let Some(candidate) = serving.take()
         {
-            judge.ended(candidate, Some(failure));
+            outcome_reporter.ended(candidate, Some(failure));
         }
     }
 
     fn rescued(&mut self, candidate: usize, ordinal: usize) {
         self.record.rescued_by = i64::try_from(ordinal).ok();
-        if let Some((_, serving)) = &mut self.judge {
+        if let Some((_, serving)) = &mut self.outcome_reporter {
             *serving = Some(candidate);
         }
     }

@@ -24,17 +24,17 @@ use crate::protocol::request::InvalidRequest;
 
 /// One upstream that did not serve the request.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct FailedUpstream {
     pub upstream: String,
     pub failure: Failure,
 }
 
 /// A refusal, or the news that nobody answered. Boxed, for it is the rare side of many results.
 #[derive(Debug)]
-pub struct Rejection(Box<Said>);
+pub struct Rejection(Box<UpstreamMessage>);
 
 #[derive(Debug)]
-struct Said {
+struct UpstreamMessage {
     status: StatusCode,
     /// OpenAI's `type`.
     kind: &'static str,
@@ -43,7 +43,7 @@ struct Said {
     message: String,
     /// The member, or the parameter, of the request that is meant.
     param: Option<Cow<'static, str>>,
-    attempts: Vec<Failed>,
+    attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
     /// Attempts were made, so this is an answer of the race and no refusal of the gateway's own.
@@ -57,7 +57,7 @@ pub(super) const SERVER: &str = "server_error";
 
 impl Rejection {
     pub(super) fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
-        Rejection(Box::new(Said {
+        Rejection(Box::new(UpstreamMessage {
             status,
             kind,
             code,
@@ -181,7 +181,7 @@ impl Rejection {
     }
 
     /// Everybody who could serve it was told to wait.
-    pub fn cooling_down(failed: &[Failed], wait: Duration) -> Rejection {
+    pub fn cooling_down(failed: &[FailedUpstream], wait: Duration) -> Rejection {
         let message =
             "every upstream is set aside after a rate limit: try again after Retry-After, or add upstreams or keys"
                 .to_owned();
@@ -193,7 +193,7 @@ impl Rejection {
     }
 
     /// Every attempt was rate-limited.
-    pub fn rate_limited(failed: &[Failed]) -> Rejection {
+    pub fn rate_limited(failed: &[FailedUpstream]) -> Rejection {
         let wait = failed.iter().filter_map(|failed| failed.failure.retry_after).min();
         let message = "every upstream is rate-limited: try again later, or add upstreams or keys".to_owned();
         let mut rejection =
@@ -204,7 +204,7 @@ impl Rejection {
         rejection
     }
 
-    pub fn all_failed(failed: &[Failed]) -> Rejection {
+    pub fn all_failed(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("every upstream failed: {}", summary(failed));
         let mut rejection = Rejection::new(StatusCode::BAD_GATEWAY, SERVER, "photofinish_all_failed", message);
         rejection.0.attempts = failed.to_vec();
@@ -212,7 +212,7 @@ impl Rejection {
         rejection
     }
 
-    pub fn deadline(failed: &[Failed]) -> Rejection {
+    pub fn deadline(failed: &[FailedUpstream]) -> Rejection {
         let message =
             "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams"
                 .to_owned();
@@ -360,8 +360,8 @@ impl From<InvalidRequest> for Rejection {
     }
 }
 
-fn attempt(failed: &Failed) -> Value {
-    let Failed { upstream, failure } = failed;
+fn attempt(failed: &FailedUpstream) -> Value {
+    let FailedUpstream { upstream, failure } = failed;
     json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
 }
 
@@ -373,9 +373,9 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn summary(failed: &[Failed]) -> String {
+fn summary(failed: &[FailedUpstream]) -> String {
     let each: Vec<String> =
-        failed.iter().map(|Failed { upstream, failure }| format!("{upstream} {}", spoken(failure))).collect();
+        failed.iter().map(|FailedUpstream { upstream, failure }| format!("{upstream} {}", spoken(failure))).collect();
     each.join(", ")
 }
 

@@ -4,25 +4,25 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::field::Field;
+use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
-use crate::attempt::Ready;
+use crate::attempt::ReadyAttempt;
 use crate::config::{self, RaceSettings};
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::protocol::request::ApiRequest;
-use crate::protocol::rescue::{Delivered, Way};
-use crate::race::verdict::{Next, is_the_requests_fault, verdict};
-use crate::race::{Race, Starting};
-use crate::relay::{Asked, Rescue};
+use crate::protocol::rescue::{DeliveredAnswer, JoinMethod};
+use crate::race::verdict::{NextStep, is_the_requests_fault, verdict};
+use crate::race::{AttemptStart, Race};
+use crate::relay::{Continuation, RescueCandidates};
 
 /// One answer's.
-pub struct Rescuer {
+pub struct AnswerRescuer {
     launcher: Launcher,
     /// Still to be asked.
-    queue: VecDeque<Turn>,
+    queue: VecDeque<RescueTurn>,
     /// Whose turn it was last; at first the winner's.
-    last: Turn,
+    last: RescueTurn,
     /// The number of the next attempt.
     ordinal: usize,
     /// Attempts that may still be started: as many again as the race may start.
@@ -30,53 +30,60 @@ pub struct Rescuer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Turn {
+struct RescueTurn {
     candidate: usize,
     /// With what was delivered.
     prefix: bool,
 }
 
 /// Whether a streamed answer to this request is gone on with. Of several answers in one stream none is.
-pub fn may_rescue(field: &Field, request: &ApiRequest) -> bool {
+pub fn may_rescue(field: &CandidateSet, request: &ApiRequest) -> bool {
     let RaceSettings { rescue, .. } = field.settings;
-    rescue == config::Rescue::Continue && request.n_choices.is_none_or(|choices| choices == 1)
+    rescue == config::RescuePolicy::Continue && request.n_choices.is_none_or(|choices| choices == 1)
 }
 
-impl Rescuer {
+impl AnswerRescuer {
     /// For a race that `winner` has won.
-    pub fn new(race: Race<Launcher>, winner: usize) -> Rescuer {
+    pub fn new(race: Race<Launcher>, winner: usize) -> AnswerRescuer {
         let ordinal = race.started();
         let mut launcher = race.into_launch();
         launcher.race_is_over();
         let left = launcher.max_attempts();
-        let last = Turn { candidate: winner, prefix: false };
-        Rescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
+        let last = RescueTurn { candidate: winner, prefix: false };
+        AnswerRescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
     }
 
     /// Starts this one, unless it cannot be asked so.
-    fn start(&mut self, turn: Turn, delivered: &Delivered) -> Option<Asked> {
-        let (judge, gateway) = (self.launcher.judge(), self.launcher.gateway());
-        let runner = judge.runners.get(turn.candidate)?;
-        if judge.health.held(runner).is_some() {
+    fn start(&mut self, turn: RescueTurn, delivered: &DeliveredAnswer) -> Option<Continuation> {
+        let (outcome_reporter, gateway) = (self.launcher.outcome_reporter(), self.launcher.gateway());
+        let runner = outcome_reporter.runners.get(turn.candidate)?;
+        if outcome_reporter.health.held(runner).is_some() {
             return None;
         }
         let continued = || {
             let (prefix, model) = (runner.upstream.provider.prefix, &runner.upstream.model);
-            let (upward, shown) = self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
+            let (request_translation, shown) =
+                self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
             let mut lease = gateway.budget().lease();
-            lease.cover(upward.len()).ok()?;
-            Some((Arc::new(upward.leased(lease)), shown))
+            lease.cover(request_translation.len()).ok()?;
+            Some((Arc::new(request_translation.leased(lease)), shown))
         };
         let continued = if turn.prefix { Some(continued()?) } else { None };
-        let starting =
-            Starting { candidate: turn.candidate, ordinal: self.ordinal, reason: StartReason::Rescue, p_include: 1.0 };
+        let starting = AttemptStart {
+            candidate: turn.candidate,
+            ordinal: self.ordinal,
+            reason: StartReason::Rescue,
+            p_include: 1.0,
+        };
         self.ordinal += 1;
         self.left -= 1;
         self.last = turn;
         let timeouts = runner.upstream.timeouts;
-        Some(Asked {
-            attempt: self.launcher.start(starting, continued.as_ref().map(|(upward, _)| upward)),
-            way: continued.map_or(Way::Replay, |(_, shown)| Way::Prefix(shown)),
+        Some(Continuation {
+            attempt: self
+                .launcher
+                .start(starting, continued.as_ref().map(|(request_translation, _)| request_translation)),
+            way: continued.map_or(JoinMethod::Replay, |(_, shown)| JoinMethod::Prefix(shown)),
             upstream: runner.name.clone(),
             candidate: turn.candidate,
             ordinal: starting.ordinal,
@@ -86,10 +93,10 @@ impl Rescuer {
     }
 }
 
-impl Rescue for Rescuer {
-    fn next(&mut self, delivered: &Delivered, afresh: bool) -> Option<Asked> {
+impl RescueCandidates for AnswerRescuer {
+    fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation> {
         if afresh {
-            self.queue = turns(self.launcher.judge().runners.len(), self.last.candidate);
+            self.queue = turns(self.launcher.outcome_reporter().runners.len(), self.last.candidate);
         }
         while self.left > 0 {
             let turn = self.queue.pop_front()?;
@@ -100,16 +107,16 @@ impl Rescue for Rescuer {
         None
     }
 
-    fn began(&mut self, ready: &Ready) {
-        self.launcher.judge().answered(self.last.candidate, ready.exhausted_for);
+    fn began(&mut self, ready: &ReadyAttempt) {
+        self.launcher.outcome_reporter().answered(self.last.candidate, ready.exhausted_for);
     }
 
     fn failed(&mut self, failure: &Failure) {
-        let (judge, turn) = (self.launcher.judge(), self.last);
-        let again = judge.failed(turn.candidate, &judge.sent(turn.candidate), failure);
+        let (outcome_reporter, turn) = (self.launcher.outcome_reporter(), self.last);
+        let again = outcome_reporter.failed(turn.candidate, &outcome_reporter.sent(turn.candidate), failure);
         if again {
             self.queue.push_front(turn);
-        } else if verdict(failure).next == Next::Stop {
+        } else if verdict(failure).next == NextStep::Stop {
             self.queue.clear();
         } else if !is_the_requests_fault(failure.kind) {
             // It would fail as well without the prefix.
@@ -119,9 +126,9 @@ impl Rescue for Rescuer {
 }
 
 /// The order in which so many candidates are asked, when this one broke off.
-fn turns(candidates: usize, broken: usize) -> VecDeque<Turn> {
+fn turns(candidates: usize, broken: usize) -> VecDeque<RescueTurn> {
     let order = || (0..candidates).filter(move |candidate| *candidate != broken).chain([broken]);
-    let turn = |prefix| move |candidate| Turn { candidate, prefix };
+    let turn = |prefix| move |candidate| RescueTurn { candidate, prefix };
     order().map(turn(true)).chain(order().map(turn(false))).collect()
 }
 

@@ -3,13 +3,13 @@
 
 use std::task::{Context, Poll};
 
-use super::{Arrival, Attempt, Cut, Finish, Held, Launch, Race, Running, Which};
+use super::{CutReason, HeldAttempt, Launch, Race, RaceFinish, RaceSide, RacingAttempt, ReadyArrival, RunningAttempt};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
-use crate::routing::plan::Entry;
+use crate::routing::plan::PlannedStart;
 
-impl<A: Attempt> Running<A> {
+impl<A: RacingAttempt> RunningAttempt<A> {
     pub(super) fn has_begun(&self) -> bool {
         self.attempt.has_begun()
     }
@@ -17,31 +17,31 @@ impl<A: Attempt> Running<A> {
 
 impl<L: Launch> Race<L> {
     /// It is the winner. Everybody else is cut.
-    pub(super) fn win(&mut self, winner: Arrival<L::Ready>) -> Finish<L::Ready> {
+    pub(super) fn win(&mut self, winner: ReadyArrival<L::Ready>) -> RaceFinish<L::Ready> {
         for loser in std::mem::take(&mut self.running) {
             self.lose(loser);
         }
-        let Arrival { ready, entry, ordinal, .. } = winner;
-        Finish::Won { ready, candidate: entry.candidate, ordinal }
+        let ReadyArrival { ready, entry, ordinal, .. } = winner;
+        RaceFinish::Won { ready, candidate: entry.candidate, ordinal }
     }
 
     /// One is ready: it is held back for the others, or whoever is to be committed to comes back.
-    pub(super) fn hold_or_choose(&mut self, arrival: Arrival<L::Ready>) -> Option<Arrival<L::Ready>> {
+    pub(super) fn hold_or_choose(&mut self, arrival: ReadyArrival<L::Ready>) -> Option<ReadyArrival<L::Ready>> {
         let Some((held, _)) = self.held.take() else {
             return self.hold(arrival);
         };
         let (winner, mut loser) = match self.launch.prefer(&held, &arrival) {
-            Which::Held => (held, arrival),
-            Which::New => (arrival, held),
+            RaceSide::Held => (held, arrival),
+            RaceSide::New => (arrival, held),
         };
-        loser.ready.cut(Cut::Lost);
+        loser.ready.cut(CutReason::Lost);
         self.losers.push(loser.entry);
         self.launch.lost_ready(loser.entry.candidate, loser.ready);
         Some(winner)
     }
 
     /// What was held back, once its time is over or nobody else runs.
-    pub(super) fn end_hold(&mut self) -> Option<Arrival<L::Ready>> {
+    pub(super) fn end_hold(&mut self) -> Option<ReadyArrival<L::Ready>> {
         if self.hold_is_over() { self.held.take().map(|(held, _)| held) } else { None }
     }
 
@@ -52,10 +52,10 @@ impl<L: Launch> Race<L> {
     /// Lets it read on; one that broke comes back with what broke it.
     pub(super) fn poll_held(
         &mut self,
-        mut held: Arrival<L::Ready>,
+        mut held: ReadyArrival<L::Ready>,
         until: Instant,
         context: &mut Context<'_>,
-    ) -> Poll<(Entry, Failure)> {
+    ) -> Poll<(PlannedStart, Failure)> {
         match held.ready.poll_held(context) {
             Poll::Ready(failure) => Poll::Ready((held.entry, failure)),
             Poll::Pending => {
@@ -83,7 +83,7 @@ impl<L: Launch> Race<L> {
                 continue;
             }
             let mut late = self.running.remove(position);
-            late.attempt.cut(Cut::Late);
+            late.attempt.cut(CutReason::Late);
             let message = format!("no first token within {:?}", late.entry.first_token);
             let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
             self.launch.failed(late.entry.candidate, &failure);
@@ -96,7 +96,7 @@ impl<L: Launch> Race<L> {
 
     /// One that is late, a trial before others.
     fn latest(&self, now: Instant) -> Option<usize> {
-        let is_late = |running: &Running<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
+        let is_late = |running: &RunningAttempt<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
         let trial = self.running.iter().position(|running| running.entry.trial && is_late(running));
         trial.or_else(|| self.running.iter().position(is_late))
     }
@@ -113,7 +113,7 @@ impl<L: Launch> Race<L> {
 
     pub(super) fn cut_at_deadline(&mut self) {
         for mut running in self.running.drain(..) {
-            running.attempt.cut(Cut::Deadline);
+            running.attempt.cut(CutReason::Deadline);
             let begun = running.has_begun();
             let phase = if begun { Phase::Stream } else { Phase::FirstToken };
             let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
@@ -126,7 +126,7 @@ impl<L: Launch> Race<L> {
     }
 
     /// Holds it back if that is worth while, at the longest until the deadline.
-    fn hold(&mut self, arrival: Arrival<L::Ready>) -> Option<Arrival<L::Ready>> {
+    fn hold(&mut self, arrival: ReadyArrival<L::Ready>) -> Option<ReadyArrival<L::Ready>> {
         let now = Instant::now();
         let left = self.deadline().saturating_duration_since(now);
         let hold = if self.running.is_empty() { None } else { self.launch.hold(&arrival, &self.running) };
@@ -139,8 +139,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    fn lose(&mut self, mut loser: Running<L::Attempt>) {
-        loser.attempt.cut(Cut::Lost);
+    fn lose(&mut self, mut loser: RunningAttempt<L::Attempt>) {
+        loser.attempt.cut(CutReason::Lost);
         self.losers.push(loser.entry);
         self.launch.lost(loser.attempt);
     }

@@ -5,19 +5,19 @@ use std::future::Future;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Arrival, Running};
+use super::{ReadyArrival, RunningAttempt};
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::routing::plan::Replan;
 
 /// A started attempt. Ready means: it may be committed to, for its first token is there, or its whole answer where the
 /// launcher makes such attempts.
-pub trait Attempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
-    type Ready: Held;
+pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
+    type Ready: HeldAttempt;
 
     /// Called right before it is dropped or handed to [`Launch::lost`]. An attempt that is dropped without it was dropped
     /// because the client left, or at a shutdown.
-    fn cut(&mut self, cut: Cut);
+    fn cut(&mut self, cut: CutReason);
 
     /// Its first token is there although it is not ready: it cannot be late any more, and no timer of the plan starts
     /// another beside it.
@@ -27,17 +27,17 @@ pub trait Attempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
 }
 
 /// What is ready, as long as it is held back.
-pub trait Held {
+pub trait HeldAttempt {
     /// Reads on, within a bound, so that what comes meanwhile is stamped when it comes. Ready: it broke, and recorded that.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure>;
 
     /// As for an attempt; called before [`Launch::lost_ready`].
-    fn cut(&mut self, cut: Cut);
+    fn cut(&mut self, cut: CutReason);
 }
 
 /// Why an attempt is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutReason {
     /// Another attempt won, or will.
     Lost,
     /// No first token within its timeout.
@@ -48,17 +48,17 @@ pub enum Cut {
 
 /// What the race asks of its surroundings.
 pub trait Launch {
-    type Ready: Held;
-    type Attempt: Attempt<Ready = Self::Ready>;
+    type Ready: HeldAttempt;
+    type Attempt: RacingAttempt<Ready = Self::Ready>;
 
     /// Starts an attempt.
-    fn launch(&mut self, starting: Starting) -> Self::Attempt;
+    fn launch(&mut self, starting: AttemptStart) -> Self::Attempt;
 
     /// Hears of a failure, and says whether the same candidate is asked again.
-    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again;
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision;
 
     /// Asked when a retry is due while others run. False: it waits until one of them fails.
-    fn affords_retry(&mut self, _candidate: usize, _running: &[Running<Self::Attempt>]) -> bool {
+    fn affords_retry(&mut self, _candidate: usize, _running: &[RunningAttempt<Self::Attempt>]) -> bool {
         true
     }
 
@@ -72,7 +72,7 @@ pub trait Launch {
 
     /// Asked of a plan with `ask_after` while something may be started beside what runs, none of which has begun: then, when
     /// its last answer says so, and after each failure.
-    fn replan(&mut self, _running: &[Running<Self::Attempt>], _waiting: &[usize]) -> Replan {
+    fn replan(&mut self, _running: &[RunningAttempt<Self::Attempt>], _waiting: &[usize]) -> Replan {
         Replan::Never
     }
 
@@ -82,25 +82,29 @@ pub trait Launch {
     }
 
     /// One is ready and others run: how long to wait for these before it is committed to. None: not at all.
-    fn hold(&mut self, _ready: &Arrival<Self::Ready>, _running: &[Running<Self::Attempt>]) -> Option<Duration> {
+    fn hold(
+        &mut self,
+        _ready: &ReadyArrival<Self::Ready>,
+        _running: &[RunningAttempt<Self::Attempt>],
+    ) -> Option<Duration> {
         None
     }
 
     /// Another one became ready while one was held back: which is committed to.
-    fn prefer(&mut self, _held: &Arrival<Self::Ready>, _new: &Arrival<Self::Ready>) -> Which {
-        Which::Held
+    fn prefer(&mut self, _held: &ReadyArrival<Self::Ready>, _new: &ReadyArrival<Self::Ready>) -> RaceSide {
+        RaceSide::Held
     }
 
     /// One of several that cannot win any more, by its place among them: it is cut as a loser. Asked whenever anything may
     /// have come, and again after each answer.
-    fn hopeless(&mut self, _running: &[Running<Self::Attempt>]) -> Option<usize> {
+    fn hopeless(&mut self, _running: &[RunningAttempt<Self::Attempt>]) -> Option<usize> {
         None
     }
 }
 
 /// One start.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Starting {
+pub struct AttemptStart {
     pub candidate: usize,
     /// From 0, in the order of starting.
     pub ordinal: usize,
@@ -110,7 +114,7 @@ pub struct Starting {
 
 /// Whether a candidate that failed is asked again in the same race, as far as its time and its attempts allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryDecision {
     No,
     /// At once: the request to it has changed, or goes over a new connection.
     Now,
@@ -123,7 +127,7 @@ pub enum Again {
 
 /// One of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum RaceSide {
     Held,
     New,
 }

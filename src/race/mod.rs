@@ -14,7 +14,7 @@ pub mod verdict;
 mod model_check;
 
 pub use crate::routing::plan::Replan;
-pub use launch::{Again, Attempt, Cut, Held, Launch, Starting, Which};
+pub use launch::{AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, RetryDecision};
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,12 +24,12 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::history::StartReason;
-use crate::routing::plan::{Entry, Plan, Start};
-use verdict::{Next, next};
+use crate::routing::plan::{PlannedStart, RacePlan, StartRule};
+use verdict::{NextStep, next};
 
 /// How a race ended.
 #[derive(Debug)]
-pub enum Finish<R> {
+pub enum RaceFinish<R> {
     Won {
         ready: R,
         candidate: usize,
@@ -44,25 +44,25 @@ pub enum Finish<R> {
 /// A race under way.
 pub struct Race<L: Launch> {
     launch: L,
-    plan: Plan,
+    plan: RacePlan,
     began: Instant,
     /// Candidates that may still be started, in order. Those that lost come back behind the others when nothing else is left.
-    waiting: Vec<Waiting>,
-    running: Vec<Running<L::Attempt>>,
+    waiting: Vec<WaitingCandidate>,
+    running: Vec<RunningAttempt<L::Attempt>>,
     /// Ready, and held back until then. Meanwhile nothing is started.
-    held: Option<(Arrival<L::Ready>, Instant)>,
+    held: Option<(ReadyArrival<L::Ready>, Instant)>,
     /// When the plan is asked again; none if it is not.
     ask_at: Option<Instant>,
     /// Entries of candidates that were cut as losers.
-    losers: Vec<Entry>,
+    losers: Vec<PlannedStart>,
     started: usize,
     /// A policy refusal came: nothing is started any more.
     stopped: bool,
     failures: Vec<(usize, Failure)>,
 }
 
-struct Waiting {
-    entry: Entry,
+struct WaitingCandidate {
+    entry: PlannedStart,
     /// It was started before.
     retry: bool,
     /// It failed and is started again then, not before, and by nothing else.
@@ -71,28 +71,33 @@ struct Waiting {
     first: bool,
 }
 
-impl Waiting {
-    fn untried(entry: Entry) -> Waiting {
-        Waiting { entry, retry: false, due: None, first: false }
+impl WaitingCandidate {
+    fn untried(entry: PlannedStart) -> WaitingCandidate {
+        WaitingCandidate { entry, retry: false, due: None, first: false }
     }
 
     /// One that was started before waits for others to fail.
-    fn again(entry: Entry) -> Waiting {
-        Waiting { entry: Entry { start: Start::AfterFailure, ..entry }, retry: true, due: None, first: false }
+    fn again(entry: PlannedStart) -> WaitingCandidate {
+        WaitingCandidate {
+            entry: PlannedStart { start: StartRule::AfterFailure, ..entry },
+            retry: true,
+            due: None,
+            first: false,
+        }
     }
 }
 
 /// An attempt that runs.
-pub struct Running<A> {
+pub struct RunningAttempt<A> {
     attempt: A,
-    entry: Entry,
+    entry: PlannedStart,
     ordinal: usize,
     started_at: Instant,
     /// When it is late; none once its first token came, or it was let run on as the last one alive.
     late_at: Option<Instant>,
 }
 
-impl<A> Running<A> {
+impl<A> RunningAttempt<A> {
     pub fn attempt(&self) -> &A {
         &self.attempt
     }
@@ -108,14 +113,14 @@ impl<A> Running<A> {
 }
 
 /// What an attempt became when it was ready.
-pub struct Arrival<R> {
+pub struct ReadyArrival<R> {
     ready: R,
-    entry: Entry,
+    entry: PlannedStart,
     ordinal: usize,
     started_at: Instant,
 }
 
-impl<R> Arrival<R> {
+impl<R> ReadyArrival<R> {
     pub fn ready(&self) -> &R {
         &self.ready
     }
@@ -130,16 +135,16 @@ impl<R> Arrival<R> {
     }
 }
 
-enum Event<R> {
-    Ready(Arrival<R>),
+enum RaceEvent<R> {
+    Ready(ReadyArrival<R>),
     Failed,
     Time,
 }
 
 impl<L: Launch> Race<L> {
     /// A race that began at `began`; nothing runs until [`Race::run`] is polled.
-    pub fn new(plan: Plan, launch: L, began: Instant) -> Race<L> {
-        let waiting = plan.entries.iter().copied().map(Waiting::untried).collect();
+    pub fn new(plan: RacePlan, launch: L, began: Instant) -> Race<L> {
+        let waiting = plan.entries.iter().copied().map(WaitingCandidate::untried).collect();
         let ask_at = plan.ask_after.map(|after| began + after.min(plan.total));
         Race {
             launch,
@@ -157,7 +162,7 @@ impl<L: Launch> Race<L> {
     }
 
     /// Runs until an attempt wins or nothing is left. Dropping the future and then the race cancels everything.
-    pub async fn run(&mut self) -> Finish<L::Ready> {
+    pub async fn run(&mut self) -> RaceFinish<L::Ready> {
         loop {
             if let Some(winner) = self.end_hold() {
                 return self.win(winner);
@@ -165,22 +170,22 @@ impl<L: Launch> Race<L> {
             self.ask();
             self.start_what_is_due();
             if self.running.is_empty() && !self.start_next(StartReason::First) && !self.awaits_retry() {
-                return Finish::Failed;
+                return RaceFinish::Failed;
             }
             let wake = self.next_wake();
             match self.wait(wake).await {
-                Event::Ready(arrival) => {
+                RaceEvent::Ready(arrival) => {
                     if let Some(winner) = self.hold_or_choose(arrival) {
                         return self.win(winner);
                     }
                 }
-                Event::Failed => {}
-                Event::Time if self.hold_is_over() => {}
-                Event::Time if Instant::now() >= self.deadline() => {
+                RaceEvent::Failed => {}
+                RaceEvent::Time if self.hold_is_over() => {}
+                RaceEvent::Time if Instant::now() >= self.deadline() => {
                     self.cut_at_deadline();
-                    return Finish::Deadline;
+                    return RaceFinish::Deadline;
                 }
-                Event::Time => self.cut_the_late(),
+                RaceEvent::Time => self.cut_the_late(),
             }
         }
     }
@@ -204,18 +209,18 @@ impl<L: Launch> Race<L> {
         self.began + self.plan.total
     }
 
-    async fn wait(&mut self, wake: Instant) -> Event<L::Ready> {
+    async fn wait(&mut self, wake: Instant) -> RaceEvent<L::Ready> {
         let mut timer = std::pin::pin!(tokio::time::sleep_until(wake));
         poll_fn(|context| match self.poll_running(context) {
             Poll::Ready(event) => Poll::Ready(event),
-            Poll::Pending => timer.as_mut().poll(context).map(|()| Event::Time),
+            Poll::Pending => timer.as_mut().poll(context).map(|()| RaceEvent::Time),
         })
         .await
     }
 
     /// Polls what is held back and every running attempt once. One that is ready ends the pass before the failures beside it
     /// start anything.
-    fn poll_running(&mut self, context: &mut Context<'_>) -> Poll<Event<L::Ready>> {
+    fn poll_running(&mut self, context: &mut Context<'_>) -> Poll<RaceEvent<L::Ready>> {
         let mut failed = Vec::new();
         if let Some((held, until)) = self.held.take() {
             match self.poll_held(held, until, context) {
@@ -235,13 +240,13 @@ impl<L: Launch> Race<L> {
                     }
                 }
                 Poll::Ready(Ok(ready)) => {
-                    let Running { entry, ordinal, started_at, .. } = self.running.remove(position);
+                    let RunningAttempt { entry, ordinal, started_at, .. } = self.running.remove(position);
                     for (entry, failure) in failed {
                         let again = self.launch.failed(entry.candidate, &failure);
                         self.keep(entry.candidate, failure);
                         self.put_back(entry, again);
                     }
-                    return Poll::Ready(Event::Ready(Arrival { ready, entry, ordinal, started_at }));
+                    return Poll::Ready(RaceEvent::Ready(ReadyArrival { ready, entry, ordinal, started_at }));
                 }
             }
         }
@@ -254,12 +259,12 @@ impl<L: Launch> Race<L> {
         for (entry, failure) in failed {
             self.heed(entry.candidate, failure, Some(entry));
         }
-        Poll::Ready(Event::Failed)
+        Poll::Ready(RaceEvent::Failed)
     }
 
     /// A failure: it is kept, and the same candidate is to be asked again, or the next is started at once, or both. Nobody is
     /// started for a trial while others run.
-    fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<Entry>) {
+    fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<PlannedStart>) {
         let again = self.launch.failed(candidate, &failure);
         self.keep(candidate, failure);
         let was_beside = entry.is_some_and(|entry| entry.trial) && !self.running.is_empty();
@@ -268,8 +273,8 @@ impl<L: Launch> Race<L> {
         }
         let is_back = entry.is_some_and(|entry| self.put_back(entry, again));
         match again {
-            Again::Now if is_back => self.start_again(),
-            Again::Later { first: true, .. } if is_back => {}
+            RetryDecision::Now if is_back => self.start_again(),
+            RetryDecision::Later { first: true, .. } if is_back => {}
             _ if was_beside => {}
             _ => {
                 self.start_next(StartReason::Fallback);
@@ -278,7 +283,7 @@ impl<L: Launch> Race<L> {
     }
 
     fn keep(&mut self, candidate: usize, failure: Failure) {
-        self.stopped |= next(&failure, self.plan.content_policy) == Next::Stop;
+        self.stopped |= next(&failure, self.plan.content_policy) == NextStep::Stop;
         self.failures.push((candidate, failure));
     }
 }

@@ -9,25 +9,25 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Finish, Race};
+use super::{Race, RaceFinish};
 use crate::clock::Instant;
 use crate::config::ContentPolicy;
 use crate::failure::FailureKind;
-use crate::routing::plan::{Entry, Plan, Start};
+use crate::routing::plan::{PlannedStart, RacePlan, StartRule};
 use fakes::{Behaviour, Course, Decide, Fakes, Log, World};
 
-fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
+fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     let candidates = random.usize(1..6);
     let whole = random.u8(0..3) == 0;
     let courses = (0..candidates).map(|_| random_course(random)).collect();
     let entries = (0..candidates)
         .map(|candidate| {
             let start = match random.u8(0..3) {
-                0 => Start::At(Duration::ZERO),
-                1 => Start::At(random_delay(random)),
-                _ => Start::AfterFailure,
+                0 => StartRule::At(Duration::ZERO),
+                1 => StartRule::At(random_delay(random)),
+                _ => StartRule::AfterFailure,
             };
-            Entry {
+            PlannedStart {
                 candidate,
                 start,
                 first_token: Duration::from_millis(random.u64(1..8) * 50),
@@ -45,7 +45,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, Plan) {
         audits: random.bool(),
         leaves_at: (random.u8(0..4) == 0).then(|| random_delay(random)),
     };
-    let plan = Plan {
+    let plan = RacePlan {
         entries,
         max_attempts: random.usize(1..6),
         total: Duration::from_millis(random.u64(2..40) * 50),
@@ -90,22 +90,22 @@ async fn check(seed: u64) {
     let leaves_at = Instant::now() + world.leaves_at.unwrap_or(Duration::from_secs(3_600));
     let mut delivered: Option<usize> = None;
     if let Ok(finish) = tokio::time::timeout_at(leaves_at, race.run()).await {
-        let kept = log.borrow().audited.len() + usize::from(matches!(finish, Finish::Won { .. }));
+        let kept = log.borrow().audited.len() + usize::from(matches!(finish, RaceFinish::Won { .. }));
         assert_eq!(log.borrow().running, kept, "something runs on after the end: {context}");
         let held = log.borrow_mut().held.take();
         match finish {
-            Finish::Won { mut ready, candidate, ordinal } => {
+            RaceFinish::Won { mut ready, candidate, ordinal } => {
                 assert_eq!(ready.row.ordinal, ordinal, "{context}");
                 check_winner(&world, candidate, held, ordinal, &context);
                 assert!(held.is_none() || !ready.should_have_broken(), "it broke while it was held: {context}");
                 ready.row.ended = "won";
                 delivered = Some(ordinal);
             }
-            Finish::Failed => {
+            RaceFinish::Failed => {
                 assert_eq!(held, None, "one was held back and not committed to: {context}");
                 check_nothing_was_left(&race, &plan, &log.borrow(), &context);
             }
-            Finish::Deadline => {
+            RaceFinish::Deadline => {
                 assert_eq!(held, None, "one was held back and not committed to: {context}");
                 assert!(Instant::now() >= race.deadline(), "{context}");
                 check_deadline(&race, &world, &plan, &log.borrow(), &context);
@@ -135,7 +135,7 @@ fn check_winner(world: &World, candidate: usize, held: Option<(usize, Instant)>,
 }
 
 /// A race may only fail when every candidate was tried, the bound was reached, or a policy refusal stopped it.
-fn check_nothing_was_left(race: &Race<Fakes>, plan: &Plan, log: &Log, context: &str) {
+fn check_nothing_was_left(race: &Race<Fakes>, plan: &RacePlan, log: &Log, context: &str) {
     let refused = plan.content_policy == ContentPolicy::Stop
         && race.failures().iter().any(|(_, failure)| failure.kind == FailureKind::ContentPolicy);
     let all_tried =
@@ -146,7 +146,7 @@ fn check_nothing_was_left(race: &Race<Fakes>, plan: &Plan, log: &Log, context: &
 }
 
 /// Nobody sits idle until the deadline, and no retry is forgotten. Timers are exact to a millisecond.
-fn check_deadline(race: &Race<Fakes>, world: &World, plan: &Plan, log: &Log, context: &str) {
+fn check_deadline(race: &Race<Fakes>, world: &World, plan: &RacePlan, log: &Log, context: &str) {
     let is_late = |due: &(usize, Instant, bool)| due.1 + Duration::from_millis(1) >= race.deadline();
     let ran = log.rows.iter().any(|(_, ended)| *ended == "deadline");
     assert!(ran || log.due.iter().any(is_late), "it ended with nobody running: {context}");
@@ -156,7 +156,7 @@ fn check_deadline(race: &Race<Fakes>, world: &World, plan: &Plan, log: &Log, con
     assert!(may_wait || log.due.iter().all(is_late), "one was to be asked again: {context}");
 }
 
-fn check_rows(log: &Log, started: usize, plan: &Plan, delivered: Option<usize>, context: &str) {
+fn check_rows(log: &Log, started: usize, plan: &RacePlan, delivered: Option<usize>, context: &str) {
     assert_eq!(log.started.len(), started, "{context}");
     assert!(started <= plan.max_attempts, "{context}");
     assert_eq!(log.running, 0, "{context}");

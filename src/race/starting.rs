@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Again, Launch, Race, Replan, Running, Starting, Waiting};
+use super::{AttemptStart, Launch, Race, Replan, RetryDecision, RunningAttempt, WaitingCandidate};
 use crate::clock::Instant;
 use crate::history::StartReason;
-use crate::routing::plan::{Entry, Start};
+use crate::routing::plan::{PlannedStart, StartRule};
 
 /// A plan is not asked more often than this without something failing or starting.
 const ASK_PAUSE: Duration = Duration::from_millis(1);
@@ -44,7 +44,7 @@ impl<L: Launch> Race<L> {
                 continue;
             }
             let reason = match self.waiting[position].entry.start {
-                Start::At(Duration::ZERO) => StartReason::First,
+                StartRule::At(Duration::ZERO) => StartReason::First,
                 _ => StartReason::Hedge,
             };
             self.start_at(position, reason);
@@ -78,16 +78,16 @@ impl<L: Launch> Race<L> {
 
     /// Puts one that failed back among those that wait, before all others, if it is to be asked again and there is time and
     /// an attempt left for it.
-    pub(super) fn put_back(&mut self, entry: Entry, again: Again) -> bool {
+    pub(super) fn put_back(&mut self, entry: PlannedStart, again: RetryDecision) -> bool {
         let (wait, first) = match again {
-            Again::No => return false,
-            Again::Now => (Duration::ZERO, true),
-            Again::Later { wait, first } => (wait, first),
+            RetryDecision::No => return false,
+            RetryDecision::Now => (Duration::ZERO, true),
+            RetryDecision::Later { wait, first } => (wait, first),
         };
         let due = Instant::now() + wait.min(self.plan.total);
         let is_possible = !self.stopped && self.started < self.plan.max_attempts && due < self.deadline();
         if is_possible {
-            self.waiting.insert(0, Waiting { due: Some(due), first, ..Waiting::again(entry) });
+            self.waiting.insert(0, WaitingCandidate { due: Some(due), first, ..WaitingCandidate::again(entry) });
         }
         is_possible
     }
@@ -106,7 +106,7 @@ impl<L: Launch> Race<L> {
 
     /// Those that lost may be started once more.
     pub(super) fn recall_losers(&mut self) {
-        let losers = self.losers.drain(..).map(|entry| Waiting::again(Entry { trial: false, ..entry }));
+        let losers = self.losers.drain(..).map(|entry| WaitingCandidate::again(PlannedStart { trial: false, ..entry }));
         self.waiting.extend(losers);
     }
 
@@ -122,31 +122,31 @@ impl<L: Launch> Race<L> {
     /// yet break, and then it is replaced.
     fn may_start(&self) -> bool {
         let may = !self.stopped && self.started < self.plan.max_attempts && self.held.is_none();
-        may && !self.running.iter().any(Running::has_begun)
+        may && !self.running.iter().any(RunningAttempt::has_begun)
     }
 
     /// An answer broke off. Timers that ran out while it was under way start nothing now: what failures start replaces it.
     pub(super) fn forget_past_timers(&mut self) {
         let elapsed = self.began.elapsed();
         for waiting in &mut self.waiting {
-            if matches!(waiting.entry.start, Start::At(after) if after <= elapsed) {
-                waiting.entry.start = Start::AfterFailure;
+            if matches!(waiting.entry.start, StartRule::At(after) if after <= elapsed) {
+                waiting.entry.start = StartRule::AfterFailure;
             }
         }
     }
 
     /// When a timer starts it, the plan's or that of a retry; none while it waits for something else.
-    fn starts_at(&self, waiting: &Waiting) -> Option<Instant> {
+    fn starts_at(&self, waiting: &WaitingCandidate) -> Option<Instant> {
         let by_plan = match waiting.entry.start {
-            Start::At(after) => Some(self.began + after.min(self.plan.total)),
-            Start::AfterFailure => None,
+            StartRule::At(after) => Some(self.began + after.min(self.plan.total)),
+            StartRule::AfterFailure => None,
         };
         waiting.due.or(by_plan).filter(|_| self.may_start())
     }
 
     /// Nobody is asked what to start beside nothing.
     fn asks_at(&self) -> Option<Instant> {
-        let is_free = |waiting: &Waiting| waiting.due.is_none();
+        let is_free = |waiting: &WaitingCandidate| waiting.due.is_none();
         let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.may_start();
         self.ask_at.filter(|_| may_ask())
     }
@@ -161,14 +161,18 @@ impl<L: Launch> Race<L> {
     }
 
     fn start_at(&mut self, position: usize, reason: StartReason) {
-        let Waiting { entry, retry, .. } = self.waiting.remove(position);
+        let WaitingCandidate { entry, retry, .. } = self.waiting.remove(position);
         let reason = if retry { StartReason::Retry } else { reason };
         let ordinal = self.started;
         self.started += 1;
         let started_at = Instant::now();
         let late_at = Some(started_at + entry.first_token);
-        let attempt =
-            self.launch.launch(Starting { candidate: entry.candidate, ordinal, reason, p_include: entry.p_include });
-        self.running.push(Running { attempt, entry, ordinal, started_at, late_at });
+        let attempt = self.launch.launch(AttemptStart {
+            candidate: entry.candidate,
+            ordinal,
+            reason,
+            p_include: entry.p_include,
+        });
+        self.running.push(RunningAttempt { attempt, entry, ordinal, started_at, late_at });
     }
 }

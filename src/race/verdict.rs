@@ -2,23 +2,23 @@
 
 use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::routing::cooldown::Aside;
+use crate::routing::cooldown::CooldownReason;
 
 /// What follows from a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    pub next: Next,
-    pub aside: Option<Aside>,
+    pub next: NextStep,
+    pub aside: Option<CooldownReason>,
     /// It is set aside at once; else only once several callers and bodies have met the same.
     pub certain: bool,
-    pub counts: Counts,
+    pub counts: BreakerEffect,
     /// An operator should look: a refused key, a model that is not there.
     pub loud: bool,
 }
 
 /// Whether the upstream's breaker counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum BreakerEffect {
     /// It is not the upstream's own fault.
     Never,
     /// A request may have caused it: for its caller, until another meets one too.
@@ -29,7 +29,7 @@ pub enum Counts {
 
 /// What the race does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Start the next candidate at once.
     Try,
     /// Start no more; what is running may still win.
@@ -37,9 +37,9 @@ pub enum Next {
 }
 
 /// What the race does after a failure, where a refusal on policy means what is set.
-pub fn next(failure: &Failure, content_policy: ContentPolicy) -> Next {
+pub fn next(failure: &Failure, content_policy: ContentPolicy) -> NextStep {
     match verdict(failure).next {
-        Next::Stop if content_policy == ContentPolicy::Continue => Next::Try,
+        NextStep::Stop if content_policy == ContentPolicy::Continue => NextStep::Try,
         next => next,
     }
 }
@@ -47,13 +47,15 @@ pub fn next(failure: &Failure, content_policy: ContentPolicy) -> Next {
 /// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.
 pub fn verdict(failure: &Failure) -> Verdict {
     let (next, aside, certain) = match failure.kind {
-        FailureKind::RateLimited if failure.whole_account => (Next::Try, Some(Aside::AccountRateLimited), true),
-        FailureKind::RateLimited => (Next::Try, Some(Aside::RateLimited), true),
-        FailureKind::Unauthorized => (Next::Try, Some(Aside::KeyRefused), true),
-        FailureKind::Forbidden => (Next::Try, Some(Aside::Forbidden), failure.certain),
-        FailureKind::NotFound => (Next::Try, Some(Aside::NotFound), failure.certain),
+        FailureKind::RateLimited if failure.whole_account => {
+            (NextStep::Try, Some(CooldownReason::AccountRateLimited), true)
+        }
+        FailureKind::RateLimited => (NextStep::Try, Some(CooldownReason::RateLimited), true),
+        FailureKind::Unauthorized => (NextStep::Try, Some(CooldownReason::KeyRefused), true),
+        FailureKind::Forbidden => (NextStep::Try, Some(CooldownReason::Forbidden), failure.certain),
+        FailureKind::NotFound => (NextStep::Try, Some(CooldownReason::NotFound), failure.certain),
         // A refusal on policy is not routed around.
-        FailureKind::ContentPolicy => (Next::Stop, None, false),
+        FailureKind::ContentPolicy => (NextStep::Stop, None, false),
         FailureKind::Dns
         | FailureKind::Connect
         | FailureKind::Tls
@@ -71,21 +73,21 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::Protocol
         | FailureKind::CoolingDown
         | FailureKind::GatewayLimit
-        | FailureKind::Empty => (Next::Try, None, false),
+        | FailureKind::Empty => (NextStep::Try, None, false),
     };
     let loud = certain && failure.kind != FailureKind::RateLimited;
     Verdict { next, aside, certain, counts: counts(failure), loud }
 }
 
-fn counts(failure: &Failure) -> Counts {
+fn counts(failure: &Failure) -> BreakerEffect {
     let is_met_by_all = matches!(failure.kind, FailureKind::Dns | FailureKind::Connect | FailureKind::Tls)
         || failure.kind == FailureKind::Timeout && failure.phase == Phase::Connect;
     if is_met_by_all {
-        Counts::Certain
+        BreakerEffect::Certain
     } else if is_the_upstreams_fault(failure.kind) {
-        Counts::Doubtful
+        BreakerEffect::Doubtful
     } else {
-        Counts::Never
+        BreakerEffect::Never
     }
 }
 
@@ -135,13 +137,14 @@ mod tests {
     #[test]
     fn the_table() {
         use FailureKind::*;
-        let quiet = Verdict { next: Next::Try, aside: None, certain: false, counts: Counts::Never, loud: false };
-        let met_by_all = Verdict { counts: Counts::Certain, ..quiet };
-        let own = Verdict { counts: Counts::Doubtful, ..quiet };
-        let limited = Verdict { aside: Some(Aside::RateLimited), certain: true, ..quiet };
-        let key = Verdict { aside: Some(Aside::KeyRefused), certain: true, loud: true, ..quiet };
-        let forbidden = Verdict { aside: Some(Aside::Forbidden), ..quiet };
-        let missing = Verdict { aside: Some(Aside::NotFound), ..quiet };
+        let quiet =
+            Verdict { next: NextStep::Try, aside: None, certain: false, counts: BreakerEffect::Never, loud: false };
+        let met_by_all = Verdict { counts: BreakerEffect::Certain, ..quiet };
+        let own = Verdict { counts: BreakerEffect::Doubtful, ..quiet };
+        let limited = Verdict { aside: Some(CooldownReason::RateLimited), certain: true, ..quiet };
+        let key = Verdict { aside: Some(CooldownReason::KeyRefused), certain: true, loud: true, ..quiet };
+        let forbidden = Verdict { aside: Some(CooldownReason::Forbidden), ..quiet };
+        let missing = Verdict { aside: Some(CooldownReason::NotFound), ..quiet };
         let table = [
             (Dns, met_by_all),
             (Connect, met_by_all),
@@ -158,7 +161,7 @@ mod tests {
             (NotFound, missing),
             (BadRequest, quiet),
             (ContextLength, quiet),
-            (ContentPolicy, Verdict { next: Next::Stop, ..quiet }),
+            (ContentPolicy, Verdict { next: NextStep::Stop, ..quiet }),
             (TooLarge, quiet),
             (InStreamError, own),
             (Malformed, own),
@@ -176,7 +179,7 @@ mod tests {
             assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });
         }
         let of_account = Failure { whole_account: true, ..Failure::new(RateLimited, Phase::Headers, "") };
-        assert_eq!(verdict(&of_account), Verdict { aside: Some(Aside::AccountRateLimited), ..limited });
+        assert_eq!(verdict(&of_account), Verdict { aside: Some(CooldownReason::AccountRateLimited), ..limited });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::watch;
 
-use super::complaint::Complaint;
+use super::log_throttle::LogThrottle;
 
 /// The condition of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Condition {
     }
 }
 
-pub(super) struct State {
+pub(super) struct StoreState {
     /// Rows in memory. Signed: what is sent during the finish may be subtracted twice.
     queued: AtomicI64,
     /// Rows in the file beside the database.
@@ -36,23 +36,23 @@ pub(super) struct State {
     pub dropped: AtomicU64,
     pub violations: AtomicU64,
     pub condition: watch::Sender<Condition>,
-    pub overflow: Complaint,
-    pub refusal: Complaint,
-    pub violation: Complaint,
+    pub overflow: LogThrottle,
+    pub refusal: LogThrottle,
+    pub violation: LogThrottle,
 }
 
-impl State {
-    pub fn new() -> State {
-        State {
+impl StoreState {
+    pub fn new() -> StoreState {
+        StoreState {
             queued: AtomicI64::new(0),
             spilled: AtomicU64::new(0),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             violations: AtomicU64::new(0),
             condition: watch::Sender::new(Condition::Ok),
-            overflow: Complaint::new(),
-            refusal: Complaint::new(),
-            violation: Complaint::new(),
+            overflow: LogThrottle::new(),
+            refusal: LogThrottle::new(),
+            violation: LogThrottle::new(),
         }
     }
 

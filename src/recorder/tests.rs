@@ -6,13 +6,13 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
-use super::complaint::{Complaint, QUIET};
+use super::log_throttle::{LogThrottle, QUIET};
 use super::*;
 use crate::history::sample;
 
 const LONG: Duration = Duration::from_secs(60);
 
-async fn started() -> (TempDir, std::path::PathBuf, Recorder, Writer) {
+async fn started() -> (TempDir, std::path::PathBuf, Recorder, WriterTask) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     let (recorder, writer) = Recorder::start(Store::open(&path).await.unwrap());
@@ -286,7 +286,7 @@ async fn a_contradiction_is_counted_and_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_complaint_is_made_once_in_a_while() {
-    let complaint = Complaint::new();
+    let complaint = LogThrottle::new();
     assert!(complaint.is_due());
     assert!(!complaint.is_due());
     tokio::time::advance(QUIET).await;

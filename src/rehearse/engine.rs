@@ -3,31 +3,34 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::field::{Fate, Field, Launch, Request, Rules};
-use super::flight::{Attempt, Flight, Outcome, Started, State};
 use super::health::Health;
-use super::steering::{Ask, Moment, Reason, Running, Seat, Seen, Steering, View, Waiting};
+use super::policy::{
+    AskReason, ObservedProgress, PolicyAnswer, RaceView, RunningView, SimulatedPolicy, SimulatedReason, UpstreamView,
+    WaitingAttempt,
+};
+use super::simulated_race::{FinishedAttempt, FlightState, Outcome, SimulatedAttempt, SimulatedRace};
+use super::upstreams::{RaceRules, SimulatedOutcome, SimulatedRequest, SimulatedStart, SimulatedUpstreams};
 
 /// A policy that asks to be asked again at once would stop the clock.
 const AGAIN_MIN_US: i64 = 1_000;
 
 /// Plays all requests, which come in the order of their time, to the end of the last one. `heard` gets each race when it is over.
-pub fn run<F: Field, S: Steering>(
-    requests: impl IntoIterator<Item = Request>,
+pub fn run<F: SimulatedUpstreams, S: SimulatedPolicy>(
+    requests: impl IntoIterator<Item = SimulatedRequest>,
     field: &mut F,
     steering: &mut S,
-    rules: &Rules,
+    rules: &RaceRules,
     heard: &mut impl FnMut(&Outcome<'_>),
 ) {
     let health = Health::new(field.tariffs().len());
     let (seats, running, places, started) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let stage = Stage { seats, running, places, started };
+    let stage = EngineBuffers { seats, running, places, started };
     let (flights, free, events) = (Vec::new(), Vec::new(), BinaryHeap::new());
     let mut engine = Engine { field, steering, rules, heard, health, flights, free, events, stage, order: 0 };
     let mut requests = requests.into_iter().peekable();
     loop {
         let event_us = engine.events.peek().map(|Reverse(event)| event.at_us);
-        let is_next = |request: &Request| event_us.is_none_or(|event_us| request.at_us < event_us);
+        let is_next = |request: &SimulatedRequest| event_us.is_none_or(|event_us| request.at_us < event_us);
         if let Some(request) = requests.next_if(is_next) {
             engine.arrive(request);
         } else if let Some(Reverse(event)) = engine.events.pop() {
@@ -41,40 +44,40 @@ pub fn run<F: Field, S: Steering>(
 struct Engine<'a, F, S, H> {
     field: &'a mut F,
     steering: &'a mut S,
-    rules: &'a Rules,
+    rules: &'a RaceRules,
     heard: &'a mut H,
     health: Health,
     /// By slot; None where none is under way.
-    flights: Vec<Option<Flight>>,
+    flights: Vec<Option<SimulatedRace>>,
     free: Vec<usize>,
-    events: BinaryHeap<Reverse<Event>>,
-    stage: Stage,
+    events: BinaryHeap<Reverse<EngineEvent>>,
+    stage: EngineBuffers,
     /// Events of one time happen in the order in which they were planned.
     order: u64,
 }
 
 /// Room for what a policy is shown, used again and again.
-struct Stage {
-    seats: Vec<Seat>,
-    running: Vec<Running>,
+struct EngineBuffers {
+    seats: Vec<UpstreamView>,
+    running: Vec<RunningView>,
     /// For each of `running`, its place among the attempts.
     places: Vec<usize>,
-    started: Vec<Started>,
+    started: Vec<FinishedAttempt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Event {
+struct EngineEvent {
     at_us: i64,
     order: u64,
     slot: usize,
     /// Of the request: the slot may have been given to another since.
     id: usize,
-    what: What,
+    what: EventKind,
 }
 
 /// Attempts are told by their place in the flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum EventKind {
     Token(usize),
     Fail(usize),
     GiveUp(usize),
@@ -85,26 +88,26 @@ enum What {
     Release(u32),
 }
 
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> Ordering {
+impl Ord for EngineEvent {
+    fn cmp(&self, other: &EngineEvent) -> Ordering {
         (self.at_us, self.order).cmp(&(other.at_us, other.order))
     }
 }
 
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<Ordering> {
+impl PartialOrd for EngineEvent {
+    fn partial_cmp(&self, other: &EngineEvent) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
-    fn arrive(&mut self, request: Request) {
+impl<F: SimulatedUpstreams, S: SimulatedPolicy, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
+    fn arrive(&mut self, request: SimulatedRequest) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flights.push(None);
             self.flights.len() - 1
         });
-        self.flights[slot] = Some(Flight::new(request));
-        self.decide(slot, request.at_us, Moment::Arrival);
+        self.flights[slot] = Some(SimulatedRace::new(request));
+        self.decide(slot, request.at_us, AskReason::Arrival);
         if self.rules.trials {
             self.try_again(slot, request.at_us);
         }
@@ -112,7 +115,7 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
 
     /// Those whose breaker is open are tried beside what runs.
     fn try_again(&mut self, slot: usize, now_us: i64) {
-        while self.flights[slot].as_ref().is_some_and(Flight::is_running)
+        while self.flights[slot].as_ref().is_some_and(SimulatedRace::is_running)
             && let Some(upstream) = self.health.begin_trial(self.rules, now_us)
         {
             if self.flights[slot].as_ref().is_some_and(|flight| !flight.was_tried(upstream)) {
@@ -123,44 +126,44 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: EngineEvent) {
         let (slot, now_us) = (event.slot, event.at_us);
         let Some(flight) = self.flights[slot].as_mut().filter(|flight| flight.request.id == event.id) else { return };
         let in_state = |place: usize, state| flight.attempts[place].state == state;
         match event.what {
-            What::Token(place) if in_state(place, State::Waits) => self.first_token(slot, place, now_us),
-            What::Fail(place) | What::GiveUp(place) if in_state(place, State::Waits) => {
-                self.fail(slot, place, now_us, matches!(event.what, What::GiveUp(_)));
+            EventKind::Token(place) if in_state(place, FlightState::Waits) => self.first_token(slot, place, now_us),
+            EventKind::Fail(place) | EventKind::GiveUp(place) if in_state(place, FlightState::Waits) => {
+                self.fail(slot, place, now_us, matches!(event.what, EventKind::GiveUp(_)));
             }
-            What::Look(place) if in_state(place, State::Writes) => self.look(slot, now_us),
-            What::Done(place) if in_state(place, State::Writes) => self.done(slot, place, now_us),
-            What::Timer(turn) if flight.turn == turn && !flight.has_first_token() => {
-                self.decide(slot, now_us, Moment::Timer);
+            EventKind::Look(place) if in_state(place, FlightState::Writes) => self.look(slot, now_us),
+            EventKind::Done(place) if in_state(place, FlightState::Writes) => self.done(slot, place, now_us),
+            EventKind::Timer(turn) if flight.turn == turn && !flight.has_first_token() => {
+                self.decide(slot, now_us, AskReason::Timer);
             }
-            What::Release(turn) if flight.turn == turn => self.release(slot, now_us),
+            EventKind::Release(turn) if flight.turn == turn => self.release(slot, now_us),
             _ => {}
         }
     }
 
     /// Asks the policy and does what it says.
-    fn decide(&mut self, slot: usize, now_us: i64, moment: Moment) {
+    fn decide(&mut self, slot: usize, now_us: i64, moment: AskReason) {
         let Some(request) = self.set_stage(slot, now_us) else { return };
         let view = self.stage.view(&request, now_us, &self.health);
-        let ask: Ask = self.steering.decide(&view, moment);
+        let ask: PolicyAnswer = self.steering.decide(&view, moment);
         for upstream in ask.start {
             if self.stage.seats.get(upstream).is_some_and(|seat| seat.open) {
                 self.stage.seats[upstream].open = false;
                 self.start(slot, upstream, now_us);
             }
         }
-        if !self.flights[slot].as_ref().is_some_and(Flight::is_running) {
+        if !self.flights[slot].as_ref().is_some_and(SimulatedRace::is_running) {
             self.last_resort(slot, now_us);
         }
         let Some(flight) = &mut self.flights[slot] else { return };
         flight.turn += 1;
         let turn = flight.turn;
         if let Some(after_us) = ask.again_after_us {
-            self.plan(slot, request.id, now_us + after_us.max(AGAIN_MIN_US), What::Timer(turn));
+            self.plan(slot, request.id, now_us + after_us.max(AGAIN_MIN_US), EventKind::Timer(turn));
         }
     }
 
@@ -179,47 +182,56 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         let Some(flight) = &mut self.flights[slot] else { return };
         let request = flight.request;
         let reason = match flight.attempts.is_empty() {
-            true => Reason::Primary,
-            false if flight.is_running() => Reason::Extra,
-            false => Reason::Fallback,
+            true => SimulatedReason::Primary,
+            false if flight.is_running() => SimulatedReason::Extra,
+            false => SimulatedReason::Fallback,
         };
         let prompt = self.field.prompt(&request, upstream, now_us);
         let in_flight = self.health.in_flight(upstream);
-        let launch = Launch { request, upstream, prompt, at_us: now_us, in_flight };
+        let launch = SimulatedStart { request, upstream, prompt, at_us: now_us, in_flight };
         let fate = self.field.fate(&launch);
         let place = flight.attempts.len();
-        let attempt =
-            Attempt { launch, reason, trial: false, fate, state: State::Waits, first_token_us: None, ended_us: now_us };
+        let attempt = SimulatedAttempt {
+            launch,
+            reason,
+            trial: false,
+            fate,
+            state: FlightState::Waits,
+            first_token_us: None,
+            ended_us: now_us,
+        };
         flight.attempts.push(attempt);
-        let waiting = Waiting { request: request.id, sent_us: now_us, uncached: prompt.uncached, in_flight };
+        let waiting = WaitingAttempt { request: request.id, sent_us: now_us, uncached: prompt.uncached, in_flight };
         self.health.sent(upstream, waiting);
         self.steering.launched(upstream, now_us);
         let (after_us, what) = match fate {
-            Fate::Answers { ttft_us, .. } => (ttft_us, What::Token(place)),
-            Fate::Fails { after_us } | Fate::Limited { after_us, .. } => (after_us, What::Fail(place)),
-            Fate::Hangs => (i64::MAX, What::GiveUp(place)),
+            SimulatedOutcome::Answers { ttft_us, .. } => (ttft_us, EventKind::Token(place)),
+            SimulatedOutcome::Fails { after_us } | SimulatedOutcome::Limited { after_us, .. } => {
+                (after_us, EventKind::Fail(place))
+            }
+            SimulatedOutcome::Hangs => (i64::MAX, EventKind::GiveUp(place)),
         };
         let timeout_us = self.rules.attempt_timeout_us;
-        let what = if after_us < timeout_us { what } else { What::GiveUp(place) };
+        let what = if after_us < timeout_us { what } else { EventKind::GiveUp(place) };
         self.plan(slot, request.id, now_us + after_us.min(timeout_us), what);
     }
 
     fn first_token(&mut self, slot: usize, place: usize, now_us: i64) {
         let Some(flight) = &mut self.flights[slot] else { return };
         let attempt = &mut flight.attempts[place];
-        (attempt.state, attempt.first_token_us) = (State::Writes, Some(now_us));
-        let Launch { request, upstream, prompt, at_us, in_flight } = attempt.launch;
+        (attempt.state, attempt.first_token_us) = (FlightState::Writes, Some(now_us));
+        let SimulatedStart { request, upstream, prompt, at_us, in_flight } = attempt.launch;
         let tpot_us = attempt.tpot_us().unwrap_or(0.0);
         self.health.waited(upstream, request.id);
         self.health.answered(upstream);
-        let seen = Seen::FirstToken { uncached: prompt.uncached, in_flight, ttft_us: now_us - at_us };
+        let seen = ObservedProgress::FirstToken { uncached: prompt.uncached, in_flight, ttft_us: now_us - at_us };
         self.steering.saw(upstream, seen, now_us);
         let after = |tokens: u32| now_us + (tpot_us * f64::from(tokens - 1)) as i64;
-        self.plan(slot, request.id, after(request.output_tokens.max(1)), What::Done(place));
+        self.plan(slot, request.id, after(request.output_tokens.max(1)), EventKind::Done(place));
         if !request.whole {
             self.hold_or_commit(slot, place, now_us);
         } else if request.output_tokens > self.rules.look_after_tokens {
-            self.plan(slot, request.id, after(self.rules.look_after_tokens), What::Look(place));
+            self.plan(slot, request.id, after(self.rules.look_after_tokens), EventKind::Look(place));
         }
     }
 
@@ -240,7 +252,7 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         }
         flight.turn += 1;
         let turn = flight.turn;
-        self.plan(slot, request.id, until_us, What::Release(turn));
+        self.plan(slot, request.id, until_us, EventKind::Release(turn));
     }
 
     /// The time is over for which a first token was held back.
@@ -266,14 +278,14 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         if !attempt.runs() {
             return;
         }
-        (attempt.state, attempt.ended_us) = (State::Cut, now_us);
+        (attempt.state, attempt.ended_us) = (FlightState::Cut, now_us);
         let (launch, trial, fate) = (attempt.launch, attempt.trial, attempt.fate);
         self.health.left(launch.upstream);
         // A trial runs on to its first token, which is a moment away.
-        if let (true, Fate::Answers { .. }) = (trial, fate) {
+        if let (true, SimulatedOutcome::Answers { .. }) = (trial, fate) {
             self.health.answered(launch.upstream);
         }
-        if state == State::Waits {
+        if state == FlightState::Waits {
             self.health.waited(launch.upstream, launch.request.id);
             self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
         }
@@ -282,13 +294,13 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
     fn fail(&mut self, slot: usize, place: usize, now_us: i64, given_up: bool) {
         let Some(flight) = &mut self.flights[slot] else { return };
         let attempt = &mut flight.attempts[place];
-        attempt.state = if given_up { State::GivenUp } else { State::Failed };
+        attempt.state = if given_up { FlightState::GivenUp } else { FlightState::Failed };
         attempt.ended_us = now_us;
         let (launch, fate, trial) = (attempt.launch, attempt.fate, attempt.trial);
         self.health.waited(launch.upstream, launch.request.id);
         self.health.left(launch.upstream);
         match fate {
-            Fate::Limited { retry_after_us, .. } if !given_up => {
+            SimulatedOutcome::Limited { retry_after_us, .. } if !given_up => {
                 self.health.limited(launch.upstream, now_us + retry_after_us);
             }
             _ => self.health.failed(launch.upstream, self.rules, now_us),
@@ -296,10 +308,10 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         if given_up {
             self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
         }
-        self.steering.saw(launch.upstream, Seen::Failed, now_us);
+        self.steering.saw(launch.upstream, ObservedProgress::Failed, now_us);
         let was_beside = trial && flight.is_running();
         if flight.winner.is_none() && !flight.has_first_token() && !was_beside {
-            self.decide(slot, now_us, Moment::Failure);
+            self.decide(slot, now_us, AskReason::Failure);
         }
     }
 
@@ -322,11 +334,11 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
             self.commit(slot, place, now_us);
         }
         let Some(attempt) = self.flights[slot].as_mut().map(|flight| &mut flight.attempts[place]) else { return };
-        (attempt.state, attempt.ended_us) = (State::Finished, now_us);
+        (attempt.state, attempt.ended_us) = (FlightState::Finished, now_us);
         let (launch, tpot_us) = (attempt.launch, attempt.tpot_us().unwrap_or(0.0));
         self.health.left(launch.upstream);
         let (tokens, in_flight) = (launch.request.output_tokens, launch.in_flight);
-        self.steering.saw(launch.upstream, Seen::Decoded { tpot_us, tokens, in_flight }, now_us);
+        self.steering.saw(launch.upstream, ObservedProgress::Decoded { tpot_us, tokens, in_flight }, now_us);
         self.conclude(slot, now_us);
     }
 
@@ -348,15 +360,15 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
     }
 
     /// Writes down what the policy may see of this race.
-    fn set_stage(&mut self, slot: usize, now_us: i64) -> Option<Request> {
+    fn set_stage(&mut self, slot: usize, now_us: i64) -> Option<SimulatedRequest> {
         let flight = self.flights[slot].as_ref()?;
-        let Stage { seats, running, places, .. } = &mut self.stage;
+        let EngineBuffers { seats, running, places, .. } = &mut self.stage;
         seats.clear();
         for (upstream, tariff) in self.field.tariffs().iter().enumerate() {
             let prompt = self.field.prompt(&flight.request, upstream, now_us);
             let open = !flight.was_tried(upstream) && !self.health.is_aside(upstream, now_us);
             let in_flight = self.health.in_flight(upstream);
-            seats.push(Seat { prompt, input_cost: tariff.input_cost(prompt), in_flight, open });
+            seats.push(UpstreamView { prompt, input_cost: tariff.input_cost(prompt), in_flight, open });
         }
         places.clear();
         running.clear();
@@ -367,19 +379,19 @@ impl<F: Field, S: Steering, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
         Some(flight.request)
     }
 
-    fn plan(&mut self, slot: usize, id: usize, at_us: i64, what: What) {
+    fn plan(&mut self, slot: usize, id: usize, at_us: i64, what: EventKind) {
         self.order += 1;
-        self.events.push(Reverse(Event { at_us, order: self.order, slot, id, what }));
+        self.events.push(Reverse(EngineEvent { at_us, order: self.order, slot, id, what }));
     }
 }
 
-impl Stage {
-    fn view<'a>(&'a self, request: &'a Request, now_us: i64, health: &'a Health) -> View<'a> {
-        View { request, now_us, seats: &self.seats, running: &self.running, waiting: health.waiting() }
+impl EngineBuffers {
+    fn view<'a>(&'a self, request: &'a SimulatedRequest, now_us: i64, health: &'a Health) -> RaceView<'a> {
+        RaceView { request, now_us, seats: &self.seats, running: &self.running, waiting: health.waiting() }
     }
 }
 
-fn censored(launch: &Launch, now_us: i64) -> Seen {
+fn censored(launch: &SimulatedStart, now_us: i64) -> ObservedProgress {
     let waited_us = now_us - launch.at_us;
-    Seen::Censored { uncached: launch.prompt.uncached, in_flight: launch.in_flight, waited_us }
+    ObservedProgress::Censored { uncached: launch.prompt.uncached, in_flight: launch.in_flight, waited_us }
 }

@@ -1,17 +1,17 @@
 //! Which upstreams are set aside, and what each of them serves: the same bookkeeping for every policy.
 
-use super::field::Rules;
-use super::steering::Waiting;
+use super::policy::WaitingAttempt;
+use super::upstreams::RaceRules;
 
 /// All upstreams.
 #[derive(Debug)]
 pub(super) struct Health {
-    upstreams: Vec<Upstream>,
-    waiting: Vec<Vec<Waiting>>,
+    upstreams: Vec<SimulatedHealth>,
+    waiting: Vec<Vec<WaitingAttempt>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Upstream {
+struct SimulatedHealth {
     /// Failures since the last first token.
     failures: u32,
     /// Breaker or cool-down.
@@ -23,14 +23,14 @@ struct Upstream {
 
 impl Health {
     pub(super) fn new(upstreams: usize) -> Health {
-        Health { upstreams: vec![Upstream::default(); upstreams], waiting: vec![Vec::new(); upstreams] }
+        Health { upstreams: vec![SimulatedHealth::default(); upstreams], waiting: vec![Vec::new(); upstreams] }
     }
 
     pub(super) fn in_flight(&self, upstream: usize) -> u32 {
         self.upstreams[upstream].in_flight
     }
 
-    pub(super) fn waiting(&self) -> &[Vec<Waiting>] {
+    pub(super) fn waiting(&self) -> &[Vec<WaitingAttempt>] {
         &self.waiting
     }
 
@@ -39,7 +39,7 @@ impl Health {
         upstream.trial_at_us.is_some() || now_us < upstream.aside_until_us
     }
 
-    pub(super) fn sent(&mut self, upstream: usize, waiting: Waiting) {
+    pub(super) fn sent(&mut self, upstream: usize, waiting: WaitingAttempt) {
         self.upstreams[upstream].in_flight += 1;
         self.waiting[upstream].push(waiting);
     }
@@ -64,14 +64,14 @@ impl Health {
     }
 
     /// One that is to be tried again now; the next trial of it is due in another `breaker_open_us`.
-    pub(super) fn begin_trial(&mut self, rules: &Rules, now_us: i64) -> Option<usize> {
-        let is_due = |upstream: &Upstream| upstream.trial_at_us.is_some_and(|at_us| at_us <= now_us);
+    pub(super) fn begin_trial(&mut self, rules: &RaceRules, now_us: i64) -> Option<usize> {
+        let is_due = |upstream: &SimulatedHealth| upstream.trial_at_us.is_some_and(|at_us| at_us <= now_us);
         let due = self.upstreams.iter().position(|upstream| is_due(upstream) && upstream.aside_until_us <= now_us)?;
         self.upstreams[due].trial_at_us = Some(now_us + rules.breaker_open_us.max(1));
         Some(due)
     }
 
-    pub(super) fn failed(&mut self, upstream: usize, rules: &Rules, now_us: i64) {
+    pub(super) fn failed(&mut self, upstream: usize, rules: &RaceRules, now_us: i64) {
         let upstream = &mut self.upstreams[upstream];
         upstream.failures += 1;
         if upstream.trial_at_us.is_none() && upstream.failures >= rules.breaker_failures {

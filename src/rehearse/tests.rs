@@ -10,51 +10,51 @@ const UPSTREAMS: usize = 3;
 
 /// Three upstreams with tails of their own; one draw for each request and upstream.
 struct Small {
-    tariffs: Vec<Tariff>,
+    tariffs: Vec<SimulatedTariff>,
     /// From then on the first one hangs.
     hangs_from_us: i64,
 }
 
 impl Small {
     fn new() -> Small {
-        let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+        let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
         Small { tariffs: vec![tariff; UPSTREAMS], hangs_from_us: i64::MAX }
     }
 }
 
-impl Field for Small {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for Small {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.tariffs
     }
 
-    fn prompt(&self, request: &Request, _: usize, _: i64) -> Prompt {
+    fn prompt(&self, request: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
         let uncached = 300.0 * (1 + request.id % 7) as f64;
-        Prompt { uncached, cached: 0.0 }
+        SimulatedPrompt { uncached, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         let mut draws = fastrand::Rng::with_seed((launch.request.id * UPSTREAMS + launch.upstream) as u64);
         let body = draws.f64() + draws.f64();
         let tail_ms = if draws.f64() < 0.03 { 400.0 * (1.0 - draws.f64()).powf(-0.8) } else { 0.0 };
         if launch.upstream == 0 && launch.at_us >= self.hangs_from_us {
-            return Fate::Hangs;
+            return SimulatedOutcome::Hangs;
         }
         if draws.f64() < 0.005 {
-            return Fate::Fails { after_us: 50_000 };
+            return SimulatedOutcome::Fails { after_us: 50_000 };
         }
         let ttft_ms =
             (120.0 + 20.0 * launch.upstream as f64 + launch.prompt.uncached / 8.0) * (0.6 + 0.4 * body) + tail_ms;
-        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
-fn requests(count: usize) -> impl Iterator<Item = Request> {
-    (0..count).map(|id| Request { id, at_us: id as i64 * SECOND_US, output_tokens: 100, whole: false })
+fn requests(count: usize) -> impl Iterator<Item = SimulatedRequest> {
+    (0..count).map(|id| SimulatedRequest { id, at_us: id as i64 * SECOND_US, output_tokens: 100, whole: false })
 }
 
-fn routed(field: &Small, lines: &str) -> Routed {
+fn routed(field: &Small, lines: &str) -> RoutedModel {
     let config = parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap();
-    Routed::new(config.race, field.tariffs(), 1)
+    RoutedModel::new(config.race, field.tariffs(), 1)
 }
 
 /// What is kept of a race.
@@ -67,9 +67,9 @@ struct Heard {
     extra: f64,
 }
 
-fn play(field: &mut Small, steering: &mut impl Steering, count: usize) -> Vec<Heard> {
+fn play(field: &mut Small, steering: &mut impl SimulatedPolicy, count: usize) -> Vec<Heard> {
     let mut heard = Vec::new();
-    run(requests(count), field, steering, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+    run(requests(count), field, steering, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
         heard.push(Heard {
             id: outcome.request.id,
             ttft_us: outcome.ttft_us,
@@ -120,24 +120,28 @@ fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_it
 
 /// The first of two fails for a while.
 struct Down {
-    tariffs: Vec<Tariff>,
+    tariffs: Vec<SimulatedTariff>,
     seconds: std::ops::Range<i64>,
 }
 
-impl Field for Down {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for Down {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.tariffs
     }
 
-    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
-        Prompt { uncached: 300.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
+        SimulatedPrompt { uncached: 300.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         let is_down = launch.upstream == 0 && self.seconds.contains(&(launch.at_us / SECOND_US));
         // The favourite is the slower one.
         let ttft_us = if launch.upstream == 0 { 200_000 } else { 100_000 };
-        if is_down { Fate::Fails { after_us: 50_000 } } else { Fate::Answers { ttft_us, tpot_us: 1_000.0 } }
+        if is_down {
+            SimulatedOutcome::Fails { after_us: 50_000 }
+        } else {
+            SimulatedOutcome::Answers { ttft_us, tpot_us: 1_000.0 }
+        }
     }
 }
 
@@ -145,8 +149,8 @@ impl Field for Down {
 fn with_trials_a_healed_favourite_is_found_back_beside_the_first() {
     let mut field = Down { tariffs: Small::new().tariffs[..2].to_vec(), seconds: 10..70 };
     let config = parse("[race]\npolicy = \"fallback\"", Path::new("x"), &|_| None).unwrap();
-    let mut routed = Routed::new(config.race, field.tariffs(), 1);
-    let rules = Rules { breaker_failures: 2, breaker_open_us: 5 * SECOND_US, trials: true, ..Rules::default() };
+    let mut routed = RoutedModel::new(config.race, field.tariffs(), 1);
+    let rules = RaceRules { breaker_failures: 2, breaker_open_us: 5 * SECOND_US, trials: true, ..RaceRules::default() };
     let (mut firsts, mut asked, mut slow) = (Vec::new(), 0, 0);
     run(requests(100), &mut field, &mut routed, &rules, &mut |outcome: &Outcome<'_>| {
         let during = (12..70).contains(&(outcome.request.at_us / SECOND_US));
@@ -175,27 +179,27 @@ fn a_favourite_that_hangs_is_left() {
 }
 
 /// Upstreams of which one is clearly the quickest, all with stragglers; many requests.
-struct Apart(Vec<Tariff>);
+struct Apart(Vec<SimulatedTariff>);
 
 impl Apart {
     const MEDIANS_MS: [f64; 5] = [270.0, 330.0, 390.0, 480.0, 660.0];
 }
 
-impl Field for Apart {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for Apart {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.0
     }
 
-    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
-        Prompt { uncached: 250.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
+        SimulatedPrompt { uncached: 250.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         let mut draws = fastrand::Rng::with_seed((launch.request.id * 5 + launch.upstream) as u64);
         let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
         let times = if draws.f64() < 0.03 { 2.0 * (1.0 - draws.f64()).powf(-1.0 / 1.2) } else { 1.0 };
         let ttft_ms = Apart::MEDIANS_MS[launch.upstream] * (0.25 * normal).exp() * times;
-        Fate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
@@ -203,14 +207,18 @@ impl Field for Apart {
 fn stragglers_do_not_drive_it_from_the_quickest() {
     for policy in ["fastest", "rule", "adaptive"] {
         let config = parse(&format!("[race]\npolicy = \"{policy}\""), Path::new("x"), &|_| None).unwrap();
-        let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+        let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
         let mut field = Apart(vec![tariff; 5]);
-        let mut routed = Routed::new(config.race, &field.0, 1);
-        let requests =
-            (0..3_000).map(|id| Request { id, at_us: id as i64 * SECOND_US / 15, output_tokens: 20, whole: false });
+        let mut routed = RoutedModel::new(config.race, &field.0, 1);
+        let requests = (0..3_000).map(|id| SimulatedRequest {
+            id,
+            at_us: id as i64 * SECOND_US / 15,
+            output_tokens: 20,
+            whole: false,
+        });
         let mut first = [0; 5];
         let mut count = |outcome: &Outcome<'_>| first[outcome.started[0].upstream] += 1;
-        run(requests, &mut field, &mut routed, &Rules::default(), &mut count);
+        run(requests, &mut field, &mut routed, &RaceRules::default(), &mut count);
         assert!(first[0] > 2_700, "{policy}: {first:?}");
     }
 }
@@ -219,46 +227,50 @@ fn stragglers_do_not_drive_it_from_the_quickest() {
 struct Script {
     order: Vec<usize>,
     apart_us: i64,
-    seen: Vec<(usize, Seen)>,
+    seen: Vec<(usize, ObservedProgress)>,
 }
 
-impl Steering for Script {
-    fn decide(&mut self, view: &View<'_>, moment: Moment) -> Ask {
+impl SimulatedPolicy for Script {
+    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
         let open = self.order.iter().copied().find(|upstream| view.seats[*upstream].open);
-        let start = open.filter(|_| moment != Moment::Failure || view.running.is_empty());
-        Ask { start: start.into_iter().collect(), again_after_us: open.map(|_| self.apart_us) }
+        let start = open.filter(|_| moment != AskReason::Failure || view.running.is_empty());
+        PolicyAnswer { start: start.into_iter().collect(), again_after_us: open.map(|_| self.apart_us) }
     }
 
-    fn saw(&mut self, upstream: usize, seen: Seen, _: i64) {
+    fn saw(&mut self, upstream: usize, seen: ObservedProgress, _: i64) {
         self.seen.push((upstream, seen));
     }
 }
 
 /// Upstreams with one fate each.
-struct Fixed(Vec<Fate>, Vec<Tariff>);
+struct Fixed(Vec<SimulatedOutcome>, Vec<SimulatedTariff>);
 
-impl Field for Fixed {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for Fixed {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.1
     }
 
-    fn prompt(&self, _: &Request, _: usize, _: i64) -> Prompt {
-        Prompt { uncached: 100.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
+        SimulatedPrompt { uncached: 100.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         self.0[launch.upstream]
     }
 }
 
 /// One request of 11 tokens, whose attempts are started 100 ms apart: TTFT and time in ms, winner, costs, and what was seen.
-fn one_race(fates: &[Fate], bills_on: bool, whole: bool) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Script) {
-    let tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, bills_on, domain: None };
+fn one_race(
+    fates: &[SimulatedOutcome],
+    bills_on: bool,
+    whole: bool,
+) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Script) {
+    let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on, domain: None };
     let mut field = Fixed(fates.to_vec(), vec![tariff; fates.len()]);
     let mut script = Script { order: (0..fates.len()).collect(), apart_us: 100_000, seen: Vec::new() };
     let mut told = Vec::new();
-    let request = Request { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
-    run([request], &mut field, &mut script, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+    let request = SimulatedRequest { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
+    run([request], &mut field, &mut script, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
         let costs = outcome.started.iter().map(|started| started.cost).collect();
         told.push((outcome.ttft_us.map(|us| us / 1_000), outcome.took_us / 1_000, outcome.winner, costs));
     });
@@ -267,8 +279,8 @@ fn one_race(fates: &[Fate], bills_on: bool, whole: bool) -> (Option<i64>, i64, O
     (ttft, took, winner, costs, script)
 }
 
-fn answers(ttft_ms: i64, tpot_ms: f64) -> Fate {
-    Fate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
+fn answers(ttft_ms: i64, tpot_ms: f64) -> SimulatedOutcome {
+    SimulatedOutcome::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
 }
 
 #[test]
@@ -276,7 +288,7 @@ fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
     let (ttft, took, winner, costs, script) = one_race(&[answers(400, 10.0), answers(150, 20.0)], false, false);
     assert_eq!((ttft, took, winner), (Some(250), 450, Some(1)));
     assert_eq!(costs, [100.0 + 4.0 * 1.0, 100.0 + 4.0 * 11.0], "cut at 250, it goes on to 400: one token");
-    let censored = Seen::Censored { uncached: 100.0, in_flight: 0, waited_us: 250_000 };
+    let censored = ObservedProgress::Censored { uncached: 100.0, in_flight: 0, waited_us: 250_000 };
     assert!(script.seen.contains(&(0, censored)), "{:?}", script.seen);
     let (.., costs, _) = one_race(&[answers(400, 10.0), answers(150, 20.0)], true, false);
     assert_eq!(costs, [144.0, 144.0], "billed for what nobody read");
@@ -284,11 +296,12 @@ fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
 
 #[test]
 fn failures_are_replaced_at_once_and_a_hang_is_given_up() {
-    let (ttft, _, winner, costs, _) = one_race(&[Fate::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
+    let (ttft, _, winner, costs, _) =
+        one_race(&[SimulatedOutcome::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
     assert_eq!((ttft, winner, costs[0]), (Some(80), Some(1), 0.0), "an error is not billed");
-    let (ttft, took, winner, costs, script) = one_race(&[Fate::Hangs], false, false);
+    let (ttft, took, winner, costs, script) = one_race(&[SimulatedOutcome::Hangs], false, false);
     assert_eq!((ttft, took, winner, costs), (None, 20_000, None, vec![100.0]));
-    assert_eq!(script.seen.last(), Some(&(0, Seen::Failed)));
+    assert_eq!(script.seen.last(), Some(&(0, ObservedProgress::Failed)));
 }
 
 #[test]
@@ -301,11 +314,11 @@ fn where_the_whole_answer_counts_the_first_to_finish_wins() {
 
 #[test]
 fn an_upstream_that_failed_twice_is_left_alone_for_a_while() {
-    let fates = vec![Fate::Fails { after_us: 1_000 }, answers(50, 1.0)];
+    let fates = vec![SimulatedOutcome::Fails { after_us: 1_000 }, answers(50, 1.0)];
     let mut field = Fixed(fates, Small::new().tariffs[..2].to_vec());
     let mut script = Script { order: vec![0, 1], apart_us: 100_000, seen: Vec::new() };
     let mut tried = Vec::new();
-    run(requests(20), &mut field, &mut script, &Rules::default(), &mut |outcome: &Outcome<'_>| {
+    run(requests(20), &mut field, &mut script, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
         tried.extend((outcome.started[0].upstream == 0).then_some(outcome.request.id));
     });
     assert_eq!(tried, [0, 1, 12, 13]);

@@ -10,17 +10,17 @@ use http_body::{Body, Frame};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{error_event, without_usage};
-use crate::attempt::{EventStream, Item, Kind};
+use crate::attempt::{EventStream, ItemKind, StreamItem};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::shutdown::Shutdown;
 
 /// A pause between two polls that says that the client did not take what was there.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Hears how the answer fares; dropped without [`Watch::ended`] when the client left.
-pub trait Watch: Send {
+/// Hears how the answer fares; dropped without [`RelayObserver::ended`] when the client left.
+pub trait RelayObserver: Send {
     /// The first payload byte was handed over.
     fn first_token(&mut self);
     /// The answer ended: none, or by the failure that broke it.
@@ -39,43 +39,43 @@ pub struct RelayBody<W> {
     prelude: Option<Bytes>,
     /// The client asked for the usage chunk itself.
     pub(super) include_usage: bool,
-    pub(super) ending: Ending,
-    state: State,
-    pub(super) handed: Handed,
+    pub(super) ending: ShutdownWatch,
+    state: RelayState,
+    pub(super) handed: LastHandover,
 }
 
 /// What comes next of an answer.
-pub(super) enum Next {
+pub(super) enum RelayStep {
     Bytes(Bytes),
     /// It broke. Boxed, for that is rare.
-    Broken(Box<Broken>),
+    Broken(Box<BrokenOff>),
     End,
 }
 
 /// How an answer broke.
-pub(super) struct Broken {
+pub(super) struct BrokenOff {
     pub failure: Failure,
     /// The upstream's own error event, where the client takes it for one.
     pub seen: Option<Bytes>,
 }
 
-impl Broken {
-    pub(super) fn by(failure: Failure) -> Next {
-        Next::Broken(Box::new(Broken { failure, seen: None }))
+impl BrokenOff {
+    pub(super) fn by(failure: Failure) -> RelayStep {
+        RelayStep::Broken(Box::new(BrokenOff { failure, seen: None }))
     }
 }
 
 /// Tells when the gateway ends.
-pub(super) struct Ending {
+pub(super) struct ShutdownWatch {
     shutdown: Shutdown,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Who is woken by `cancelled`.
     waker: Option<Waker>,
 }
 
-impl Ending {
-    fn new(shutdown: &Shutdown) -> Ending {
-        Ending { shutdown: shutdown.clone(), cancelled: Box::pin(shutdown.cancelled()), waker: None }
+impl ShutdownWatch {
+    fn new(shutdown: &Shutdown) -> ShutdownWatch {
+        ShutdownWatch { shutdown: shutdown.clone(), cancelled: Box::pin(shutdown.cancelled()), waker: None }
     }
 
     pub(super) fn shutdown(&self) -> &Shutdown {
@@ -107,9 +107,9 @@ impl Ending {
 
 /// When the last frame was handed over; none while waiting for the upstream.
 #[derive(Default)]
-pub(super) struct Handed(Option<Instant>);
+pub(super) struct LastHandover(Option<Instant>);
 
-impl Handed {
+impl LastHandover {
     pub(super) fn now(&mut self) {
         self.0 = Some(Instant::now());
     }
@@ -123,14 +123,14 @@ impl Handed {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RelayState {
     Open,
     /// The last event went out; the rest is only read.
     Done,
     Ended,
 }
 
-impl<W: Watch> RelayBody<W> {
+impl<W: RelayObserver> RelayBody<W> {
     /// Begins with `prelude`, which ends with the first payload.
     pub fn new(
         stream: EventStream,
@@ -145,87 +145,87 @@ impl<W: Watch> RelayBody<W> {
             watch,
             prelude: Some(prelude),
             include_usage,
-            ending: Ending::new(shutdown),
-            state: State::Open,
-            handed: Handed::default(),
+            ending: ShutdownWatch::new(shutdown),
+            state: RelayState::Open,
+            handed: LastHandover::default(),
         }
     }
 
     /// The bytes for one event; empty where none go out.
-    fn pass(&mut self, item: Item) -> Next {
-        Next::Bytes(match item.kind {
-            Kind::Other | Kind::Heartbeat | Kind::Payload => item.raw,
-            Kind::UsageOnly if self.include_usage => item.raw,
-            Kind::UsageOnly | Kind::Malformed => Bytes::new(),
-            Kind::Done => {
+    fn pass(&mut self, item: StreamItem) -> RelayStep {
+        RelayStep::Bytes(match item.kind {
+            ItemKind::Other | ItemKind::Heartbeat | ItemKind::Payload => item.raw,
+            ItemKind::UsageOnly if self.include_usage => item.raw,
+            ItemKind::UsageOnly | ItemKind::Malformed => Bytes::new(),
+            ItemKind::Done => {
                 self.complete();
                 with_its_line_end(item.raw)
             }
-            Kind::Error { facts, .. } => {
+            ItemKind::Error { facts, .. } => {
                 let failure = self.stream.fail_with(facts);
-                let seen = self.stream.surface().is_error_event(&Event { raw: item.raw.clone() });
-                return Next::Broken(Box::new(Broken { failure, seen: seen.then_some(item.raw) }));
+                let seen = self.stream.surface().is_error_event(&SseEvent { raw: item.raw.clone() });
+                return RelayStep::Broken(Box::new(BrokenOff { failure, seen: seen.then_some(item.raw) }));
             }
         })
     }
 
     /// There is nothing more: complete, or not.
-    fn upstream_ended(&mut self) -> Next {
-        let open = self.state == State::Open;
+    fn upstream_ended(&mut self) -> RelayStep {
+        let open = self.state == RelayState::Open;
         if open && !self.stream.is_complete() {
-            return Broken::by(self.stream.ended_too_early());
+            return BrokenOff::by(self.stream.ended_too_early());
         }
         self.complete();
-        self.state = State::Ended;
-        if open { Next::Bytes(self.stream.ending()) } else { Next::End }
+        self.state = RelayState::Ended;
+        if open { RelayStep::Bytes(self.stream.ending()) } else { RelayStep::End }
     }
 
     /// It ends here, with the event that says so.
-    pub(super) fn broken(&mut self, broken: Broken) -> Bytes {
-        let Broken { failure, seen } = broken;
+    pub(super) fn broken(&mut self, broken: BrokenOff) -> Bytes {
+        let BrokenOff { failure, seen } = broken;
         self.watch.ended(Some(&failure));
-        self.state = State::Ended;
+        self.state = RelayState::Ended;
         seen.unwrap_or_else(|| error_event(&mut self.stream, &failure))
     }
 
     fn complete(&mut self) {
-        if self.state == State::Open {
+        if self.state == RelayState::Open {
             self.stream.won();
             self.watch.ended(None);
-            self.state = State::Done;
+            self.state = RelayState::Done;
         }
     }
 
     /// What comes next; behind a break or an end nothing does.
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<RelayStep> {
         self.handed.notice_stall(&mut self.stream);
         if let Some(prelude) = self.prelude.take() {
             self.watch.first_token();
             if !prelude.is_empty() {
-                return Poll::Ready(Next::Bytes(prelude));
+                return Poll::Ready(RelayStep::Bytes(prelude));
             }
         }
-        while self.state != State::Ended {
+        while self.state != RelayState::Ended {
             let next = match self.stream.poll_served(context) {
                 Poll::Pending => {
                     ready!(self.ending.poll(context));
-                    match self.state == State::Open && !self.stream.is_complete() {
-                        true => Broken::by(Ending::failure()),
+                    match self.state == RelayState::Open && !self.stream.is_complete() {
+                        true => BrokenOff::by(ShutdownWatch::failure()),
                         false => self.upstream_ended(),
                     }
                 }
                 // Behind [DONE] nothing more is passed on.
-                Poll::Ready(Some(Ok(_))) if self.state == State::Done => continue,
+                Poll::Ready(Some(Ok(_))) if self.state == RelayState::Done => continue,
                 Poll::Ready(Some(Ok(item))) => self.pass(item),
-                Poll::Ready(Some(Err(failure))) => Broken::by(failure),
+                Poll::Ready(Some(Err(failure))) => BrokenOff::by(failure),
                 Poll::Ready(None) => self.upstream_ended(),
             };
             // A translation may have nothing to say yet.
-            if !matches!(&next, Next::Bytes(bytes) if bytes.is_empty()) {
+            if !matches!(&next, RelayStep::Bytes(bytes) if bytes.is_empty()) {
                 return Poll::Ready(next);
             }
         }
-        Poll::Ready(Next::End)
+        Poll::Ready(RelayStep::End)
     }
 }
 
@@ -234,7 +234,7 @@ fn with_its_line_end(raw: Bytes) -> Bytes {
     if raw.ends_with(b"\r\n\r") { Bytes::from([&raw, &b"\n"[..]].concat()) } else { raw }
 }
 
-impl<W: Watch + Unpin> Body for RelayBody<W> {
+impl<W: RelayObserver + Unpin> Body for RelayBody<W> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -243,9 +243,9 @@ impl<W: Watch + Unpin> Body for RelayBody<W> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let bytes = match ready!(self.poll_next(context)) {
-            Next::Bytes(bytes) => bytes,
-            Next::Broken(broken) => self.broken(*broken),
-            Next::End => return Poll::Ready(None),
+            RelayStep::Bytes(bytes) => bytes,
+            RelayStep::Broken(broken) => self.broken(*broken),
+            RelayStep::End => return Poll::Ready(None),
         };
         self.handed.now();
         Poll::Ready(Some(Ok(Frame::data(bytes))))

@@ -5,11 +5,11 @@
 //! puts together.
 
 mod body;
-mod rescued;
+mod rescued_body;
 mod whole;
 
-pub use body::{RelayBody, Watch};
-pub use rescued::{Asked, RESCUED, Rescue, RescuedBody};
+pub use body::{RelayBody, RelayObserver};
+pub use rescued_body::{Continuation, RESCUED, RescueCandidates, RescuedBody};
 pub use whole::{Assembler, assemble_events};
 
 use bytes::{Bytes, BytesMut};
@@ -20,12 +20,12 @@ use crate::pace::aside;
 use crate::protocol::client_error::ErrorShape;
 use crate::protocol::frame::Frame;
 use crate::protocol::openai;
-use crate::protocol::sse::Scanner;
+use crate::protocol::sse::SseScanner;
 
 /// Whole events, without the chunks that only `include_usage` brings.
 pub fn without_usage(events: Bytes) -> Bytes {
     aside(events.len(), || {
-        let mut scanner = Scanner::new(usize::MAX);
+        let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events);
         let mut kept = BytesMut::new();
         while let Ok(Some(event)) = scanner.next_event() {

@@ -4,13 +4,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use crate::attempt::{Kind, Ready};
+use crate::attempt::{ItemKind, ReadyAttempt};
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;
 use crate::protocol::Surface;
 use crate::protocol::assemble::{Assemble, Whole};
-use crate::protocol::sse::Scanner;
+use crate::protocol::sse::SseScanner;
 
 /// Bytes of a stream that are put together.
 const ANSWER_MAX: usize = 64 << 20;
@@ -28,7 +28,7 @@ pub struct Assembler {
 
 impl Assembler {
     /// Begins with the prelude, which it takes. `lease` grows with it.
-    pub fn new(ready: &mut Ready, lease: Lease) -> Assembler {
+    pub fn new(ready: &mut ReadyAttempt, lease: Lease) -> Assembler {
         let mut assembly = ready.stream.surface().assembly();
         let prelude = std::mem::take(&mut ready.prelude);
         let size = prelude.len();
@@ -40,7 +40,7 @@ impl Assembler {
     ///
     /// # Errors
     /// When the stream breaks, or says nothing. Nothing was delivered, so the race can go on.
-    pub fn poll(&mut self, ready: &mut Ready, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+    pub fn poll(&mut self, ready: &mut ReadyAttempt, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         let stream = &mut ready.stream;
         let mut has_ended = false;
         while let Some(item) = ready!(stream.poll_served(context)) {
@@ -56,13 +56,13 @@ impl Assembler {
                 return Poll::Ready(Err(stream.fail(FailureKind::GatewayLimit, message)));
             }
             match item.kind {
-                Kind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
-                Kind::Malformed | Kind::Heartbeat => {}
-                Kind::Other | Kind::Payload | Kind::UsageOnly | Kind::Done => {
+                ItemKind::Error { facts, .. } => return Poll::Ready(Err(stream.fail_with(facts))),
+                ItemKind::Malformed | ItemKind::Heartbeat => {}
+                ItemKind::Other | ItemKind::Payload | ItemKind::UsageOnly | ItemKind::Done => {
                     self.taken &= add_all(&mut *self.assembly, item.raw);
                 }
             }
-            has_ended = matches!(item.kind, Kind::Done);
+            has_ended = matches!(item.kind, ItemKind::Done);
             if has_ended {
                 break;
             }
@@ -99,7 +99,7 @@ pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
 fn add_all(assembly: &mut dyn Assemble, events: Bytes) -> bool {
     // A tree is built of them, which takes longer than reading them where they stand.
     aside(events.len().saturating_mul(4), || {
-        let mut scanner = Scanner::new(usize::MAX);
+        let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events);
         let mut taken = true;
         while let Ok(Some(event)) = scanner.next_event() {

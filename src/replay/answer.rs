@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::drawn::Drawn;
-use super::expected::Expected;
-use super::figures::{FIGURES, Figure, Figures, Interval, Played, Went};
-use super::past::{Counts, Known, Past};
+use super::figures::{FIGURES, Interval, PlayedRequest, PlayedRequests, ReplayFigure, ReplayFigures};
+use super::imputation::Imputation;
+use super::past_requests::{KnownOutcome, PastCounts, PastRequests};
+use super::upstream_model::UpstreamModel;
 use crate::clock::{HOUR_US, SECOND_US, micros};
 use crate::config::RaceSettings;
-use crate::rehearse::{Outcome, Request, Routed, Rules, Tariff, run};
+use crate::rehearse::{Outcome, RaceRules, RoutedModel, SimulatedRequest, SimulatedTariff, run};
 
 /// Imputations: so many, but fewer of a long history, and at least so many.
 const DRAWS: usize = 20;
@@ -27,7 +27,7 @@ const THREADS_MAX: usize = 8;
 
 /// What to play.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ReplayedPlan {
     /// For people.
     pub name: String,
     pub settings: RaceSettings,
@@ -35,13 +35,13 @@ pub struct Plan {
 
 /// What came of one plan.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ReplayRow {
     pub name: String,
     /// Means over the imputations.
-    pub figures: Figures,
+    pub figures: ReplayFigures,
     pub intervals: [Interval; FIGURES.len()],
-    /// Against what was recorded; see [`Figure::change`].
-    pub changes: Figures,
+    /// Against what was recorded; see [`ReplayFigure::change`].
+    pub changes: ReplayFigures,
     pub change_intervals: [Interval; FIGURES.len()],
     /// Share of its answers that were seen just so, and not drawn.
     pub seen: f64,
@@ -52,7 +52,7 @@ pub struct Row {
 
 /// All of it.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ReplayReport {
     /// Requests that were played, and of these those that only teach, at the beginning.
     pub requests: usize,
     pub warm_up: usize,
@@ -63,55 +63,60 @@ pub struct Answer {
     pub draws: usize,
     /// Stretches of time that were resampled.
     pub blocks: usize,
-    pub recorded: Figures,
+    pub recorded: ReplayFigures,
     pub recorded_intervals: [Interval; FIGURES.len()],
-    pub rows: Vec<Row>,
-    pub counts: Vec<Counts>,
-    pub expected: Vec<Expected>,
+    pub rows: Vec<ReplayRow>,
+    pub counts: Vec<PastCounts>,
+    pub expected: Vec<UpstreamModel>,
 }
 
-impl Row {
+impl ReplayRow {
     /// Whether so many answers lie where nobody watched that this figure is a guess.
-    pub fn is_guess(&self, figure: Figure) -> bool {
+    pub fn is_guess(&self, figure: ReplayFigure) -> bool {
         figure.beyond().is_some_and(|beyond| self.assumed > beyond)
     }
 }
 
 /// Told how many of all runs are over.
-pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+pub type ProgressReport<'a> = &'a mut dyn FnMut(usize, usize);
 
 /// None where there is nothing to play: no request, or no upstream that was watched enough. `past` is settled.
-pub fn replay(past: &Past, plans: &[Plan], seed: u64, progress: Progress<'_>) -> Option<Answer> {
+pub fn replay(
+    past: &PastRequests,
+    plans: &[ReplayedPlan],
+    seed: u64,
+    progress: ProgressReport<'_>,
+) -> Option<ReplayReport> {
     let draws = (PLAYED / past.requests().max(1)).clamp(DRAWS_LEAST, DRAWS);
     drawn_so_often(past, plans, (seed, draws), progress)
 }
 
 /// With so many imputations.
 pub(super) fn drawn_so_often(
-    past: &Past,
-    plans: &[Plan],
+    past: &PastRequests,
+    plans: &[ReplayedPlan],
     (seed, draws): (u64, usize),
-    progress: Progress<'_>,
-) -> Option<Answer> {
+    progress: ProgressReport<'_>,
+) -> Option<ReplayReport> {
     let (first_us, last_us) = past.span_us()?;
     let upstreams = past.upstreams().len();
     if upstreams == 0 {
         return None;
     }
-    let stage = Stage::new(past, seed, draws);
+    let stage = ReplaySetup::new(past, seed, draws);
     let jobs: Vec<(usize, usize)> =
         (0..stage.draws).flat_map(|draw| (0..plans.len()).map(move |plan| (plan, draw))).collect();
     let results = played(&stage, plans, &jobs, progress);
-    let recorded = Played::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
+    let recorded = PlayedRequests::new(stage.counted().map(|(request, block)| was(past, request, block)), stage.blocks);
     let even = vec![1.0; stage.blocks];
-    let resampled: Vec<Figures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
+    let resampled: Vec<ReplayFigures> = stage.resamples.iter().map(|times| recorded.figures(times)).collect();
     let was = recorded.figures(&even);
     let rows = plans.iter().enumerate().map(|(number, plan)| {
-        let mut runs: Vec<&Run> = results.iter().filter(|run| run.plan == number).collect();
+        let mut runs: Vec<&ReplayRun> = results.iter().filter(|run| run.plan == number).collect();
         runs.sort_unstable_by_key(|run| run.draw);
         row(plan, &runs, &was, &resampled)
     });
-    Some(Answer {
+    Some(ReplayReport {
         requests: past.requests(),
         warm_up: stage.warm_up,
         counted: stage.counted().count(),
@@ -127,10 +132,10 @@ pub(super) fn drawn_so_often(
 }
 
 /// What all runs share.
-struct Stage<'a> {
-    past: &'a Past,
-    expected: Vec<Expected>,
-    tariffs: Vec<Tariff>,
+struct ReplaySetup<'a> {
+    past: &'a PastRequests,
+    expected: Vec<UpstreamModel>,
+    tariffs: Vec<SimulatedTariff>,
     seed: u64,
     draws: usize,
     warm_up: usize,
@@ -141,19 +146,19 @@ struct Stage<'a> {
 }
 
 /// One plan over one imputation.
-struct Run {
+struct ReplayRun {
     plan: usize,
     draw: usize,
-    figures: Figures,
+    figures: ReplayFigures,
     /// With the number of the resample.
-    resampled: Vec<(usize, Figures)>,
+    resampled: Vec<(usize, ReplayFigures)>,
     answers: f64,
     seen: f64,
     assumed: f64,
 }
 
-impl<'a> Stage<'a> {
-    fn new(past: &'a Past, seed: u64, draws: usize) -> Stage<'a> {
+impl<'a> ReplaySetup<'a> {
+    fn new(past: &'a PastRequests, seed: u64, draws: usize) -> ReplaySetup<'a> {
         let requests = past.requests();
         let (first_us, last_us) = past.span_us().unwrap_or_default();
         let warm_up = (requests / 10).min(WARM_UP);
@@ -168,16 +173,16 @@ impl<'a> Stage<'a> {
             }
             times
         });
-        let tariffs = past.tariffs().iter().zip(&past.domains).map(|(tariff, domain)| Tariff {
+        let tariffs = past.tariffs().iter().zip(&past.domains).map(|(tariff, domain)| SimulatedTariff {
             input: tariff.input,
             cached: tariff.cached,
             output: tariff.output,
             bills_on: tariff.billed_on,
             domain: *domain,
         });
-        Stage {
+        ReplaySetup {
             past,
-            expected: (0..past.upstreams().len()).map(|upstream| Expected::new(past, upstream)).collect(),
+            expected: (0..past.upstreams().len()).map(|upstream| UpstreamModel::new(past, upstream)).collect(),
             tariffs: tariffs.collect(),
             seed,
             draws,
@@ -193,12 +198,12 @@ impl<'a> Stage<'a> {
         counted(self.past, self.warm_up).map(|request| (request, block(self.past, request, self.block_us)))
     }
 
-    fn run(&self, plans: &[Plan], (plan, draw): (usize, usize)) -> Run {
+    fn run(&self, plans: &[ReplayedPlan], (plan, draw): (usize, usize)) -> ReplayRun {
         let settings = &plans[plan].settings;
         let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
-        let mut field = Drawn::new(self.past, &self.expected, &self.tariffs, seed);
-        let mut routed = Routed::new(settings.clone(), &self.tariffs, seed);
-        let requests = self.past.requests.iter().enumerate().map(|(id, asked)| Request {
+        let mut field = Imputation::new(self.past, &self.expected, &self.tariffs, seed);
+        let mut routed = RoutedModel::new(settings.clone(), &self.tariffs, seed);
+        let requests = self.past.requests.iter().enumerate().map(|(id, asked)| SimulatedRequest {
             id,
             at_us: asked.at_us,
             output_tokens: asked.output_tokens.max(1),
@@ -213,16 +218,16 @@ impl<'a> Stage<'a> {
             }
             if let Some(winner) = outcome.winner {
                 let upstream = outcome.started[winner].upstream;
-                let was_seen = matches!(self.past.cell(request, upstream).known, Known::Seen(_));
+                let was_seen = matches!(self.past.cell(request, upstream).known, KnownOutcome::Seen(_));
                 answers += 1.0;
                 seen += f64::from(u8::from(was_seen));
                 assumed += f64::from(u8::from(known.is_assumed(outcome.request, upstream)));
             }
             went.push(self.went(outcome));
         });
-        let played = Played::new(went.into_iter(), self.blocks);
+        let played = PlayedRequests::new(went.into_iter(), self.blocks);
         let own = self.resamples.iter().enumerate().filter(|(number, _)| number % self.draws == draw);
-        Run {
+        ReplayRun {
             plan,
             draw,
             figures: played.figures(&vec![1.0; self.blocks]),
@@ -234,11 +239,11 @@ impl<'a> Stage<'a> {
     }
 
     /// The same requests as in what was recorded, as far as both have an answer.
-    fn went(&self, outcome: &Outcome<'_>) -> Went {
+    fn went(&self, outcome: &Outcome<'_>) -> PlayedRequest {
         let asked = &self.past.requests[outcome.request.id];
         let answered = outcome.winner.is_some();
         let ended = asked.was.took_us.is_some() || !asked.was.answered;
-        Went {
+        PlayedRequest {
             block: block(self.past, outcome.request.id, self.block_us),
             ttft_us: outcome.ttft_us.filter(|_| !asked.whole),
             took_us: Some(outcome.took_us).filter(|_| answered && ended),
@@ -249,7 +254,12 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn played(stage: &Stage<'_>, plans: &[Plan], jobs: &[(usize, usize)], progress: Progress<'_>) -> Vec<Run> {
+fn played(
+    stage: &ReplaySetup<'_>,
+    plans: &[ReplayedPlan],
+    jobs: &[(usize, usize)],
+    progress: ProgressReport<'_>,
+) -> Vec<ReplayRun> {
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = |told: &mut dyn FnMut(usize)| {
         let mut runs = Vec::new();
@@ -273,20 +283,20 @@ fn played(stage: &Stage<'_>, plans: &[Plan], jobs: &[(usize, usize)], progress: 
     })
 }
 
-fn row(plan: &Plan, runs: &[&Run], was: &Figures, recorded: &[Figures]) -> Row {
-    let figures: Figures =
+fn row(plan: &ReplayedPlan, runs: &[&ReplayRun], was: &ReplayFigures, recorded: &[ReplayFigures]) -> ReplayRow {
+    let figures: ReplayFigures =
         std::array::from_fn(|figure| runs.iter().map(|run| run.figures[figure]).sum::<f64>() / runs.len() as f64);
     let resampled = || runs.iter().flat_map(|run| &run.resampled);
     let answers: f64 = runs.iter().map(|run| run.answers).sum();
-    let share = |of: fn(&Run) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / answers;
-    Row {
+    let share = |of: fn(&ReplayRun) -> f64| runs.iter().map(|run| of(run)).sum::<f64>() / answers;
+    ReplayRow {
         name: plan.name.clone(),
         figures,
         intervals: std::array::from_fn(|figure| Interval::of(resampled().map(|(_, all)| all[figure]))),
         changes: std::array::from_fn(|figure| FIGURES[figure].change(was[figure], figures[figure])),
         change_intervals: std::array::from_fn(|figure| {
             let change =
-                |(number, all): &(usize, Figures)| FIGURES[figure].change(recorded[*number][figure], all[figure]);
+                |(number, all): &(usize, ReplayFigures)| FIGURES[figure].change(recorded[*number][figure], all[figure]);
             Interval::of(resampled().map(change))
         }),
         seen: share(|run| run.seen),
@@ -294,26 +304,26 @@ fn row(plan: &Plan, runs: &[&Run], was: &Figures, recorded: &[Figures]) -> Row {
     }
 }
 
-fn counted(past: &Past, warm_up: usize) -> impl Iterator<Item = usize> {
+fn counted(past: &PastRequests, warm_up: usize) -> impl Iterator<Item = usize> {
     (warm_up..past.requests()).filter(|request| past.requests[*request].was.counts)
 }
 
-fn block(past: &Past, request: usize, block_us: i64) -> usize {
+fn block(past: &PastRequests, request: usize, block_us: i64) -> usize {
     let first_us = past.requests.first().map_or(0, |first| first.at_us);
     ((past.requests[request].at_us - first_us) / block_us) as usize
 }
 
 /// Those that hold a request that counts.
-fn blocks_used(past: &Past, warm_up: usize, block_us: i64) -> Vec<usize> {
+fn blocks_used(past: &PastRequests, warm_up: usize, block_us: i64) -> Vec<usize> {
     let mut used: Vec<usize> = counted(past, warm_up).map(|request| block(past, request, block_us)).collect();
     used.sort_unstable();
     used.dedup();
     used
 }
 
-fn was(past: &Past, request: usize, block: usize) -> Went {
+fn was(past: &PastRequests, request: usize, block: usize) -> PlayedRequest {
     let was = &past.requests[request].was;
-    Went {
+    PlayedRequest {
         block,
         ttft_us: was.ttft_us,
         took_us: was.took_us,
@@ -323,9 +333,9 @@ fn was(past: &Past, request: usize, block: usize) -> Went {
     }
 }
 
-fn rules(settings: &RaceSettings) -> Rules {
+fn rules(settings: &RaceSettings) -> RaceRules {
     let breaker = &settings.breaker;
-    Rules {
+    RaceRules {
         attempt_timeout_us: micros(settings.timeouts.first_token),
         breaker_failures: if breaker.failures == 0 { u32::MAX } else { breaker.failures },
         breaker_open_us: micros(breaker.open),
@@ -333,6 +343,6 @@ fn rules(settings: &RaceSettings) -> Rules {
         hold_max_us: micros(settings.hold_max),
         // What a loser wrote after its cut is not in the rows that this is held against.
         cut_lag_us: 0,
-        ..Rules::default()
+        ..RaceRules::default()
     }
 }

@@ -3,7 +3,7 @@
 /// Of streamed requests to the first token, of all to the end of the answer, in microseconds; money or tokens, all
 /// together; attempts for each request; the share that nobody answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub enum ReplayFigure {
     TtftP50,
     TtftP95,
     TtftP99,
@@ -15,19 +15,19 @@ pub enum Figure {
 }
 
 /// Every one, in the order of a table.
-pub const FIGURES: [Figure; 8] = [
-    Figure::TtftP50,
-    Figure::TtftP95,
-    Figure::TtftP99,
-    Figure::WholeP50,
-    Figure::WholeP95,
-    Figure::Cost,
-    Figure::Attempts,
-    Figure::Unanswered,
+pub const FIGURES: [ReplayFigure; 8] = [
+    ReplayFigure::TtftP50,
+    ReplayFigure::TtftP95,
+    ReplayFigure::TtftP99,
+    ReplayFigure::WholeP50,
+    ReplayFigure::WholeP95,
+    ReplayFigure::Cost,
+    ReplayFigure::Attempts,
+    ReplayFigure::Unanswered,
 ];
 
 /// In the order of [`FIGURES`]; NaN where there is nothing to tell it from.
-pub type Figures = [f64; FIGURES.len()];
+pub type ReplayFigures = [f64; FIGURES.len()];
 
 /// Where a figure lies with a probability of 90 %, as far as draws and the choice of hours go.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,7 +38,7 @@ pub struct Interval {
 
 /// A request as it went.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Went {
+pub(super) struct PlayedRequest {
     /// The stretch of time that it is resampled with.
     pub block: usize,
     pub ttft_us: Option<i64>,
@@ -50,49 +50,49 @@ pub(super) struct Went {
 
 /// Many of them, ready to be weighed.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct PlayedRequests {
     /// Sorted, each with its block.
     ttft: Vec<(i64, u32)>,
     took: Vec<(i64, u32)>,
-    blocks: Vec<Block>,
+    blocks: Vec<HourBlock>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Block {
+struct HourBlock {
     requests: f64,
     unanswered: f64,
     cost: f64,
     attempts: f64,
 }
 
-impl Figure {
+impl ReplayFigure {
     /// The name in JSON, with its unit.
     pub fn name(self) -> &'static str {
         match self {
-            Figure::TtftP50 => "ttft_p50_ms",
-            Figure::TtftP95 => "ttft_p95_ms",
-            Figure::TtftP99 => "ttft_p99_ms",
-            Figure::WholeP50 => "whole_p50_ms",
-            Figure::WholeP95 => "whole_p95_ms",
-            Figure::Cost => "cost",
-            Figure::Attempts => "attempts_per_request",
-            Figure::Unanswered => "unanswered",
+            ReplayFigure::TtftP50 => "ttft_p50_ms",
+            ReplayFigure::TtftP95 => "ttft_p95_ms",
+            ReplayFigure::TtftP99 => "ttft_p99_ms",
+            ReplayFigure::WholeP50 => "whole_p50_ms",
+            ReplayFigure::WholeP95 => "whole_p95_ms",
+            ReplayFigure::Cost => "cost",
+            ReplayFigure::Attempts => "attempts_per_request",
+            ReplayFigure::Unanswered => "unanswered",
         }
     }
 
     /// The share of requests that a quantile leaves out, at its far end.
     pub fn beyond(self) -> Option<f64> {
         match self {
-            Figure::TtftP50 | Figure::WholeP50 => Some(0.5),
-            Figure::TtftP95 | Figure::WholeP95 => Some(0.05),
-            Figure::TtftP99 => Some(0.01),
-            Figure::Cost | Figure::Attempts | Figure::Unanswered => None,
+            ReplayFigure::TtftP50 | ReplayFigure::WholeP50 => Some(0.5),
+            ReplayFigure::TtftP95 | ReplayFigure::WholeP95 => Some(0.05),
+            ReplayFigure::TtftP99 => Some(0.01),
+            ReplayFigure::Cost | ReplayFigure::Attempts | ReplayFigure::Unanswered => None,
         }
     }
 
     /// Whether a difference of it is told as a share of what was.
     pub fn is_relative(self) -> bool {
-        !matches!(self, Figure::Attempts | Figure::Unanswered)
+        !matches!(self, ReplayFigure::Attempts | ReplayFigure::Unanswered)
     }
 
     /// From what was to what would be.
@@ -111,9 +111,10 @@ impl Interval {
     }
 }
 
-impl Played {
-    pub(super) fn new(all: impl Iterator<Item = Went>, blocks: usize) -> Played {
-        let mut played = Played { ttft: Vec::new(), took: Vec::new(), blocks: vec![Block::default(); blocks] };
+impl PlayedRequests {
+    pub(super) fn new(all: impl Iterator<Item = PlayedRequest>, blocks: usize) -> PlayedRequests {
+        let mut played =
+            PlayedRequests { ttft: Vec::new(), took: Vec::new(), blocks: vec![HourBlock::default(); blocks] };
         for went in all {
             let (block, number) = (&mut played.blocks[went.block], went.block as u32);
             block.requests += 1.0;
@@ -129,9 +130,10 @@ impl Played {
     }
 
     /// With each block counted so often.
-    pub(super) fn figures(&self, times: &[f64]) -> Figures {
-        let sum =
-            |of: fn(&Block) -> f64| self.blocks.iter().zip(times).map(|(block, times)| of(block) * times).sum::<f64>();
+    pub(super) fn figures(&self, times: &[f64]) -> ReplayFigures {
+        let sum = |of: fn(&HourBlock) -> f64| {
+            self.blocks.iter().zip(times).map(|(block, times)| of(block) * times).sum::<f64>()
+        };
         let requests = sum(|block| block.requests);
         let all: f64 = self.blocks.iter().map(|block| block.requests).sum();
         let [ttft_p50, ttft_p95, ttft_p99] = quantiles(&self.ttft, times, [0.5, 0.95, 0.99]);
@@ -162,29 +164,29 @@ fn quantiles<const N: usize>(sorted: &[(i64, u32)], times: &[f64], shares: [f64;
 mod tests {
     use super::*;
 
-    fn went(block: usize, ttft_us: i64) -> Went {
+    fn went(block: usize, ttft_us: i64) -> PlayedRequest {
         let took_us = Some(2 * ttft_us);
-        Went { block, ttft_us: Some(ttft_us), took_us, answered: true, cost: 1.0, attempts: 2.0 }
+        PlayedRequest { block, ttft_us: Some(ttft_us), took_us, answered: true, cost: 1.0, attempts: 2.0 }
     }
 
     #[test]
     fn figures_by_the_weight_of_blocks() {
-        let unanswered = Went { ttft_us: None, took_us: None, answered: false, ..went(1, 0) };
+        let unanswered = PlayedRequest { ttft_us: None, took_us: None, answered: false, ..went(1, 0) };
         let all = (1..=100).map(|n| went(usize::from(n > 50), n)).chain([unanswered]);
-        let played = Played::new(all, 2);
+        let played = PlayedRequests::new(all, 2);
         let figures = played.figures(&[1.0, 1.0]);
         assert_eq!(figures[..7], [50.0, 95.0, 99.0, 100.0, 190.0, 101.0, 2.0]);
         assert!((figures[7] - 1.0 / 101.0).abs() < 1e-12);
         assert_eq!(played.figures(&[1.0, 0.0])[..3], [25.0, 48.0, 50.0]);
         assert_eq!(played.figures(&[0.0, 3.0])[0], 75.0);
-        let nothing = Played::new(std::iter::empty(), 1).figures(&[1.0]);
+        let nothing = PlayedRequests::new(std::iter::empty(), 1).figures(&[1.0]);
         assert!(nothing.iter().all(|figure| figure.is_nan()), "{nothing:?}");
     }
 
     #[test]
     fn changes_and_intervals() {
-        assert_eq!(Figure::TtftP50.change(200.0, 150.0), -0.25);
-        assert_eq!(Figure::Attempts.change(3.0, 1.0), -2.0);
+        assert_eq!(ReplayFigure::TtftP50.change(200.0, 150.0), -0.25);
+        assert_eq!(ReplayFigure::Attempts.change(3.0, 1.0), -2.0);
         let interval = Interval::of((0..100).map(f64::from).chain([f64::NAN]));
         assert_eq!((interval.low, interval.high), (5.0, 95.0));
     }

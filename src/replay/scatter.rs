@@ -19,7 +19,7 @@ const ENOUGH: f64 = 10.0;
 
 /// The distribution of residuals.
 #[derive(Clone, Debug)]
-pub(super) struct Scatter {
+pub(super) struct ResidualScatter {
     /// Share that is later, at the lower edge of each bin and at the upper one of the last.
     edges: Vec<f64>,
     /// Of each bin: what a residual is on average that is beyond its lower edge.
@@ -28,9 +28,9 @@ pub(super) struct Scatter {
     unknown: f64,
 }
 
-impl Scatter {
+impl ResidualScatter {
     /// Of residuals that were seen, or that were cut there.
-    pub(super) fn new(residuals: impl Iterator<Item = (f64, bool)>) -> Scatter {
+    pub(super) fn new(residuals: impl Iterator<Item = (f64, bool)>) -> ResidualScatter {
         let (mut events, mut cut, mut at_risk) = ([0.0; BINS], [0.0; BINS], 0.0_f64);
         for (residual, event) in residuals {
             let bin = (((residual - LOWEST) / BIN).max(0.0) as usize).min(BINS - 1);
@@ -53,7 +53,7 @@ impl Scatter {
             at_risk = (at_risk - events - cut).max(0.0);
         }
         let beyond = beyond(&edges);
-        Scatter { edges, beyond, unknown }
+        ResidualScatter { edges, beyond, unknown }
     }
 
     /// The share that is later.
@@ -133,8 +133,8 @@ mod tests {
         let mut seeded = fastrand::Rng::with_seed(5);
         let mut normal = || 0.3 * ((0..12).map(|_| seeded.f64()).sum::<f64>() - 6.0);
         let pairs: Vec<(f64, f64)> = (0..4_000).map(|_| (normal(), normal())).collect();
-        let all = Scatter::new(pairs.iter().map(|(own, _)| (*own, true)));
-        let cut = Scatter::new(pairs.iter().map(|(own, rival)| (own.min(*rival), own < rival)));
+        let all = ResidualScatter::new(pairs.iter().map(|(own, _)| (*own, true)));
+        let cut = ResidualScatter::new(pairs.iter().map(|(own, rival)| (own.min(*rival), own < rival)));
         for left in [0.75, 0.5, 0.25, 0.1] {
             assert!((all.at(left) - cut.at(left)).abs() < 0.06, "{left}: {} {}", all.at(left), cut.at(left));
             assert!((all.survival(all.at(left)) - left).abs() < 1e-6);
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn a_habitual_loser_is_mostly_unknown_and_nothing_seen_is_the_prior() {
-        let loser = Scatter::new((0..1_000).map(|n| (if n < 20 { -0.5 } else { -0.4 }, n < 20)));
+        let loser = ResidualScatter::new((0..1_000).map(|n| (if n < 20 { -0.5 } else { -0.4 }, n < 20)));
         assert!(loser.unknown() > 0.9, "{}", loser.unknown());
-        let none = Scatter::new(std::iter::empty());
+        let none = ResidualScatter::new(std::iter::empty());
         assert!(none.at(0.5).abs() < 0.06 && none.unknown() == 1.0);
         assert!(none.at(1e-9) > 5.5 && none.at(1.0) <= LOWEST && none.expected_beyond(2.0) > 2.5);
     }

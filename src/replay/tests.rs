@@ -6,24 +6,27 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::{SECOND_US, micros};
-use crate::config::{self, HedgeAfter, Model, Policy, RaceSettings};
+use crate::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::{AttemptOutcome, RaceOutcome};
-use crate::rehearse::{Fate, Field, Launch, Outcome, Prompt, Request, Routed, Rules, Tariff, run};
+use crate::rehearse::{
+    Outcome, RaceRules, RoutedModel, SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart,
+    SimulatedTariff, SimulatedUpstreams, run,
+};
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.
 const WARM_UP: usize = 300;
 
-fn model(upstreams: &str) -> Arc<Model> {
+fn model(upstreams: &str) -> Arc<ModelConfig> {
     let text = format!(
         "[providers.x]\nbase_url = \"http://127.0.0.1:9/v1\"\n[models.m]\nupstreams = [{upstreams}]\npolicy = \"race\"\n"
     );
     config::parse(&text, Path::new("x"), &|_| None).unwrap().model("m").unwrap().clone()
 }
 
-fn three() -> Arc<Model> {
+fn three() -> Arc<ModelConfig> {
     model(
         &["a", "b", "c"]
             .map(|name| format!("{{ upstream = \"x/{name}\", input_price = 1.0, output_price = 4.0 }}"))
@@ -33,9 +36,9 @@ fn three() -> Arc<Model> {
 
 /// One draw per request and upstream.
 struct World {
-    tariffs: Vec<Tariff>,
+    tariffs: Vec<SimulatedTariff>,
     sizes: Vec<f64>,
-    fates: Vec<Vec<Fate>>,
+    fates: Vec<Vec<SimulatedOutcome>>,
 }
 
 impl World {
@@ -58,32 +61,32 @@ impl World {
                         let ln = median + 0.5 * (size / 2_000.0).ln_1p() + *level + 0.25 * normal() + straggles;
                         let ttft_us = (ln.exp() * SECOND_US as f64) as i64;
                         match normal() > 2.4 {
-                            true => Fate::Fails { after_us: 50_000 },
-                            false => Fate::Answers { ttft_us, tpot_us: 15_000.0 },
+                            true => SimulatedOutcome::Fails { after_us: 50_000 },
+                            false => SimulatedOutcome::Answers { ttft_us, tpot_us: 15_000.0 },
                         }
                     })
                     .collect(),
             );
         }
-        let tariff = Tariff { input: 1e-6, cached: 1e-6, output: 4e-6, bills_on: false, domain: None };
+        let tariff = SimulatedTariff { input: 1e-6, cached: 1e-6, output: 4e-6, bills_on: false, domain: None };
         World { tariffs: vec![tariff; medians.len()], sizes, fates }
     }
 
-    fn request(&self, id: usize) -> Request {
-        Request { id, at_us: START_US + id as i64 * SECOND_US, output_tokens: 100, whole: false }
+    fn request(&self, id: usize) -> SimulatedRequest {
+        SimulatedRequest { id, at_us: START_US + id as i64 * SECOND_US, output_tokens: 100, whole: false }
     }
 
     /// As the gateway would have written it down, racing the first `raced` of them; audited, all run to their first token.
     fn recorded(&self, id: usize, raced: usize, audited: bool) -> Recorded {
         let answers = self.fates[id][..raced].iter().enumerate().filter_map(|(upstream, fate)| match fate {
-            Fate::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
+            SimulatedOutcome::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
             _ => None,
         });
         let best = answers.min();
         let attempts = (0..raced).map(|upstream| {
             let (fate, won) = (self.fates[id][upstream], best.map(|best| best.1) == Some(upstream));
-            let failed = matches!(fate, Fate::Fails { .. });
-            let own_us = if let Fate::Answers { ttft_us, .. } = fate { ttft_us } else { 0 };
+            let failed = matches!(fate, SimulatedOutcome::Fails { .. });
+            let own_us = if let SimulatedOutcome::Answers { ttft_us, .. } = fate { ttft_us } else { 0 };
             let seen = won || audited && !failed;
             let ttft_us = if seen { own_us } else { best.map_or(0, |best| best.0) };
             RecordedAttempt {
@@ -123,8 +126,8 @@ impl World {
         }
     }
 
-    fn past(&self, model: &Model, raced: usize, audited: impl Fn(usize) -> bool) -> Past {
-        let mut past = Past::new(model);
+    fn past(&self, model: &ModelConfig, raced: usize, audited: impl Fn(usize) -> bool) -> PastRequests {
+        let mut past = PastRequests::new(model);
         (0..self.sizes.len()).for_each(|id| past.add(&self.recorded(id, raced, audited(id))));
         past.settle();
         past
@@ -133,9 +136,9 @@ impl World {
     /// TTFT p50, p95 and p99 in milliseconds, and the cost, of a policy that sees the world itself.
     fn truth(&mut self, settings: &RaceSettings) -> [f64; 4] {
         let (mut times, mut cost) = (Vec::new(), 0.0);
-        let requests: Vec<Request> = (0..self.sizes.len()).map(|id| self.request(id)).collect();
-        let mut routed = Routed::new(settings.clone(), &self.tariffs.clone(), 1);
-        let rules = Rules { attempt_timeout_us: micros(settings.timeouts.first_token), ..Rules::default() };
+        let requests: Vec<SimulatedRequest> = (0..self.sizes.len()).map(|id| self.request(id)).collect();
+        let mut routed = RoutedModel::new(settings.clone(), &self.tariffs.clone(), 1);
+        let rules = RaceRules { attempt_timeout_us: micros(settings.timeouts.first_token), ..RaceRules::default() };
         run(requests, self, &mut routed, &rules, &mut |outcome: &Outcome<'_>| {
             if outcome.request.id >= WARM_UP {
                 times.extend(outcome.ttft_us);
@@ -148,48 +151,48 @@ impl World {
     }
 }
 
-impl Field for World {
-    fn tariffs(&self) -> &[Tariff] {
+impl SimulatedUpstreams for World {
+    fn tariffs(&self) -> &[SimulatedTariff] {
         &self.tariffs
     }
 
-    fn prompt(&self, request: &Request, _upstream: usize, _at_us: i64) -> Prompt {
-        Prompt { uncached: self.sizes[request.id], cached: 0.0 }
+    fn prompt(&self, request: &SimulatedRequest, _upstream: usize, _at_us: i64) -> SimulatedPrompt {
+        SimulatedPrompt { uncached: self.sizes[request.id], cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &Launch) -> Fate {
+    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
         self.fates[launch.request.id][launch.upstream]
     }
 }
 
-fn plan(model: &Model, policy: Policy) -> Plan {
+fn plan(model: &ModelConfig, policy: Policy) -> ReplayedPlan {
     let hedge_after = HedgeAfter::parse("p90").unwrap();
-    Plan { name: policy.as_str().into(), settings: RaceSettings { policy, hedge_after, ..model.race.clone() } }
+    ReplayedPlan { name: policy.as_str().into(), settings: RaceSettings { policy, hedge_after, ..model.race.clone() } }
 }
 
-fn answer(past: &Past, plans: &[Plan]) -> Answer {
+fn answer(past: &PastRequests, plans: &[ReplayedPlan]) -> ReplayReport {
     answer::drawn_so_often(past, plans, (7, 4), &mut |_, _| {}).unwrap()
 }
 
 /// TTFT p50, p95, p99 and cost.
-fn told(figures: &Figures) -> [f64; 4] {
+fn told(figures: &ReplayFigures) -> [f64; 4] {
     [figures[0] / 1e3, figures[1] / 1e3, figures[2] / 1e3, figures[5]]
 }
 
 /// How far each figure may be off: of TTFT p50, p95, p99 and of the cost.
-fn near_the_truth(audited: impl Fn(usize) -> bool, policies: &[Policy], most: [f64; 4]) -> Answer {
+fn near_the_truth(audited: impl Fn(usize) -> bool, policies: &[Policy], most: [f64; 4]) -> ReplayReport {
     let model = three();
     let mut world = World::new(&[-1.0, -0.95, -0.8], 3_000, 11);
-    let plans: Vec<Plan> = policies.iter().map(|policy| plan(&model, *policy)).collect();
+    let plans: Vec<ReplayedPlan> = policies.iter().map(|policy| plan(&model, *policy)).collect();
     let answer = answer(&world.past(&model, 3, audited), &plans);
     for (plan, row) in plans.iter().zip(&answer.rows) {
         let (truth, told) = (world.truth(&plan.settings), told(&row.figures));
         let off: Vec<f64> = truth.iter().zip(told).map(|(truth, told)| told / truth - 1.0).collect();
-        let p99_is_told = !row.is_guess(Figure::TtftP99);
+        let p99_is_told = !row.is_guess(ReplayFigure::TtftP99);
         for (place, (off, most)) in off.iter().zip(most).enumerate().filter(|(place, _)| *place != 2 || p99_is_told) {
             assert!(off.abs() < most, "{}, {place}: {off}, truth {truth:?}, told {told:?}", row.name);
         }
-        assert!(!row.is_guess(Figure::TtftP50), "{}: {}", row.name, row.assumed);
+        assert!(!row.is_guess(ReplayFigure::TtftP50), "{}: {}", row.name, row.assumed);
     }
     answer
 }
@@ -205,13 +208,13 @@ fn a_race_tells_what_other_policies_would_have_done() {
     }
     assert!(race.seen > 0.99 && race.assumed == 0.0, "{} {}", race.seen, race.assumed);
     // A straggler of its one upstream was always cut by another before it ended.
-    assert!(answer.rows[1].is_guess(Figure::TtftP99), "{}", answer.rows[1].assumed);
+    assert!(answer.rows[1].is_guess(ReplayFigure::TtftP99), "{}", answer.rows[1].assumed);
 }
 
 #[test]
 fn with_audits_the_tail_is_known_too() {
     let answer = near_the_truth(|id| id % 3 == 0, &[Policy::Fallback], [0.03, 0.07, 0.35, 0.03]);
-    assert!(!answer.rows[0].is_guess(Figure::TtftP99), "{}", answer.rows[0].assumed);
+    assert!(!answer.rows[0].is_guess(ReplayFigure::TtftP99), "{}", answer.rows[0].assumed);
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn what_was_hardly_tried_is_left_out_and_what_was_never_watched_is_told() {
     assert_eq!(past.upstreams(), ["x/a", "x/b"]);
     assert_eq!(past.left_out, [("x/c".to_owned(), 0)]);
     let answer = answer(&past, &[plan(&model, Policy::Fallback)]);
-    let unknown: Vec<f64> = answer.expected.iter().map(Expected::unknown).collect();
+    let unknown: Vec<f64> = answer.expected.iter().map(UpstreamModel::unknown).collect();
     assert!(unknown[0] < 0.1 && unknown[1] > 0.5, "{unknown:?}");
     let counts = &answer.counts[1];
     assert_eq!(counts.seen + counts.cut + counts.failed, 400);
@@ -263,7 +266,7 @@ fn the_same_seed_gives_the_same_answer_and_another_moves_within_the_interval() {
 fn own_load_is_played_as_it_was_learnt() {
     let model = model("\"x/a\"");
     let world = World::new(&[-1.0], 1_500, 17);
-    let mut past = Past::new(&model);
+    let mut past = PastRequests::new(&model);
     for id in 0..1_500 {
         let mut recorded = world.recorded(id, 1, false);
         let load = (id as i64 * 7) % 12;
@@ -273,14 +276,14 @@ fn own_load_is_played_as_it_was_learnt() {
         past.add(&recorded);
     }
     past.settle();
-    let slope = Expected::new(&past, 0).load_slope();
+    let slope = UpstreamModel::new(&past, 0).load_slope();
     assert!((slope - 0.5).abs() < 0.1, "{slope}");
 }
 
 #[test]
 fn nothing_to_play() {
     let model = three();
-    let mut past = Past::new(&model);
+    let mut past = PastRequests::new(&model);
     past.settle();
     assert!(replay(&past, &[plan(&model, Policy::Race)], 1, &mut |_, _| {}).is_none());
     let few = World::new(&[-1.0, -1.0, -1.0], 20, 1).past(&model, 3, |_| false);

@@ -25,7 +25,7 @@ pub enum Dimension {
 
 /// One of the names that `strata` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Stratum {
+pub enum StrataDimension {
     /// Size of the request.
     Input,
     /// Whether the client asked to stream.
@@ -36,7 +36,7 @@ pub enum Stratum {
 
 /// What an attempt is under one dimension. Sorts by number or by name; what is not known comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum GroupValue {
     /// The race's own row is not written yet, or there are no users.
     Unknown,
     Name(String),
@@ -85,12 +85,12 @@ impl Dimension {
     }
 }
 
-impl Part {
+impl GroupValue {
     /// For people. A caller chooses the names of models: no character of theirs may steer a terminal.
     pub fn text(&self) -> String {
         match self {
-            Part::Name(name) => name.replace(char::is_control, "\u{fffd}"),
-            Part::Unknown => "–".to_owned(),
+            GroupValue::Name(name) => name.replace(char::is_control, "\u{fffd}"),
+            GroupValue::Unknown => "–".to_owned(),
             part => part.plain().unwrap_or_default(),
         }
     }
@@ -98,18 +98,20 @@ impl Part {
     /// For programs; none where it is not known.
     pub fn plain(&self) -> Option<String> {
         match self {
-            Part::Unknown => None,
-            Part::Name(name) => Some(name.clone()),
-            Part::Hour(hour) => Some(hour.to_string()),
-            Part::Weekday(day) => usize::try_from(*day).ok().and_then(|day| WEEKDAYS.get(day)).map(|&day| day.into()),
-            Part::Input(class) => Some(class.name().to_owned()),
-            Part::Concurrency(class) => Some(class.name().to_owned()),
+            GroupValue::Unknown => None,
+            GroupValue::Name(name) => Some(name.clone()),
+            GroupValue::Hour(hour) => Some(hour.to_string()),
+            GroupValue::Weekday(day) => {
+                usize::try_from(*day).ok().and_then(|day| WEEKDAYS.get(day)).map(|&day| day.into())
+            }
+            GroupValue::Input(class) => Some(class.name().to_owned()),
+            GroupValue::Concurrency(class) => Some(class.name().to_owned()),
         }
     }
 
     pub fn json(&self) -> Value {
         match self {
-            Part::Hour(hour) => json!(hour),
+            GroupValue::Hour(hour) => json!(hour),
             part => json!(part.plain()),
         }
     }

@@ -5,13 +5,13 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use super::dimension::Dimension;
-use super::figures::{Figures, GAIN_SHARES, Gain};
+use super::figures::{GAIN_SHARES, GroupFigures, RacingGain};
 use crate::failure::FailureKind;
 use crate::history::survival::Estimate;
 
 /// An object for each group.
-pub fn objects(by: &[Dimension], groups: &[Figures]) -> Vec<Map<String, Value>> {
-    let object = |figures: &Figures| {
+pub fn objects(by: &[Dimension], groups: &[GroupFigures]) -> Vec<Map<String, Value>> {
+    let object = |figures: &GroupFigures| {
         let mut object = fields(by, figures);
         // Where the quantile was reached there is nothing that it is over; and gains are of groups of upstreams.
         let only_if_known =
@@ -30,7 +30,7 @@ pub fn write_json(objects: &[Map<String, Value>], out: &mut impl io::Write) -> i
 }
 
 /// As RFC 4180 has it, with a line of names; null is empty.
-pub fn write_csv(by: &[Dimension], groups: &[Figures], out: &mut impl io::Write) -> io::Result<()> {
+pub fn write_csv(by: &[Dimension], groups: &[GroupFigures], out: &mut impl io::Write) -> io::Result<()> {
     let names: Vec<&str> = by.iter().map(|dimension| dimension.name()).chain(FIGURES).collect();
     let rows: Vec<Map<String, Value>> = groups.iter().map(|figures| fields(by, figures)).collect();
     write_rows(&names, &rows, out)
@@ -90,7 +90,7 @@ pub const FIGURES: [&str; 40] = [
     "gain_p95_ms",
 ];
 
-fn fields(by: &[Dimension], figures: &Figures) -> Map<String, Value> {
+fn fields(by: &[Dimension], figures: &GroupFigures) -> Map<String, Value> {
     let [p50, p95, p99] = figures.ttft.map(|estimate| match estimate {
         None => (None, None),
         Some(Estimate::Reached(us)) => (Some(us as f64 / 1e3), None),
@@ -100,7 +100,7 @@ fn fields(by: &[Dimension], figures: &Figures) -> Map<String, Value> {
     let [client_p50, client_p95] = figures.client_ttft_ms;
     let share = |count: u64| (figures.attempts > 0).then(|| count as f64 / figures.attempts as f64);
     let gain = |place: usize| figures.gain.as_ref().and_then(|gains| gains[place].as_ref());
-    let (upstream, gain_ms) = (|gain: &Gain| gain.upstream.clone(), |gain: &Gain| gain.gain_ms);
+    let (upstream, gain_ms) = (|gain: &RacingGain| gain.upstream.clone(), |gain: &RacingGain| gain.gain_ms);
     let [median, tail] = [0, GAIN_SHARES.len() - 1];
     let values = [
         json!(figures.attempts),

@@ -6,9 +6,9 @@ use crate::history::table::{Column, SqlType};
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Field {
+pub struct MemberField {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Of a number; empty for a count, a share and text.
     pub unit: &'static str,
     pub about: &'static str,
@@ -20,7 +20,7 @@ pub struct Field {
 
 /// Its type in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     Integer,
     Number,
     Text,
@@ -29,32 +29,32 @@ pub enum Kind {
     Counts,
 }
 
-impl Field {
-    pub const fn or_null(self) -> Field {
-        Field { nullable: true, ..self }
+impl MemberField {
+    pub const fn or_null(self) -> MemberField {
+        MemberField { nullable: true, ..self }
     }
 
     /// It is left out instead of null.
-    pub const fn if_known(self) -> Field {
-        Field { optional: true, ..self }
+    pub const fn if_known(self) -> MemberField {
+        MemberField { optional: true, ..self }
     }
 }
 
 /// The members that have the names of these columns.
-pub fn of_columns(columns: &[Column]) -> Vec<Field> {
+pub fn of_columns(columns: &[Column]) -> Vec<MemberField> {
     let member = |column: &Column| {
         let kind = match column.sql_type {
-            SqlType::Integer => Kind::Integer,
-            SqlType::Real => Kind::Number,
-            SqlType::Text => Kind::Text,
+            SqlType::Integer => FieldKind::Integer,
+            SqlType::Real => FieldKind::Number,
+            SqlType::Text => FieldKind::Text,
         };
-        Field { nullable: column.nullable, ..field(column.name, kind, column.unit(), column.about) }
+        MemberField { nullable: column.nullable, ..field(column.name, kind, column.unit(), column.about) }
     };
     columns.iter().map(member).collect()
 }
 
 /// Figures of a race, after its columns.
-pub const OF_RACE: [Field; 5] = [
+pub const OF_RACE: [MemberField; 5] = [
     text("upstream", "", "the winner's `provider` / `model_sent`; null when none won").or_null(),
     number("client_ttft_ms", "ms", "from the request to the first payload byte handed to the client").or_null(),
     number(
@@ -68,35 +68,35 @@ pub const OF_RACE: [Field; 5] = [
 ];
 
 /// Figures of an attempt, after its columns.
-pub const OF_ATTEMPT: [Field; 4] = [
+pub const OF_ATTEMPT: [MemberField; 4] = [
     text("upstream", "", "`provider` / `model_sent`"),
     number("ttft_ms", "ms", "first token − dispatch; null where no token was seen").or_null(),
     number("tpot_ms", "ms", "time per output token after the first; null where it cannot be measured").or_null(),
     number("tok_s", "tokens/s", "1 / TPOT: decoding speed for one user").or_null(),
 ];
 
-pub const fn integer(name: &'static str, unit: &'static str, about: &'static str) -> Field {
-    field(name, Kind::Integer, unit, about)
+pub const fn integer(name: &'static str, unit: &'static str, about: &'static str) -> MemberField {
+    field(name, FieldKind::Integer, unit, about)
 }
 
-pub const fn number(name: &'static str, unit: &'static str, about: &'static str) -> Field {
-    field(name, Kind::Number, unit, about)
+pub const fn number(name: &'static str, unit: &'static str, about: &'static str) -> MemberField {
+    field(name, FieldKind::Number, unit, about)
 }
 
-pub const fn text(name: &'static str, unit: &'static str, about: &'static str) -> Field {
-    field(name, Kind::Text, unit, about)
+pub const fn text(name: &'static str, unit: &'static str, about: &'static str) -> MemberField {
+    field(name, FieldKind::Text, unit, about)
 }
 
-pub const fn boolean(name: &'static str, about: &'static str) -> Field {
-    field(name, Kind::Boolean, "", about)
+pub const fn boolean(name: &'static str, about: &'static str) -> MemberField {
+    field(name, FieldKind::Boolean, "", about)
 }
 
-const fn field(name: &'static str, kind: Kind, unit: &'static str, about: &'static str) -> Field {
-    Field { name, kind, unit, about, nullable: false, optional: false }
+const fn field(name: &'static str, kind: FieldKind, unit: &'static str, about: &'static str) -> MemberField {
+    MemberField { name, kind, unit, about, nullable: false, optional: false }
 }
 
 /// The members of a group that say which it is; there are those that it was grouped by.
-pub const KEYS: [Field; 7] = [
+pub const KEYS: [MemberField; 7] = [
     text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`").or_null().if_known(),
     text("model", "", "as the app asked for it").or_null().if_known(),
     integer("hour", "h", "hour of the day at which the race began, UTC, 0 to 23").or_null().if_known(),
@@ -109,13 +109,13 @@ pub const KEYS: [Field; 7] = [
 ];
 
 /// The figures of a group, in the order of [`super::export::FIGURES`].
-pub const FIGURES: [Field; 40] = [
+pub const FIGURES: [MemberField; 40] = [
     integer("attempts", "", "attempts in the group"),
     integer("wins", "", "attempts that served their client to the end"),
     number("win_share", "", "`wins` as a share of `attempts`").or_null(),
     integer("failures", "", "attempts that failed, failed midway, timed out or were refused"),
     number("failure_share", "", "`failures` as a share of `attempts`").or_null(),
-    field("failures_by_kind", Kind::Counts, "", "failures by their kind"),
+    field("failures_by_kind", FieldKind::Counts, "", "failures by their kind"),
     integer("empty", "", "attempts that finished well without a token"),
     integer("censored", "", "attempts that were cut off before their first token"),
     number("ttft_p50_ms", "ms", "median of the time to first token, estimated (Kaplan–Meier); null where not reached")
@@ -154,7 +154,7 @@ pub const FIGURES: [Field; 40] = [
 ];
 
 /// What is worse, in the order of [`super::regressions::NAMES`]. A figure has no members of the other figures: these are null.
-pub const REGRESSION: [Field; 13] = [
+pub const REGRESSION: [MemberField; 13] = [
     text("upstream", "", "provider and its name for the model: `PROVIDER/MODEL`"),
     text("figure", "", "what is worse: `ttft`, `tpot` or `failures`"),
     number("quantile", "", "which quantile `before_ms` and `now_ms` are; null where none was reached").or_null(),
@@ -176,7 +176,7 @@ pub const REGRESSION: [Field; 13] = [
 ];
 
 /// A point of a series: which series, where it stands, and the value under the name of the figure.
-pub const POINT: [Field; 19] = [
+pub const POINT: [MemberField; 19] = [
     text("upstream", "", "of which upstream").or_null().if_known(),
     text("model", "", "of which model").or_null().if_known(),
     text("user", "", "of which caller").or_null().if_known(),
@@ -201,7 +201,7 @@ pub const POINT: [Field; 19] = [
 ];
 
 /// An event of a race's timeline.
-pub const EVENT: [Field; 3] = [
+pub const EVENT: [MemberField; 3] = [
     number("at_ms", "ms", "since the client's request was read"),
     integer("attempt", "", "its ordinal; null for what the client saw").or_null(),
     text("event", "", "what happened"),

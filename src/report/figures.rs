@@ -1,10 +1,10 @@
 //! What is told of one group.
 
-use super::dimension::Part;
+use super::dimension::GroupValue;
 use crate::failure::FailureKind;
 use crate::history::AttemptOutcome;
 use crate::history::cost::CostSum;
-use crate::history::goodput::Slo;
+use crate::history::goodput::SloTargets;
 use crate::history::spread::Times;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, Survival, is_firm};
@@ -21,9 +21,9 @@ const OBSERVED_ENOUGH: u64 = 20;
 
 /// What one group did.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct GroupFigures {
     /// One for each dimension.
-    pub keys: Vec<Part>,
+    pub keys: Vec<GroupValue>,
     pub attempts: u64,
     pub wins: u64,
     /// Failed, failed midway, timed out or refused.
@@ -63,7 +63,7 @@ pub struct Figures {
     pub client_ttft_effective: f64,
     /// For a group of the upstreams of one model, at each of [`GAIN_SHARES`]. None where it is not known: nobody reached the
     /// quantile, or one of those who did not might be better.
-    pub gain: Option<[Option<Gain>; 2]>,
+    pub gain: Option<[Option<RacingGain>; 2]>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
     /// Requests in time whose pace is not known.
@@ -72,7 +72,7 @@ pub struct Figures {
 
 /// What racing gained: the clients' quantile against that of the best upstream by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gain {
+pub struct RacingGain {
     /// The best upstream.
     pub upstream: String,
     /// What it alone would have given, estimated; milliseconds.
@@ -85,7 +85,7 @@ pub struct Gain {
 
 /// What was gathered of a group.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct GatheredGroup {
     pub summary: Summary,
     /// TTFT by stratum; empty where none was asked for.
     pub strata: Vec<Times>,
@@ -93,10 +93,10 @@ pub struct Gathered {
     pub upstreams: Vec<(String, Times)>,
 }
 
-impl Figures {
+impl GroupFigures {
     /// `seconds`: of the window.
-    pub fn new(keys: Vec<Part>, gathered: Gathered, slo: &Slo, seconds: f64) -> Figures {
-        let Gathered { summary, strata, upstreams } = gathered;
+    pub fn new(keys: Vec<GroupValue>, gathered: GatheredGroup, slo: &SloTargets, seconds: f64) -> GroupFigures {
+        let GatheredGroup { summary, strata, upstreams } = gathered;
         let survival = if strata.is_empty() {
             summary.ttft.survival()
         } else {
@@ -104,14 +104,14 @@ impl Figures {
                 strata.iter().map(|times| (times.count() as f64, times.survival())).collect();
             Survival::mixed(&strata)
         };
-        let judged = summary.requests.judge(slo);
+        let judged = summary.requests.outcome_reporter(slo);
         let requests = judged.met + judged.missed;
         let rate = |count: f64| Some(count / seconds).filter(|rate| rate.is_finite());
         let ns_to_rate = |ns: Option<i64>| ns.map(|ns| 1e9 / ns as f64);
         let [tpot_p95] = summary.tpot.quantiles([0.95]);
         let client_ttft_ms = summary.client_ttft.quantiles(GAIN_SHARES).map(|us| us.map(|us| us as f64 / 1e3));
         let all_tokens = summary.tokens_served + summary.tokens_lost;
-        Figures {
+        GroupFigures {
             keys,
             attempts: summary.attempts,
             wins: summary.outcome(AttemptOutcome::Won),
@@ -143,7 +143,7 @@ impl Figures {
 }
 
 /// Of the upstreams whose quantile is firm the best stands for them all; of the others only where none is firm.
-fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<Gain>; 2] {
+fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<RacingGain>; 2] {
     let alone: Vec<(&String, &Times, Survival)> =
         upstreams.iter().map(|(name, times)| (name, times, times.survival())).collect();
     let mut shares = GAIN_SHARES.into_iter().zip(client_ttft_ms);
@@ -163,6 +163,6 @@ fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Op
             return None;
         }
         let alone_ms = best_us as f64 / 1e3;
-        Some(Gain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms?, effective })
+        Some(RacingGain { upstream: upstream.clone(), alone_ms, gain_ms: alone_ms - client_ms?, effective })
     })
 }

@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use super::dimension::{Dimension, Part, Stratum};
-use super::figures::{Figures, Gathered};
+use super::dimension::{Dimension, GroupValue, StrataDimension};
+use super::figures::{GatheredGroup, GroupFigures};
 use crate::clock::micros;
-use crate::history::Short;
+use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
-use crate::history::facts::{Facts, RequestFacts};
-use crate::history::goodput::{self, Slo, Window};
+use crate::history::facts::{AttemptFacts, RequestFacts};
+use crate::history::goodput::{self, HoursWindow, SloTargets};
 use crate::history::spread::Times;
 use crate::history::summary::{Summary, absorb_ttft};
-use crate::store::{Cell, Gather};
+use crate::store::{Gather, RollupCell};
 
 /// How attempts are gathered.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct GroupRules {
     by: Vec<Dimension>,
-    strata: Vec<Stratum>,
+    strata: Vec<StrataDimension>,
     half_life_us: Option<f64>,
     now_us: i64,
     /// Requests that nobody answered count once for each upstream that tried, and not once for all.
@@ -28,10 +28,10 @@ pub struct Rules {
 /// The groups.
 #[derive(Debug)]
 pub struct Groups<'r> {
-    rules: &'r Rules,
-    names: Names,
-    places: HashMap<Key, usize>,
-    groups: Vec<(Key, Group)>,
+    rules: &'r GroupRules,
+    names: GroupNames,
+    places: HashMap<GroupKey, usize>,
+    groups: Vec<(GroupKey, Group)>,
     pub without_attempts: u64,
     /// Attempts of races that still run, which are left out.
     pub running: u64,
@@ -40,7 +40,7 @@ pub struct Groups<'r> {
 }
 
 /// What an attempt is under each dimension, as numbers: of a name, its place among the names. −1 where it is not known.
-type Key = [i64; Dimension::COUNT];
+type GroupKey = [i64; Dimension::COUNT];
 
 const UNKNOWN: i64 = -1;
 
@@ -51,11 +51,11 @@ struct Group {
     upstreams: HashMap<i64, Times>,
     /// By number; what upstreams of one model would do for another nobody knows.
     models: HashSet<i64>,
-    strata: HashMap<Key, Times>,
+    strata: HashMap<GroupKey, Times>,
 }
 
 /// An attempt, or a cell of attempts, as far as it is grouped by.
-struct Subject<'a> {
+struct GroupedAttempt<'a> {
     started_at: i64,
     upstream: (&'a str, &'a str),
     model: Option<&'a str>,
@@ -65,17 +65,17 @@ struct Subject<'a> {
     stream: Option<bool>,
 }
 
-impl Rules {
+impl GroupRules {
     /// `of_one_provider`: nothing else is gathered.
     pub fn new(
         by: &[Dimension],
-        strata: &[Stratum],
+        strata: &[StrataDimension],
         half_life: Option<Duration>,
         of_one_provider: bool,
         now_us: i64,
-    ) -> Rules {
+    ) -> GroupRules {
         let upstream_counts = by.contains(&Dimension::Upstream) || by.contains(&Dimension::Concurrency);
-        Rules {
+        GroupRules {
             by: by.into(),
             strata: strata.into(),
             half_life_us: half_life.map(|half_life| micros(half_life) as f64),
@@ -86,11 +86,13 @@ impl Rules {
 
     pub fn needs_classes(&self) -> bool {
         self.by.iter().any(|by| matches!(by, Dimension::Input | Dimension::Concurrency))
-            || self.strata.iter().any(|stratum| matches!(stratum, Stratum::Input | Stratum::Stream))
+            || self.strata.iter().any(|stratum| matches!(stratum, StrataDimension::Input | StrataDimension::Stream))
     }
 
     pub fn needs_hours(&self) -> bool {
-        self.by.contains(&Dimension::Hour) || self.strata.contains(&Stratum::Hour) || self.half_life_us.is_some()
+        self.by.contains(&Dimension::Hour)
+            || self.strata.contains(&StrataDimension::Hour)
+            || self.half_life_us.is_some()
     }
 
     fn by_upstream(&self) -> bool {
@@ -106,10 +108,10 @@ impl Rules {
 }
 
 impl<'r> Groups<'r> {
-    pub fn new(rules: &'r Rules) -> Groups<'r> {
+    pub fn new(rules: &'r GroupRules) -> Groups<'r> {
         Groups {
             rules,
-            names: Names::default(),
+            names: GroupNames::default(),
             places: HashMap::new(),
             groups: Vec::new(),
             without_attempts: 0,
@@ -123,27 +125,27 @@ impl<'r> Groups<'r> {
     }
 
     /// In the order of the keys.
-    pub fn figures(self, slo: &Slo, window: &Window) -> Vec<Figures> {
+    pub fn figures(self, slo: &SloTargets, window: &HoursWindow) -> Vec<GroupFigures> {
         let Groups { rules, names, groups, .. } = self;
-        let sorted: BTreeMap<Vec<Part>, Group> =
+        let sorted: BTreeMap<Vec<GroupValue>, Group> =
             groups.into_iter().map(|(key, group)| (names.parts(&rules.by, &key), group)).collect();
         let figures = sorted.into_iter().map(|(keys, group)| {
             let (mut hour, mut weekday) = (None, None);
             for part in &keys {
                 match part {
-                    Part::Hour(of_day) => hour = Some(*of_day),
-                    Part::Weekday(of_week) => weekday = Some(*of_week),
+                    GroupValue::Hour(of_day) => hour = Some(*of_day),
+                    GroupValue::Weekday(of_week) => weekday = Some(*of_week),
                     _ => {}
                 }
             }
             let upstreams = group.upstreams.into_iter().map(|(place, times)| (names.name(place), times));
-            let strata: BTreeMap<Key, Times> = group.strata.into_iter().collect();
-            let gathered = Gathered {
+            let strata: BTreeMap<GroupKey, Times> = group.strata.into_iter().collect();
+            let gathered = GatheredGroup {
                 summary: group.summary,
                 strata: strata.into_values().collect(),
                 upstreams: if group.models.len() > 1 { Vec::new() } else { upstreams.collect() },
             };
-            Figures::new(keys, gathered, slo, window.seconds(hour, weekday))
+            GroupFigures::new(keys, gathered, slo, window.seconds(hour, weekday))
         });
         figures.filter(|figures| figures.attempts > 0).collect()
     }
@@ -152,7 +154,7 @@ impl<'r> Groups<'r> {
         self.oldest = Some(self.oldest.map_or(at_us, |oldest| oldest.min(at_us)));
     }
 
-    fn group(&mut self, subject: &Subject<'_>) -> &mut Group {
+    fn group(&mut self, subject: &GroupedAttempt<'_>) -> &mut Group {
         let mut key = [UNKNOWN; Dimension::COUNT];
         for (place, dimension) in key.iter_mut().zip(&self.rules.by) {
             *place = self.names.number(*dimension, subject);
@@ -160,7 +162,7 @@ impl<'r> Groups<'r> {
         self.at(key)
     }
 
-    fn at(&mut self, key: Key) -> &mut Group {
+    fn at(&mut self, key: GroupKey) -> &mut Group {
         let place = *self.places.entry(key).or_insert_with(|| {
             self.groups.push((key, Group::default()));
             self.groups.len() - 1
@@ -169,13 +171,13 @@ impl<'r> Groups<'r> {
     }
 
     /// To which stratum it belongs, and which upstream it is, where that is asked for.
-    fn finer(&mut self, subject: &Subject<'_>) -> (Option<Key>, Option<i64>) {
+    fn finer(&mut self, subject: &GroupedAttempt<'_>) -> (Option<GroupKey>, Option<i64>) {
         let mut key = [UNKNOWN; Dimension::COUNT];
         for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
             *place = match stratum {
-                Stratum::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
-                Stratum::Stream => subject.stream.map_or(UNKNOWN, i64::from),
-                Stratum::Hour => goodput::hour(subject.started_at),
+                StrataDimension::Input => subject.input.map_or(UNKNOWN, |class| i64::from(class.place())),
+                StrataDimension::Stream => subject.stream.map_or(UNKNOWN, i64::from),
+                StrataDimension::Hour => goodput::hour(subject.started_at),
             };
         }
         let stratum = (!self.rules.strata.is_empty()).then_some(key);
@@ -192,14 +194,14 @@ impl<'r> Groups<'r> {
 }
 
 impl Gather for Groups<'_> {
-    fn attempt(&mut self, facts: &Facts<'_>) {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         if facts.is_of_a_running_race(self.rules.now_us) {
             self.saw(facts.started_at);
             self.running += 1;
             return;
         }
         let request = facts.request.as_ref();
-        let subject = Subject {
+        let subject = GroupedAttempt {
             started_at: facts.started_at,
             upstream: (facts.provider, facts.model_sent),
             model: request.map(|request| request.model),
@@ -227,10 +229,10 @@ impl Gather for Groups<'_> {
         self.without_attempts += 1;
     }
 
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         // Without a model the rows of the requests were not there.
         let of_request = cell.class.filter(|_| cell.model.is_some());
-        let subject = Subject {
+        let subject = GroupedAttempt {
             started_at: cell.start_us,
             upstream: cell.upstream.unwrap_or_default(),
             model: cell.model,
@@ -285,14 +287,14 @@ impl Gather for Groups<'_> {
 
 /// Every name once.
 #[derive(Debug, Default)]
-struct Names {
+struct GroupNames {
     places: HashMap<String, i64>,
     names: Vec<String>,
     joined: String,
 }
 
-impl Names {
-    fn number(&mut self, dimension: Dimension, subject: &Subject<'_>) -> i64 {
+impl GroupNames {
+    fn number(&mut self, dimension: Dimension, subject: &GroupedAttempt<'_>) -> i64 {
         match dimension {
             Dimension::Upstream => {
                 let mut joined = std::mem::take(&mut self.joined);
@@ -327,7 +329,7 @@ impl Names {
     }
 
     /// The number here of what has this number there.
-    fn adopt(&mut self, dimension: Dimension, number: i64, there: &Names) -> i64 {
+    fn adopt(&mut self, dimension: Dimension, number: i64, there: &GroupNames) -> i64 {
         match dimension {
             Dimension::Upstream | Dimension::Model | Dimension::User if number != UNKNOWN => {
                 self.place(&there.name(number))
@@ -336,14 +338,14 @@ impl Names {
         }
     }
 
-    fn parts(&self, by: &[Dimension], key: &Key) -> Vec<Part> {
+    fn parts(&self, by: &[Dimension], key: &GroupKey) -> Vec<GroupValue> {
         let part = |(dimension, number): (&Dimension, &i64)| match dimension {
-            _ if *number == UNKNOWN => Part::Unknown,
-            Dimension::Upstream | Dimension::Model | Dimension::User => Part::Name(self.name(*number)),
-            Dimension::Hour => Part::Hour(*number),
-            Dimension::Weekday => Part::Weekday(*number),
-            Dimension::Input => Part::Input(Input::at(*number as u8)),
-            Dimension::Concurrency => Part::Concurrency(Concurrency::at(*number as u8)),
+            _ if *number == UNKNOWN => GroupValue::Unknown,
+            Dimension::Upstream | Dimension::Model | Dimension::User => GroupValue::Name(self.name(*number)),
+            Dimension::Hour => GroupValue::Hour(*number),
+            Dimension::Weekday => GroupValue::Weekday(*number),
+            Dimension::Input => GroupValue::Input(Input::at(*number as u8)),
+            Dimension::Concurrency => GroupValue::Concurrency(Concurrency::at(*number as u8)),
         };
         by.iter().zip(key).map(part).collect()
     }

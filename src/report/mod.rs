@@ -3,7 +3,6 @@
 //!
 //! Not for SQL (`store`), estimates (`history`), the terminal (`cli`) or HTTP (`server`).
 
-pub mod asked;
 pub mod dimension;
 pub mod export;
 pub mod fields;
@@ -12,6 +11,7 @@ pub mod groups;
 pub mod question;
 pub mod races;
 pub mod regressions;
+pub mod report_question;
 pub mod series;
 pub mod stats;
 pub mod timeline;

@@ -10,18 +10,18 @@ use jiff::tz::TimeZone;
 
 use crate::clock::micros;
 use crate::config::units::parse_duration;
-use crate::history::goodput::Slo;
+use crate::history::goodput::SloTargets;
 use crate::store::AttemptFilter;
 
 /// Of which races.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Window {
+pub struct RaceWindow {
     /// Only races begun since then: so long ago (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
-    pub since: Option<Moment>,
+    pub since: Option<TimePoint>,
     /// Only races begun before then, written likewise.
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
-    pub until: Option<Moment>,
+    pub until: Option<TimePoint>,
     /// Only requests for this model, as the app asked for it.
     #[arg(long)]
     pub model: Option<String>,
@@ -35,7 +35,7 @@ pub struct Window {
 
 /// A point in time, as it was typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Moment {
+pub enum TimePoint {
     /// So long before now.
     Ago(Duration),
     At(Timestamp),
@@ -62,17 +62,17 @@ impl BadParameter {
     }
 }
 
-impl Moment {
+impl TimePoint {
     /// Microseconds since 1970, UTC, like `now_us`.
     pub fn micros(self, now_us: i64) -> i64 {
         match self {
-            Moment::Ago(ago) => now_us.saturating_sub(micros(ago)),
-            Moment::At(timestamp) => timestamp.as_microsecond(),
+            TimePoint::Ago(ago) => now_us.saturating_sub(micros(ago)),
+            TimePoint::At(timestamp) => timestamp.as_microsecond(),
         }
     }
 }
 
-impl Window {
+impl RaceWindow {
     pub fn filter(&self, now_us: i64) -> AttemptFilter {
         AttemptFilter {
             since: self.since.map(|since| since.micros(now_us)),
@@ -156,13 +156,13 @@ fn said(error: &clap::Error) -> BadParameter {
 }
 
 /// For clap.
-pub fn moment(text: &str) -> Result<Moment, String> {
-    let at = |date: Date| date.to_zoned(TimeZone::UTC).map(|zoned| Moment::At(zoned.timestamp()));
+pub fn moment(text: &str) -> Result<TimePoint, String> {
+    let at = |date: Date| date.to_zoned(TimeZone::UTC).map(|zoned| TimePoint::At(zoned.timestamp()));
     if let Ok(ago) = parse_duration(text) {
-        return Ok(Moment::Ago(ago));
+        return Ok(TimePoint::Ago(ago));
     }
     if let Ok(timestamp) = text.parse::<Timestamp>() {
-        return Ok(Moment::At(timestamp));
+        return Ok(TimePoint::At(timestamp));
     }
     match text.parse::<Date>().and_then(at) {
         Ok(moment) if text.len() == "2026-01-31".len() => Ok(moment),
@@ -186,9 +186,9 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// For clap.
-pub fn slo(text: &str) -> Result<Slo, String> {
+pub fn slo(text: &str) -> Result<SloTargets, String> {
     const EXPECTED: &str = "expected ttft=DURATION, tpot=DURATION or both, such as ttft=1s,tpot=50ms";
-    let mut slo = Slo { ttft_us: None, tpot_ms: None };
+    let mut slo = SloTargets { ttft_us: None, tpot_ms: None };
     for target in text.split(',') {
         let (name, limit) = target.split_once('=').ok_or(EXPECTED)?;
         let limit = parse_duration(limit).map_err(|error| error.to_string())?;
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn times_and_targets_are_read() {
-        assert_eq!(moment("24h"), Ok(Moment::Ago(Duration::from_secs(86_400))));
-        let new_year = Moment::At(Timestamp::from_second(1_767_225_600).unwrap());
+        assert_eq!(moment("24h"), Ok(TimePoint::Ago(Duration::from_secs(86_400))));
+        let new_year = TimePoint::At(Timestamp::from_second(1_767_225_600).unwrap());
         assert_eq!(moment("2026-01-01"), Ok(new_year));
         assert_eq!(moment("2026-01-01T01:00:00+01:00"), Ok(new_year));
         for wrong in ["", "soon", "24", "-1h", "2026-13-01", "2026-01-01T09:00", "500d", "1w", "2026-02-30"] {
@@ -219,14 +219,14 @@ mod tests {
                 "{wrong}: {expected}"
             );
         }
-        assert_eq!(slo("tpot=50ms,ttft=1s"), Ok(Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) }));
-        assert_eq!(slo("ttft=250ms"), Ok(Slo { ttft_us: Some(250_000), tpot_ms: None }));
+        assert_eq!(slo("tpot=50ms,ttft=1s"), Ok(SloTargets { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) }));
+        assert_eq!(slo("ttft=250ms"), Ok(SloTargets { ttft_us: Some(250_000), tpot_ms: None }));
         for wrong in ["", "ttft", "ttft=1", "e2e=1s", "ttft=1s,ttft=2s", "ttft=1s,"] {
             assert!(slo(wrong).is_err(), "{wrong}");
         }
     }
 
-    fn asked(pairs: &[(&str, &str)]) -> Result<Window, BadParameter> {
+    fn asked(pairs: &[(&str, &str)]) -> Result<RaceWindow, BadParameter> {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         from_pairs(&pairs)
     }

@@ -7,10 +7,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::question::Window;
+use super::question::RaceWindow;
 use super::timeline::timeline;
 use crate::history::RaceOutcome;
-use crate::store::{RaceFilter, ReadError, Reader, Row};
+use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 
 /// Races on a page at most.
 pub const PAGE_MAX: u16 = 1_000;
@@ -18,12 +18,12 @@ const RACES_BY_DEFAULT: u16 = 50;
 
 /// Which races.
 #[derive(Args, Clone, Debug)]
-pub struct Question {
+pub struct RacesQuestion {
     #[command(flatten)]
-    pub window: Window,
+    pub window: RaceWindow,
     /// Only races with an attempt at this upstream.
     #[arg(long, value_name = "PROVIDER/MODEL", value_parser = upstream)]
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<UpstreamName>,
     /// Only races that ended so.
     #[arg(long, value_parser = outcomes())]
     pub outcome: Option<RaceOutcome>,
@@ -37,7 +37,7 @@ pub struct Question {
 
 /// Both parts of `PROVIDER/MODEL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upstream {
+pub struct UpstreamName {
     pub provider: String,
     pub model: String,
 }
@@ -51,7 +51,7 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-impl Question {
+impl RacesQuestion {
     /// What is wrong with it as a whole, though each part is right.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         self.window.problem(now_us)
@@ -68,12 +68,12 @@ impl Page {
 ///
 /// # Errors
 /// In words for an operator.
-pub fn page(reader: &Reader, question: &Question, now_us: i64) -> Result<Page, ReadError> {
+pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Result<Page, ReadError> {
     let limit = usize::from(question.limit);
     let upstream = question.upstream.clone();
     let filter = RaceFilter {
         races: question.window.filter(now_us),
-        upstream: upstream.map(|Upstream { provider, model }| (provider, model)),
+        upstream: upstream.map(|UpstreamName { provider, model }| (provider, model)),
         outcome: question.outcome,
         before: question.before.clone(),
         // One more tells whether there are more.
@@ -92,7 +92,7 @@ pub fn page(reader: &Reader, question: &Question, now_us: i64) -> Result<Page, R
 ///
 /// # Errors
 /// In words for an operator.
-pub fn one(reader: &Reader, race_id: &str) -> Result<Option<Value>, ReadError> {
+pub fn one(reader: &StoreReader, race_id: &str) -> Result<Option<Value>, ReadError> {
     let (race, attempts) = reader.race(race_id)?;
     if race.is_none() && attempts.is_empty() {
         return Ok(None);
@@ -118,10 +118,10 @@ fn limit(text: &str) -> Result<u16, String> {
     limit.ok_or_else(|| format!("expected a whole number from 1 to {PAGE_MAX}"))
 }
 
-fn upstream(text: &str) -> Result<Upstream, String> {
+fn upstream(text: &str) -> Result<UpstreamName, String> {
     match text.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
-            Ok(Upstream { provider: provider.to_owned(), model: model.to_owned() })
+            Ok(UpstreamName { provider: provider.to_owned(), model: model.to_owned() })
         }
         _ => Err("expected PROVIDER/MODEL, such as groq/llama-3.3-70b-versatile".to_owned()),
     }
@@ -132,7 +132,7 @@ fn outcomes() -> impl TypedValueParser<Value = RaceOutcome> {
     PossibleValuesParser::new(names).try_map(|name| RaceOutcome::from_name(&name).ok_or("unknown"))
 }
 
-fn told(mut race: Row) -> Map<String, Value> {
+fn told(mut race: ExportRow) -> Map<String, Value> {
     let started = race.get("started_at").and_then(Value::as_i64);
     let started = started.and_then(|started| Timestamp::from_microsecond(started).ok());
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));

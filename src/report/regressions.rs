@@ -9,11 +9,11 @@ mod tests;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::question::{Window, time};
+use super::question::{RaceWindow, time};
 use crate::clock::{DAY_US, HOUR_US};
-use crate::history::regression::{Figure, Finding, Thresholds, compare};
-use crate::store::{Gather as _, ReadError, Reader, Selection};
-use sides::Sides;
+use crate::history::regression::{Finding, TestedFigure, Thresholds, compare};
+use crate::store::{Gather as _, ReadError, Selection, StoreReader};
+use sides::UpstreamSides;
 
 /// How long *now* is where nothing is said.
 const NOW_US: i64 = HOUR_US;
@@ -24,9 +24,9 @@ const DAYS_BEFORE: i64 = 7;
 
 /// Of which races: those of `window` are *now*. Without `since` it is the last hour.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Question {
+pub struct RegressionsQuestion {
     #[command(flatten)]
-    pub window: Window,
+    pub window: RaceWindow,
 }
 
 /// The answer.
@@ -85,7 +85,7 @@ pub const NAMES: [&str; 13] = [
     "attempts_now",
 ];
 
-impl Question {
+impl RegressionsQuestion {
     /// What is wrong with it as a whole, though each part is right.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let (from, until) = self.now(now_us);
@@ -113,16 +113,16 @@ impl Question {
 ///
 /// # Errors
 /// In words for an operator.
-pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Regressions, ReadError> {
+pub fn ask(reader: &StoreReader, question: &RegressionsQuestion, now_us: i64) -> Result<Regressions, ReadError> {
     let read = |(from, until): (i64, i64)| {
         let mut filter = question.window.filter(now_us);
         (filter.since, filter.until) = (Some(from), Some(until));
         let selection = Selection { filter, now_us, classes: true, hourly: true, exact: false };
-        Ok(reader.gather(&selection, Sides::default)?.0)
+        Ok(reader.gather(&selection, UpstreamSides::default)?.0)
     };
     let now = question.now(now_us);
     let of_now = read(now)?;
-    let mut of_before = Sides::default();
+    let mut of_before = UpstreamSides::default();
     for stretch in same_hours(now) {
         of_before.merge(read(stretch)?);
     }
@@ -205,7 +205,7 @@ impl Regression {
         object
     }
 
-    pub fn figure(&self) -> Figure {
+    pub fn figure(&self) -> TestedFigure {
         self.finding.figure()
     }
 }
@@ -226,7 +226,7 @@ fn same_hours((from, until): (i64, i64)) -> Vec<(i64, i64)> {
     stretches
 }
 
-fn compared(now: (i64, i64), of_before: &Sides, of_now: &Sides) -> Regressions {
+fn compared(now: (i64, i64), of_before: &UpstreamSides, of_now: &UpstreamSides) -> Regressions {
     let thresholds = Thresholds::default();
     let mut names: Vec<&str> = of_now.upstreams().collect();
     names.sort_unstable();

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use clap::Args;
 
-use self::gather::{Gathered, Rules};
-use super::dimension::Part;
-use super::question::{Window, positive_duration, slo, time};
+use self::gather::{GatheredSeries, SeriesRules};
+use super::dimension::GroupValue;
+use super::question::{RaceWindow, positive_duration, slo, time};
 use crate::clock::{DAY_US, HOUR_US, SECOND_US, micros};
 use crate::config::units::format_duration;
-use crate::history::Short;
+use crate::history::ShortBytes;
 use crate::history::class::Concurrency;
 use crate::history::cost::CostSum;
-use crate::history::goodput::Slo;
-use crate::store::{AttemptFilter, ReadError, Reader, Selection};
+use crate::history::goodput::SloTargets;
+use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
 
 pub use export::{names, objects};
 
@@ -49,7 +49,7 @@ pub enum Metric {
 
 /// What there is a series for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
+pub enum SeriesDimension {
     /// Each upstream, over time.
     Upstream,
     /// Each model that apps asked for, over time.
@@ -62,9 +62,9 @@ pub enum By {
 
 /// Which figure, of which attempts, in which steps.
 #[derive(Args, Clone, Debug)]
-pub struct Question {
+pub struct SeriesQuestion {
     #[command(flatten)]
-    pub window: Window,
+    pub window: RaceWindow,
     /// The figure.
     #[arg(long, value_enum, default_value = "ttft")]
     pub metric: Metric,
@@ -77,11 +77,11 @@ pub struct Question {
     pub every: Option<Duration>,
     /// A series for each of these.
     #[arg(long, value_name = "DIMENSION", value_enum, default_value = "upstream")]
-    pub by: By,
+    pub by: SeriesDimension,
     /// Of goodput: what a request must keep, the client's time to first token, the time per output token, or both;
     /// ttft=1s,tpot=50ms by default.
     #[arg(long, value_name = "TARGETS", value_parser = slo)]
-    pub slo: Option<Slo>,
+    pub slo: Option<SloTargets>,
     /// Read rows and no histograms, for at most 30 s, as far as rows are kept.
     #[arg(long)]
     pub exact: bool,
@@ -89,10 +89,10 @@ pub struct Question {
 
 /// The answer.
 #[derive(Debug)]
-pub struct Series {
+pub struct SeriesReport {
     pub filter: AttemptFilter,
     /// In the order of their names.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SeriesLine>,
     /// What was read, in all series.
     pub attempts: u64,
     /// From the beginning of the window, or else the oldest race that was read, to its end; microseconds since 1970, UTC.
@@ -119,17 +119,17 @@ pub struct Series {
 
 /// The points of one name.
 #[derive(Debug)]
-pub struct Line {
-    pub name: Part,
+pub struct SeriesLine {
+    pub name: GroupValue,
     pub attempts: u64,
     /// Rising; a step without attempts has none.
-    pub points: Vec<Point>,
+    pub points: Vec<SeriesPoint>,
 }
 
 /// A step, or a class of concurrency, that had attempts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    pub place: Place,
+pub struct SeriesPoint {
+    pub place: PointPlace,
     /// In the metric's unit: milliseconds, tokens per second, requests per second, a share (0 to 1) or US dollars. None where
     /// nothing says it.
     pub value: Option<f64>,
@@ -145,7 +145,7 @@ pub struct Point {
 
 /// Where a point stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PointPlace {
     /// Microseconds since 1970, UTC, and how many it goes on for.
     Time {
         start_us: i64,
@@ -156,18 +156,18 @@ pub enum Place {
 
 /// For whoever asked.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum SeriesError {
     /// Wrong use; only the data could tell.
     #[error("{0}")]
     Steps(String),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error(transparent)]
-    Damaged(#[from] Short),
+    Damaged(#[from] ShortBytes),
 }
 
 /// Of goodput.
-const SLO_BY_DEFAULT: Slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
+const SLO_BY_DEFAULT: SloTargets = SloTargets { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
 
 /// Steps that are chosen where none is asked for; seconds. Each divides an hour, or is whole hours.
 const ROUND_S: [i64; 20] = [
@@ -196,14 +196,14 @@ impl Metric {
     }
 }
 
-impl Question {
+impl SeriesQuestion {
     /// The share that the value does not exceed, 0 to 1; none where the metric is no quantile.
     pub fn quantile(&self) -> Option<f64> {
         self.metric.has_quantile().then_some(self.quantile.unwrap_or(0.5))
     }
 
     /// What a request must keep to count as goodput.
-    pub fn slo(&self) -> Slo {
+    pub fn slo(&self) -> SloTargets {
         self.slo.unwrap_or(SLO_BY_DEFAULT)
     }
 
@@ -220,7 +220,7 @@ impl Question {
             return Some(format!("--slo does not go with {}; it goes with goodput", self.metric.name()));
         }
         let every = self.every?;
-        if self.by == By::Concurrency {
+        if self.by == SeriesDimension::Concurrency {
             return Some(
                 "--every and --by concurrency exclude each other: that is a curve over load, not over time".into(),
             );
@@ -240,35 +240,35 @@ impl Question {
 ///
 /// # Errors
 /// When steps are asked for that are too many for what there is, or it cannot be read.
-pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Series, AskError> {
+pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Result<SeriesReport, SeriesError> {
     let filter = question.window.filter(now_us);
     let until_us = end(&filter, now_us);
     let every_us = match question.by {
-        By::Concurrency => None,
+        SeriesDimension::Concurrency => None,
         _ => {
             let since = filter.since.map_or_else(|| reader.oldest(), |since| Ok(Some(since)))?;
             let from_us = since.unwrap_or(until_us);
             let every_us = question.every.map_or_else(|| chosen_step(until_us - from_us), micros);
             match too_many_steps(every_us, from_us, until_us) {
-                Some(problem) => return Err(AskError::Steps(problem)),
+                Some(problem) => return Err(SeriesError::Steps(problem)),
                 None => Some(every_us),
             }
         }
     };
-    let rules = Rules::new(question.by, every_us, filter.provider.is_some(), now_us);
+    let rules = SeriesRules::new(question.by, every_us, filter.provider.is_some(), now_us);
     let selection = Selection {
         filter: filter.clone(),
         now_us,
-        classes: question.by == By::Concurrency,
+        classes: question.by == SeriesDimension::Concurrency,
         hourly: every_us.is_some_and(|every_us| every_us % DAY_US != 0),
         // An hour that is rolled up cannot be parted, so its rows are read while they are there.
         exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
     };
-    let (gathered, coverage) = reader.gather(&selection, || Gathered::new(&rules))?;
+    let (gathered, coverage) = reader.gather(&selection, || GatheredSeries::new(&rules))?;
     let span_us = coverage.window(&filter, gathered.oldest, now_us);
     // Of these nobody knows which provider they would have gone to.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
-    let mut series = Series {
+    let mut series = SeriesReport {
         lines: Vec::new(),
         attempts: gathered.attempts(),
         span_us,

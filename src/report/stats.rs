@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::dimension::{Dimension, Stratum};
-use super::figures::Figures;
-use super::groups::{Groups, Rules};
-use super::question::{Window, positive_duration, slo, whole_number};
-use crate::history::goodput::{self, Slo};
-use crate::store::{AttemptFilter, ReadError, Reader, Selection};
+use super::dimension::{Dimension, StrataDimension};
+use super::figures::GroupFigures;
+use super::groups::{GroupRules, Groups};
+use super::question::{RaceWindow, positive_duration, slo, whole_number};
+use crate::history::goodput::{self, SloTargets};
+use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
 
 /// Which attempts, in which groups.
 #[derive(Args, Clone, Debug)]
-pub struct Question {
+pub struct StatsQuestion {
     #[command(flatten)]
-    pub window: Window,
+    pub window: RaceWindow,
     /// One group for each of these, or, with commas between, for each combination.
     #[arg(long, value_name = "DIMENSION", value_enum, value_delimiter = ',', default_value = "upstream")]
     pub by: Vec<Dimension>,
     /// What a request must keep to count as goodput: the client's time to first token, the time per output token, or both.
     #[arg(long, value_name = "TARGETS", value_parser = slo, default_value = "ttft=1s,tpot=50ms")]
-    pub slo: Slo,
+    pub slo: SloTargets,
     /// Leave out groups of fewer attempts.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number, allow_hyphen_values = true)]
     pub min_samples: u64,
@@ -30,7 +30,7 @@ pub struct Question {
     pub half_life: Option<Duration>,
     /// Estimate TTFT apart for each of these, and put the estimates together by their share of attempts.
     #[arg(long, value_name = "STRATUM", value_enum, value_delimiter = ',')]
-    pub strata: Vec<Stratum>,
+    pub strata: Vec<StrataDimension>,
     /// Read rows and no histograms, for at most 30 s, as far as rows are kept.
     #[arg(long)]
     pub exact: bool,
@@ -41,7 +41,7 @@ pub struct Question {
 pub struct Stats {
     pub filter: AttemptFilter,
     /// In the order of their keys; none of fewer attempts than asked for.
-    pub groups: Vec<Figures>,
+    pub groups: Vec<GroupFigures>,
     /// What was read, in all groups.
     pub attempts: u64,
     /// What goodput is counted over; microseconds since 1970, UTC.
@@ -63,7 +63,7 @@ pub struct Stats {
     pub whole_hours: Option<(i64, i64)>,
 }
 
-impl Question {
+impl StatsQuestion {
     /// What is wrong with it as a whole, though each part is right.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);
@@ -77,9 +77,9 @@ impl Question {
 ///
 /// # Errors
 /// In words for an operator.
-pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, ReadError> {
+pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Result<Stats, ReadError> {
     let filter = question.window.filter(now_us);
-    let rules = Rules::new(&question.by, &question.strata, question.half_life, filter.provider.is_some(), now_us);
+    let rules = GroupRules::new(&question.by, &question.strata, question.half_life, filter.provider.is_some(), now_us);
     let selection = Selection {
         filter: filter.clone(),
         now_us,
@@ -89,7 +89,7 @@ pub fn ask(reader: &Reader, question: &Question, now_us: i64) -> Result<Stats, R
     };
     let (groups, coverage) = reader.gather(&selection, || Groups::new(&rules))?;
     let span_us = coverage.window(&filter, groups.oldest, now_us);
-    let span = goodput::Window::new(span_us.0, span_us.1);
+    let span = goodput::HoursWindow::new(span_us.0, span_us.1);
     let (attempts, without_attempts, running) = (groups.attempts(), groups.without_attempts, groups.running);
     let mut figures = groups.figures(&question.slo, &span);
     let all = figures.len();

@@ -9,7 +9,7 @@ use super::stats::{Stats, ask};
 use crate::history::sample::{self, STARTED_AT};
 use crate::history::survival::Estimate;
 use crate::history::{AttemptOutcome, AttemptRecord};
-use crate::store::{Reader, Record, Roller, Step, Store};
+use crate::store::{Record, Roller, RollupStep, Store, StoreReader};
 
 const HOUR_US: i64 = 3_600_000_000;
 /// In ms, as [`sample::race_id`] counts.
@@ -28,7 +28,7 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf) {
 
 fn asked(path: &Path, pairs: &[(&str, &str)], now_us: i64) -> Stats {
     let pairs: Vec<(String, String)> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    ask(&Reader::open(path).unwrap(), &from_pairs(&pairs).unwrap(), now_us).unwrap()
+    ask(&StoreReader::open(path).unwrap(), &from_pairs(&pairs).unwrap(), now_us).unwrap()
 }
 
 fn race(n: i64, model: &str) -> Record {
@@ -77,7 +77,7 @@ async fn rates_are_over_the_whole_hours_where_rows_are_gone() {
     let (_directory, path) = two_hours().await;
     let now_us = STARTED_AT + 48 * HOUR_US;
     let mut roller = Roller::new(&path, || false);
-    while roller.step(now_us, Some(THREE + 2 * HOUR_US)).unwrap() != Step::Nothing {}
+    while roller.step(now_us, Some(THREE + 2 * HOUR_US)).unwrap() != RollupStep::Nothing {}
     let window = |since: &str, until: &str| {
         let day = "2026-01-02T";
         asked(

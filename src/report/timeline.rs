@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::store::Row;
+use crate::store::ExportRow;
 
 /// The events of an attempt, each the name of a column with `_us` behind it, in the order in which they usually come.
 /// All but the first are stored as times since it.
@@ -28,7 +28,7 @@ pub const BEGIN: &str = "request_read";
 pub const OF_RACE: [&str; 2] = ["first_token_sent", "done"];
 
 /// Sorted by time, and at one time as the attempts stand.
-pub fn timeline(race: Option<&Row>, attempts: &[Row]) -> Vec<Value> {
+pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> {
     let mut events: Vec<(i64, Option<&Value>, &str)> = vec![(0, None, BEGIN)];
     for attempt in attempts {
         let dispatched = micros(attempt, OF_ATTEMPT[0]).unwrap_or(0);
@@ -45,6 +45,6 @@ pub fn timeline(race: Option<&Row>, attempts: &[Row]) -> Vec<Value> {
     events.into_iter().map(told).collect()
 }
 
-fn micros(row: &Row, event: &str) -> Option<i64> {
+fn micros(row: &ExportRow, event: &str) -> Option<i64> {
     row.get(&format!("{event}_us"))?.as_i64()
 }

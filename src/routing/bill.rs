@@ -15,7 +15,7 @@ const TOKENIZERS_DIFFER_BY: f64 = 2.0;
 
 /// By what one attempt is billed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bill {
+pub struct BillBounds {
     pub price: Option<Price>,
     /// What a hang-up does to the bill.
     pub cancel_billing: CancelBilling,
@@ -52,7 +52,7 @@ impl PerByte {
     }
 }
 
-impl Bill {
+impl BillBounds {
     /// Writes what is known of the cost once the attempt is over: the provider's own word, else usage at the price.
     pub fn count(&self, row: &mut AttemptRecord, reported: Option<f64>) {
         (row.cost_usd, row.cost_basis) = match (reported, self.price.and_then(|price| counted(row, price))) {
@@ -105,7 +105,7 @@ impl Bill {
         (least, most.map(|most| most.max(least)))
     }
 
-    /// Fills in the bounds of a row that [`Bill::count`] has seen, and says by them what it cost where nobody counted it.
+    /// Fills in the bounds of a row that [`BillBounds::count`] has seen, and says by them what it cost where nobody counted it.
     fn settle(&self, row: &mut AttemptRecord, prompt: Option<Range>, answer: Option<f64>, counts: bool) {
         if matches!(row.cost_basis, CostBasis::Reported | CostBasis::Computed) {
             (row.cost_usd_min, row.cost_usd_max) = (row.cost_usd, row.cost_usd);
@@ -125,7 +125,7 @@ impl Bill {
 }
 
 /// Fills in the bounds of all attempts of a race that is over: what one of them counted bounds the others.
-pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, Bill)]) {
+pub fn settle(race: &RaceRecord, attempts: &mut [(&mut AttemptRecord, BillBounds)]) {
     let rows = || attempts.iter().map(|(row, _)| &**row);
     let answer = answer_tokens(race, rows());
     let counted = rows().filter_map(|row| PerByte::of(row.input_tokens?, race.input_bytes)).reduce(PerByte::union);

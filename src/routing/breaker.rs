@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::config::Breaker as Settings;
+use crate::config::BreakerSettings as Settings;
 use crate::protocol::Surface;
 
 /// Upstreams of one surface, named by callers, with a breaker that is not as new. Beyond it closed ones are forgotten first.
@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// How an upstream may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum BreakerStatus {
     /// As usual.
     Closed,
     /// Not for so long.
@@ -31,16 +31,16 @@ pub enum Standing {
     Due,
 }
 
-impl Standing {
+impl BreakerStatus {
     /// How long a client is to wait for it.
     pub fn wait(self) -> Duration {
-        if let Standing::Open(wait) = self { wait } else { SOON }
+        if let BreakerStatus::Open(wait) = self { wait } else { SOON }
     }
 }
 
 /// Where a trial would run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trying {
+pub enum ProbeScope {
     /// Beside another upstream, whose answer does not wait for it.
     Beside,
     /// In its own place of the list: others wait for it to fail.
@@ -49,7 +49,7 @@ pub enum Trying {
 
 /// What a breaker is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct BreakerScope<'a> {
     /// `provider/model`
     pub upstream: &'a str,
     pub surface: Surface,
@@ -61,22 +61,22 @@ pub struct Asked<'a> {
 #[derive(Debug, Default)]
 pub struct Breakers {
     /// By surface, and whether callers named them; then by upstream.
-    breakers: HashMap<(Surface, bool), HashMap<String, Breaker>>,
+    breakers: HashMap<(Surface, bool), HashMap<String, CircuitBreaker>>,
 }
 
 #[derive(Debug, Default)]
-struct Breaker {
+struct CircuitBreaker {
     /// Failures before the first token, since there was one.
     failed: u32,
     /// Answers that broke off after their first token, since one ended well.
     broke: u32,
-    met_by: MetBy,
-    open: Option<Open>,
+    met_by: FailureSource,
+    open: Option<OpenBreaker>,
 }
 
 /// Whose requests met the failures that are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum MetBy {
+enum FailureSource {
     #[default]
     Nobody,
     One(u64),
@@ -85,7 +85,7 @@ enum MetBy {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenBreaker {
     /// It opened then, or the latest trial that failed was sent then.
     since: Instant,
     /// How long it is left out of its own place.
@@ -104,23 +104,23 @@ impl Breakers {
     /// As `caller` sees it; none: as everybody does.
     pub fn standing(
         &self,
-        asked: Asked<'_>,
+        asked: BreakerScope<'_>,
         settings: &Settings,
         caller: Option<u64>,
-        trying: Trying,
+        trying: ProbeScope,
         now: Instant,
-    ) -> Standing {
+    ) -> BreakerStatus {
         let open = self.get(asked).filter(|_| settings.failures > 0).and_then(|breaker| breaker.open);
         let Some(open) = open.filter(|open| open.only.is_none() || open.only == caller) else {
-            return Standing::Closed;
+            return BreakerStatus::Closed;
         };
         let due = open.due(settings, caller, trying);
-        if now < due { Standing::Open((due - now).max(SOON)) } else { Standing::Due }
+        if now < due { BreakerStatus::Open((due - now).max(SOON)) } else { BreakerStatus::Due }
     }
 
     /// Begins a trial of an open one, also before its time. None if one was begun within `open`: a later one is begun beside it,
     /// for an upstream that hung may be well again.
-    pub fn begin_trial(&mut self, asked: Asked<'_>, settings: &Settings, now: Instant) -> Option<Instant> {
+    pub fn begin_trial(&mut self, asked: BreakerScope<'_>, settings: &Settings, now: Instant) -> Option<Instant> {
         let open = self.get_mut(asked)?.open.as_mut()?;
         if open.trial.is_some_and(|begun| now < begun + settings.open) {
             return None;
@@ -130,7 +130,7 @@ impl Breakers {
     }
 
     /// The trial that was begun then is over, whatever came of it.
-    pub fn end_trial(&mut self, asked: Asked<'_>, begun: Instant) {
+    pub fn end_trial(&mut self, asked: BreakerScope<'_>, begun: Instant) {
         let open = self.get_mut(asked).and_then(|breaker| breaker.open.as_mut());
         if let Some(open) = open.filter(|open| open.trial == Some(begun)) {
             open.trial = None;
@@ -141,7 +141,7 @@ impl Breakers {
     /// where that cannot be, or where there is but one caller. If it opens the breaker: for how long.
     pub fn failed(
         &mut self,
-        asked: Asked<'_>,
+        asked: BreakerScope<'_>,
         settings: &Settings,
         broke: bool,
         caller: Option<u64>,
@@ -162,7 +162,7 @@ impl Breakers {
                 return None;
             }
             if open.only.is_some() && open.only != caller {
-                *open = Open::new(settings, None, now);
+                *open = OpenBreaker::new(settings, None, now);
                 return Some(settings.open);
             }
             if open.trial.is_some() {
@@ -173,20 +173,20 @@ impl Breakers {
         let run = if broke { &mut breaker.broke } else { &mut breaker.failed };
         *run = run.saturating_add(1);
         breaker.met_by = match (breaker.met_by, caller) {
-            (MetBy::Nobody, Some(caller)) => MetBy::One(caller),
-            (MetBy::One(before), Some(caller)) if before == caller => MetBy::One(caller),
-            _ => MetBy::Everybody,
+            (FailureSource::Nobody, Some(caller)) => FailureSource::One(caller),
+            (FailureSource::One(before), Some(caller)) if before == caller => FailureSource::One(caller),
+            _ => FailureSource::Everybody,
         };
         if *run < settings.failures {
             return None;
         }
-        let only = if let MetBy::One(caller) = breaker.met_by { Some(caller) } else { None };
-        breaker.open = Some(Open::new(settings, only, now));
+        let only = if let FailureSource::One(caller) = breaker.met_by { Some(caller) } else { None };
+        breaker.open = Some(OpenBreaker::new(settings, only, now));
         Some(settings.open)
     }
 
     /// The first token of what was sent at `sent`. True if it closes the breaker; what was sent before it opened does not.
-    pub fn first_token(&mut self, asked: Asked<'_>, sent: Instant) -> bool {
+    pub fn first_token(&mut self, asked: BreakerScope<'_>, sent: Instant) -> bool {
         let Some(breaker) = self.get_mut(asked) else { return false };
         if breaker.open.is_some_and(|open| sent < open.since) {
             return false;
@@ -200,7 +200,7 @@ impl Breakers {
     }
 
     /// An answer came to a good end.
-    pub fn ended_well(&mut self, asked: Asked<'_>) {
+    pub fn ended_well(&mut self, asked: BreakerScope<'_>) {
         if let Some(breaker) = self.get_mut(asked).filter(|breaker| breaker.open.is_none()) {
             breaker.broke = 0;
             if breaker.failed == 0 {
@@ -211,58 +211,58 @@ impl Breakers {
 
     /// The upstreams of those that are open for everybody, trials or not.
     pub fn open(&self) -> BTreeSet<String> {
-        let is_open = |breaker: &Breaker| breaker.open.is_some_and(|open| open.only.is_none());
+        let is_open = |breaker: &CircuitBreaker| breaker.open.is_some_and(|open| open.only.is_none());
         let all = self.breakers.values().flatten();
         all.filter(|(_, breaker)| is_open(breaker)).map(|(upstream, _)| upstream.clone()).collect()
     }
 
     /// Forgets all others.
-    pub fn retain(&mut self, remains: impl Fn(Asked<'_>) -> bool) {
+    pub fn retain(&mut self, remains: impl Fn(BreakerScope<'_>) -> bool) {
         for ((surface, named), breakers) in &mut self.breakers {
-            breakers.retain(|upstream, _| remains(Asked { upstream, surface: *surface, named: *named }));
+            breakers.retain(|upstream, _| remains(BreakerScope { upstream, surface: *surface, named: *named }));
         }
     }
 
-    fn get(&self, asked: Asked<'_>) -> Option<&Breaker> {
+    fn get(&self, asked: BreakerScope<'_>) -> Option<&CircuitBreaker> {
         self.breakers.get(&(asked.surface, asked.named))?.get(asked.upstream)
     }
 
-    fn get_mut(&mut self, asked: Asked<'_>) -> Option<&mut Breaker> {
+    fn get_mut(&mut self, asked: BreakerScope<'_>) -> Option<&mut CircuitBreaker> {
         self.breakers.get_mut(&(asked.surface, asked.named))?.get_mut(asked.upstream)
     }
 
-    fn remove(&mut self, asked: Asked<'_>) {
+    fn remove(&mut self, asked: BreakerScope<'_>) {
         let breakers = self.breakers.get_mut(&(asked.surface, asked.named));
         breakers.and_then(|breakers| breakers.remove(asked.upstream));
     }
 }
 
 /// Drops what is closed when there are many; if all are open, the one whose time is over first.
-fn make_room(breakers: &mut HashMap<String, Breaker>, upstream: &str) {
+fn make_room(breakers: &mut HashMap<String, CircuitBreaker>, upstream: &str) {
     if breakers.len() < NAMED_MAX || breakers.contains_key(upstream) {
         return;
     }
     breakers.retain(|_, breaker| breaker.open.is_some());
     if breakers.len() >= NAMED_MAX {
-        let due = |breaker: &Breaker| breaker.open.map(|open| open.since + open.lasts);
+        let due = |breaker: &CircuitBreaker| breaker.open.map(|open| open.since + open.lasts);
         let earliest = breakers.iter().min_by_key(|(_, breaker)| due(breaker)).map(|(name, _)| name.clone());
         earliest.map(|name| breakers.remove(&name));
     }
 }
 
-impl Open {
-    fn new(settings: &Settings, only: Option<u64>, now: Instant) -> Open {
-        Open { since: now, lasts: settings.open, trial: None, only, tried_by: None, again: None }
+impl OpenBreaker {
+    fn new(settings: &Settings, only: Option<u64>, now: Instant) -> OpenBreaker {
+        OpenBreaker { since: now, lasts: settings.open, trial: None, only, tried_by: None, again: None }
     }
 
     /// When `caller` may try it.
-    fn due(&self, settings: &Settings, caller: Option<u64>, trying: Trying) -> Instant {
+    fn due(&self, settings: &Settings, caller: Option<u64>, trying: ProbeScope) -> Instant {
         let again = self.again.filter(|_| caller.is_some() && self.tried_by == caller);
         let since = self.since.max(again.unwrap_or(self.since));
         let (lasts, trial_for) = match trying {
-            Trying::Beside => (settings.open, settings.open),
+            ProbeScope::Beside => (settings.open, settings.open),
             // A trial that hangs keeps others from waiting for one too.
-            Trying::InPlace => (self.lasts, settings.open_max),
+            ProbeScope::InPlace => (self.lasts, settings.open_max),
         };
         let tried = self.trial.map_or(since, |begun| begun + trial_for);
         tried.max(since + lasts)

@@ -37,7 +37,7 @@ const ENTRIES_MAX: usize = 10_000;
 
 /// Why something is set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
+pub enum CooldownReason {
     /// 429: this key for this model, for Retry-After or a growing while. Most providers count each model apart.
     RateLimited,
     /// A 429 that says that it is the whole account's: this key, whatever the model. Where no key is sent, this upstream.
@@ -52,16 +52,16 @@ pub enum Aside {
     Exhausted,
 }
 
-impl Aside {
+impl CooldownReason {
     /// It was refused, and not only told to wait: no wait is known to help.
     pub fn is_refusal(self) -> bool {
-        matches!(self, Aside::KeyRefused | Aside::Forbidden | Aside::NotFound)
+        matches!(self, CooldownReason::KeyRefused | CooldownReason::Forbidden | CooldownReason::NotFound)
     }
 }
 
 /// What an attempt would use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
+pub struct CooldownTarget {
     pub provider: String,
     pub model: String,
     /// What is asked of it: a server may lack one surface and serve the others.
@@ -76,7 +76,7 @@ pub struct Target {
 
 /// Who met a refusal, and with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct RefusalSource {
     /// Tells callers apart.
     pub caller: u64,
     /// A hash of the request's body.
@@ -85,13 +85,13 @@ pub struct Witness {
 
 /// How long something is set aside, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct CooldownPeriod {
     pub wait: Duration,
-    pub why: Aside,
+    pub why: CooldownReason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Scope {
+enum CooldownScope {
     /// Provider and key.
     Key {
         provider: String,
@@ -106,56 +106,56 @@ enum Scope {
         own: bool,
         named: bool,
     },
-    Upstream(Target),
+    Upstream(CooldownTarget),
 }
 
-impl Scope {
+impl CooldownScope {
     fn is_made_up(&self) -> bool {
         match self {
-            Scope::Key { own, .. } => *own,
-            Scope::Model { own, named, .. } => *own || *named,
-            Scope::Upstream(target) => target.own_key || target.named,
+            CooldownScope::Key { own, .. } => *own,
+            CooldownScope::Model { own, named, .. } => *own || *named,
+            CooldownScope::Upstream(target) => target.own_key || target.named,
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct CooldownEntry {
     /// When it was last heard that it must be set aside, or may have to be.
     set: Instant,
     until: Instant,
     /// When a request may be let through although it is set aside.
     ask_again: Instant,
-    why: Aside,
+    why: CooldownReason,
     /// Refusals in a row that named no wait; those that came while it was set aside already count as one.
     strikes: u32,
     /// Doubtful refusals, since something was served or it was set aside.
-    witnesses: Vec<Witness>,
+    witnesses: Vec<RefusalSource>,
 }
 
 /// Everything that is set aside.
 #[derive(Debug, Default)]
 pub struct Cooldowns {
     /// Shared keys, and upstreams of the configuration with them.
-    entries: HashMap<Scope, Entry>,
+    entries: HashMap<CooldownScope, CooldownEntry>,
     /// What callers brought or named.
-    made_up: HashMap<Scope, Entry>,
+    made_up: HashMap<CooldownScope, CooldownEntry>,
 }
 
 impl Cooldowns {
     /// Sets `target` aside and returns for how long. `jitter`, in 0..1, spreads a back-off between half and all of it.
     pub fn set_aside(
         &mut self,
-        aside: Aside,
-        target: &Target,
+        aside: CooldownReason,
+        target: &CooldownTarget,
         retry_after: Option<Duration>,
         now: Instant,
         jitter: f64,
     ) -> Duration {
         let scope = match (aside, key_scope(target)) {
-            (Aside::RateLimited, _) => model_scope(target),
-            (Aside::AccountRateLimited | Aside::KeyRefused, Some(key)) => key,
-            _ => Scope::Upstream(target.clone()),
+            (CooldownReason::RateLimited, _) => model_scope(target),
+            (CooldownReason::AccountRateLimited | CooldownReason::KeyRefused, Some(key)) => key,
+            _ => CooldownScope::Upstream(target.clone()),
         };
         let entry = self.entry(scope, aside, now);
         (entry.set, entry.ask_again) = (now, now + ASK_AGAIN_FOR);
@@ -166,14 +166,16 @@ impl Cooldowns {
         // A wait of nothing is no wait: the provider would be asked again at once, and again.
         let retry_after = retry_after.filter(|wait| !wait.is_zero());
         let wait = match (aside, retry_after) {
-            (Aside::RateLimited | Aside::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
-            (Aside::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
+            (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, Some(wait)) => wait.min(RETRY_AFTER_MAX),
+            (CooldownReason::Exhausted, wait) => wait.unwrap_or_default().min(EXHAUSTED_MAX),
             // Sent before the first of them was answered: it tells nothing new.
             _ if now < entry.until => entry.until - now,
-            (Aside::RateLimited | Aside::AccountRateLimited, None) => {
+            (CooldownReason::RateLimited | CooldownReason::AccountRateLimited, None) => {
                 entry.strike(BACK_OFF_FIRST, BACK_OFF_MAX).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
             }
-            (Aside::KeyRefused | Aside::Forbidden | Aside::NotFound, _) => entry.strike(REFUSED_FIRST, REFUSED_MAX),
+            (CooldownReason::KeyRefused | CooldownReason::Forbidden | CooldownReason::NotFound, _) => {
+                entry.strike(REFUSED_FIRST, REFUSED_MAX)
+            }
         };
         if now + wait >= entry.until {
             (entry.until, entry.why) = (now + wait, aside);
@@ -183,30 +185,37 @@ impl Cooldowns {
 
     /// A refusal that may be about the request alone. True once it is certain that it is not: several bodies met it, and
     /// `callers` callers, and nothing was served between.
-    pub fn suspect(&mut self, target: &Target, witness: Witness, callers: usize, now: Instant) -> bool {
-        let entry = self.entry(Scope::Upstream(target.clone()), Aside::Forbidden, now);
+    pub fn suspect(
+        &mut self,
+        target: &CooldownTarget,
+        refusal_source: RefusalSource,
+        callers: usize,
+        now: Instant,
+    ) -> bool {
+        let entry = self.entry(CooldownScope::Upstream(target.clone()), CooldownReason::Forbidden, now);
         if now >= entry.set + SUSPECTED_FOR {
             entry.witnesses.clear();
         }
         entry.set = now;
         let witnesses = &mut entry.witnesses;
         // One caller takes no more than its share of the places.
-        let of_caller = witnesses.iter().filter(|other| other.caller == witness.caller).count();
-        if !witnesses.contains(&witness) && of_caller < BODIES && witnesses.len() < WITNESSES_MAX {
-            witnesses.push(witness);
+        let of_caller = witnesses.iter().filter(|other| other.caller == refusal_source.caller).count();
+        if !witnesses.contains(&refusal_source) && of_caller < BODIES && witnesses.len() < WITNESSES_MAX {
+            witnesses.push(refusal_source);
         }
-        let different = |of: fn(&Witness) -> u64| witnesses.iter().map(of).collect::<BTreeSet<_>>().len();
-        different(|witness| witness.body) >= BODIES && different(|witness| witness.caller) >= callers
+        let different = |of: fn(&RefusalSource) -> u64| witnesses.iter().map(of).collect::<BTreeSet<_>>().len();
+        different(|refusal_source| refusal_source.body) >= BODIES
+            && different(|refusal_source| refusal_source.caller) >= callers
     }
 
-    /// True while nothing is known of anybody: then there is no need to make a [`Target`].
+    /// True while nothing is known of anybody: then there is no need to make a [`CooldownTarget`].
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.made_up.is_empty()
     }
 
     /// A good answer came to what was sent at `dispatched`. What was held against its key and its upstream is forgotten,
     /// unless it was learnt after that and still holds: the answer is then older news.
-    pub fn clear(&mut self, target: &Target, dispatched: Instant, now: Instant) {
+    pub fn clear(&mut self, target: &CooldownTarget, dispatched: Instant, now: Instant) {
         for scope in scopes(target) {
             let table = self.table_mut(&scope);
             if table.get(&scope).is_some_and(|entry| entry.until <= now || entry.set < dispatched) {
@@ -216,20 +225,20 @@ impl Cooldowns {
     }
 
     /// How long `target` is still set aside, and why; none if it is not.
-    pub fn wait(&self, target: &Target, now: Instant) -> Option<Held> {
-        let table = |scope: &Scope| if scope.is_made_up() { &self.made_up } else { &self.entries };
+    pub fn wait(&self, target: &CooldownTarget, now: Instant) -> Option<CooldownPeriod> {
+        let table = |scope: &CooldownScope| if scope.is_made_up() { &self.made_up } else { &self.entries };
         let latest = scopes(target).filter_map(|scope| table(&scope).get(&scope)).max_by_key(|entry| entry.until)?;
         let wait = latest.until.checked_duration_since(now).filter(|wait| !wait.is_zero())?;
-        Some(Held { wait, why: latest.why })
+        Some(CooldownPeriod { wait, why: latest.why })
     }
 
     /// Where nothing else is left: whether a request may ask `target` although it is set aside, for being refused alone. That is
     /// one request in [`ASK_AGAIN_FOR`], and this one is it.
-    pub fn let_through(&mut self, target: &Target, now: Instant) -> bool {
-        let in_force: Vec<Scope> = scopes(target)
+    pub fn let_through(&mut self, target: &CooldownTarget, now: Instant) -> bool {
+        let in_force: Vec<CooldownScope> = scopes(target)
             .filter(|scope| self.table_mut(scope).get(scope).is_some_and(|entry| entry.until > now))
             .collect();
-        let mut may = |scope: &Scope| {
+        let mut may = |scope: &CooldownScope| {
             let entry = self.table_mut(scope).get(scope);
             entry.is_some_and(|entry| entry.why.is_refusal() && entry.ask_again <= now)
         };
@@ -244,14 +253,14 @@ impl Cooldowns {
         true
     }
 
-    fn table_mut(&mut self, scope: &Scope) -> &mut HashMap<Scope, Entry> {
+    fn table_mut(&mut self, scope: &CooldownScope) -> &mut HashMap<CooldownScope, CooldownEntry> {
         if scope.is_made_up() { &mut self.made_up } else { &mut self.entries }
     }
 
-    fn entry(&mut self, scope: Scope, why: Aside, now: Instant) -> &mut Entry {
+    fn entry(&mut self, scope: CooldownScope, why: CooldownReason, now: Instant) -> &mut CooldownEntry {
         let table = self.table_mut(&scope);
         make_room(table, now);
-        table.entry(scope).or_insert(Entry {
+        table.entry(scope).or_insert(CooldownEntry {
             set: now,
             until: now,
             ask_again: now,
@@ -262,7 +271,7 @@ impl Cooldowns {
     }
 }
 
-impl Entry {
+impl CooldownEntry {
     /// The wait that is due now; the next is twice as long, up to `max`.
     fn strike(&mut self, first: Duration, max: Duration) -> Duration {
         let wait = first.saturating_mul(1 << self.strikes.min(10)).min(max);
@@ -272,7 +281,7 @@ impl Entry {
 }
 
 /// Drops what has long run out when there are many; a full table of running ones drops the earliest.
-fn make_room(entries: &mut HashMap<Scope, Entry>, now: Instant) {
+fn make_room(entries: &mut HashMap<CooldownScope, CooldownEntry>, now: Instant) {
     if entries.len() < ENTRIES_MAX {
         return;
     }
@@ -284,17 +293,17 @@ fn make_room(entries: &mut HashMap<Scope, Entry>, now: Instant) {
 }
 
 /// Everything that may be held against `target`.
-fn scopes(target: &Target) -> impl Iterator<Item = Scope> {
-    key_scope(target).into_iter().chain([model_scope(target), Scope::Upstream(target.clone())])
+fn scopes(target: &CooldownTarget) -> impl Iterator<Item = CooldownScope> {
+    key_scope(target).into_iter().chain([model_scope(target), CooldownScope::Upstream(target.clone())])
 }
 
-fn key_scope(target: &Target) -> Option<Scope> {
+fn key_scope(target: &CooldownTarget) -> Option<CooldownScope> {
     let key_id = target.key_id.clone()?;
-    Some(Scope::Key { provider: target.provider.clone(), key_id, own: target.own_key })
+    Some(CooldownScope::Key { provider: target.provider.clone(), key_id, own: target.own_key })
 }
 
-fn model_scope(target: &Target) -> Scope {
-    Scope::Model {
+fn model_scope(target: &CooldownTarget) -> CooldownScope {
+    CooldownScope::Model {
         provider: target.provider.clone(),
         model: target.model.clone(),
         key_id: target.key_id.clone(),

@@ -14,21 +14,21 @@ use crate::config::{Keys, Provider, Token};
 
 /// A key with its short hash. Cheap to clone: a configured one is hashed once, not with every request.
 #[derive(Clone)]
-pub struct Key {
-    known: Arc<Known>,
+pub struct HashedKey {
+    known: Arc<KnownKeys>,
     /// It is the caller's own (brought, or the user's), not one that the gateway shares.
     pub own: bool,
 }
 
-struct Known {
+struct KnownKeys {
     secret: SecretString,
     id: String,
 }
 
-impl Key {
-    pub fn new(secret: SecretString, own: bool) -> Key {
+impl HashedKey {
+    pub fn new(secret: SecretString, own: bool) -> HashedKey {
         let id = key_id(&secret);
-        Key { known: Arc::new(Known { secret, id }), own }
+        HashedKey { known: Arc::new(KnownKeys { secret, id }), own }
     }
 
     /// The first 12 hex digits of its SHA-256.
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for HashedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.id())
     }
@@ -50,30 +50,30 @@ impl fmt::Debug for Key {
 
 /// The shared keys of a provider: those of the file, or a token that changes.
 #[derive(Debug)]
-pub enum Shared {
-    Fixed(Ring),
+pub enum SharedKeys {
+    Fixed(KeyOrder),
     Token(Arc<Token>),
 }
 
-impl Shared {
-    pub fn of(provider: &Provider) -> Shared {
+impl SharedKeys {
+    pub fn of(provider: &Provider) -> SharedKeys {
         match &provider.keys {
-            Keys::NotConfigured => Shared::Fixed(Ring::NoneNeeded),
-            Keys::Off(_) => Shared::Fixed(Ring::Off),
+            Keys::NotConfigured => SharedKeys::Fixed(KeyOrder::NoneNeeded),
+            Keys::Off(_) => SharedKeys::Fixed(KeyOrder::Off),
             Keys::Keys(keys) => {
-                Shared::Fixed(Ring::Keys(keys.iter().map(|key| Key::new(key.clone(), false)).collect()))
+                SharedKeys::Fixed(KeyOrder::Keys(keys.iter().map(|key| HashedKey::new(key.clone(), false)).collect()))
             }
-            Keys::Token(token) => Shared::Token(token.clone()),
+            Keys::Token(token) => SharedKeys::Token(token.clone()),
         }
     }
 
     /// As they are now.
-    pub fn ring(&self) -> Cow<'_, Ring> {
+    pub fn ring(&self) -> Cow<'_, KeyOrder> {
         match self {
-            Shared::Fixed(ring) => Cow::Borrowed(ring),
-            Shared::Token(token) => Cow::Owned(match token.current() {
-                Some(current) => Ring::Keys(vec![Key::new(SecretString::clone(&current), false)]),
-                None => Ring::Off,
+            SharedKeys::Fixed(ring) => Cow::Borrowed(ring),
+            SharedKeys::Token(token) => Cow::Owned(match token.current() {
+                Some(current) => KeyOrder::Keys(vec![HashedKey::new(SecretString::clone(&current), false)]),
+                None => KeyOrder::Off,
             }),
         }
     }
@@ -81,23 +81,23 @@ impl Shared {
 
 /// The keys that an attempt at a provider may use, in the order of trying.
 #[derive(Clone, Debug)]
-pub enum Ring {
+pub enum KeyOrder {
     /// The provider asks for none.
     NoneNeeded,
     /// At least one.
-    Keys(Vec<Key>),
+    Keys(Vec<HashedKey>),
     /// It is off, and this caller has no key for it.
     Off,
 }
 
-impl Ring {
+impl KeyOrder {
     /// The keys for one request: the caller's `own` alone, else these, beginning with the one whose `turn` it is.
-    pub fn for_request(&self, own: Option<Key>, turn: usize) -> Ring {
+    pub fn for_request(&self, own: Option<HashedKey>, turn: usize) -> KeyOrder {
         if let Some(key) = own {
-            return Ring::Keys(vec![key]);
+            return KeyOrder::Keys(vec![key]);
         }
         let mut ring = self.clone();
-        if let Ring::Keys(keys) = &mut ring
+        if let KeyOrder::Keys(keys) = &mut ring
             && !keys.is_empty()
         {
             let first = turn % keys.len();
@@ -107,11 +107,11 @@ impl Ring {
     }
 
     /// The keys to try, empty where none is asked for; none where it is off.
-    pub fn into_keys(self) -> Option<Vec<Key>> {
+    pub fn into_keys(self) -> Option<Vec<HashedKey>> {
         match self {
-            Ring::Off => None,
-            Ring::NoneNeeded => Some(Vec::new()),
-            Ring::Keys(keys) => Some(keys),
+            KeyOrder::Off => None,
+            KeyOrder::NoneNeeded => Some(Vec::new()),
+            KeyOrder::Keys(keys) => Some(keys),
         }
     }
 }
@@ -123,18 +123,18 @@ pub fn key_id(key: &SecretString) -> String {
 }
 
 /// Takes `key` out of what a provider said: some vendors quote the key that they refuse.
-pub fn scrub(bytes: Bytes, key: Option<&Key>) -> Bytes {
+pub fn scrub(bytes: Bytes, key: Option<&HashedKey>) -> Bytes {
     key.and_then(|key| without_key(&bytes, key)).map_or(bytes, Bytes::from)
 }
 
 /// The same for a text.
-pub fn scrubbed(text: &str, key: Option<&Key>) -> String {
+pub fn scrubbed(text: &str, key: Option<&HashedKey>) -> String {
     let clean = key.and_then(|key| without_key(text.as_bytes(), key));
     clean.map_or_else(|| text.to_owned(), |clean| String::from_utf8_lossy(&clean).into_owned())
 }
 
 /// The same for the values of headers.
-pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&Key>) {
+pub fn scrub_headers(headers: &mut HeaderMap, key: Option<&HashedKey>) {
     let Some(key) = key else { return };
     for value in headers.values_mut() {
         if let Some(clean) = without_key(value.as_bytes(), key) {
@@ -148,7 +148,7 @@ const PART_LEAST: usize = 16;
 
 /// Without the key, and without each of its parts: an AWS key is `ID:SECRET:TOKEN`, and only the parts go out. None if it
 /// has neither.
-fn without_key(bytes: &[u8], key: &Key) -> Option<Vec<u8>> {
+fn without_key(bytes: &[u8], key: &HashedKey) -> Option<Vec<u8>> {
     let key = key.expose();
     let parts = key.split(':').filter(|part| part.len() >= PART_LEAST && *part != key);
     let mut clean = without(bytes, key.as_bytes());
@@ -164,37 +164,37 @@ mod tests {
 
     #[test]
     fn shared_keys_take_turns_and_an_own_one_goes_before_them() {
-        let key = |text: &str, own| Key::new(SecretString::from(text), own);
-        let shared = Ring::Keys(vec![key("one", false), key("two", false)]);
-        let exposed = |ring: Ring| match ring {
-            Ring::Keys(keys) => keys.iter().map(|key| (key.expose().to_owned(), key.own)).collect(),
-            Ring::NoneNeeded | Ring::Off => Vec::new(),
+        let key = |text: &str, own| HashedKey::new(SecretString::from(text), own);
+        let shared = KeyOrder::Keys(vec![key("one", false), key("two", false)]);
+        let exposed = |ring: KeyOrder| match ring {
+            KeyOrder::Keys(keys) => keys.iter().map(|key| (key.expose().to_owned(), key.own)).collect(),
+            KeyOrder::NoneNeeded | KeyOrder::Off => Vec::new(),
         };
         let (one, two) = (("one".to_owned(), false), ("two".to_owned(), false));
         assert_eq!(exposed(shared.for_request(None, 4)), [one.clone(), two.clone()]);
         assert_eq!(exposed(shared.for_request(None, 7)), [two, one]);
-        for ring in [shared, Ring::NoneNeeded, Ring::Off] {
+        for ring in [shared, KeyOrder::NoneNeeded, KeyOrder::Off] {
             assert_eq!(exposed(ring.for_request(Some(key("mine", true)), 1)), [("mine".to_owned(), true)]);
         }
-        assert!(matches!(Ring::Off.for_request(None, 1), Ring::Off));
+        assert!(matches!(KeyOrder::Off.for_request(None, 1), KeyOrder::Off));
     }
 
     #[test]
     fn a_token_is_the_key_as_soon_as_it_is_there() {
-        let source = crate::config::TokenSource::File("/run/token".into());
+        let source = crate::config::CredentialSource::File("/run/token".into());
         let token = Arc::new(Token::new(source, std::time::Duration::from_secs(60)));
-        let shared = Shared::Token(token.clone());
-        assert!(matches!(*shared.ring(), Ring::Off));
+        let shared = SharedKeys::Token(token.clone());
+        assert!(matches!(*shared.ring(), KeyOrder::Off));
         for text in ["first", "second"] {
             token.put(text).unwrap();
             let ring = shared.ring().for_request(None, 3);
-            assert!(matches!(&ring, Ring::Keys(keys) if keys[0].expose() == text), "{ring:?}");
+            assert!(matches!(&ring, KeyOrder::Keys(keys) if keys[0].expose() == text), "{ring:?}");
         }
     }
 
     #[test]
     fn a_key_that_a_vendor_quotes_is_taken_out() {
-        let key = Key::new(SecretString::from("sk-planted"), false);
+        let key = HashedKey::new(SecretString::from("sk-planted"), false);
         let said = Bytes::from_static(b"{\"error\":\"Incorrect API key provided: sk-planted\"}");
         assert_eq!(scrub(said.clone(), Some(&key)), "{\"error\":\"Incorrect API key provided: ***\"}");
         assert_eq!(scrub(said.clone(), None), said);
@@ -203,8 +203,10 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_key_of_aws_are_taken_out() {
-        let key =
-            Key::new(SecretString::from("AKIAEXAMPLE000000000:secret/part-of-the-key:session-token-of-the-key"), false);
+        let key = HashedKey::new(
+            SecretString::from("AKIAEXAMPLE000000000:secret/part-of-the-key:session-token-of-the-key"),
+            false,
+        );
         for (said, clean) in [
             ("x-amz-security-token:session-token-of-the-key", "x-amz-security-token:***"),
             ("AKIAEXAMPLE000000000 and secret/part-of-the-key", "*** and ***"),
@@ -213,7 +215,7 @@ mod tests {
         ] {
             assert_eq!(scrubbed(said, Some(&key)), clean);
         }
-        let basic = Key::new(SecretString::from("default:word"), false);
+        let basic = HashedKey::new(SecretString::from("default:word"), false);
         assert_eq!(scrubbed("a default word", Some(&basic)), "a default word");
     }
 }

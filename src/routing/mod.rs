@@ -1,6 +1,6 @@
 //! Deciding which upstreams a request is raced over, in which order and when: pure, values and a `now` in, values out.
 //!
-//! Not for running a race: `race` executes the [`plan::Plan`] that is made here.
+//! Not for running a race: `race` executes the [`plan::RacePlan`] that is made here.
 
 pub mod adaptive;
 pub mod bill;

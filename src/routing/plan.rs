@@ -11,8 +11,8 @@ pub const TEXT_MAX: usize = 512;
 
 /// An ordered list of candidates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    pub entries: Vec<Entry>,
+pub struct RacePlan {
+    pub entries: Vec<PlannedStart>,
     /// Attempts that may start, retries included.
     pub max_attempts: usize,
     /// From the request to the last moment for a winner.
@@ -27,10 +27,10 @@ pub struct Plan {
 
 /// One candidate of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry {
+pub struct PlannedStart {
     /// Index into the list that the plan was made from.
     pub candidate: usize,
-    pub start: Start,
+    pub start: StartRule,
     /// Timeout from its own start to its first token.
     pub first_token: Duration,
     /// Probability of this candidate at this place.
@@ -41,7 +41,7 @@ pub struct Entry {
 
 /// When a candidate starts. A failure starts the next one at once, whatever its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartRule {
     /// This long after the race began: all zero is a race, a delay is a hedge.
     At(Duration),
     AfterFailure,
@@ -58,10 +58,10 @@ pub enum Replan {
     Never,
 }
 
-impl Entry {
+impl PlannedStart {
     /// A candidate that starts after a failure.
-    pub fn listed(candidate: usize, first_token: Duration, trial: bool) -> Entry {
-        Entry { candidate, start: Start::AfterFailure, first_token, p_include: 1.0, trial }
+    pub fn listed(candidate: usize, first_token: Duration, trial: bool) -> PlannedStart {
+        PlannedStart { candidate, start: StartRule::AfterFailure, first_token, p_include: 1.0, trial }
     }
 }
 
@@ -70,11 +70,11 @@ impl Entry {
 /// `max_attempts`.
 pub fn plan(
     settings: &RaceSettings,
-    mut entries: Vec<Entry>,
+    mut entries: Vec<PlannedStart>,
     weights: &[f64],
     hedge_after: Duration,
     draw: f64,
-) -> Plan {
+) -> RacePlan {
     let count = entries.len();
     let regular = entries.partition_point(|entry| !entry.trial);
     let weights = &weights[..regular];
@@ -87,15 +87,15 @@ pub fn plan(
     }
     for (position, entry) in (0_u32..).zip(&mut entries) {
         entry.start = match settings.policy {
-            Policy::Race => Start::At(Duration::ZERO),
-            _ if position == 0 || entry.trial => Start::At(Duration::ZERO),
-            Policy::Hedge => Start::At(hedge_after.saturating_mul(position)),
+            Policy::Race => StartRule::At(Duration::ZERO),
+            _ if position == 0 || entry.trial => StartRule::At(Duration::ZERO),
+            Policy::Hedge => StartRule::At(hedge_after.saturating_mul(position)),
             Policy::Adaptive | Policy::Rule | Policy::Fastest | Policy::Fallback | Policy::Weighted => {
-                Start::AfterFailure
+                StartRule::AfterFailure
             }
         };
     }
-    Plan {
+    RacePlan {
         entries,
         max_attempts: settings.max_attempts + count - regular,
         total: settings.timeouts.total,
@@ -105,7 +105,7 @@ pub fn plan(
     }
 }
 
-impl Plan {
+impl RacePlan {
     /// The text in the race's row, such as `groq/llama@0 cerebras/llama@412ms openrouter/x@failure`: every candidate that may
     /// start, and when. `name` gives a candidate's upstream. Beyond [`TEXT_MAX`] the text ends with `…`.
     pub fn text<'n>(&self, name: impl Fn(usize) -> &'n str) -> String {
@@ -113,7 +113,7 @@ impl Plan {
         for entry in self.entries.iter().take(self.max_attempts) {
             let space = if text.is_empty() { "" } else { " " };
             let asked = self.ask_after.filter(|_| self.expected == Some(entry.candidate));
-            let start = asked.map_or(entry.start, Start::At);
+            let start = asked.map_or(entry.start, StartRule::At);
             let next = format!("{space}{}@{start}", name(entry.candidate));
             // Leaves room for the ellipsis.
             if text.chars().count() + next.chars().count() > TEXT_MAX - 2 {
@@ -125,12 +125,12 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Start {
+impl fmt::Display for StartRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Start::At(Duration::ZERO) => f.write_str("0"),
-            Start::At(delay) => write!(f, "{}ms", delay.as_millis()),
-            Start::AfterFailure => f.write_str("failure"),
+            StartRule::At(Duration::ZERO) => f.write_str("0"),
+            StartRule::At(delay) => write!(f, "{}ms", delay.as_millis()),
+            StartRule::AfterFailure => f.write_str("failure"),
         }
     }
 }
@@ -172,11 +172,11 @@ mod tests {
         RaceSettings { policy, ..config.race }
     }
 
-    fn entries(count: usize) -> Vec<Entry> {
-        (0..count).map(|candidate| Entry::listed(candidate, SECOND, false)).collect()
+    fn entries(count: usize) -> Vec<PlannedStart> {
+        (0..count).map(|candidate| PlannedStart::listed(candidate, SECOND, false)).collect()
     }
 
-    fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, Start)> {
+    fn starts(policy: Policy, weights: &[f64], draw: f64) -> Vec<(usize, StartRule)> {
         plan(&settings(policy), entries(weights.len()), weights, SECOND, draw)
             .entries
             .iter()
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn each_policy_is_a_list_of_starts() {
-        let now = Start::At(Duration::ZERO);
-        let later = |seconds| Start::At(SECOND * seconds);
-        let after = Start::AfterFailure;
+        let now = StartRule::At(Duration::ZERO);
+        let later = |seconds| StartRule::At(SECOND * seconds);
+        let after = StartRule::AfterFailure;
         assert_eq!(starts(Policy::Race, &[1.0; 3], 0.0), [(0, now), (1, now), (2, now)]);
         assert_eq!(starts(Policy::Hedge, &[1.0; 3], 0.0), [(0, now), (1, later(1)), (2, later(2))]);
         for policy in [Policy::Fallback, Policy::Fastest, Policy::Adaptive, Policy::Rule] {
@@ -221,14 +221,15 @@ mod tests {
 
     #[test]
     fn a_trial_runs_in_addition_to_the_others_under_every_policy() {
-        let entries: Vec<Entry> = (0..3).map(|candidate| Entry::listed(candidate, SECOND, candidate == 2)).collect();
+        let entries: Vec<PlannedStart> =
+            (0..3).map(|candidate| PlannedStart::listed(candidate, SECOND, candidate == 2)).collect();
         for policy in Policy::ALL {
             let order = if policy == Policy::Weighted { [1, 0, 2] } else { [0, 1, 2] };
             let settings = settings(policy);
             let plan = plan(&settings, entries.clone(), &[1.0, 3.0, 96.0], SECOND, 0.9);
             let last = plan.entries[2];
             assert_eq!(plan.entries.iter().map(|entry| entry.candidate).collect::<Vec<_>>(), order);
-            assert_eq!((last.start, last.p_include), (Start::At(Duration::ZERO), 1.0), "{policy:?}");
+            assert_eq!((last.start, last.p_include), (StartRule::At(Duration::ZERO), 1.0), "{policy:?}");
             assert_eq!(plan.entries.iter().map(|entry| entry.trial).collect::<Vec<_>>(), [false, false, true]);
             assert_eq!(plan.max_attempts, settings.max_attempts + 1, "a trial takes no regular place: {policy:?}");
             let p_first = if policy == Policy::Weighted { 0.75 } else { 1.0 };
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(text(Policy::Hedge, short), "a/m@0 b/m@412ms c/m@825ms d/m@1238ms");
         assert_eq!(text(Policy::Rule, short), "a/m@0 b/m@failure c/m@failure d/m@failure");
         let learnt = plan(&settings(Policy::Adaptive), entries(5), &[1.0; 5], Duration::ZERO, 0.0);
-        let learnt = Plan { ask_after: Some(SECOND / 4), expected: Some(2), ..learnt };
+        let learnt = RacePlan { ask_after: Some(SECOND / 4), expected: Some(2), ..learnt };
         assert_eq!(learnt.text(short), "a/m@0 b/m@failure c/m@250ms d/m@failure", "the expected hedge and its time");
         let cut = |lengths: &[usize]| {
             let names: Vec<String> = lengths.iter().map(|length| "ü".repeat(*length)).collect();

@@ -2,7 +2,7 @@
 //!
 //! Not what a row says: that is only what is known, and not an estimate.
 
-use crate::config::{Price, Upstream, dearest};
+use crate::config::{Price, UpstreamConfig, dearest};
 
 /// For one upstream, by the token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Tariff {
 
 /// The prompt of an attempt, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Prompt {
+pub struct PromptTokens {
     pub uncached: f64,
     pub cached: f64,
 }
@@ -32,7 +32,7 @@ pub struct Basis {
 impl Basis {
     /// Of all upstreams of a model, also of those that are not asked this time: what its budget is counted in must not change
     /// from request to request.
-    pub fn of<'u>(upstreams: impl Iterator<Item = &'u Upstream>) -> Basis {
+    pub fn of<'u>(upstreams: impl Iterator<Item = &'u UpstreamConfig>) -> Basis {
         Basis { dearest: dearest(upstreams.filter_map(|upstream| upstream.price)) }
     }
 
@@ -61,12 +61,12 @@ pub fn tariffs(upstreams: &[(Option<Price>, bool)]) -> Vec<Tariff> {
 impl Tariff {
     /// Of starting an attempt and cutting it: its prompt, and where a cut saves nothing half a usual answer, for it may as
     /// well win.
-    pub fn started(&self, prompt: Prompt, answer_tokens: f64) -> f64 {
+    pub fn started(&self, prompt: PromptTokens, answer_tokens: f64) -> f64 {
         self.whole(prompt, if self.billed_on { answer_tokens / 2.0 } else { 0.0 })
     }
 
     /// Of an attempt that generated so much.
-    pub fn whole(&self, prompt: Prompt, output_tokens: f64) -> f64 {
+    pub fn whole(&self, prompt: PromptTokens, output_tokens: f64) -> f64 {
         prompt.uncached * self.input + prompt.cached * self.cached + output_tokens * self.output
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn money_where_a_price_is_known_and_tokens_where_none_is() {
         let priced = |input, output| Some(Price { input, cached: input / 10.0, output });
-        let prompt = Prompt { uncached: 1_000.0, cached: 500.0 };
+        let prompt = PromptTokens { uncached: 1_000.0, cached: 500.0 };
         let cost = |upstreams: &[(Option<Price>, bool)]| -> Vec<f64> {
             let round = |cost: f64| (cost * 1e6).round() / 1e6;
             tariffs(upstreams).iter().map(|tariff| round(tariff.started(prompt, 200.0))).collect()

@@ -16,19 +16,19 @@ const BYTES_PER_TOKEN: usize = 6;
 
 /// What was learnt of all upstreams, by name.
 #[derive(Debug, Default)]
-pub struct Windows {
-    learnt: HashMap<String, Learnt>,
+pub struct ContextWindows {
+    learnt: HashMap<String, LearntWindow>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Learnt {
+struct LearntWindow {
     at: Instant,
-    window: Window,
+    window: ContextWindow,
 }
 
 /// What is known of one upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct ContextWindow {
     /// It takes so many.
     pub tokens: Option<u64>,
     /// It refused a prompt of so many bytes.
@@ -37,28 +37,28 @@ pub struct Window {
 
 /// How long a prompt is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Length {
+pub struct PromptLength {
     pub bytes: usize,
     /// It has images or files in it, so its bytes tell nothing of its tokens.
     pub has_media: bool,
 }
 
-impl Length {
+impl PromptLength {
     fn tokens_at_least(self) -> u64 {
         let tokens = if self.has_media { 0 } else { self.bytes / BYTES_PER_TOKEN };
         u64::try_from(tokens).unwrap_or(u64::MAX)
     }
 }
 
-impl Window {
+impl ContextWindow {
     /// Whether a prompt is surely too long, or as long as one that was refused.
-    pub fn is_too_small_for(self, length: Length) -> bool {
+    pub fn is_too_small_for(self, length: PromptLength) -> bool {
         let refused = self.refused_bytes.is_some_and(|bytes| !length.has_media && length.bytes >= bytes);
         refused || self.tokens.is_some_and(|tokens| length.tokens_at_least() > tokens)
     }
 }
 
-impl Windows {
+impl ContextWindows {
     /// True while nothing was learnt: then nothing is to be asked.
     pub fn is_empty(&self) -> bool {
         self.learnt.is_empty()
@@ -78,35 +78,35 @@ impl Windows {
         }
         let before = self.learnt(upstream, now);
         let shorter = [bytes, before.refused_bytes].into_iter().flatten().min();
-        let window = Window { tokens: tokens.or(before.tokens), refused_bytes: shorter };
-        self.learnt.insert(upstream.to_owned(), Learnt { at: now, window });
+        let window = ContextWindow { tokens: tokens.or(before.tokens), refused_bytes: shorter };
+        self.learnt.insert(upstream.to_owned(), LearntWindow { at: now, window });
     }
 
     /// An upstream took a prompt: none that is shorter was refused for its length alone.
-    pub fn took(&mut self, upstream: &str, length: Length) {
-        let Some(Learnt { window, .. }) = self.learnt.get_mut(upstream) else { return };
+    pub fn took(&mut self, upstream: &str, length: PromptLength) {
+        let Some(LearntWindow { window, .. }) = self.learnt.get_mut(upstream) else { return };
         if length.has_media || !window.is_too_small_for(length) {
             return;
         }
         window.refused_bytes = window.refused_bytes.filter(|bytes| length.bytes < *bytes);
         window.tokens = window.tokens.filter(|tokens| length.tokens_at_least() <= *tokens);
-        if *window == Window::default() {
+        if *window == ContextWindow::default() {
             self.learnt.remove(upstream);
         }
     }
 
     /// What is known of this upstream. The configuration goes before what was learnt.
-    pub fn of(&self, upstream: &str, configured: Option<u64>, now: Instant) -> Window {
+    pub fn of(&self, upstream: &str, configured: Option<u64>, now: Instant) -> ContextWindow {
         let learnt = self.learnt(upstream, now);
         match configured {
-            Some(tokens) => Window { tokens: Some(tokens), ..learnt },
+            Some(tokens) => ContextWindow { tokens: Some(tokens), ..learnt },
             None => learnt,
         }
     }
 
-    fn learnt(&self, upstream: &str, now: Instant) -> Window {
+    fn learnt(&self, upstream: &str, now: Instant) -> ContextWindow {
         let learnt = self.learnt.get(upstream).filter(|learnt| now < learnt.at + BELIEVED_FOR);
-        learnt.map_or(Window::default(), |learnt| learnt.window)
+        learnt.map_or(ContextWindow::default(), |learnt| learnt.window)
     }
 }
 
@@ -114,49 +114,53 @@ impl Windows {
 mod tests {
     use super::*;
 
-    fn text(bytes: usize) -> Length {
-        Length { bytes, has_media: false }
+    fn text(bytes: usize) -> PromptLength {
+        PromptLength { bytes, has_media: false }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_refusal_tells_is_believed_for_a_while() {
-        let (mut windows, now) = (Windows::default(), Instant::now());
+        let (mut windows, now) = (ContextWindows::default(), Instant::now());
         windows.refused("a/m", None, None, now);
         assert!(windows.is_empty(), "it told nothing");
         windows.refused("a/m", Some(1_000), Some(9_000), now);
-        assert_eq!(windows.of("a/m", None, now), Window { tokens: Some(1_000), refused_bytes: Some(9_000) });
+        assert_eq!(windows.of("a/m", None, now), ContextWindow { tokens: Some(1_000), refused_bytes: Some(9_000) });
         assert_eq!(windows.of("a/m", Some(2_000), now).tokens, Some(2_000), "the configuration knows better");
-        assert_eq!(windows.of("b/m", None, now), Window::default());
-        assert_eq!(windows.of("a/m", None, now + BELIEVED_FOR), Window::default());
+        assert_eq!(windows.of("b/m", None, now), ContextWindow::default());
+        assert_eq!(windows.of("a/m", None, now + BELIEVED_FOR), ContextWindow::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_numbers_the_shortest_that_was_refused_counts_until_one_as_long_is_taken() {
-        let (mut windows, now) = (Windows::default(), Instant::now());
+        let (mut windows, now) = (ContextWindows::default(), Instant::now());
         windows.refused("a/m", None, Some(900), now);
         windows.refused("a/m", None, Some(950), now);
         let window = windows.of("a/m", None, now);
-        assert_eq!(window, Window { tokens: None, refused_bytes: Some(900) });
+        assert_eq!(window, ContextWindow { tokens: None, refused_bytes: Some(900) });
         assert!(window.is_too_small_for(text(900)) && !window.is_too_small_for(text(899)));
         windows.took("a/m", text(899));
         assert!(!windows.is_empty());
         windows.refused("a/m", Some(100), None, now);
         windows.took("a/m", text(900));
-        assert_eq!(windows.of("a/m", None, now), Window { tokens: None, refused_bytes: None }, "150 tokens at least");
+        assert_eq!(
+            windows.of("a/m", None, now),
+            ContextWindow { tokens: None, refused_bytes: None },
+            "150 tokens at least"
+        );
         assert!(windows.is_empty());
     }
 
     #[test]
     fn only_what_surely_does_not_fit_is_too_long() {
-        let window = Window { tokens: Some(1_000), refused_bytes: Some(100) };
-        assert!(!Window { refused_bytes: None, ..window }.is_too_small_for(text(6_005)));
-        assert!(Window { refused_bytes: None, ..window }.is_too_small_for(text(6_006)));
-        assert!(!window.is_too_small_for(Length { bytes: 9_000_000, has_media: true }), "images are few tokens");
+        let window = ContextWindow { tokens: Some(1_000), refused_bytes: Some(100) };
+        assert!(!ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_005)));
+        assert!(ContextWindow { refused_bytes: None, ..window }.is_too_small_for(text(6_006)));
+        assert!(!window.is_too_small_for(PromptLength { bytes: 9_000_000, has_media: true }), "images are few tokens");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_table_is_bounded() {
-        let (mut windows, now) = (Windows::default(), Instant::now());
+        let (mut windows, now) = (ContextWindows::default(), Instant::now());
         for number in 0..=REMEMBERED_MAX {
             windows.refused(&number.to_string(), Some(1_000), None, now);
         }

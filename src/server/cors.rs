@@ -1,6 +1,6 @@
 //! Which web pages may call: the questions of browsers (preflight requests) and the headers that let a page read an answer.
 //!
-//! By `cors` of the configuration in force. Pages that it does not name were turned away before, by `door`.
+//! By `cors` of the configuration in force. Pages that it does not name were turned away before, by `host_check`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 
-use super::door;
+use super::host_check;
 use super::routes::near;
 use crate::config::Cors;
 use crate::proxy::Gateway;
@@ -31,7 +31,7 @@ const ALLOW_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-
 /// page read it.
 pub(super) async fn apply(State(gateway): State<Arc<Gateway>>, request: Request<Body>, next: Next) -> Response<Body> {
     let live = gateway.live();
-    if let Err(rejection) = door::check(&request, &live.config) {
+    if let Err(rejection) = host_check::check(&request, &live.config) {
         return rejection.answer_to(near(request.uri().path()));
     }
     let cors = &live.config.server.cors;

@@ -24,10 +24,10 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// One listener. It is closed when dropped.
 pub struct Listener {
     at: Listen,
-    kind: Kind,
+    kind: ListenerKind,
 }
 
-enum Kind {
+enum ListenerKind {
     Tcp(TcpListener),
     Unix { listener: UnixListener, _file: SocketFile },
 }
@@ -39,12 +39,12 @@ impl Listener {
         match listen {
             Listen::Tcp(address) => {
                 let listener = machine::listen(*address)?;
-                Ok(Listener { at: Listen::Tcp(listener.local_addr()?), kind: Kind::Tcp(listener) })
+                Ok(Listener { at: Listen::Tcp(listener.local_addr()?), kind: ListenerKind::Tcp(listener) })
             }
             Listen::Unix(path) => {
                 remove_stale(path).await?;
                 let (listener, file) = bind_file(path)?;
-                Ok(Listener { at: listen.clone(), kind: Kind::Unix { listener, _file: file } })
+                Ok(Listener { at: listen.clone(), kind: ListenerKind::Unix { listener, _file: file } })
             }
         }
     }
@@ -56,14 +56,14 @@ impl Listener {
 
     /// Whether it speaks TLS where a certificate is configured.
     pub(super) fn is_for_tls(&self) -> bool {
-        matches!(self.kind, Kind::Tcp(_))
+        matches!(self.kind, ListenerKind::Tcp(_))
     }
 
     /// The next connection, and the address of its client.
     pub(super) async fn accept(&self) -> io::Result<(TcpStream, IpAddr)> {
         match &self.kind {
-            Kind::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, peer.ip())),
-            Kind::Unix { listener, .. } => Ok((as_tcp(listener.accept().await?.0)?, HERE)),
+            ListenerKind::Tcp(listener) => listener.accept().await.map(|(stream, peer)| (stream, peer.ip())),
+            ListenerKind::Unix { listener, .. } => Ok((as_tcp(listener.accept().await?.0)?, HERE)),
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::metrics::{self, Elsewhere};
+use crate::metrics::{self, ExternalCounts};
 use crate::proxy::{self, Gateway};
 
 pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response<Body> {
@@ -15,7 +15,7 @@ pub async fn metrics(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) ->
         return rejection.into_response();
     }
     let recorder = gateway.recorder();
-    let elsewhere = Elsewhere {
+    let elsewhere = ExternalCounts {
         in_flight: gateway.races(),
         tasks: gateway.shutdown().running(),
         record_queue: recorder.depth(),

@@ -4,13 +4,13 @@
 //! client goes, or takes nothing any more, the request's future or body is dropped, and with it everything upstream.
 
 mod api;
+mod connection_slots;
 mod cors;
-mod door;
 mod forwarded;
 mod health;
+mod host_check;
 mod listener;
 mod metrics;
-mod places;
 mod routes;
 mod socket;
 mod stream;
@@ -41,17 +41,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::clock::Instant;
-use crate::health::Live;
+use crate::health::LiveConfig;
 use crate::machine;
 use crate::proxy::{Gateway, Rejection};
 use crate::shutdown::Shutdown;
-use places::{Place, Places};
-use stream::{Noted, Streams};
+use connection_slots::{ConnectionSlot, Places};
+use stream::{Streams, WatchedBody};
 use tls::Handshake;
 
 /// Client connections at once. When they run short, idle ones are closed.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Of these, places for health checks and admins: see `places`.
+/// Of these, places for health checks and admins: see `connection_slots`.
 const RESERVE_MAX: usize = 256;
 /// A client must have sent its request's head by then.
 const HEAD_FOR: Duration = Duration::from_secs(30);
@@ -78,7 +78,7 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
     let half = usize::try_from(machine::descriptors() / 2).unwrap_or(CONNECTIONS_MAX).max(2);
     let all = CONNECTIONS_MAX.min(half);
     let reserve = RESERVE_MAX.min(all / 4);
-    let shared = Shared {
+    let shared = ServerState {
         places: Places::new(all - reserve, reserve),
         router: routes::router(gateway.clone()),
         tls: gateway.live().config.server.tls.as_ref().map(|tls| tls.server.clone()),
@@ -90,17 +90,17 @@ pub async fn serve(listeners: Vec<Listener>, gateway: Arc<Gateway>) {
 
 /// What all connections share.
 #[derive(Clone)]
-struct Shared {
+struct ServerState {
     places: Arc<Places>,
     router: Router,
     /// The certificate at the start. Without one there is no TLS, whatever a reload brings.
     tls: Option<Arc<ServerConfig>>,
     shutdown: Shutdown,
     /// The configuration in force.
-    live: Arc<dyn Fn() -> Arc<Live> + Send + Sync>,
+    live: Arc<dyn Fn() -> Arc<LiveConfig> + Send + Sync>,
 }
 
-impl Shared {
+impl ServerState {
     /// The certificate for a new handshake.
     fn certificate(&self) -> Option<Arc<ServerConfig>> {
         let first = self.tls.as_ref()?;
@@ -110,7 +110,7 @@ impl Shared {
 
     /// The answer to a request that is not served: work on a connection of the reserve, or, without users, a request that a
     /// trusted proxy passes on from another machine.
-    fn refusal<B>(&self, place: &Place, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
+    fn refusal<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
         let refuse = |rejection: Rejection| Some(rejection.answer_to(routes::near(request.uri().path())));
         if request.method() == Method::POST && !place.may_work() {
             return refuse(Rejection::crowded());
@@ -129,8 +129,8 @@ impl Shared {
     }
 }
 
-async fn accept(listener: Listener, shared: Shared) {
-    let mut turned_away = TurnedAway::default();
+async fn accept(listener: Listener, shared: ServerState) {
+    let mut turned_away = ShedConnections::default();
     let mut draining = std::pin::pin!(shared.shutdown.draining());
     loop {
         let accepted = tokio::select! {
@@ -158,13 +158,13 @@ async fn accept(listener: Listener, shared: Shared) {
 
 /// Connections that could not be served, told once in a while.
 #[derive(Default)]
-struct TurnedAway {
+struct ShedConnections {
     /// Since the last warning.
     times: u64,
     warned: Option<Instant>,
 }
 
-impl TurnedAway {
+impl ShedConnections {
     fn warn(&mut self, why: &dyn Display) {
         if let Some(times) = self.count() {
             tracing::warn!(error = %why, times, "cannot accept a connection");
@@ -182,7 +182,13 @@ impl TurnedAway {
     }
 }
 
-async fn connection(stream: TcpStream, peer: IpAddr, place: Place, tls: Option<Arc<ServerConfig>>, mut shared: Shared) {
+async fn connection(
+    stream: TcpStream,
+    peer: IpAddr,
+    place: ConnectionSlot,
+    tls: Option<Arc<ServerConfig>>,
+    mut shared: ServerState,
+) {
     let (socket, client) = socket::share(stream);
     let Some(certificate) = tls else {
         return serve_connection(socket, client.left(), peer, place, &shared).await;
@@ -211,8 +217,8 @@ async fn serve_connection<S>(
     stream: S,
     client_left: impl Future<Output = ()>,
     peer: IpAddr,
-    place: Place,
-    shared: &Shared,
+    place: ConnectionSlot,
+    shared: &ServerState,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -229,7 +235,7 @@ async fn serve_connection<S>(
                 Ok(response) => response.await?,
                 Err(refusal) => *refusal,
             };
-            Ok::<_, Infallible>(response.map(|body| Noted::new(body, work)))
+            Ok::<_, Infallible>(response.map(|body| WatchedBody::new(body, work)))
         }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));

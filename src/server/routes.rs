@@ -12,20 +12,20 @@ use axum::routing::{MethodRouter, get, post};
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
-use super::api::{self, Reads};
+use super::api::{self, DatabaseReads};
 use super::{cors, health, metrics};
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
 
 /// What the paths are served from.
 #[derive(Clone)]
-pub(super) struct Site {
+pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
-    pub reads: Reads,
+    pub reads: DatabaseReads,
 }
 
-impl FromRef<Site> for Arc<Gateway> {
-    fn from_ref(site: &Site) -> Arc<Gateway> {
+impl FromRef<ServedPaths> for Arc<Gateway> {
+    fn from_ref(site: &ServedPaths) -> Arc<Gateway> {
         site.gateway.clone()
     }
 }
@@ -33,15 +33,15 @@ impl FromRef<Site> for Arc<Gateway> {
 /// Every path of the gateway. What is not here is a 404 in the dialect's shape.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     // A reload does not move the database, whatever the file says by then.
-    let reads = Reads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
+    let reads = DatabaseReads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
     let router = routes().into_iter().fold(Router::new(), |router, (path, served)| router.route(path, served));
     let cors = middleware::from_fn_with_state(gateway.clone(), cors::apply);
     let router = router.route("/", only_get(get(home)));
-    router.fallback(nothing).layer(cors).with_state(Site { gateway, reads })
+    router.fallback(nothing).layer(cors).with_state(ServedPaths { gateway, reads })
 }
 
 /// Those that answer with data; `/` is beside them. `HEAD` is answered like `GET`, without the body.
-pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
+pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let surfaces = Surface::ALL.into_iter().map(|surface| (surface.path(), surface_route(surface)));
     let others = [
         ("/v1/models", only_get(get(models))),
@@ -60,13 +60,13 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Site>)> {
     surfaces.chain(others).collect()
 }
 
-fn surface_route(surface: Surface) -> MethodRouter<Site> {
+fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
     let serve =
         move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
     post(serve).fallback(move |asked: Method| method(asked, surface, "POST", "POST, OPTIONS"))
 }
 
-fn only_get(served: MethodRouter<Site>) -> MethodRouter<Site> {
+fn only_get(served: MethodRouter<ServedPaths>) -> MethodRouter<ServedPaths> {
     served.fallback(|asked: Method| method(asked, Surface::Chat, "GET", "GET, HEAD, OPTIONS"))
 }
 

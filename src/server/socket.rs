@@ -1,7 +1,7 @@
 //! The client's socket, as hyper reads and writes it, and what hyper does not say about it.
 //!
 //! hyper learns that a client left only by reading, and it does not read while bytes of a next request lie in its
-//! buffer, nor while it cannot write. [`Client::left`] hears it from the system instead. A client that takes nothing fails
+//! buffer, nor while it cannot write. [`ClientPresence::left`] hears it from the system instead. A client that takes nothing fails
 //! its writes after [`TAKE_FOR`].
 
 use std::future::Future;
@@ -27,32 +27,32 @@ const PROBE_EVERY: Duration = Duration::from_secs(10);
 const READ_REST_FOR: Duration = Duration::from_millis(100);
 
 /// The two views of one socket. Options that only TCP has fail for a socket file, which does not need them.
-pub(super) fn share(stream: TcpStream) -> (Socket, Client) {
+pub(super) fn share(stream: TcpStream) -> (Socket, ClientPresence) {
     // Without it small events wait for the client's delayed acknowledgement. An error is a client that left already.
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
-    let shared = Arc::new(Shared { stream, reads: AtomicUsize::new(0) });
-    (Socket { shared: Arc::clone(&shared), untaken: None }, Client(shared))
+    let shared = Arc::new(SocketState { stream, reads: AtomicUsize::new(0) });
+    (Socket { shared: Arc::clone(&shared), untaken: None }, ClientPresence(shared))
 }
 
 /// What hyper reads and writes.
 pub(super) struct Socket {
-    shared: Arc<Shared>,
+    shared: Arc<SocketState>,
     /// Runs while a write waits.
     untaken: Option<Pin<Box<Sleep>>>,
 }
 
 /// Knows whether the client is still there.
-pub(super) struct Client(Arc<Shared>);
+pub(super) struct ClientPresence(Arc<SocketState>);
 
-struct Shared {
+struct SocketState {
     stream: TcpStream,
     /// Reads that gave something, wrapping.
     reads: AtomicUsize,
 }
 
-impl Client {
+impl ClientPresence {
     /// The client's first byte, without reading it. None: the client left.
     pub(super) async fn first_byte(&self) -> Option<u8> {
         let mut first = [0];
@@ -121,7 +121,7 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Shared { stream, reads } = &*self.shared;
+        let SocketState { stream, reads } = &*self.shared;
         loop {
             ready!(stream.poll_read_ready(context))?;
             match stream.try_read_buf(buffer) {

@@ -15,7 +15,7 @@ use http_body::{Frame, SizeHint};
 use hyper::rt::Executor;
 
 use super::TAKE_FOR;
-use super::places::Work;
+use super::connection_slots::RequestInProgress;
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
@@ -59,20 +59,20 @@ async fn untaken() {
 }
 
 /// A body that notes when it handed over a frame, and that its connection is at work.
-pub(super) struct Noted {
+pub(super) struct WatchedBody {
     body: Body,
-    _work: Option<Work>,
+    _work: Option<RequestInProgress>,
 }
 
-impl Noted {
+impl WatchedBody {
     /// An answer that is whole is no more work: whether its client takes it is up to the client.
-    pub(super) fn new(body: Body, work: Work) -> Noted {
+    pub(super) fn new(body: Body, work: RequestInProgress) -> WatchedBody {
         let is_whole = http_body::Body::size_hint(&body).exact().is_some();
-        Noted { body, _work: (!is_whole).then_some(work) }
+        WatchedBody { body, _work: (!is_whole).then_some(work) }
     }
 }
 
-impl http_body::Body for Noted {
+impl http_body::Body for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

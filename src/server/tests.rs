@@ -48,17 +48,17 @@ fn router() -> (Router, CancellationToken) {
 }
 
 /// The only place of a listener.
-async fn place() -> Place {
+async fn place() -> ConnectionSlot {
     Places::new(1, 0).enter(Ipv4Addr::LOCALHOST.into()).await.unwrap()
 }
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Without a certificate, with the default configuration.
-fn shared(router: Router, places: Arc<Places>) -> Shared {
+fn shared(router: Router, places: Arc<Places>) -> ServerState {
     let config = parse("", Path::new("config.toml"), &|_| None).unwrap();
-    let live = Arc::new(Live::new(config, &HashMap::new()).unwrap());
-    Shared { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
+    let live = Arc::new(LiveConfig::new(config, &HashMap::new()).unwrap());
+    ServerState { places, router, tls: None, shutdown: Shutdown::new(), live: Arc::new(move || live.clone()) }
 }
 
 async fn served(router: Router) -> (DuplexStream, JoinHandle<()>, Shutdown) {
@@ -213,7 +213,7 @@ async fn an_answer_that_nobody_reads_keeps_no_place() {
 
 #[tokio::test(start_paused = true)]
 async fn warnings_come_with_their_number_once_in_a_while() {
-    let (mut turned_away, mut told) = (TurnedAway::default(), Vec::new());
+    let (mut turned_away, mut told) = (ShedConnections::default(), Vec::new());
     for _ in 0..1_000 {
         told.extend(turned_away.count());
         tokio::time::advance(Duration::from_millis(10)).await;
@@ -321,7 +321,7 @@ async fn a_handshake_that_stalls_is_cut() {
 async fn a_stalled_handshake_gives_up_its_place_and_does_not_delay_the_drain() {
     let listener = Listener::bind(&Listen::Tcp(SocketAddr::new(HERE, 0))).await.unwrap();
     let address = listener.at().address().unwrap();
-    let shared = Shared { tls: Some(certificate()), ..shared(router().0, Places::new(2, 1)) };
+    let shared = ServerState { tls: Some(certificate()), ..shared(router().0, Places::new(2, 1)) };
     let shutdown = shared.shutdown.clone();
     shutdown.spawn(accept(listener, shared));
     let mut stalled = Vec::new();

@@ -14,9 +14,9 @@ use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::places::Place;
+use super::connection_slots::ConnectionSlot;
 use super::routes::near;
-use super::socket::{Client, Socket};
+use super::socket::{ClientPresence, Socket};
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
 
@@ -37,9 +37,9 @@ pub(super) enum Handshake {
 /// Waits for the client's first byte, and for the handshake.
 pub(super) async fn shake_hands(
     socket: Socket,
-    client: &Client,
+    client: &ClientPresence,
     config: Arc<ServerConfig>,
-    place: &Place,
+    place: &ConnectionSlot,
     shutdown: &Shutdown,
 ) -> Handshake {
     let handshake = async {

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use crate::config::{SimulatedFailure, Simulation};
 
 use super::embeddings::embeddings;
-use super::pace::{Draws, Pace};
-use super::request::{Kind, Wanted};
-use super::stream::{Course, TokenStream};
-use super::tally::{End, Tally, Ticket};
-use super::wire::{Wire, Words, error_json};
+use super::pace::{RandomDraws, SimulatedPace};
+use super::request::{RequestKind, ValidRequest};
+use super::stream::{BodyScript, TokenStream};
+use super::tally::{RequestOutcome, Tally, Ticket};
+use super::wire::{AnswerWire, AnswerWords, error_json};
 
 /// Bytes of a request's body.
 const BODY_MAX: usize = 32 * 1024 * 1024;
@@ -40,10 +40,10 @@ pub(super) type AnswerBody = Either<Full<Bytes>, TokenStream>;
 pub(super) struct Answers {
     name: String,
     simulation: Simulation,
-    draws: Draws,
+    draws: RandomDraws,
     /// What goes wrong with every request for now.
     broken: Mutex<Option<SimulatedFailure>>,
-    words: Arc<Words>,
+    words: Arc<AnswerWords>,
     tally: Arc<Tally>,
     /// For request ids.
     requests: AtomicU64,
@@ -53,10 +53,10 @@ impl Answers {
     pub(super) fn new(name: &str, simulation: Simulation, tally: Arc<Tally>) -> Answers {
         Answers {
             name: name.to_owned(),
-            draws: Draws::new(simulation.seed),
+            draws: RandomDraws::new(simulation.seed),
             simulation,
             broken: Mutex::default(),
-            words: Arc::new(Words::new(name)),
+            words: Arc::new(AnswerWords::new(name)),
             tally,
             requests: AtomicU64::new(1),
         }
@@ -72,9 +72,13 @@ impl Answers {
     pub(super) async fn answer(self: Arc<Answers>, request: Request<Incoming>) -> io::Result<Response<AnswerBody>> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut response = match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/chat/completions") => self.read(Kind::Chat, request.into_body(), number).await?,
-            (&Method::POST, "/v1/completions") => self.read(Kind::Completion, request.into_body(), number).await?,
-            (&Method::POST, "/v1/embeddings") => self.read(Kind::Embedding, request.into_body(), number).await?,
+            (&Method::POST, "/v1/chat/completions") => {
+                self.read(RequestKind::Chat, request.into_body(), number).await?
+            }
+            (&Method::POST, "/v1/completions") => {
+                self.read(RequestKind::Completion, request.into_body(), number).await?
+            }
+            (&Method::POST, "/v1/embeddings") => self.read(RequestKind::Embedding, request.into_body(), number).await?,
             (&Method::GET, "/v1/models") => whole(StatusCode::OK, &self.models()),
             (_, "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings") => method_not_allowed("POST"),
             (_, "/v1/models") => method_not_allowed("GET"),
@@ -88,7 +92,7 @@ impl Answers {
         Ok(response)
     }
 
-    async fn read(&self, kind: Kind, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
+    async fn read(&self, kind: RequestKind, body: Incoming, number: u64) -> io::Result<Response<AnswerBody>> {
         let body = match Limited::new(body, BODY_MAX).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
@@ -97,36 +101,36 @@ impl Answers {
             }
             Err(error) => return Err(io::Error::other(error)),
         };
-        match Wanted::parse(kind, &body) {
+        match ValidRequest::parse(kind, &body) {
             Ok(request) => self.give(request, number).await,
             Err(message) => {
-                self.tally.start(None).end(End::Failed);
+                self.tally.start(None).end(RequestOutcome::Failed);
                 Ok(refusal(StatusCode::BAD_REQUEST, &format!("The simulated provider: {message}.")))
             }
         }
     }
 
-    async fn give(&self, mut request: Wanted, number: u64) -> io::Result<Response<AnswerBody>> {
+    async fn give(&self, mut request: ValidRequest, number: u64) -> io::Result<Response<AnswerBody>> {
         let mut ticket = self.tally.start(request.user.take());
         let (drawn, pace) = self.draws.draw(&self.simulation, request.seed);
         let failure = match request.model.strip_prefix(FAIL_PREFIX).map(SimulatedFailure::from_name) {
             Some(None) => {
-                ticket.end(End::Failed);
+                ticket.end(RequestOutcome::Failed);
                 return Ok(unknown_failure());
             }
             Some(asked) => asked,
             None => self.broken.lock().unwrap_or_else(PoisonError::into_inner).or(drawn),
         };
         if let Some(response) = failure.and_then(|failure| self.refused(failure)) {
-            ticket.end(End::Failed);
+            ticket.end(RequestOutcome::Failed);
             return Ok(response);
         }
-        let prefix = if request.kind == Kind::Completion { "cmpl" } else { "chatcmpl" };
-        let wire = Wire::new(format!("{prefix}-simulated-{number}"), &request);
+        let prefix = if request.kind == RequestKind::Completion { "cmpl" } else { "chatcmpl" };
+        let wire = AnswerWire::new(format!("{prefix}-simulated-{number}"), &request);
         match failure {
             Some(SimulatedFailure::Hang) => match std::future::pending::<Infallible>().await {},
             Some(SimulatedFailure::Reset) => {
-                ticket.end(End::Failed);
+                ticket.end(RequestOutcome::Failed);
                 Err(io::Error::new(io::ErrorKind::ConnectionReset, "a simulated reset"))
             }
             Some(SimulatedFailure::Stall | SimulatedFailure::Cut) => {
@@ -164,7 +168,7 @@ impl Answers {
     }
 
     /// How many tokens an answer has, and why it ends there.
-    fn length(&self, request: &Wanted) -> (u32, &'static str) {
+    fn length(&self, request: &ValidRequest) -> (u32, &'static str) {
         let wanted = self.simulation.tokens.min(TOKENS_MAX);
         match request.tokens_max {
             Some(max) if max < wanted => (max, "length"),
@@ -175,10 +179,10 @@ impl Answers {
     /// Also for an answer in one piece that is to break off.
     fn stream(
         &self,
-        request: &Wanted,
+        request: &ValidRequest,
         failure: Option<SimulatedFailure>,
-        wire: Wire,
-        pace: Pace,
+        wire: AnswerWire,
+        pace: SimulatedPace,
         ticket: Ticket,
     ) -> Response<AnswerBody> {
         let (tokens, reason) = self.length(request);
@@ -187,11 +191,13 @@ impl Answers {
             false => ("application/json", Bytes::from_static(br#"{"object":"#), 0),
         };
         let course = match failure {
-            Some(SimulatedFailure::Stall) => Course::stalled(opening),
-            Some(SimulatedFailure::Cut) => Course::cut(opening, cut_after),
-            Some(SimulatedFailure::ErrorFrame) => Course::error(opening, Wire::error(&self.overloaded_json())),
-            Some(SimulatedFailure::Empty) => Course::whole(&wire, 0, "stop", request.include_usage),
-            _ => Course::whole(&wire, tokens, reason, request.include_usage),
+            Some(SimulatedFailure::Stall) => BodyScript::stalled(opening),
+            Some(SimulatedFailure::Cut) => BodyScript::cut(opening, cut_after),
+            Some(SimulatedFailure::ErrorFrame) => {
+                BodyScript::error(opening, AnswerWire::error(&self.overloaded_json()))
+            }
+            Some(SimulatedFailure::Empty) => BodyScript::whole(&wire, 0, "stop", request.include_usage),
+            _ => BodyScript::whole(&wire, tokens, reason, request.include_usage),
         };
         let body = TokenStream::new(course, wire, Arc::clone(&self.words), pace, ticket);
         let mut response = Response::new(Either::Right(body));
@@ -203,24 +209,24 @@ impl Answers {
     /// Waits as long as the stream would have taken. When the client leaves, the connection drops this future.
     async fn one_piece(
         &self,
-        request: &Wanted,
+        request: &ValidRequest,
         failure: Option<SimulatedFailure>,
-        wire: &Wire,
-        mut pace: Pace,
+        wire: &AnswerWire,
+        mut pace: SimulatedPace,
         mut ticket: Ticket,
     ) -> Response<AnswerBody> {
         let (tokens, reason) = match failure {
             Some(_) => (0, "stop"),
-            None if request.kind == Kind::Embedding => (1, "stop"),
+            None if request.kind == RequestKind::Embedding => (1, "stop"),
             None => self.length(request),
         };
         tokio::time::sleep_until(ticket.started() + pace.whole(tokens)).await;
         if failure == Some(SimulatedFailure::ErrorFrame) {
-            ticket.end(End::Failed);
+            ticket.end(RequestOutcome::Failed);
             return whole(StatusCode::OK, &self.overloaded_json());
         }
-        ticket.end(End::Completed);
-        if request.kind == Kind::Embedding {
+        ticket.end(RequestOutcome::Completed);
+        if request.kind == RequestKind::Embedding {
             return whole(StatusCode::OK, &embeddings(request, failure.is_some()));
         }
         whole(StatusCode::OK, &wire.whole(&self.words, tokens, reason))

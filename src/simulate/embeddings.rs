@@ -3,13 +3,13 @@
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::request::Wanted;
+use super::request::ValidRequest;
 
 /// Numbers of a vector, where the request names none.
 const DIMENSIONS: u32 = 8;
 
 /// The whole answer; one without vectors if it is to be `empty`.
-pub(super) fn embeddings(wanted: &Wanted, empty: bool) -> Value {
+pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
     let dimensions = wanted.dimensions.unwrap_or(DIMENSIONS);
     let inputs = wanted.inputs.iter().filter(|_| !empty).enumerate();
     let data: Vec<Value> = inputs

@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::config::{SimulatedFailure, Simulation};
 use crate::shutdown::Shutdown;
 
-pub use tally::{Counts, End, Ended};
+pub use tally::{FinishedRequest, RequestOutcome, TallyCounts};
 
 use answer::Answers;
 use tally::Tally;
@@ -91,17 +91,17 @@ impl Simulator {
     }
 
     /// Requests for answers so far, by what became of them.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> TallyCounts {
         self.tally.counts()
     }
 
     /// The latest of them that have ended, oldest first; at most 4096.
-    pub fn ended(&self) -> Vec<Ended> {
+    pub fn ended(&self) -> Vec<FinishedRequest> {
         self.tally.ended()
     }
 
     /// Waits until the counts are as `wanted` says; for tests, instead of a sleep.
-    pub async fn counts_are(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
+    pub async fn counts_are(&self, wanted: impl FnMut(&TallyCounts) -> bool) -> TallyCounts {
         self.tally.counts_are(wanted).await
     }
 }

@@ -20,23 +20,27 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Shared by the requests of one simulator. One seed gives one sequence of failures and times; a request with a seed of
 /// its own stands outside of the sequence.
-pub(super) struct Draws {
+pub(super) struct RandomDraws {
     rng: Mutex<Rng>,
 }
 
-impl Draws {
-    pub(super) fn new(seed: Option<u64>) -> Draws {
-        Draws { rng: Mutex::new(seed.map_or_else(Rng::new, Rng::with_seed)) }
+impl RandomDraws {
+    pub(super) fn new(seed: Option<u64>) -> RandomDraws {
+        RandomDraws { rng: Mutex::new(seed.map_or_else(Rng::new, Rng::with_seed)) }
     }
 
     /// What the next request gets; `asked` is its own seed.
-    pub(super) fn draw(&self, simulation: &Simulation, asked: Option<i64>) -> (Option<SimulatedFailure>, Pace) {
+    pub(super) fn draw(
+        &self,
+        simulation: &Simulation,
+        asked: Option<i64>,
+    ) -> (Option<SimulatedFailure>, SimulatedPace) {
         let draw = |rng: &mut Rng| (rng.f64() < simulation.failures, rng.fork());
         let (fails, rng) = match simulation.seed.zip(asked) {
             Some((seed, asked)) => draw(&mut Rng::with_seed(seed.wrapping_mul(SPREAD) ^ asked.cast_unsigned())),
             None => draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner)),
         };
-        let pace = Pace {
+        let pace = SimulatedPace {
             ttft: simulation.ttft.as_secs_f64(),
             gap: 1.0 / simulation.tokens_per_second,
             jitter: simulation.jitter,
@@ -48,7 +52,7 @@ impl Draws {
 }
 
 /// The waits of one answer. Each request has its own generator, so that streams that run at once do not mix.
-pub(super) struct Pace {
+pub(super) struct SimulatedPace {
     /// Seconds, the median.
     ttft: f64,
     /// Seconds between tokens, the median.
@@ -59,7 +63,7 @@ pub(super) struct Pace {
     rng: Rng,
 }
 
-impl Pace {
+impl SimulatedPace {
     /// From the request to the first token.
     pub(super) fn ttft(&mut self) -> Duration {
         let body = self.log_normal(self.ttft);
@@ -103,7 +107,7 @@ mod tests {
     use super::*;
 
     fn draws(simulation: &Simulation, count: usize) -> Vec<(Option<SimulatedFailure>, Duration, Duration)> {
-        let draws = Draws::new(simulation.seed);
+        let draws = RandomDraws::new(simulation.seed);
         (0..count)
             .map(|_| draws.draw(simulation, None))
             .map(|(failure, mut pace)| (failure, pace.ttft(), pace.gap()))
@@ -131,8 +135,8 @@ mod tests {
     #[test]
     fn a_request_with_a_seed_gets_the_same_whatever_came_before() {
         let simulation = Simulation { seed: Some(7), failures: 0.5, ..Simulation::default() };
-        let (fresh, used) = (Draws::new(simulation.seed), Draws::new(simulation.seed));
-        let ttft = |draws: &Draws, asked| {
+        let (fresh, used) = (RandomDraws::new(simulation.seed), RandomDraws::new(simulation.seed));
+        let ttft = |draws: &RandomDraws, asked| {
             let (failure, mut pace) = draws.draw(&simulation, asked);
             (failure, pace.ttft())
         };

@@ -14,35 +14,35 @@ const USER_MAX: usize = 64;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Chat,
     Completion,
     Embedding,
 }
 
-impl Kind {
+impl RequestKind {
     /// The member that holds the prompt.
     fn prompt(self) -> &'static str {
         match self {
-            Kind::Chat => "messages",
-            Kind::Completion => "prompt",
-            Kind::Embedding => "input",
+            RequestKind::Chat => "messages",
+            RequestKind::Completion => "prompt",
+            RequestKind::Embedding => "input",
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Chat => "chat",
-            Kind::Completion => "completion",
-            Kind::Embedding => "embeddings",
+            RequestKind::Chat => "chat",
+            RequestKind::Completion => "completion",
+            RequestKind::Embedding => "embeddings",
         }
     }
 }
 
 /// A valid request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) kind: Kind,
+pub(super) struct ValidRequest {
+    pub(super) kind: RequestKind,
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
@@ -62,23 +62,23 @@ pub(super) struct Wanted {
     pub(super) base64: bool,
 }
 
-impl Wanted {
+impl ValidRequest {
     /// # Errors
     /// What is wrong, for the client; without the request's own text.
-    pub(super) fn parse(kind: Kind, body: &[u8]) -> Result<Wanted, String> {
-        let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| {
+    pub(super) fn parse(kind: RequestKind, body: &[u8]) -> Result<ValidRequest, String> {
+        let raw: RawChatRequest<'_> = serde_json::from_slice(body).map_err(|error| {
             format!("not a {} request (line {}, column {})", kind.as_str(), error.line(), error.column())
         })?;
         let prompt = match kind {
-            Kind::Chat => raw.messages,
-            Kind::Completion => raw.prompt,
-            Kind::Embedding => raw.input,
+            RequestKind::Chat => raw.messages,
+            RequestKind::Completion => raw.prompt,
+            RequestKind::Embedding => raw.input,
         };
         let prompt = prompt.ok_or_else(|| format!("`{}` is missing", kind.prompt()))?.get();
         let inputs = inputs(kind, prompt)?;
         let prompts = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
         let n = raw.n.unwrap_or(1);
-        let choices = if kind == Kind::Completion { n.saturating_mul(prompts) } else { n };
+        let choices = if kind == RequestKind::Completion { n.saturating_mul(prompts) } else { n };
         if !(1..=CHOICES_MAX).contains(&choices) {
             return Err(format!("`n` must be 1 to {CHOICES_MAX}"));
         }
@@ -89,10 +89,10 @@ impl Wanted {
         if raw.dimensions.is_some_and(|dimensions| !(1..=DIMENSIONS_MAX).contains(&dimensions)) {
             return Err(format!("`dimensions` must be 1 to {DIMENSIONS_MAX}"));
         }
-        Ok(Wanted {
+        Ok(ValidRequest {
             kind,
             model: raw.model.ok_or("`model` is missing")?,
-            stream: raw.stream.unwrap_or(false) && kind != Kind::Embedding,
+            stream: raw.stream.unwrap_or(false) && kind != RequestKind::Embedding,
             include_usage: raw.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             choices,
             tokens_max,
@@ -107,9 +107,9 @@ impl Wanted {
 }
 
 /// The prompts, each as a JSON text: a string or a list of tokens is one, a list of those is several. Of chat there is none.
-fn inputs(kind: Kind, prompt: &str) -> Result<Vec<String>, String> {
+fn inputs(kind: RequestKind, prompt: &str) -> Result<Vec<String>, String> {
     let name = kind.prompt();
-    if kind == Kind::Chat {
+    if kind == RequestKind::Chat {
         return if prompt.starts_with('[') { Ok(Vec::new()) } else { Err(format!("`{name}` must be an array")) };
     }
     let is_number = |item: &&RawValue| item.get().starts_with(|c: char| c.is_ascii_digit());
@@ -127,7 +127,7 @@ fn inputs(kind: Kind, prompt: &str) -> Result<Vec<String>, String> {
 }
 
 #[derive(Deserialize)]
-struct Raw<'a> {
+struct RawChatRequest<'a> {
     model: Option<String>,
     #[serde(borrow)]
     messages: Option<&'a RawValue>,
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_its_default() {
-        let request = Wanted::parse(Kind::Chat, br#"{"model":"m","messages":[{}]}"#).unwrap();
-        let expected = Wanted {
-            kind: Kind::Chat,
+        let request = ValidRequest::parse(RequestKind::Chat, br#"{"model":"m","messages":[{}]}"#).unwrap();
+        let expected = ValidRequest {
+            kind: RequestKind::Chat,
             model: "m".into(),
             stream: false,
             include_usage: false,
@@ -179,7 +179,7 @@ mod tests {
     fn what_is_said_counts() {
         let body = br#"{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1},
             "n":2,"max_tokens":9,"max_completion_tokens":5,"seed":-3,"user":"u","temperature":null}"#;
-        let request = Wanted::parse(Kind::Chat, body).unwrap();
+        let request = ValidRequest::parse(RequestKind::Chat, body).unwrap();
         assert!(request.stream && request.include_usage);
         assert_eq!(request.seed, Some(-3));
         assert_eq!((request.choices, request.tokens_max, request.user), (2, Some(5), Some("u".into())));
@@ -199,30 +199,32 @@ mod tests {
             (r#"{"model":"m","messages":[],"max_tokens":0}"#, "`max_tokens` must be"),
         ];
         for (body, expected) in cases {
-            let error = Wanted::parse(Kind::Chat, body.as_bytes()).unwrap_err();
+            let error = ValidRequest::parse(RequestKind::Chat, body.as_bytes()).unwrap_err();
             assert!(error.contains(expected) && !error.contains("sk-secret"), "{body}: {error}");
         }
     }
 
     #[test]
     fn prompts_are_counted() {
-        let wanted = |kind, json: &str| Wanted::parse(kind, format!(r#"{{"model":"m",{json}}}"#).as_bytes());
-        let completion = |json| wanted(Kind::Completion, json).map(|wanted| (wanted.inputs.len(), wanted.choices));
+        let wanted = |kind, json: &str| ValidRequest::parse(kind, format!(r#"{{"model":"m",{json}}}"#).as_bytes());
+        let completion =
+            |json| wanted(RequestKind::Completion, json).map(|wanted| (wanted.inputs.len(), wanted.choices));
         assert_eq!(completion(r#""prompt":"hi","n":2"#), Ok((1, 2)));
         assert_eq!(completion(r#""prompt":["a","b"],"n":2"#), Ok((2, 4)));
         assert_eq!(completion(r#""prompt":[1,2,3]"#), Ok((1, 1)));
-        let embedding = wanted(Kind::Embedding, r#""input":[[1],[2,3]],"encoding_format":"base64","dimensions":3"#);
+        let embedding =
+            wanted(RequestKind::Embedding, r#""input":[[1],[2,3]],"encoding_format":"base64","dimensions":3"#);
         let embedding = embedding.unwrap();
         assert_eq!(
             (embedding.inputs, embedding.dimensions, embedding.base64),
             (vec!["[1]".into(), "[2,3]".into()], Some(3), true)
         );
         for (kind, json, expected) in [
-            (Kind::Completion, r#""messages":[]"#, "`prompt` is missing"),
-            (Kind::Completion, r#""prompt":["a","b","c"],"n":3"#, "`n` must be"),
-            (Kind::Embedding, r#""input":[]"#, "`input` must be a string"),
-            (Kind::Embedding, r#""input":7"#, "`input` must be a string"),
-            (Kind::Embedding, r#""input":"a","dimensions":0"#, "`dimensions` must be"),
+            (RequestKind::Completion, r#""messages":[]"#, "`prompt` is missing"),
+            (RequestKind::Completion, r#""prompt":["a","b","c"],"n":3"#, "`n` must be"),
+            (RequestKind::Embedding, r#""input":[]"#, "`input` must be a string"),
+            (RequestKind::Embedding, r#""input":7"#, "`input` must be a string"),
+            (RequestKind::Embedding, r#""input":"a","dimensions":0"#, "`dimensions` must be"),
         ] {
             let error = wanted(kind, json).unwrap_err();
             assert!(error.contains(expected), "{json}: {error}");

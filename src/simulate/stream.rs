@@ -13,23 +13,23 @@ use tokio::time::Sleep;
 
 use crate::clock::Instant;
 
-use super::pace::Pace;
-use super::tally::{End, Ticket};
-use super::wire::{Wire, Words};
+use super::pace::SimulatedPace;
+use super::tally::{RequestOutcome, Ticket};
+use super::wire::{AnswerWire, AnswerWords};
 
 /// What a body does, and in which order.
-pub(super) struct Course {
+pub(super) struct BodyScript {
     /// Sent at once: the role chunk of a stream.
     pub(super) opening: Bytes,
     /// Tokens of each choice.
     pub(super) tokens: u32,
     /// What follows the last token, or the wait for the first where there is none.
-    pub(super) tail: VecDeque<Part>,
+    pub(super) tail: VecDeque<StreamPart>,
     /// What the request counts as when all was sent.
-    pub(super) end: End,
+    pub(super) end: RequestOutcome,
 }
 
-pub(super) enum Part {
+pub(super) enum StreamPart {
     Send(Bytes),
     /// Silent and open until the client leaves.
     Stall,
@@ -39,28 +39,28 @@ pub(super) enum Part {
     Cut,
 }
 
-impl Course {
+impl BodyScript {
     /// A whole stream.
-    pub(super) fn whole(wire: &Wire, tokens: u32, reason: &str, include_usage: bool) -> Course {
+    pub(super) fn whole(wire: &AnswerWire, tokens: u32, reason: &str, include_usage: bool) -> BodyScript {
         let usage = include_usage.then(|| wire.usage(tokens));
-        let tail = [Some(wire.finish(reason)), usage, Some(Wire::done())];
-        let tail = tail.into_iter().flatten().map(Part::Send).collect();
-        Course { opening: wire.role(), tokens, tail, end: End::Completed }
+        let tail = [Some(wire.finish(reason)), usage, Some(AnswerWire::done())];
+        let tail = tail.into_iter().flatten().map(StreamPart::Send).collect();
+        BodyScript { opening: wire.role(), tokens, tail, end: RequestOutcome::Completed }
     }
 
     /// Silence after the opening.
-    pub(super) fn stalled(opening: Bytes) -> Course {
-        Course { opening, tokens: 0, tail: [Part::Stall].into(), end: End::Cancelled }
+    pub(super) fn stalled(opening: Bytes) -> BodyScript {
+        BodyScript { opening, tokens: 0, tail: [StreamPart::Stall].into(), end: RequestOutcome::Cancelled }
     }
 
     /// The connection breaks where the next token was due.
-    pub(super) fn cut(opening: Bytes, tokens: u32) -> Course {
-        Course { opening, tokens, tail: [Part::Flush, Part::Cut].into(), end: End::Failed }
+    pub(super) fn cut(opening: Bytes, tokens: u32) -> BodyScript {
+        BodyScript { opening, tokens, tail: [StreamPart::Flush, StreamPart::Cut].into(), end: RequestOutcome::Failed }
     }
 
     /// An error frame in place of the first token.
-    pub(super) fn error(opening: Bytes, frame: Bytes) -> Course {
-        Course { opening, tokens: 0, tail: [Part::Send(frame)].into(), end: End::Failed }
+    pub(super) fn error(opening: Bytes, frame: Bytes) -> BodyScript {
+        BodyScript { opening, tokens: 0, tail: [StreamPart::Send(frame)].into(), end: RequestOutcome::Failed }
     }
 }
 
@@ -69,10 +69,10 @@ impl Course {
 pub(super) struct TokenStream {
     opened: bool,
     sent: u32,
-    course: Course,
-    wire: Wire,
-    words: Arc<Words>,
-    pace: Pace,
+    course: BodyScript,
+    wire: AnswerWire,
+    words: Arc<AnswerWords>,
+    pace: SimulatedPace,
     ticket: Ticket,
     /// When the next frame is due. Each is counted from the one before, not from when that was sent: the timer's
     /// rounding to a millisecond does not add up.
@@ -81,7 +81,13 @@ pub(super) struct TokenStream {
 }
 
 impl TokenStream {
-    pub(super) fn new(course: Course, wire: Wire, words: Arc<Words>, mut pace: Pace, ticket: Ticket) -> TokenStream {
+    pub(super) fn new(
+        course: BodyScript,
+        wire: AnswerWire,
+        words: Arc<AnswerWords>,
+        mut pace: SimulatedPace,
+        ticket: Ticket,
+    ) -> TokenStream {
         let due = ticket.started() + pace.ttft();
         let sleep = Box::pin(tokio::time::sleep_until(due));
         TokenStream { opened: false, sent: 0, course, wire, words, pace, ticket, due, sleep }
@@ -101,7 +107,7 @@ impl TokenStream {
         let token = self.wire.token(self.words.token(self.sent));
         self.ticket.token();
         self.sent += 1;
-        if self.sent < self.course.tokens || matches!(self.course.tail.front(), Some(Part::Flush)) {
+        if self.sent < self.course.tokens || matches!(self.course.tail.front(), Some(StreamPart::Flush)) {
             self.due += self.pace.gap();
         }
         token
@@ -110,19 +116,19 @@ impl TokenStream {
     fn poll_tail(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let Some(part) = self.course.tail.pop_front() else { return Poll::Ready(None) };
         match part {
-            Part::Stall => {
-                self.course.tail.push_front(Part::Stall);
+            StreamPart::Stall => {
+                self.course.tail.push_front(StreamPart::Stall);
                 return Poll::Pending;
             }
-            Part::Flush => {
+            StreamPart::Flush => {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Part::Send(_) | Part::Cut if self.course.tail.is_empty() => self.ticket.end(self.course.end),
-            Part::Send(_) | Part::Cut => {}
+            StreamPart::Send(_) | StreamPart::Cut if self.course.tail.is_empty() => self.ticket.end(self.course.end),
+            StreamPart::Send(_) | StreamPart::Cut => {}
         }
         Poll::Ready(Some(match part {
-            Part::Send(frame) => Ok(frame),
+            StreamPart::Send(frame) => Ok(frame),
             _ => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a simulated cut")),
         }))
     }
@@ -159,8 +165,8 @@ mod tests {
 
     use crate::config::Simulation;
 
-    use super::super::pace::Draws;
-    use super::super::request::{Kind, Wanted};
+    use super::super::pace::RandomDraws;
+    use super::super::request::{RequestKind, ValidRequest};
     use super::super::tally::Tally;
     use super::*;
 
@@ -168,9 +174,9 @@ mod tests {
 
     struct Fixture {
         tally: Arc<Tally>,
-        wire: Wire,
-        words: Arc<Words>,
-        pace: Pace,
+        wire: AnswerWire,
+        words: Arc<AnswerWords>,
+        pace: SimulatedPace,
     }
 
     /// 200 ms to the first token, 25 ms from one to the next.
@@ -180,17 +186,17 @@ mod tests {
 
     fn fixture_at(body: &str, tokens_per_second: f64) -> Fixture {
         let simulation = Simulation { jitter: 0.0, tokens_per_second, ..Simulation::default() };
-        let request = Wanted::parse(Kind::Chat, body.as_bytes()).unwrap();
+        let request = ValidRequest::parse(RequestKind::Chat, body.as_bytes()).unwrap();
         Fixture {
             tally: Arc::new(Tally::default()),
-            wire: Wire::new("chatcmpl-1".into(), &request),
-            words: Arc::new(Words::new("demo")),
-            pace: Draws::new(None).draw(&simulation, None).1,
+            wire: AnswerWire::new("chatcmpl-1".into(), &request),
+            words: Arc::new(AnswerWords::new("demo")),
+            pace: RandomDraws::new(None).draw(&simulation, None).1,
         }
     }
 
     impl Fixture {
-        fn stream(self, course: impl FnOnce(&Wire) -> Course) -> (TokenStream, Arc<Tally>) {
+        fn stream(self, course: impl FnOnce(&AnswerWire) -> BodyScript) -> (TokenStream, Arc<Tally>) {
             let course = course(&self.wire);
             let ticket = self.tally.start(None);
             (TokenStream::new(course, self.wire, self.words, self.pace, ticket), self.tally)
@@ -222,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_stream_comes_on_time_and_in_shape() {
-        let (mut stream, tally) = fixture(ASKED).stream(|wire| Course::whole(wire, 3, "stop", true));
+        let (mut stream, tally) = fixture(ASKED).stream(|wire| BodyScript::whole(wire, 3, "stop", true));
         let events = events(&mut stream).await;
         let times: Vec<u128> = events.iter().map(|(at, _)| *at).collect();
         assert_eq!(times, [0, 200, 225, 250, 250, 250, 250], "role, three tokens, finish, usage, [DONE]");
@@ -246,7 +252,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn usage_is_sent_only_when_asked_for() {
-        let (mut stream, _) = fixture(PLAIN).stream(|wire| Course::whole(wire, 1, "length", false));
+        let (mut stream, _) = fixture(PLAIN).stream(|wire| BodyScript::whole(wire, 1, "length", false));
         let events = events(&mut stream).await;
         assert!(events.iter().all(|(_, event)| event.get("usage").is_none()), "{events:?}");
         assert_eq!(events.len(), 4);
@@ -255,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_choice_has_its_own_events() {
         let body = r#"{"model":"m","messages":[],"n":2}"#;
-        let (mut stream, _) = fixture(body).stream(|wire| Course::whole(wire, 1, "stop", true));
+        let (mut stream, _) = fixture(body).stream(|wire| BodyScript::whole(wire, 1, "stop", true));
         let events = events(&mut stream).await;
         let indices: Vec<&Value> = events[..6].iter().map(|(_, event)| &event["choices"][0]["index"]).collect();
         assert_eq!(indices, [0, 1, 0, 1, 0, 1]);
@@ -266,7 +272,7 @@ mod tests {
     async fn small_gaps_do_not_add_up_to_more() {
         // 0.3 ms apart: each sleep alone would be rounded up to a millisecond.
         let (mut stream, _) =
-            fixture_at(PLAIN, 10_000.0 / 3.0).stream(|wire| Course::whole(wire, 1_001, "stop", false));
+            fixture_at(PLAIN, 10_000.0 / 3.0).stream(|wire| BodyScript::whole(wire, 1_001, "stop", false));
         let events = events(&mut stream).await;
         let (last, _) = events.last().unwrap();
         assert!((500..=502).contains(last), "{last}");
@@ -274,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stall_says_its_role_and_nothing_more() {
-        let (mut stream, tally) = fixture(PLAIN).stream(|wire| Course::stalled(wire.role()));
+        let (mut stream, tally) = fixture(PLAIN).stream(|wire| BodyScript::stalled(wire.role()));
         assert!(stream.frame().await.unwrap().is_ok());
         assert!(tokio::time::timeout(3_600_000 * MS, stream.frame()).await.is_err());
         assert!(!stream.is_end_stream());
@@ -284,7 +290,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cut_breaks_where_the_next_token_was_due() {
-        let (mut stream, tally) = fixture(PLAIN).stream(|wire| Course::cut(wire.role(), 2));
+        let (mut stream, tally) = fixture(PLAIN).stream(|wire| BodyScript::cut(wire.role(), 2));
         let events = events(&mut stream).await;
         assert_eq!(events.len(), 4);
         assert_eq!(events[3], (250, "a simulated cut".into()));
@@ -295,7 +301,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_error_frame_comes_in_place_of_the_first_token() {
         let frame = Bytes::from_static(b"data: {\"error\":{}}\n\n");
-        let (mut stream, tally) = fixture(PLAIN).stream(|wire| Course::error(wire.role(), frame));
+        let (mut stream, tally) = fixture(PLAIN).stream(|wire| BodyScript::error(wire.role(), frame));
         let events = events(&mut stream).await;
         assert_eq!(events[1].0, 200);
         assert!(events[1].1.get("error").is_some());
@@ -306,14 +312,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_stream_stops_and_is_counted() {
-        let (mut stream, tally) = fixture(PLAIN).stream(|wire| Course::whole(wire, 40, "stop", false));
+        let (mut stream, tally) = fixture(PLAIN).stream(|wire| BodyScript::whole(wire, 40, "stop", false));
         for _ in 0..3 {
             stream.frame().await.unwrap().unwrap();
         }
         let dropped = Instant::now();
         drop(stream);
         let ended = &tally.ended()[0];
-        assert_eq!((ended.end, ended.ended), (End::Cancelled, dropped));
+        assert_eq!((ended.end, ended.ended), (RequestOutcome::Cancelled, dropped));
         assert_eq!(ended.first_token, Some(ended.started + 200 * MS));
     }
 }

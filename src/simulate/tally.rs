@@ -13,7 +13,7 @@ const ENDED_MAX: usize = 4096;
 
 /// `started` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TallyCounts {
     pub started: u64,
     pub running: u64,
     /// Answered to the end.
@@ -26,7 +26,7 @@ pub struct Counts {
 
 /// How a chat request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequestOutcome {
     Completed,
     Cancelled,
     Failed,
@@ -34,10 +34,10 @@ pub enum End {
 
 /// A chat request that is over.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct FinishedRequest {
     /// The request's `user` member, at most 64 characters: by it a test finds a request of its own.
     pub user: Option<String>,
-    pub end: End,
+    pub end: RequestOutcome,
     /// When the request had been read.
     pub started: Instant,
     /// When the first token was given to the connection; none where there was none, and for an answer in one piece.
@@ -50,8 +50,8 @@ pub struct Ended {
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    counts: watch::Sender<Counts>,
-    ended: Mutex<VecDeque<Ended>>,
+    counts: watch::Sender<TallyCounts>,
+    ended: Mutex<VecDeque<FinishedRequest>>,
 }
 
 impl Tally {
@@ -62,26 +62,32 @@ impl Tally {
             counts.running += 1;
         });
         let now = Instant::now();
-        let request =
-            Ended { user, end: End::Cancelled, started: now, first_token: None, last_token: None, ended: now };
+        let request = FinishedRequest {
+            user,
+            end: RequestOutcome::Cancelled,
+            started: now,
+            first_token: None,
+            last_token: None,
+            ended: now,
+        };
         Ticket { tally: Arc::clone(self), request }
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> TallyCounts {
         *self.counts.borrow()
     }
 
-    pub(super) async fn counts_are(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
+    pub(super) async fn counts_are(&self, wanted: impl FnMut(&TallyCounts) -> bool) -> TallyCounts {
         let mut counts = self.counts.subscribe();
         // Cannot fail: the sender is `self`.
         counts.wait_for(wanted).await.map_or_else(|_| self.counts(), |counts| *counts)
     }
 
-    pub(super) fn ended(&self) -> Vec<Ended> {
+    pub(super) fn ended(&self) -> Vec<FinishedRequest> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    fn end(&self, request: Ended) {
+    fn end(&self, request: FinishedRequest) {
         let end = request.end;
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() == ENDED_MAX {
@@ -92,9 +98,9 @@ impl Tally {
         self.counts.send_modify(|counts| {
             counts.running -= 1;
             match end {
-                End::Completed => counts.completed += 1,
-                End::Cancelled => counts.cancelled += 1,
-                End::Failed => counts.failed += 1,
+                RequestOutcome::Completed => counts.completed += 1,
+                RequestOutcome::Cancelled => counts.cancelled += 1,
+                RequestOutcome::Failed => counts.failed += 1,
             }
         });
     }
@@ -104,7 +110,7 @@ impl Tally {
 pub(super) struct Ticket {
     tally: Arc<Tally>,
     /// `Cancelled` until it is known better: what is dropped half-way was.
-    request: Ended,
+    request: FinishedRequest,
 }
 
 impl Ticket {
@@ -120,7 +126,7 @@ impl Ticket {
     }
 
     /// The last piece is on its way.
-    pub(super) fn end(&mut self, end: End) {
+    pub(super) fn end(&mut self, end: RequestOutcome) {
         self.request.end = end;
         self.request.ended = Instant::now();
     }
@@ -128,7 +134,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.request.end == End::Cancelled {
+        if self.request.end == RequestOutcome::Cancelled {
             self.request.ended = Instant::now();
         }
         self.tally.end(self.request.clone());

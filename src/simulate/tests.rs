@@ -164,7 +164,7 @@ async fn a_client_that_hangs_up_is_noticed_at_every_stage() {
         assert_eq!(counts.cancelled, done, "{model}, stream {stream}");
     }
     let ended = simulator.ended();
-    assert!(ended.iter().all(|request| request.end == End::Cancelled && request.first_token.is_none()));
+    assert!(ended.iter().all(|request| request.end == RequestOutcome::Cancelled && request.first_token.is_none()));
 }
 
 #[tokio::test]

@@ -5,26 +5,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::request::{Kind, Wanted};
+use super::request::{RequestKind, ValidRequest};
 
 /// What follows the sentence that says that the answer is simulated, again and again.
 const FILLER: &str = "These words stand for the tokens of a model. They come at the pace that the simulation was told, \
                       so that a race has something to run for.";
 
 /// The text of every answer of one simulator, a word for a token.
-pub(super) struct Words {
+pub(super) struct AnswerWords {
     opening: Vec<String>,
     filler: Vec<String>,
 }
 
-impl Words {
-    pub(super) fn new(name: &str) -> Words {
+impl AnswerWords {
+    pub(super) fn new(name: &str) -> AnswerWords {
         let opening = format!("This is a simulated answer from {name}: no model was asked.");
         let opening = opening.split(' ').enumerate().map(|(at, word)| match at {
             0 => word.to_owned(),
             _ => format!(" {word}"),
         });
-        Words { opening: opening.collect(), filler: FILLER.split(' ').map(|word| format!(" {word}")).collect() }
+        AnswerWords { opening: opening.collect(), filler: FILLER.split(' ').map(|word| format!(" {word}")).collect() }
     }
 
     /// The text of the token at this place, counted from 0; never empty.
@@ -42,7 +42,7 @@ impl Words {
 }
 
 /// What all parts of one answer have in common.
-pub(super) struct Wire {
+pub(super) struct AnswerWire {
     /// A legacy completion: texts and no messages.
     is_legacy: bool,
     /// The events' JSON up to the choices.
@@ -56,17 +56,17 @@ pub(super) struct Wire {
     prompt_tokens: u64,
 }
 
-impl Wire {
-    pub(super) fn new(id: String, request: &Wanted) -> Wire {
+impl AnswerWire {
+    pub(super) fn new(id: String, request: &ValidRequest) -> AnswerWire {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let is_legacy = request.kind == Kind::Completion;
+        let is_legacy = request.kind == RequestKind::Completion;
         let head = format!(
             r#"data: {{"id":{},"object":"{}","created":{created},"model":{},"system_fingerprint":"simulated","choices":["#,
             Value::from(id.as_str()),
             if is_legacy { "text_completion" } else { "chat.completion.chunk" },
             Value::from(request.model.as_str()),
         );
-        Wire {
+        AnswerWire {
             is_legacy,
             head,
             tail: if request.include_usage { "],\"usage\":null}\n\n" } else { "]}\n\n" },
@@ -114,7 +114,7 @@ impl Wire {
     }
 
     /// An answer in one piece.
-    pub(super) fn whole(&self, words: &Words, tokens: u32, reason: &str) -> Value {
+    pub(super) fn whole(&self, words: &AnswerWords, tokens: u32, reason: &str) -> Value {
         let text = words.text(tokens);
         let choice = |index| match self.is_legacy {
             true => json!({ "text": text, "index": index, "logprobs": null, "finish_reason": reason }),
@@ -139,7 +139,7 @@ impl Wire {
     /// One event for each choice, with its delta or text.
     fn event(&self, delta: &str, finish_reason: &str) -> Bytes {
         let choice = |index| {
-            let Wire { head, tail, .. } = self;
+            let AnswerWire { head, tail, .. } = self;
             let member = if self.is_legacy { "text" } else { "delta" };
             format!(
                 r#"{head}{{"index":{index},"{member}":{delta},"logprobs":null,"finish_reason":{finish_reason}}}{tail}"#

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 
 use super::cells::{self, damaged};
-use super::reader::{Cell, Class, Gather};
+use super::reader::{Class, Gather, RollupCell};
 use super::times::{DAY_US, HOUR_US};
 use crate::history::class::{Concurrency, Input};
 use crate::history::cost::CostSum;
-use crate::history::facts::{Facts, RequestFacts};
+use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::summary::Summary;
-use crate::history::{AttemptOutcome, Short};
+use crate::history::{AttemptOutcome, ShortBytes};
 
 /// Cells of one hour or day; further combinations share a cell for each provider.
 const CELLS_MAX: usize = 10_000;
@@ -24,7 +24,7 @@ const THE_REST: &str = "(others)";
 
 /// What a cell is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct CellKey {
     /// Both empty: requests that no attempt served.
     provider: String,
     model_sent: String,
@@ -34,14 +34,14 @@ struct Key {
 
 /// A summary, and a count of its attempts, or of requests without an attempt.
 #[derive(Default)]
-struct Part {
+struct CellSummary {
     count: u64,
     summary: Summary,
 }
 
 #[derive(Default)]
 pub(super) struct Bundle {
-    cells: BTreeMap<Key, BTreeMap<Class, Part>>,
+    cells: BTreeMap<CellKey, BTreeMap<Class, CellSummary>>,
     /// The last race that no attempt served.
     last_unserved: Option<u64>,
 }
@@ -56,8 +56,8 @@ impl Bundle {
         self.cells.pop_first().map(|(key, classes)| Packed::new(key, classes))
     }
 
-    fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, beside: i64) -> &mut Part {
-        let key = Key {
+    fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, beside: i64) -> &mut CellSummary {
+        let key = CellKey {
             provider: upstream.0.to_owned(),
             model_sent: upstream.1.to_owned(),
             model: request.map(|request| request.model.to_owned()),
@@ -71,22 +71,22 @@ impl Bundle {
         self.classes(key).entry(class).or_default()
     }
 
-    fn classes(&mut self, key: Key) -> &mut BTreeMap<Class, Part> {
+    fn classes(&mut self, key: CellKey) -> &mut BTreeMap<Class, CellSummary> {
         bounded(&mut self.cells, key)
     }
 }
 
 /// The cells of a day, merged from those of its hours one at a time: all of them at once may take gigabytes.
-pub(super) struct DayCells(BTreeMap<Key, Vec<i64>>);
+pub(super) struct DayCells(BTreeMap<CellKey, Vec<i64>>);
 
 impl DayCells {
     /// Finds the cells of the hours.
     pub fn of_hours(connection: &Connection, day: i64) -> rusqlite::Result<DayCells> {
-        let mut cells: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
+        let mut cells: BTreeMap<CellKey, Vec<i64>> = BTreeMap::new();
         let mut statement = connection.prepare_cached(OF_DAY)?;
         let mut rows = statement.query([day, day + DAY_US - HOUR_US])?;
         while let Some(row) = rows.next()? {
-            let key = Key { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
+            let key = CellKey { provider: row.get(1)?, model_sent: row.get(2)?, model: row.get(3)?, user: row.get(4)? };
             bounded(&mut cells, key).push(row.get(0)?);
         }
         Ok(DayCells(cells))
@@ -96,13 +96,13 @@ impl DayCells {
     /// notices that rows came.
     pub fn next_cell(&mut self, connection: &Connection) -> rusqlite::Result<Option<Packed>> {
         let Some((key, hours)) = self.0.pop_first() else { return Ok(None) };
-        let mut classes: BTreeMap<Class, Part> = BTreeMap::new();
+        let mut classes: BTreeMap<Class, CellSummary> = BTreeMap::new();
         let mut statement = connection.prepare_cached(OF_HOUR)?;
         for id in hours {
             let mut rows = statement.query([id])?;
             let Some(row) = rows.next()? else { continue };
             let mut parts = row.get_ref(0)?.as_blob()?;
-            while let Some(cells::Part { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
+            while let Some(cells::CellPart { class, count, summary }) = cells::next_part(&mut parts).map_err(damaged)? {
                 let part = classes.entry(class).or_default();
                 part.count = part.count.saturating_add(count);
                 part.summary.absorb(summary, 1.0, true).map_err(damaged)?;
@@ -113,22 +113,22 @@ impl DayCells {
 }
 
 /// The entry of the key, or of the shared cell.
-fn bounded<T: Default>(cells: &mut BTreeMap<Key, T>, key: Key) -> &mut T {
+fn bounded<T: Default>(cells: &mut BTreeMap<CellKey, T>, key: CellKey) -> &mut T {
     let key = if cells.len() < CELLS_MAX || cells.contains_key(&key) { key } else { key.of_the_rest() };
     cells.entry(key).or_default()
 }
 
-impl Key {
+impl CellKey {
     /// Clients choose the names of models, so the number of keys has a limit: further ones are kept by provider only.
-    fn of_the_rest(self) -> Key {
+    fn of_the_rest(self) -> CellKey {
         let model_sent = if self.provider.is_empty() { String::new() } else { THE_REST.to_owned() };
-        Key { provider: self.provider, model_sent, model: None, user: None }
+        CellKey { provider: self.provider, model_sent, model: None, user: None }
     }
 }
 
 /// A cell as it is stored.
 pub(super) struct Packed {
-    key: Key,
+    key: CellKey,
     count: u64,
     pub attempts: u64,
     won: u64,
@@ -143,7 +143,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    fn new(key: Key, classes: BTreeMap<Class, Part>) -> Packed {
+    fn new(key: CellKey, classes: BTreeMap<Class, CellSummary>) -> Packed {
         let (mut count, mut sum, mut parts) = (0_u64, Summary::default(), Vec::new());
         for (class, part) in classes {
             cells::put_part(&mut parts, class, part.count, &part.summary.encode());
@@ -172,7 +172,7 @@ impl Packed {
 
     pub fn write(&self, connection: &Connection, hours: i64, start: i64) -> rusqlite::Result<()> {
         let Packed { count, won, failed, empty, censored, seen, cost, extra_cost, total, parts, .. } = self;
-        let Key { provider, model_sent, model, user } = &self.key;
+        let CellKey { provider, model_sent, model, user } = &self.key;
         connection.prepare_cached(INSERT)?.execute(params![
             hours,
             start,
@@ -199,7 +199,7 @@ impl Packed {
 }
 
 impl Gather for Bundle {
-    fn attempt(&mut self, facts: &Facts<'_>) {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         let upstream = (facts.provider, facts.model_sent);
         let part = self.part(upstream, facts.request.as_ref(), facts.in_flight_upstream);
         part.count += 1;
@@ -216,7 +216,7 @@ impl Gather for Bundle {
         self.part(("", ""), Some(request), 0).count += 1;
     }
 
-    fn cell(&mut self, _: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, _: &RollupCell<'_>) -> Result<(), ShortBytes> {
         Ok(())
     }
 

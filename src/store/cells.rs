@@ -5,10 +5,10 @@
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
-use super::plan::Plan;
-use super::reader::{Cell, Class, Gather, Selection};
+use super::plan::ReadPlan;
+use super::reader::{Class, Gather, RollupCell, Selection};
 use super::times::HOUR_US;
-use crate::history::Short;
+use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
 
 /// One range of the index, from one start to another.
@@ -25,7 +25,7 @@ pub(super) const PARTS: &str = "\
 pub(super) fn read(
     connection: &Connection,
     selection: &Selection,
-    plan: &Plan,
+    plan: &ReadPlan,
     gather: &mut impl Gather,
 ) -> rusqlite::Result<()> {
     for (hours, starts) in [(24, &plan.days), (1, &plan.hours)] {
@@ -51,14 +51,14 @@ fn read_range(
             continue;
         }
         let mut parts = cell.summary;
-        while let Some(Part { class, count, summary }) = next_part(&mut parts).map_err(damaged)? {
-            gather.cell(&Cell { class: Some(class), count, summary, ..cell }).map_err(damaged)?;
+        while let Some(CellPart { class, count, summary }) = next_part(&mut parts).map_err(damaged)? {
+            gather.cell(&RollupCell { class: Some(class), count, summary, ..cell }).map_err(damaged)?;
         }
     }
     Ok(())
 }
 
-fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::Result<Option<Cell<'r>>> {
+fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::Result<Option<RollupCell<'r>>> {
     let text = |column| -> rusqlite::Result<Option<&'r str>> { Ok(row.get_ref(column)?.as_str_or_null()?) };
     let (provider, model, user) = (text(1)?.unwrap_or_default(), text(3)?, text(4)?);
     let filter = &selection.filter;
@@ -66,7 +66,7 @@ fn cell<'r>(row: &'r Row<'_>, selection: &Selection, span_us: i64) -> rusqlite::
         return Ok(None);
     }
     let upstream = if provider.is_empty() { None } else { text(2)?.map(|model_sent| (provider, model_sent)) };
-    Ok(Some(Cell {
+    Ok(Some(RollupCell {
         start_us: row.get(0)?,
         span_us,
         upstream,
@@ -87,30 +87,30 @@ pub(super) fn put_part(parts: &mut Vec<u8>, class: Class, count: u64, summary: &
 }
 
 /// A stored summary that cannot be read.
-pub(super) fn damaged(error: Short) -> rusqlite::Error {
+pub(super) fn damaged(error: ShortBytes) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(6, Type::Blob, error.into())
 }
 
 /// One class of a cell.
-pub(super) struct Part<'p> {
+pub(super) struct CellPart<'p> {
     pub class: Class,
-    /// As [`Cell::count`].
+    /// As [`RollupCell::count`].
     pub count: u64,
     pub summary: &'p [u8],
 }
 
 /// Takes the next part; none at the end.
-pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<Part<'p>>, Short> {
+pub(super) fn next_part<'p>(parts: &mut &'p [u8]) -> Result<Option<CellPart<'p>>, ShortBytes> {
     if parts.is_empty() {
         return Ok(None);
     }
-    let (&[input, concurrency, stream], rest) = parts.split_first_chunk().ok_or(Short)?;
-    let (count, rest) = rest.split_first_chunk().ok_or(Short)?;
-    let (length, rest) = rest.split_first_chunk().ok_or(Short)?;
-    let (summary, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Short)?;
+    let (&[input, concurrency, stream], rest) = parts.split_first_chunk().ok_or(ShortBytes)?;
+    let (count, rest) = rest.split_first_chunk().ok_or(ShortBytes)?;
+    let (length, rest) = rest.split_first_chunk().ok_or(ShortBytes)?;
+    let (summary, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(ShortBytes)?;
     *parts = rest;
     let class = Class { input: Input::at(input), concurrency: Concurrency::at(concurrency), stream: stream == 1 };
-    Ok(Some(Part { class, count: u64::from_le_bytes(*count), summary }))
+    Ok(Some(CellPart { class, count: u64::from_le_bytes(*count), summary }))
 }
 
 /// Groups consecutive starts, as the first and the last of each group.

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::plan;
-use super::reader::{ReadError, Reader};
+use super::reader::{ReadError, StoreReader};
 use super::times::{HOUR_US, first_race_id};
 
 /// Rows that are counted one by one.
@@ -27,7 +27,7 @@ pub struct Extent {
     pub rolled_until: Option<i64>,
 }
 
-impl Reader {
+impl StoreReader {
     /// # Errors
     /// When it takes too long, or the file cannot be read.
     pub fn extent(&self) -> Result<Extent, ReadError> {

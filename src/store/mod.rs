@@ -1,6 +1,6 @@
 //! The history on disk: one SQLite file that is opened, migrated, written in batches and read. The only room with SQL.
 //!
-//! Not on a request's path: [`Store::write`] is for the recorder's writer task, [`Reader`] for questions to the
+//! Not on a request's path: [`Store::write`] is for the recorder's writer task, [`StoreReader`] for questions to the
 //! history, [`Roller`] for the task that limits its size.
 
 mod bundle;
@@ -32,12 +32,12 @@ use tokio::sync::Mutex;
 
 pub use extent::Extent;
 pub use open::OpenError;
-pub use races::{RaceFilter, Row};
-pub use reader::{Cell, Class, Coverage, EXACT_MAX, Gather, ReadError, Reader, Selection};
+pub use races::{ExportRow, RaceFilter};
+pub use reader::{Class, Coverage, EXACT_MAX, Gather, ReadError, RollupCell, Selection, StoreReader};
 pub use recorded::RecordedFilter;
-pub use rollup::{Roller, RollupError, Step};
+pub use rollup::{Roller, RollupError, RollupStep};
 pub use scan::AttemptFilter;
-pub use spill::{Moved, Spill};
+pub use spill::{Spill, SpillProgress};
 pub use write::{Record, WriteError};
 
 use header::Header;
@@ -49,12 +49,12 @@ pub struct Store {
     /// Largest size of the file in bytes. None: limited by the disk.
     bytes_max: Option<u64>,
     statements: Statements,
-    slot: Mutex<Slot>,
+    slot: Mutex<FileSlot>,
 }
 
 /// The connection and the header, between two writes.
 #[derive(Default)]
-struct Slot {
+struct FileSlot {
     /// None before the first use, and after a failure that may have left a transaction open: the next write connects
     /// again.
     opened: Option<Opened>,
@@ -109,7 +109,7 @@ impl Store {
     /// the transaction must run again on the new file.
     async fn ended<T>(
         &self,
-        slot: &mut Slot,
+        slot: &mut FileSlot,
         opened: Opened,
         result: Result<T, WriteError>,
     ) -> Option<Result<T, WriteError>> {
@@ -122,7 +122,7 @@ impl Store {
 
     /// The open connection if its file is still the one at the path, else a new one. It is taken out of the slot: if
     /// the caller is dropped halfway, the connection is too, and its transaction is rolled back.
-    async fn still_there(&self, slot: &mut Slot) -> Result<Opened, WriteError> {
+    async fn still_there(&self, slot: &mut FileSlot) -> Result<Opened, WriteError> {
         let found = FileId::at(&self.path).await;
         if let Some(opened) = slot.opened.take_if(|opened| found != Some(opened.file)) {
             let path = self.path.display();

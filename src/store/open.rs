@@ -108,8 +108,8 @@ async fn writable_now(path: &Path, bytes_max: Option<u64>) -> Result<SqliteConne
     let explained = |error| explain(path, &error);
     let mut connection = options(path).connect().await.map_err(explained)?;
     match owner(&mut connection).await.map_err(explained)? {
-        Owner::Other => return Err(OpenError::Foreign { path: path.into() }),
-        Owner::Nobody | Owner::Photofinish => {}
+        FileOwner::Other => return Err(OpenError::Foreign { path: path.into() }),
+        FileOwner::Nobody | FileOwner::Photofinish => {}
     }
     connection.close().await.map_err(explained)?;
 
@@ -274,20 +274,20 @@ async fn create_private(path: &Path) -> std::io::Result<()> {
     }
 }
 
-enum Owner {
+enum FileOwner {
     /// No table yet.
     Nobody,
     Photofinish,
     Other,
 }
 
-async fn owner(connection: &mut SqliteConnection) -> Result<Owner, sqlx::Error> {
+async fn owner(connection: &mut SqliteConnection) -> Result<FileOwner, sqlx::Error> {
     let application_id: i64 = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *connection).await?;
     Ok(match (application_id, tables) {
-        (APPLICATION_ID, _) => Owner::Photofinish,
-        (0, 0) => Owner::Nobody,
-        _ => Owner::Other,
+        (APPLICATION_ID, _) => FileOwner::Photofinish,
+        (0, 0) => FileOwner::Nobody,
+        _ => FileOwner::Other,
     })
 }
 

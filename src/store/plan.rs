@@ -35,16 +35,16 @@ pub(super) const OLDEST_HOUR: &str = "SELECT min(start) FROM rollup_span WHERE h
 
 /// A stretch that is read as rows; microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RowStretch {
     pub from_us: i64,
     pub until_us: i64,
 }
 
 /// What to read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ReadPlan {
     /// Oldest first; none contains more than one rolled-up hour.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<RowStretch>,
     /// Starts of the days and of the hours that are read as cells.
     pub days: Vec<i64>,
     pub hours: Vec<i64>,
@@ -60,15 +60,15 @@ pub(super) struct Plan {
 
 /// A rolled-up hour.
 #[derive(Clone, Copy)]
-struct Rolled {
+struct RolledHour {
     attempts: u64,
     /// Its rows are removed or being removed.
     removed: bool,
 }
 
-impl Plan {
+impl ReadPlan {
     /// `exact_max`: see [`super::EXACT_MAX`].
-    pub fn new(connection: &Connection, selection: &Selection, exact_max: u64) -> rusqlite::Result<Plan> {
+    pub fn new(connection: &Connection, selection: &Selection, exact_max: u64) -> rusqlite::Result<ReadPlan> {
         let from_us = selection.filter.since.unwrap_or(0).max(0);
         let until_us = selection.filter.until.unwrap_or(i64::MAX);
         let mut statement = connection.prepare(SPANS)?;
@@ -78,7 +78,7 @@ impl Plan {
             let (span, start): (i64, i64) = (row.get(0)?, row.get(1)?);
             match span {
                 1 => {
-                    hours.insert(start, Rolled { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
+                    hours.insert(start, RolledHour { attempts: row.get(2)?, removed: row.get::<_, i64>(3)? == 2 });
                 }
                 _ => {
                     days.insert(start);
@@ -88,28 +88,28 @@ impl Plan {
         // Before the first row nothing needs to be read.
         let oldest: Option<String> = connection.query_row(OLDEST, [], |row| row.get(0))?;
         let oldest_us = oldest.map_or(until_us, |id| super::times::began_at(&id));
-        let plan = Plan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
-        Ok(Plan { removed: removed(connection)?, ..plan })
+        let plan = ReadPlan::of(&hours, &days, (from_us, until_us), oldest_us, selection, exact_max);
+        Ok(ReadPlan { removed: removed(connection)?, ..plan })
     }
 
     fn of(
-        hours: &BTreeMap<i64, Rolled>,
+        hours: &BTreeMap<i64, RolledHour>,
         days: &BTreeSet<i64>,
         (from_us, until_us): (i64, i64),
         oldest_us: i64,
         selection: &Selection,
         exact_max: u64,
-    ) -> Plan {
+    ) -> ReadPlan {
         let within = |start: i64, span: i64| start >= from_us && start.saturating_add(span) <= until_us;
         let kept = hours.range(from_us..).filter(|(_, rolled)| !rolled.removed);
         let exact = selection.exact || kept.map(|(_, rolled)| rolled.attempts).sum::<u64>() <= exact_max;
         let newest_us = selection.now_us - NEWEST_US;
-        let out_of_cells = |start: i64, rolled: &Rolled| match rolled.removed {
+        let out_of_cells = |start: i64, rolled: &RolledHour| match rolled.removed {
             // Only whole hours are left: the hours that begin in the window belong to it.
             true => start >= from_us && start < until_us,
             false => !exact && within(start, HOUR_US) && start + HOUR_US <= newest_us,
         };
-        let (cells, rows): (BTreeMap<i64, Rolled>, BTreeMap<i64, Rolled>) =
+        let (cells, rows): (BTreeMap<i64, RolledHour>, BTreeMap<i64, RolledHour>) =
             hours.iter().partition(|(start, rolled)| out_of_cells(**start, rolled));
         let is_whole = |day: i64| {
             let mut rolled = hours.range(day..day + DAY_US);
@@ -124,7 +124,7 @@ impl Plan {
         let of_no_day = |start: &i64| days.binary_search(&start_of(*start, DAY_US)).is_err();
         let mut pieces = rows_between(&cells, &rows, (from_us, until_us), start_of(oldest_us, HOUR_US));
         let not_rolled = cut_newest(&mut pieces, hours, selection.now_us);
-        Plan {
+        ReadPlan {
             pieces,
             hours: cells.keys().copied().filter(of_no_day).collect(),
             days,
@@ -148,7 +148,7 @@ pub(super) fn oldest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 }
 
 /// The window, moved to whole hours where one of its ends is within an hour whose rows are gone.
-fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -> Option<(i64, i64)> {
+fn whole_hours(hours: &BTreeMap<i64, RolledHour>, (from_us, until_us): (i64, i64)) -> Option<(i64, i64)> {
     let parted = |at_us: i64| {
         let start = start_of(at_us, HOUR_US);
         let removed = hours.get(&start).is_some_and(|rolled| rolled.removed);
@@ -163,7 +163,7 @@ fn whole_hours(hours: &BTreeMap<i64, Rolled>, (from_us, until_us): (i64, i64)) -
 }
 
 /// Cuts the newest stretch into pieces for several threads, and estimates its attempts from the newest rolled-up hour.
-fn cut_newest(pieces: &mut Vec<Piece>, hours: &BTreeMap<i64, Rolled>, now_us: i64) -> u64 {
+fn cut_newest(pieces: &mut Vec<RowStretch>, hours: &BTreeMap<i64, RolledHour>, now_us: i64) -> u64 {
     let rolled = hours.last_key_value();
     let Some(last) = pieces.pop_if(|last| rolled.is_none_or(|(start, _)| last.from_us >= start + HOUR_US)) else {
         return 0;
@@ -173,22 +173,22 @@ fn cut_newest(pieces: &mut Vec<Piece>, hours: &BTreeMap<i64, Rolled>, now_us: i6
     let mut from_us = last.from_us;
     for _ in 1..NEWEST_PIECES {
         if from_us + step_us < last.until_us {
-            pieces.push(Piece { from_us, until_us: from_us + step_us });
+            pieces.push(RowStretch { from_us, until_us: from_us + step_us });
             from_us += step_us;
         }
     }
-    pieces.push(Piece { from_us, ..last });
+    pieces.push(RowStretch { from_us, ..last });
     let of_hour = rolled.map_or(UNKNOWN_HOUR, |(_, rolled)| rolled.attempts);
     (of_hour as f64 * length_us as f64 / HOUR_US as f64) as u64
 }
 
 /// The stretches between the cells, cut at hours with rows so that several threads can share them.
 fn rows_between(
-    cells: &BTreeMap<i64, Rolled>,
-    rows: &BTreeMap<i64, Rolled>,
+    cells: &BTreeMap<i64, RolledHour>,
+    rows: &BTreeMap<i64, RolledHour>,
     (from_us, until_us): (i64, i64),
     oldest_us: i64,
-) -> Vec<Piece> {
+) -> Vec<RowStretch> {
     let mut pieces = Vec::new();
     let mut at = from_us;
     let mut gap = |from_us: i64, until_us: i64| {
@@ -197,10 +197,10 @@ fn rows_between(
             return;
         }
         for (start, _) in rows.range(from_us.saturating_add(1)..until_us) {
-            pieces.push(Piece { from_us, until_us: *start });
+            pieces.push(RowStretch { from_us, until_us: *start });
             from_us = *start;
         }
-        pieces.push(Piece { from_us, until_us });
+        pieces.push(RowStretch { from_us, until_us });
     };
     for start in cells.keys() {
         gap(at, *start);

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// An hour or a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span {
+pub(super) struct RollupSpan {
     /// 1 or 24.
     pub hours: i64,
     /// Microseconds since 1970, UTC.
@@ -24,7 +24,7 @@ pub(super) struct Span {
 
 /// What became of the cells.
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum PublishOutcome {
     Published,
     /// Rows came since they were read: it is to be done again.
     Outdated,
@@ -32,7 +32,7 @@ pub(super) enum Kept {
     Shared,
 }
 
-impl Span {
+impl RollupSpan {
     /// How many batches of rows it has had, if it is to be rolled up and can be: a day is made of hours that are.
     pub fn batches(self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
         let (state, batches) = state(connection, self)?.unwrap_or_default();
@@ -48,18 +48,18 @@ impl Span {
         connection: &mut Connection,
         batches: i64,
         mut next: impl FnMut(&Connection) -> rusqlite::Result<Option<Packed>>,
-    ) -> rusqlite::Result<Kept> {
+    ) -> rusqlite::Result<PublishOutcome> {
         if !self.clear(connection, batches)? {
-            return Ok(Kept::Outdated);
+            return Ok(PublishOutcome::Outdated);
         }
         let (mut written, mut attempts) = (0, 0_u64);
         loop {
             // Put together before the writer has to wait.
             let cells = some_cells(connection, &mut next)?;
-            let Some(transaction) = self.begin(connection, batches)? else { return Ok(Kept::Outdated) };
+            let Some(transaction) = self.begin(connection, batches)? else { return Ok(PublishOutcome::Outdated) };
             let found: usize = transaction.query_row(COUNT, params![self.hours, self.start], |row| row.get(0))?;
             if found != written {
-                return Ok(Kept::Shared);
+                return Ok(PublishOutcome::Shared);
             }
             if cells.is_empty() {
                 transaction.execute(ROLLED, params![self.hours, self.start, attempts])?;
@@ -67,7 +67,7 @@ impl Span {
                     transaction.execute(CAME, [24, start_of(self.start, DAY_US)])?;
                 }
                 transaction.commit()?;
-                return Ok(Kept::Published);
+                return Ok(PublishOutcome::Published);
             }
             cells.iter().try_for_each(|cell| cell.write(&transaction, self.hours, self.start))?;
             transaction.commit()?;
@@ -97,7 +97,7 @@ impl Span {
 }
 
 /// State and count of batches of an hour or a day.
-pub(super) fn state(connection: &Connection, span: Span) -> rusqlite::Result<Option<(i64, i64)>> {
+pub(super) fn state(connection: &Connection, span: RollupSpan) -> rusqlite::Result<Option<(i64, i64)>> {
     connection.query_row(STATE, [span.hours, span.start], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 

@@ -4,13 +4,13 @@ use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
 
 use super::columns::{cell, json};
-use super::reader::{ReadError, Reader};
+use super::reader::{ReadError, StoreReader};
 use super::scan::AttemptFilter;
 use super::times::first_race_id;
 use crate::history::RaceOutcome;
 
 /// A row by the names of its columns, in their order. Numbers and texts as they are stored.
-pub type Row = Map<String, Value>;
+pub type ExportRow = Map<String, Value>;
 
 /// Which races are wanted; all that is set must hold.
 #[derive(Clone, Debug, Default)]
@@ -50,12 +50,12 @@ pub(super) const ATTEMPTS: &str = "\
 /// Sorts behind every id.
 pub(super) const BEHIND_ALL: &str = "~";
 
-impl Reader {
+impl StoreReader {
     /// Newest first.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
-    pub fn races(&self, filter: &RaceFilter) -> Result<Vec<Row>, ReadError> {
+    pub fn races(&self, filter: &RaceFilter) -> Result<Vec<ExportRow>, ReadError> {
         let races = &filter.races;
         let until = races.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id);
         let behind = filter.before.iter().fold(until, |until, before| until.min(before.clone()));
@@ -78,7 +78,7 @@ impl Reader {
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
-    pub fn race(&self, race_id: &str) -> Result<(Option<Row>, Vec<Row>), ReadError> {
+    pub fn race(&self, race_id: &str) -> Result<(Option<ExportRow>, Vec<ExportRow>), ReadError> {
         self.ask(|connection| {
             // Both are of one state of the file.
             let state = connection.unchecked_transaction()?;
@@ -88,14 +88,14 @@ impl Reader {
     }
 }
 
-fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<Row>> {
+fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExportRow>> {
     let mut statement = connection.prepare(sql)?;
     let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let mut found = statement.query(parameters)?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let named = |(at, name): (usize, &String)| Ok((name.clone(), json(cell(row, at)?)));
-        rows.push(names.iter().enumerate().map(named).collect::<rusqlite::Result<Row>>()?);
+        rows.push(names.iter().enumerate().map(named).collect::<rusqlite::Result<ExportRow>>()?);
     }
     Ok(rows)
 }

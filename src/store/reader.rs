@@ -13,11 +13,11 @@ use rusqlite::Connection;
 
 use super::cells;
 use super::open::{self, OpenError};
-use super::plan::{self, Piece, Plan};
+use super::plan::{self, ReadPlan, RowStretch};
 use super::scan::{self, AttemptFilter};
-use crate::history::Short;
+use crate::history::ShortBytes;
 use crate::history::class::{Concurrency, Input};
-use crate::history::facts::{Facts, RequestFacts};
+use crate::history::facts::{AttemptFacts, RequestFacts};
 
 /// Time limit of one question.
 const QUERY_FOR: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ const RACES_OF_PIECE: u64 = 1 << 32;
 /// Collects the answer of a question. Each thread has its own; they are merged at the end.
 pub trait Gather: Send {
     /// The attempts of a race follow each other.
-    fn attempt(&mut self, facts: &Facts<'_>);
+    fn attempt(&mut self, facts: &AttemptFacts<'_>);
 
     /// A request without an attempt: it was rejected, or every upstream was cooling down. `started_at`: microseconds
     /// since 1970, UTC.
@@ -48,14 +48,14 @@ pub trait Gather: Send {
     ///
     /// # Errors
     /// When the summary is damaged.
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short>;
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes>;
 
     fn merge(&mut self, other: Self);
 }
 
 /// The summary of one hour or day.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell<'a> {
+pub struct RollupCell<'a> {
     /// Microseconds since 1970, UTC.
     pub start_us: i64,
     /// Length in microseconds.
@@ -128,7 +128,7 @@ pub enum ReadError {
 }
 
 /// A read-only connection. Works while a gateway writes to the same file.
-pub struct Reader {
+pub struct StoreReader {
     path: PathBuf,
     pub(super) connection: Connection,
     pub(super) time_limit: Duration,
@@ -138,23 +138,29 @@ pub struct Reader {
     stop: Arc<AtomicBool>,
 }
 
-impl Reader {
+impl StoreReader {
     /// # Errors
     /// For an operator, when the file is missing, of another program or of another version.
-    pub fn open(path: &Path) -> Result<Reader, OpenError> {
+    pub fn open(path: &Path) -> Result<StoreReader, OpenError> {
         let connection = open::readable(path)?;
-        Ok(Reader { path: path.into(), connection, time_limit: QUERY_FOR, stop: Arc::default(), exact_max: EXACT_MAX })
+        Ok(StoreReader {
+            path: path.into(),
+            connection,
+            time_limit: QUERY_FOR,
+            stop: Arc::default(),
+            exact_max: EXACT_MAX,
+        })
     }
 
     /// Uses this limit instead of [`EXACT_MAX`].
     #[cfg(test)]
-    pub fn with_exact_max(self, exact_max: u64) -> Reader {
-        Reader { exact_max, ..self }
+    pub fn with_exact_max(self, exact_max: u64) -> StoreReader {
+        StoreReader { exact_max, ..self }
     }
 
     /// Once `stop` is set, reading ends within milliseconds with [`ReadError::Stopped`].
-    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Reader {
-        Reader { stop, ..self }
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> StoreReader {
+        StoreReader { stop, ..self }
     }
 
     /// Reads the selection, with several threads if it is large.
@@ -197,7 +203,7 @@ impl Reader {
         let mut gathered = make();
         // The plan and the cells come from one snapshot.
         let state = self.connection.unchecked_transaction()?;
-        let plan = Plan::new(&state, selection, self.exact_max)?;
+        let plan = ReadPlan::new(&state, selection, self.exact_max)?;
         cells::read(&state, selection, &plan, &mut gathered)?;
         let pieces = &plan.pieces;
         let others = match std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX) {
@@ -208,7 +214,7 @@ impl Reader {
         let work = |connection: &Connection, gathered: &mut G| -> rusqlite::Result<()> {
             loop {
                 let place = next.fetch_add(1, Relaxed);
-                let Some(Piece { from_us, until_us }) = pieces.get(place).copied() else { return Ok(()) };
+                let Some(RowStretch { from_us, until_us }) = pieces.get(place).copied() else { return Ok(()) };
                 let first_race = place as u64 * RACES_OF_PIECE;
                 scan::scan(connection, (from_us, until_us), &selection.filter, first_race, gathered)?;
             }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Rows};
 
 use super::columns::{Cells, select};
 use super::races::BEHIND_ALL;
-use super::reader::{ReadError, Reader};
+use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
 use super::times::{began_at, first_race_id};
 use crate::history::cost::Cost;
@@ -84,7 +84,7 @@ pub struct RecordedFilter {
     pub newest: usize,
 }
 
-impl Reader {
+impl StoreReader {
     /// Passes each request with at least one attempt to `each`, oldest first.
     ///
     /// # Errors

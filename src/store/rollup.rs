@@ -17,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use super::FileId;
 use super::bundle::{Bundle, DayCells};
 use super::open::{self, OpenError};
-use super::publish::{self, Kept, Span};
+use super::publish::{self, PublishOutcome, RollupSpan};
 use super::scan::{self, AttemptFilter};
 use super::times::{DAY_US, HOUR_US, began_at, first_race_id, start_of};
 use crate::clock::micros;
@@ -42,7 +42,7 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RollupStep {
     /// An hour with this many attempts was rolled up.
     RolledUp { attempts: u64 },
     /// A day was merged from its hours.
@@ -79,22 +79,22 @@ pub struct Roller {
     /// rows without noting hours.
     known_until: i64,
     /// Failed work and the time of the failure; microseconds since 1970, UTC.
-    aside: BTreeMap<Work, i64>,
+    aside: BTreeMap<RollupWork, i64>,
     /// Removal and roll-up take turns: a nearly full disk has no room for all roll-ups first.
     removal_is_next: bool,
 }
 
 /// The work of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Work {
+enum RollupWork {
     /// Finds hours with rows missing from `rollup_span`.
     Find,
-    RollUp(Span),
+    RollUp(RollupSpan),
     Remove,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum RollupFailure {
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
     #[error("another process rolls it up too")]
@@ -103,10 +103,10 @@ enum Failure {
     Panic,
 }
 
-impl Failure {
+impl RollupFailure {
     /// It concerns the whole file, or ends by itself soon.
     fn is_of_the_file(&self) -> bool {
-        let Failure::Database(error) = self else { return false };
+        let RollupFailure::Database(error) = self else { return false };
         let code = error.sqlite_error_code();
         matches!(code, Some(DatabaseBusy | DatabaseLocked | OperationInterrupted | CannotOpen | ReadOnly))
     }
@@ -125,7 +125,7 @@ impl Roller {
     /// # Errors
     /// When the file cannot be read or written. No reader sees half a roll-up, and the step may be repeated. Unless the
     /// whole file fails, the failed work is postponed.
-    pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<Step, RollupError> {
+    pub fn step(&mut self, now_us: i64, keep_from: Option<i64>) -> Result<RollupStep, RollupError> {
         let connected = self.connect();
         let mut connection = connected.map_err(|error| RollupError::new(&self.path, error.to_string()))?;
         // The clock may have been set back.
@@ -133,13 +133,13 @@ impl Roller {
         if self.removal_is_next {
             self.removal_is_next = false;
             let step = self.remove(&mut connection, now_us, keep_from)?;
-            if step != Step::Nothing {
+            if step != RollupStep::Nothing {
                 return Ok(step);
             }
         }
         if let Some(span) = self.due(&mut connection, now_us)? {
             self.removal_is_next = true;
-            return self.tried(Work::RollUp(span), now_us, || roll_up(&mut connection, span));
+            return self.tried(RollupWork::RollUp(span), now_us, || roll_up(&mut connection, span));
         }
         self.remove(&mut connection, now_us, keep_from)
     }
@@ -179,15 +179,15 @@ impl Roller {
     /// Postpones failing work.
     fn tried<T>(
         &mut self,
-        work: Work,
+        work: RollupWork,
         now_us: i64,
-        run: impl FnOnce() -> Result<T, Failure>,
+        run: impl FnOnce() -> Result<T, RollupFailure>,
     ) -> Result<T, RollupError> {
         // After a panic nothing of the connection is used: closing it rolls its transaction back.
         let failure = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::Panic,
+            Err(_) => RollupFailure::Panic,
         };
         let left_aside = !failure.is_of_the_file();
         if left_aside {
@@ -197,21 +197,21 @@ impl Roller {
     }
 
     /// The next hour to roll up, or else the next day.
-    fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<Span>, RollupError> {
+    fn due(&mut self, connection: &mut Connection, now_us: i64) -> Result<Option<RollupSpan>, RollupError> {
         if self.aside.len() >= ASIDE_MAX {
             return Ok(None);
         }
         let settled_us = now_us - micros(SETTLE_FOR);
         let next = |roller: &Roller, hours| {
-            let due = due(connection, hours, settled_us, |span| roller.aside.contains_key(&Work::RollUp(span)));
+            let due = due(connection, hours, settled_us, |span| roller.aside.contains_key(&RollupWork::RollUp(span)));
             due.map_err(|error| RollupError::new(&roller.path, error.to_string()))
         };
         if let Some(hour) = next(self, 1)? {
             return Ok(Some(hour));
         }
-        if !self.aside.contains_key(&Work::Find) {
+        if !self.aside.contains_key(&RollupWork::Find) {
             let known_until = self.known_until;
-            let (found, until) = self.tried(Work::Find, now_us, || find(connection, known_until, settled_us))?;
+            let (found, until) = self.tried(RollupWork::Find, now_us, || find(connection, known_until, settled_us))?;
             self.known_until = until;
             if found.is_some() {
                 return Ok(found);
@@ -225,33 +225,33 @@ impl Roller {
         connection: &mut Connection,
         now_us: i64,
         keep_from: Option<i64>,
-    ) -> Result<Step, RollupError> {
+    ) -> Result<RollupStep, RollupError> {
         match keep_from {
-            Some(keep_from) if !self.aside.contains_key(&Work::Remove) => {
-                self.tried(Work::Remove, now_us, || Ok(remove(connection, keep_from)?))
+            Some(keep_from) if !self.aside.contains_key(&RollupWork::Remove) => {
+                self.tried(RollupWork::Remove, now_us, || Ok(remove(connection, keep_from)?))
             }
-            _ => Ok(Step::Nothing),
+            _ => Ok(RollupStep::Nothing),
         }
     }
 }
 
-impl std::fmt::Display for Work {
+impl std::fmt::Display for RollupWork {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Work::Find => formatter.write_str("the hours that have rows"),
-            Work::RollUp(span) => {
+            RollupWork::Find => formatter.write_str("the hours that have rows"),
+            RollupWork::RollUp(span) => {
                 let what = if span.hours == 1 { "hour" } else { "day" };
                 write!(formatter, "the {what} that began {} s after 1970", span.start / 1_000_000)
             }
-            Work::Remove => formatter.write_str("old rows"),
+            RollupWork::Remove => formatter.write_str("old rows"),
         }
     }
 }
 
-fn roll_up(connection: &mut Connection, span: Span) -> Result<Step, Failure> {
+fn roll_up(connection: &mut Connection, span: RollupSpan) -> Result<RollupStep, RollupFailure> {
     let snapshot = connection.transaction()?;
     let hour = span.hours == 1;
-    let nothing = if hour { Step::RolledUp { attempts: 0 } } else { Step::Day };
+    let nothing = if hour { RollupStep::RolledUp { attempts: 0 } } else { RollupStep::Day };
     // Another process may have rolled it up, and may be removing its rows.
     let Some(batches) = span.batches(&snapshot)? else { return Ok(nothing) };
     let (step, kept) = if hour {
@@ -259,25 +259,29 @@ fn roll_up(connection: &mut Connection, span: Span) -> Result<Step, Failure> {
         let range = (span.start, span.start + HOUR_US);
         scan::scan(&snapshot, range, &AttemptFilter::default(), 0, &mut bundle)?;
         drop(snapshot);
-        let step = Step::RolledUp { attempts: bundle.attempts() };
+        let step = RollupStep::RolledUp { attempts: bundle.attempts() };
         (step, span.publish(connection, batches, |_| Ok(bundle.next_cell()))?)
     } else {
         let mut cells = DayCells::of_hours(&snapshot, span.start)?;
         drop(snapshot);
-        (Step::Day, span.publish(connection, batches, |connection| cells.next_cell(connection))?)
+        (RollupStep::Day, span.publish(connection, batches, |connection| cells.next_cell(connection))?)
     };
     match kept {
-        Kept::Published | Kept::Outdated => Ok(step),
-        Kept::Shared => Err(Failure::Shared),
+        PublishOutcome::Published | PublishOutcome::Outdated => Ok(step),
+        PublishOutcome::Shared => Err(RollupFailure::Shared),
     }
 }
 
 /// Adds the first hour with rows that is missing from `rollup_span`; also returns the time before which none is
 /// missing.
-fn find(connection: &Connection, known_until: i64, settled_us: i64) -> Result<(Option<Span>, i64), Failure> {
+fn find(
+    connection: &Connection,
+    known_until: i64,
+    settled_us: i64,
+) -> Result<(Option<RollupSpan>, i64), RollupFailure> {
     let mut until = known_until;
     while let Some(start) = next_hour(connection, until)?.filter(|hour| hour + HOUR_US <= settled_us) {
-        let hour = Span { hours: 1, start };
+        let hour = RollupSpan { hours: 1, start };
         until = start + HOUR_US;
         if publish::state(connection, hour)?.is_none() {
             connection.execute(FOUND, [start])?;
@@ -288,19 +292,19 @@ fn find(connection: &Connection, known_until: i64, settled_us: i64) -> Result<(O
 }
 
 /// Removes some of the oldest rows before `keep_from`, if they are rolled up.
-fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<Step> {
+fn remove(connection: &mut Connection, keep_from: i64) -> rusqlite::Result<RollupStep> {
     let mut from = 0;
     while let Some(oldest) = next_hour(connection, from)?.filter(|hour| hour + HOUR_US <= keep_from) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if publish::state(&transaction, Span { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
+        if publish::state(&transaction, RollupSpan { hours: 1, start: oldest })?.is_some_and(|(state, _)| state > 0) {
             transaction.execute(REMOVING, [oldest])?;
             let races = remove_some(&transaction, oldest)?;
             transaction.commit()?;
-            return Ok(Step::Removed { races });
+            return Ok(RollupStep::Removed { races });
         }
         from = oldest + HOUR_US;
     }
-    Ok(Step::Nothing)
+    Ok(RollupStep::Nothing)
 }
 
 /// Removes the first races of the hour, with their attempts. Attempts without a race count as one race.
@@ -320,12 +324,12 @@ fn due(
     connection: &Connection,
     hours: i64,
     settled_us: i64,
-    is_aside: impl Fn(Span) -> bool,
-) -> rusqlite::Result<Option<Span>> {
+    is_aside: impl Fn(RollupSpan) -> bool,
+) -> rusqlite::Result<Option<RollupSpan>> {
     let mut statement = connection.prepare(DUE)?;
     let mut rows = statement.query([hours, settled_us - hours * HOUR_US])?;
     while let Some(row) = rows.next()? {
-        let span = Span { hours, start: row.get(0)? };
+        let span = RollupSpan { hours, start: row.get(0)? };
         if !is_aside(span) && span.batches(connection)?.is_some() {
             return Ok(Some(span));
         }

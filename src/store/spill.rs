@@ -28,7 +28,7 @@ pub struct Spill {
 
 /// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct SpillProgress {
     pub rows: u64,
     /// More rows are left.
     pub more: bool,
@@ -70,7 +70,7 @@ impl Spill {
     ///
     /// # Errors
     /// When either file cannot be read or written. Rows that were copied but not removed are not copied twice.
-    pub async fn move_some(&self, into: &Store) -> Result<Moved, WriteError> {
+    pub async fn move_some(&self, into: &Store) -> Result<SpillProgress, WriteError> {
         let mut slot = self.store.slot.lock().await;
         let mut opened = self.store.still_there(&mut slot).await?;
         let moved = self.move_now(&mut opened, into).await?;
@@ -89,7 +89,7 @@ impl Spill {
     }
 
     /// Copies first and removes afterwards. A crash in between leaves rows in both files, and the next copy skips them.
-    async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<Moved, WriteError> {
+    async fn move_now(&self, opened: &mut Opened, into: &Store) -> Result<SpillProgress, WriteError> {
         let failed = WriteError::unsound;
         // Locked to the end: another process may add rows.
         let mut here = opened.connection.begin_with("BEGIN IMMEDIATE").await.map_err(WriteError::sound)?;
@@ -105,7 +105,7 @@ impl Spill {
         }
         let left = count(&mut here).await.map_err(failed)?;
         here.commit().await.map_err(failed)?;
-        Ok(Moved { rows, more: left > 0 })
+        Ok(SpillProgress { rows, more: left > 0 })
     }
 
     /// Removes the empty file. It is closed first, because SQLite removes its `-wal` and `-shm` files only while the

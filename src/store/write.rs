@@ -26,7 +26,7 @@ pub enum Record {
 
 impl Record {
     /// The columns by name, as they are read back from the database.
-    pub fn row(&self) -> super::Row {
+    pub fn row(&self) -> super::ExportRow {
         match self {
             Record::Race(race) => columns::object(&**race),
             Record::Attempt(attempt) => columns::object(&**attempt),

@@ -22,12 +22,12 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
-use super::counted::{Count, Counted};
+use super::counted_stream::{CountedStream, StreamCount};
+use super::dns::{NameCache, Resolver};
 use super::endpoint::{Endpoint, Origin};
+use super::http1::Http1Connection;
 use super::http2::UNTOLD;
-use super::line::Line;
-use super::names::{Names, Resolver};
-use super::seats::STREAMS_MAX;
+use super::stream_choice::STREAMS_MAX;
 use super::tunnel;
 use crate::config::{Authorities, Proxy};
 use crate::failure::{Failure, FailureKind, Phase};
@@ -59,24 +59,24 @@ const STREAM_WINDOW_MAX: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW_MAX * STREAMS_MAX as u32;
 
 /// A connection that was just made.
-pub(super) enum Made {
-    Http1(Line),
+pub(super) enum NewConnection {
+    Http1(Http1Connection),
     Http2 {
         sender: http2::SendRequest<Full<Bytes>>,
         /// How many streams the peer allows at once, as far as it has said.
         streams_max: Arc<AtomicUsize>,
         /// What is read of it.
-        count: Arc<Count>,
+        count: Arc<StreamCount>,
     },
 }
 
 pub(super) struct Connector {
-    tls: Tls,
+    tls: TlsClient,
     /// Certificate authorities that are trusted for every origin.
     roots: RootCertStore,
     /// For origins with authorities of their own. Only configurations name those, so there are few.
-    own_tls: Mutex<HashMap<Arc<Authorities>, Tls>>,
-    names: Arc<Names>,
+    own_tls: Mutex<HashMap<Arc<Authorities>, TlsClient>>,
+    names: Arc<NameCache>,
     pub descriptors: Descriptors,
     shutdown: Shutdown,
 }
@@ -90,9 +90,9 @@ impl Connector {
         if roots.is_empty() {
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         }
-        let tls = Tls::new(roots.clone())?;
+        let tls = TlsClient::new(roots.clone())?;
         let descriptors = Descriptors::new(machine::descriptors());
-        let names = Names::new(shutdown.clone(), resolver);
+        let names = NameCache::new(shutdown.clone(), resolver);
         Ok(Connector { tls, roots, own_tls: Mutex::default(), names, descriptors, shutdown })
     }
 
@@ -100,7 +100,12 @@ impl Connector {
     ///
     /// # Errors
     /// `dns`, `connect`, `tls` or `protocol`, each of phase connect.
-    pub async fn connect(&self, endpoint: &Endpoint, http1: bool, changed: Arc<Notify>) -> Result<Made, Failure> {
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        http1: bool,
+        changed: Arc<Notify>,
+    ) -> Result<NewConnection, Failure> {
         let origin = endpoint.origin();
         let tcp = match &origin.transport.proxy {
             None => self.tcp(&origin.host, origin.port).await?,
@@ -123,7 +128,7 @@ impl Connector {
     }
 
     /// TLS with the authorities that are trusted for this origin.
-    fn tls(&self, origin: &Origin) -> Result<Tls, Failure> {
+    fn tls(&self, origin: &Origin) -> Result<TlsClient, Failure> {
         let Some(authorities) = &origin.transport.authorities else { return Ok(self.tls.clone()) };
         let mut own = self.own_tls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tls) = own.get(authorities) {
@@ -131,7 +136,7 @@ impl Connector {
         }
         let mut roots = self.roots.clone();
         roots.add_parsable_certificates(authorities.certificates.iter().cloned());
-        let tls = Tls::new(roots).map_err(|error| failure(FailureKind::Tls, &error.to_string()))?;
+        let tls = TlsClient::new(roots).map_err(|error| failure(FailureKind::Tls, &error.to_string()))?;
         own.insert(authorities.clone(), tls.clone());
         Ok(tls)
     }
@@ -148,25 +153,25 @@ impl Connector {
         dial(addresses, &self.descriptors).await
     }
 
-    async fn http1<S>(&self, stream: S) -> Result<Made, Failure>
+    async fn http1<S>(&self, stream: S) -> Result<NewConnection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, count) = Counted::http1(stream);
+        let (stream, count) = CountedStream::http1(stream);
         let handshake = http1::Builder::new()
             .max_buf_size(READ_BUFFER_MAX)
             .max_headers(HEADERS_MAX)
             .handshake(TokioIo::new(stream))
             .await;
         let (sender, connection) = handshake.map_err(|error| failure(FailureKind::Protocol, &error.to_string()))?;
-        Ok(Made::Http1(Line::new(sender, Box::pin(connection), count)))
+        Ok(NewConnection::Http1(Http1Connection::new(sender, Box::pin(connection), count)))
     }
 
-    async fn http2<S>(&self, stream: S, changed: Arc<Notify>) -> Result<Made, Failure>
+    async fn http2<S>(&self, stream: S, changed: Arc<Notify>) -> Result<NewConnection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, count) = Counted::http2(stream);
+        let (stream, count) = CountedStream::http2(stream);
         let handshake = http2::Builder::new(self.shutdown.clone())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
@@ -188,21 +193,21 @@ impl Connector {
             }
             ended
         }));
-        Ok(Made::Http2 { sender, streams_max, count })
+        Ok(NewConnection::Http2 { sender, streams_max, count })
     }
 }
 
 /// A TLS client that trusts one set of authorities. Cheap to clone.
 #[derive(Clone)]
-struct Tls {
+struct TlsClient {
     /// Offers HTTP/2 and HTTP/1.1.
     both: TlsConnector,
     /// Offers HTTP/1.1 alone.
     http1: TlsConnector,
 }
 
-impl Tls {
-    fn new(roots: RootCertStore) -> Result<Tls, rustls::Error> {
+impl TlsClient {
+    fn new(roots: RootCertStore) -> Result<TlsClient, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -211,7 +216,7 @@ impl Tls {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let http1 = TlsConnector::from(Arc::new(config.clone()));
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        Ok(Tls { both: TlsConnector::from(Arc::new(config)), http1 })
+        Ok(TlsClient { both: TlsConnector::from(Arc::new(config)), http1 })
     }
 }
 

@@ -10,9 +10,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Notify;
 
-use super::broken::{SendError, of_http2};
-use super::counted::Count;
-use super::seats::{AGE_MAX, RESETS_MAX, STREAMS_MAX, Seat};
+use super::connection_error::{SendError, of_http2};
+use super::counted_stream::StreamCount;
+use super::stream_choice::{AGE_MAX, ConnectionLoad, RESETS_MAX, STREAMS_MAX};
 use crate::clock::Instant;
 
 /// Streams that a connection is taken to allow before its peer has said. Not the usual 100, so that a peer that allows just
@@ -29,7 +29,7 @@ pub(super) struct Http2 {
     streams_expected: usize,
     resets: AtomicUsize,
     /// What is read of it.
-    count: Arc<Count>,
+    count: Arc<StreamCount>,
     /// Told of every stream that ends.
     changed: Arc<Notify>,
 }
@@ -46,7 +46,7 @@ impl Http2 {
         sender: SendRequest<Full<Bytes>>,
         streams_max: Arc<AtomicUsize>,
         streams_expected: usize,
-        count: Arc<Count>,
+        count: Arc<StreamCount>,
         changed: Arc<Notify>,
     ) -> Http2 {
         Http2 {
@@ -76,9 +76,9 @@ impl Http2 {
         allowed.clamp(1, STREAMS_MAX)
     }
 
-    pub fn seat(&self, passed_over: bool) -> Seat {
+    pub fn seat(&self, passed_over: bool) -> ConnectionLoad {
         let streams = self.streams.load(Ordering::Relaxed);
-        Seat { streams, streams_max: self.streams_max(), worn: self.is_worn(), passed_over }
+        ConnectionLoad { streams, streams_max: self.streams_max(), worn: self.is_worn(), passed_over }
     }
 
     /// The peer takes no more than what runs now, whatever it has said; until it is heard again.

@@ -4,22 +4,22 @@
 //! it took to get one, a connect timeout that covers name look-up and TLS, and a dead pooled connection that is told from a
 //! request that was refused. The endpoint says which proxy and which certificate authorities its connections use.
 
-mod broken;
 mod connect;
-mod counted;
+mod connection_error;
+mod counted_stream;
+mod dns;
 mod endpoint;
+mod http1;
 mod http2;
-mod line;
-mod names;
 mod pool;
 mod response;
-mod seats;
 mod sigv4;
+mod stream_choice;
 mod tunnel;
 
+pub use dns::{Resolver, system_resolver};
 pub use endpoint::{Endpoint, InvalidUrl};
-pub use names::{Resolver, system_resolver};
-pub use response::{Body, Response};
+pub use response::{Response, ResponseBody};
 pub use sigv4::{Credentials, SignError, sign};
 
 use std::borrow::Cow;
@@ -35,9 +35,9 @@ use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::machine::Descriptors;
 use crate::shutdown::Shutdown;
-use connect::{Connector, Made};
-use pool::{Asker, Claim, Connection, Dial, Pool};
-use seats::DIAL_PATIENCE;
+use connect::{Connector, NewConnection};
+use pool::{ConnectionClaim, ConnectionRequest, Dial, Pool, PooledConnection};
+use stream_choice::DIAL_PATIENCE;
 
 /// How often idle connections are looked through.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -46,11 +46,11 @@ const RESENDS_MAX: usize = 3;
 
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
-pub struct Client {
-    inner: Arc<Inner>,
+pub struct UpstreamClient {
+    inner: Arc<ClientState>,
 }
 
-struct Inner {
+struct ClientState {
     connector: Connector,
     pools: Mutex<HashMap<endpoint::Origin, Arc<Pool>>>,
     shutdown: Shutdown,
@@ -74,7 +74,7 @@ pub struct Outgoing {
 
 /// How the connection for a request was come by.
 #[derive(Clone, Copy, Debug)]
-pub struct Connected {
+pub struct ConnectionOrigin {
     /// Out of the pool.
     pub reused: bool,
     pub http2: bool,
@@ -82,22 +82,22 @@ pub struct Connected {
     pub at: Instant,
 }
 
-impl Client {
+impl UpstreamClient {
     /// Loads the certificates that are trusted: the system's, or a bundled set where there are none.
     ///
     /// # Errors
     /// When TLS cannot be set up at all.
-    pub fn new(shutdown: Shutdown) -> Result<Client, rustls::Error> {
-        Client::with_resolver(shutdown, system_resolver())
+    pub fn new(shutdown: Shutdown) -> Result<UpstreamClient, rustls::Error> {
+        UpstreamClient::with_resolver(shutdown, system_resolver())
     }
 
     /// The same with another way to look names up.
     ///
     /// # Errors
     /// When TLS cannot be set up at all.
-    pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<Client, rustls::Error> {
-        let client = Client {
-            inner: Arc::new(Inner {
+    pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<UpstreamClient, rustls::Error> {
+        let client = UpstreamClient {
+            inner: Arc::new(ClientState {
                 connector: Connector::new(shutdown.clone(), resolver)?,
                 pools: Mutex::default(),
                 shutdown: shutdown.clone(),
@@ -128,13 +128,17 @@ impl Client {
     ///
     /// # Errors
     /// A failure of phase connect or headers.
-    pub async fn send(&self, outgoing: &Outgoing, mut connected: impl FnMut(Connected)) -> Result<Response, Failure> {
+    pub async fn send(
+        &self,
+        outgoing: &Outgoing,
+        mut connected: impl FnMut(ConnectionOrigin),
+    ) -> Result<Response, Failure> {
         let pool = self.inner.pool(&outgoing.endpoint);
         let mut resends = 0;
         loop {
             let connection = self.connection(&pool, outgoing).await?;
             let reused = connection.reused();
-            connected(Connected { reused, http2: connection.is_http2(), at: Instant::now() });
+            connected(ConnectionOrigin { reused, http2: connection.is_http2(), at: Instant::now() });
             let request = request(outgoing, if connection.is_http2() { Version::HTTP_2 } else { Version::HTTP_11 });
             let error = match connection.send(request, &pool).await {
                 Ok(response) => return Ok(response),
@@ -150,11 +154,11 @@ impl Client {
         }
     }
 
-    async fn connection(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Connection, Failure> {
+    async fn connection(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<PooledConnection, Failure> {
         let limit = outgoing.connect_timeout;
-        let asker = Asker { since: Instant::now(), fresh: outgoing.fresh, connect_timeout: limit };
+        let asker = ConnectionRequest { since: Instant::now(), fresh: outgoing.fresh, connect_timeout: limit };
         let claim = pool.claim(&asker, false);
-        if let Claim::Have(connection) = claim {
+        if let ConnectionClaim::Have(connection) = claim {
             return Ok(connection);
         }
         let made = tokio::time::timeout(limit, self.make(pool, outgoing, &asker, claim));
@@ -166,27 +170,27 @@ impl Client {
         &self,
         pool: &Arc<Pool>,
         outgoing: &Outgoing,
-        asker: &Asker,
-        mut claim: Claim,
-    ) -> Result<Connection, Failure> {
+        asker: &ConnectionRequest,
+        mut claim: ConnectionClaim,
+    ) -> Result<PooledConnection, Failure> {
         let mut waiting = None;
         loop {
             match claim {
-                Claim::Have(connection) => return Ok(connection),
-                Claim::Failed(failure) => return Err(failure),
-                Claim::DialOwn => {
+                ConnectionClaim::Have(connection) => return Ok(connection),
+                ConnectionClaim::Failed(failure) => return Err(failure),
+                ConnectionClaim::DialOwn => {
                     if let Some(connection) = self.dial_own(pool, outgoing).await? {
                         return Ok(connection);
                     }
                 }
-                Claim::Dial(dial) => self.dial(dial, &outgoing.endpoint),
-                Claim::Wait => {}
+                ConnectionClaim::Dial(dial) => self.dial(dial, &outgoing.endpoint),
+                ConnectionClaim::Wait => {}
             }
             waiting.get_or_insert_with(|| pool.wait());
             let mut change = std::pin::pin!(pool.change());
             change.as_mut().enable();
             claim = pool.claim(asker, true);
-            if matches!(claim, Claim::Wait) {
+            if matches!(claim, ConnectionClaim::Wait) {
                 // Now and then without a change: a dial may have grown old.
                 let _ = tokio::time::timeout(DIAL_PATIENCE, change).await;
                 claim = pool.claim(asker, true);
@@ -196,7 +200,7 @@ impl Client {
 
     /// Makes a connection for one request, in a task of its own, so that a loser that is cut meanwhile leaves a warm one
     /// behind. None: it was one too many to be shared.
-    async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<Connection>, Failure> {
+    async fn dial_own(&self, pool: &Arc<Pool>, outgoing: &Outgoing) -> Result<Option<PooledConnection>, Failure> {
         let (give, take) = tokio::sync::oneshot::channel();
         let (inner, endpoint, limit, keep) =
             (self.inner.clone(), outgoing.endpoint.clone(), outgoing.connect_timeout, pool.clone());
@@ -219,7 +223,7 @@ impl Client {
     }
 }
 
-impl Inner {
+impl ClientState {
     fn pools(&self) -> std::sync::MutexGuard<'_, HashMap<endpoint::Origin, Arc<Pool>>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,7 +234,7 @@ impl Inner {
     }
 
     /// Within `limit`, and not beyond the end of the gateway.
-    async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<Made, Failure> {
+    async fn connect(&self, pool: &Pool, endpoint: &Endpoint, limit: Duration) -> Result<NewConnection, Failure> {
         let connecting = self.connector.connect(endpoint, pool.wants_http1(), pool.changes());
         tokio::select! {
             made = tokio::time::timeout(limit, connecting) => made.unwrap_or_else(|_| Err(pool.late(limit))),

@@ -14,13 +14,13 @@ use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::broken::{SendError, of_http1};
-use super::connect::Made;
+use super::connect::NewConnection;
+use super::connection_error::{SendError, of_http1};
 use super::endpoint::Origin;
+use super::http1::Http1Connection;
 use super::http2::{Http2, Stream};
-use super::line::Line;
-use super::response::{Body, Response};
-use super::seats::{DIAL_PATIENCE, HTTP2_MAX, Queue, STREAMS_MAX, Step, step};
+use super::response::{Response, ResponseBody};
+use super::stream_choice::{ConnectionQueue, DIAL_PATIENCE, HTTP2_MAX, STREAMS_MAX, StreamStep, step};
 use crate::clock::Instant;
 use crate::config::Proxy;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -36,13 +36,13 @@ pub(super) struct Pool {
     https: bool,
     /// The proxy that its connections go through.
     proxy: Option<Arc<Proxy>>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Told when a stream may be free, a dial has ended, or a connection has.
     changed: Arc<Notify>,
 }
 
-struct State {
-    idle: Vec<Idle>,
+struct PoolState {
+    idle: Vec<IdleConnection>,
     shared: Vec<Arc<Http2>>,
     /// What the latest connection spoke; none before the first.
     speaks_http2: Option<bool>,
@@ -60,22 +60,22 @@ struct State {
     failed: Option<(Instant, Failure)>,
 }
 
-struct Idle {
-    line: Line,
+struct IdleConnection {
+    line: Http1Connection,
     since: Instant,
     /// A request was sent over it before.
     used: bool,
 }
 
 /// One connection for one request.
-pub(super) enum Connection {
-    Http1 { line: Line, reused: bool },
+pub(super) enum PooledConnection {
+    Http1 { line: Http1Connection, reused: bool },
     Http2 { stream: Stream, reused: bool },
 }
 
 /// What a request does to come by a connection.
-pub(super) enum Claim {
-    Have(Connection),
+pub(super) enum ConnectionClaim {
+    Have(PooledConnection),
     /// Make one of its own, over HTTP/1.1.
     DialOwn,
     /// Begin this dial for all, and wait.
@@ -86,7 +86,7 @@ pub(super) enum Claim {
 
 /// A request that wants a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Asker {
+pub(super) struct ConnectionRequest {
     pub since: Instant,
     /// None that was there before will do.
     pub fresh: bool,
@@ -103,11 +103,11 @@ pub(super) struct Dial {
 }
 
 /// A request that waits for a stream, until dropped.
-pub(super) struct Waiting(Arc<Pool>);
+pub(super) struct WaitingRequest(Arc<Pool>);
 
 impl Pool {
     pub fn new(origin: &Origin) -> Pool {
-        let state = State {
+        let state = PoolState {
             idle: Vec::new(),
             shared: Vec::new(),
             speaks_http2: None,
@@ -127,7 +127,7 @@ impl Pool {
     }
 
     /// What is there now, or what is to be done. `counted`: the asker waits already.
-    pub fn claim(self: &Arc<Pool>, asker: &Asker, counted: bool) -> Claim {
+    pub fn claim(self: &Arc<Pool>, asker: &ConnectionRequest, counted: bool) -> ConnectionClaim {
         loop {
             // Taken out first: to look at a connection is not to be done under the lock.
             let idle = {
@@ -137,21 +137,26 @@ impl Pool {
                 }
                 if asker.fresh { None } else { state.idle.pop() }
             };
-            let Some(Idle { mut line, since, used }) = idle else { return Claim::DialOwn };
+            let Some(IdleConnection { mut line, since, used }) = idle else { return ConnectionClaim::DialOwn };
             if since.elapsed() < IDLE_FOR && line.is_usable() {
                 // A connection that was made while the request waited is new to it.
-                return Claim::Have(Connection::Http1 { line, reused: used || since < asker.since });
+                return ConnectionClaim::Have(PooledConnection::Http1 { line, reused: used || since < asker.since });
             }
         }
     }
 
-    fn claim_stream(self: &Arc<Pool>, state: &mut State, asker: &Asker, counted: bool) -> Claim {
+    fn claim_stream(
+        self: &Arc<Pool>,
+        state: &mut PoolState,
+        asker: &ConnectionRequest,
+        counted: bool,
+    ) -> ConnectionClaim {
         state.shared.retain(|connection| !connection.is_closed() && !connection.is_spent());
         if let Some(latest) = state.shared.last() {
             state.streams_each = latest.streams_max();
         }
         let now = Instant::now();
-        let queue = Queue {
+        let queue = ConnectionQueue {
             waiting: state.waiting + usize::from(!counted),
             streams_each: state.streams_each,
             dials: state.dials.len(),
@@ -161,20 +166,20 @@ impl Pool {
         };
         let seats = state.shared.iter().map(|shared| shared.seat(asker.fresh && shared.born < asker.since));
         let step = step(seats, queue);
-        if let Step::Use(place) = step {
+        if let StreamStep::Use(place) = step {
             let connection = state.shared[place].clone();
             let reused = connection.born < asker.since;
-            return Claim::Have(Connection::Http2 { stream: Stream::open(connection), reused });
+            return ConnectionClaim::Have(PooledConnection::Http2 { stream: Stream::open(connection), reused });
         }
         if let Some(failure) = state.failure_for(asker) {
-            return Claim::Failed(failure);
+            return ConnectionClaim::Failed(failure);
         }
-        if step == Step::Wait {
-            return Claim::Wait;
+        if step == StreamStep::Wait {
+            return ConnectionClaim::Wait;
         }
         state.dials.push(now);
         state.patience = state.patience.max(asker.connect_timeout);
-        Claim::Dial(Dial { pool: self.clone(), begun: now, limit: state.patience, ended: false })
+        ConnectionClaim::Dial(Dial { pool: self.clone(), begun: now, limit: state.patience, ended: false })
     }
 
     /// The next change: registered before [`Pool::claim`], it misses none.
@@ -188,9 +193,9 @@ impl Pool {
     }
 
     /// Counts a request that waits for a stream.
-    pub fn wait(self: &Arc<Pool>) -> Waiting {
+    pub fn wait(self: &Arc<Pool>) -> WaitingRequest {
         self.state().waiting += 1;
-        Waiting(self.clone())
+        WaitingRequest(self.clone())
     }
 
     /// Whether a new connection may offer nothing but HTTP/1.1.
@@ -209,19 +214,19 @@ impl Pool {
 
     /// Takes in a connection that was just made, by the pool's own dial that began at `dial` or by a request. None: there
     /// are as many as may be.
-    pub fn adopt(&self, made: Made, dial: Option<Instant>) -> Option<Connection> {
+    pub fn adopt(&self, made: NewConnection, dial: Option<Instant>) -> Option<PooledConnection> {
         let mut state = self.state();
         state.end_dial(dial);
         state.failed = None;
-        state.speaks_http2 = Some(matches!(made, Made::Http2 { .. }));
+        state.speaks_http2 = Some(matches!(made, NewConnection::Http2 { .. }));
         match made {
-            Made::Http1(line) => Some(Connection::Http1 { line, reused: false }),
-            Made::Http2 { .. } if state.shared.len() + state.dials.len() >= HTTP2_MAX => None,
-            Made::Http2 { sender, streams_max, count } => {
+            NewConnection::Http1(line) => Some(PooledConnection::Http1 { line, reused: false }),
+            NewConnection::Http2 { .. } if state.shared.len() + state.dials.len() >= HTTP2_MAX => None,
+            NewConnection::Http2 { sender, streams_max, count } => {
                 let connection = Http2::new(sender, streams_max, state.streams_each, count, self.changed.clone());
                 let connection = Arc::new(connection);
                 state.shared.push(connection.clone());
-                Some(Connection::Http2 { stream: Stream::open(connection), reused: false })
+                Some(PooledConnection::Http2 { stream: Stream::open(connection), reused: false })
             }
         }
     }
@@ -240,22 +245,22 @@ impl Pool {
     }
 
     /// Keeps a connection for a later request.
-    pub fn put_back(&self, connection: Connection) {
+    pub fn put_back(&self, connection: PooledConnection) {
         match connection {
-            Connection::Http1 { line, reused } => self.keep(line, reused),
-            Connection::Http2 { mut stream, .. } => stream.ended = true,
+            PooledConnection::Http1 { line, reused } => self.keep(line, reused),
+            PooledConnection::Http2 { mut stream, .. } => stream.ended = true,
         }
     }
 
     /// Keeps a line after a request.
-    pub(super) fn put_back_http1(&self, line: Line) {
+    pub(super) fn put_back_http1(&self, line: Http1Connection) {
         self.keep(line, true);
     }
 
-    fn keep(&self, line: Line, used: bool) {
+    fn keep(&self, line: Http1Connection, used: bool) {
         let mut state = self.state();
         if state.idle.len() < IDLE_MAX {
-            state.idle.push(Idle { line, since: Instant::now(), used });
+            state.idle.push(IdleConnection { line, since: Instant::now(), used });
         }
     }
 
@@ -266,12 +271,12 @@ impl Pool {
         state.shared.retain(|connection| !connection.is_closed() && !connection.is_spent());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PoolState {
     fn wants_http1(&self) -> bool {
         self.http1_until.is_some_and(|until| Instant::now() < until)
     }
@@ -284,7 +289,7 @@ impl State {
 
     /// The failure of a dial that this request has waited for, where nothing else is under way. One that took too long
     /// says nothing to who has more time.
-    fn failure_for(&self, asker: &Asker) -> Option<Failure> {
+    fn failure_for(&self, asker: &ConnectionRequest) -> Option<Failure> {
         let (at, failure) = self.failed.as_ref().filter(|_| self.shared.is_empty())?;
         let under_way = self.dials.iter().any(|begun| begun < at);
         let mine = *at >= asker.since && !under_way && failure.kind != FailureKind::Timeout;
@@ -294,7 +299,7 @@ impl State {
 
 impl Dial {
     /// It has ended: what it brought is for all who wait.
-    pub fn end(mut self, made: Result<Made, Failure>) {
+    pub fn end(mut self, made: Result<NewConnection, Failure>) {
         match made {
             Ok(made) => {
                 self.ended = true;
@@ -320,39 +325,39 @@ impl Drop for Dial {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
     }
 }
 
-impl Connection {
+impl PooledConnection {
     pub fn reused(&self) -> bool {
         match self {
-            Connection::Http1 { reused, .. } | Connection::Http2 { reused, .. } => *reused,
+            PooledConnection::Http1 { reused, .. } | PooledConnection::Http2 { reused, .. } => *reused,
         }
     }
 
     pub fn is_http2(&self) -> bool {
-        matches!(self, Connection::Http2 { .. })
+        matches!(self, PooledConnection::Http2 { .. })
     }
 
     /// Sends the request and waits for the head of the answer. The body gives the connection back at its end.
     pub async fn send(self, request: Request<Full<Bytes>>, pool: &Arc<Pool>) -> Result<Response, SendError> {
         match self {
-            Connection::Http1 { mut line, .. } => match line.send(request).await {
-                Ok(response) => Ok(split(response, |body| Body::http1(body, line, pool.clone()))),
+            PooledConnection::Http1 { mut line, .. } => match line.send(request).await {
+                Ok(response) => Ok(split(response, |body| ResponseBody::http1(body, line, pool.clone()))),
                 Err((error, unsent)) => Err(of_http1(&error, unsent, line.heard())),
             },
-            Connection::Http2 { mut stream, .. } => {
+            PooledConnection::Http2 { mut stream, .. } => {
                 let response = stream.send(request).await?;
-                Ok(split(response, |body| Body::http2(body, stream)))
+                Ok(split(response, |body| ResponseBody::http2(body, stream)))
             }
         }
     }
 }
 
-fn split(response: http::Response<Incoming>, body: impl FnOnce(Incoming) -> Body) -> Response {
+fn split(response: http::Response<Incoming>, body: impl FnOnce(Incoming) -> ResponseBody) -> Response {
     let (head, incoming) = response.into_parts();
     Response { status: head.status, headers: head.headers, body: body(incoming) }
 }

@@ -10,41 +10,41 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::broken::failure_of;
+use super::connection_error::failure_of;
+use super::http1::Http1Connection;
 use super::http2::Stream;
-use super::line::Line;
 use super::pool::Pool;
 use crate::failure::{Failure, Phase};
-use crate::pace::Pace;
+use crate::pace::YieldPace;
 
 /// Head and body.
 pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub body: Body,
+    pub body: ResponseBody,
 }
 
 /// The bytes of an answer as they come.
-pub struct Body {
+pub struct ResponseBody {
     incoming: Incoming,
-    connection: Held,
+    connection: HeldConnection,
     /// Of frames without data, which no reader sees.
-    pace: Pace,
+    pace: YieldPace,
 }
 
-enum Held {
-    Http1(Line, Arc<Pool>),
+enum HeldConnection {
+    Http1(Http1Connection, Arc<Pool>),
     Http2(Stream),
     Ended,
 }
 
-impl Body {
-    pub(super) fn http1(incoming: Incoming, line: Line, pool: Arc<Pool>) -> Body {
-        Body { incoming, connection: Held::Http1(line, pool), pace: Pace::default() }
+impl ResponseBody {
+    pub(super) fn http1(incoming: Incoming, line: Http1Connection, pool: Arc<Pool>) -> ResponseBody {
+        ResponseBody { incoming, connection: HeldConnection::Http1(line, pool), pace: YieldPace::default() }
     }
 
-    pub(super) fn http2(incoming: Incoming, stream: Stream) -> Body {
-        Body { incoming, connection: Held::Http2(stream), pace: Pace::default() }
+    pub(super) fn http2(incoming: Incoming, stream: Stream) -> ResponseBody {
+        ResponseBody { incoming, connection: HeldConnection::Http2(stream), pace: YieldPace::default() }
     }
 
     /// The next read; none at the end. Trailers are passed over.
@@ -73,7 +73,7 @@ impl Body {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = Pin::new(&mut self.incoming).poll_frame(context);
         match &mut self.connection {
-            Held::Http1(line, _) if frame.is_pending() => {
+            HeldConnection::Http1(line, _) if frame.is_pending() => {
                 line.drive(context);
                 Pin::new(&mut self.incoming).poll_frame(context)
             }
@@ -82,10 +82,10 @@ impl Body {
     }
 
     fn give_back(&mut self) {
-        match std::mem::replace(&mut self.connection, Held::Ended) {
-            Held::Http1(line, pool) => pool.put_back_http1(line),
-            Held::Http2(mut stream) => stream.ended = true,
-            Held::Ended => {}
+        match std::mem::replace(&mut self.connection, HeldConnection::Ended) {
+            HeldConnection::Http1(line, pool) => pool.put_back_http1(line),
+            HeldConnection::Http2(mut stream) => stream.ended = true,
+            HeldConnection::Ended => {}
         }
     }
 }

@@ -102,14 +102,14 @@ pub fn sign(
     if !signed.contains_key(HOST) {
         signed.insert(HOST, HeaderValue::from_str(host)?);
     }
-    let request = Request { method, uri: &uri, headers: &signed, content: &content };
-    let scope = Scope { region, service, time: &time };
+    let request = SignedRequest { method, uri: &uri, headers: &signed, content: &content };
+    let scope = SigningScope { region, service, time: &time };
     added.insert(AUTHORIZATION, secret(&authorization(credentials, &scope, &request))?);
     Ok(added)
 }
 
 /// A request as it is signed.
-struct Request<'a> {
+struct SignedRequest<'a> {
     method: &'a Method,
     uri: &'a Uri,
     headers: &'a HeaderMap,
@@ -118,14 +118,14 @@ struct Request<'a> {
 }
 
 /// What a signature is good for.
-struct Scope<'a> {
+struct SigningScope<'a> {
     region: &'a str,
     service: &'a str,
     /// `20150830T123600Z`
     time: &'a str,
 }
 
-fn authorization(credentials: &Credentials, scope: &Scope<'_>, request: &Request<'_>) -> String {
+fn authorization(credentials: &Credentials, scope: &SigningScope<'_>, request: &SignedRequest<'_>) -> String {
     let (headers, names) = canonical_headers(request.headers);
     let canonical = format!(
         "{}\n{}\n{}\n{headers}\n{names}\n{}",
@@ -251,9 +251,9 @@ mod tests {
         header(&mut headers, "host", "example.amazonaws.com");
         header(&mut headers, "x-amz-date", "20150830T123600Z");
         more.iter().for_each(|(name, value)| header(&mut headers, name, value));
-        let scope = Scope { region: "us-east-1", service: "service", time: "20150830T123600Z" };
+        let scope = SigningScope { region: "us-east-1", service: "service", time: "20150830T123600Z" };
         let uri: Uri = format!("https://example.amazonaws.com{path}").parse().unwrap();
-        let request = Request { method: &method, uri: &uri, headers: &headers, content: EMPTY };
+        let request = SignedRequest { method: &method, uri: &uri, headers: &headers, content: EMPTY };
         let authorization = authorization(&credentials(None), &scope, &request);
         authorization.rsplit_once("Signature=").unwrap().1.to_owned()
     }

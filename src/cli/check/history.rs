@@ -7,18 +7,18 @@ use std::path::Path;
 use super::section;
 use crate::config::{self, Retention, units};
 use crate::report::question::time;
-use crate::store::{Extent, OpenError, ReadError, Reader};
+use crate::store::{Extent, OpenError, ReadError, StoreReader};
 
 /// False: `serve` cannot use it.
-pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Result<bool> {
+pub(super) fn render(store: &config::StoreConfig, out: &mut impl io::Write) -> io::Result<bool> {
     let retention = match store.retention {
         Retention::Forever => "forever".to_owned(),
         Retention::For(kept) => units::format_duration(kept),
     };
     let (mut rows, usable) = match extent(&store.path) {
-        Err(Problem::Absent) => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
+        Err(DatabaseProblem::Absent) => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
         Ok(extent) => (described(&extent), true),
-        Err(Problem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
+        Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
     rows.push(["retention".into(), retention]);
     section(out, "History", rows.into_iter().map(Vec::from).collect())?;
@@ -26,7 +26,7 @@ pub(super) fn render(store: &config::Store, out: &mut impl io::Write) -> io::Res
 }
 
 /// Why a database cannot be read.
-enum Problem {
+enum DatabaseProblem {
     Absent,
     Unread {
         text: String,
@@ -35,17 +35,17 @@ enum Problem {
     },
 }
 
-fn extent(path: &Path) -> Result<Extent, Problem> {
-    let reader = Reader::open(path).map_err(|error| {
+fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
+    let reader = StoreReader::open(path).map_err(|error| {
         let usable = matches!(error, OpenError::Empty { .. } | OpenError::Older { .. } | OpenError::Locked { .. });
         match error {
-            OpenError::Absent { .. } => Problem::Absent,
-            error => Problem::Unread { text: error.to_string(), usable },
+            OpenError::Absent { .. } => DatabaseProblem::Absent,
+            error => DatabaseProblem::Unread { text: error.to_string(), usable },
         }
     })?;
     reader.extent().map_err(|error| {
         let usable = !matches!(error, ReadError::Failed { .. });
-        Problem::Unread { text: error.to_string(), usable }
+        DatabaseProblem::Unread { text: error.to_string(), usable }
     })
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     fn rendered(path: &Path, retention: Retention) -> (bool, String) {
         let mut out = Vec::new();
-        let usable = render(&config::Store { path: path.into(), retention }, &mut out).unwrap();
+        let usable = render(&config::StoreConfig { path: path.into(), retention }, &mut out).unwrap();
         (usable, String::from_utf8(out).unwrap())
     }
 

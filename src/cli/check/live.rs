@@ -17,8 +17,8 @@ use http::{HeaderValue, Method, Request};
 use serde_json::json;
 
 use super::columns;
-use crate::app::Alone;
-use crate::cli::race::answer::{Answer, Refusal};
+use crate::app::LocalGateway;
+use crate::cli::race::answer::{AnswerReader, Refusal};
 use crate::cli::signals::Signals;
 use crate::cli::stats::table::millis;
 use crate::config::{Config, Keys, Provider, units};
@@ -26,7 +26,7 @@ use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway};
-use crate::recorder::{Onlooker, Step};
+use crate::recorder::{AttemptStep, RaceObserver};
 use crate::store::Record;
 
 /// Upstreams that are asked at once.
@@ -44,7 +44,7 @@ const PLAIN: &str = "\x1b[0m";
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum LiveOutcome {
     /// Every upstream answered.
     Well,
     /// Some did not, or there was none to ask.
@@ -54,7 +54,7 @@ pub enum Ended {
 }
 
 /// An upstream that is asked.
-struct Target {
+struct LiveTarget {
     /// `provider/model`
     name: String,
     /// A model of the configuration that lists it.
@@ -64,7 +64,7 @@ struct Target {
 }
 
 /// What came back.
-struct Heard {
+struct LiveAnswer {
     target: usize,
     race_id: Option<String>,
     /// What an error says; none where it was answered to the end.
@@ -72,34 +72,34 @@ struct Heard {
 }
 
 /// What is told of an upstream.
-enum Verdict {
+enum LiveVerdict {
     Answered(Vec<String>),
     Failed(String),
 }
 
 /// Keeps the rows of races that are over: the store has none of them.
 #[derive(Default)]
-struct Rows(Mutex<HashMap<String, Vec<Record>>>);
+struct RaceRows(Mutex<HashMap<String, Vec<Record>>>);
 
 /// Asks them all, and writes a line for each to `out`. `colour`: it is a terminal that shows them.
 ///
 /// # Errors
 /// When the gateway cannot be built, in words for an operator; those of `out`.
-pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<Ended> {
+pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<LiveOutcome> {
     let targets = targets(&config);
     writeln!(out, "\nLive")?;
     if targets.is_empty() {
         writeln!(out, "  nobody to ask: no model lists an upstream that is on")?;
-        return Ok(Ended::Failed);
+        return Ok(LiveOutcome::Failed);
     }
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
     writeln!(out, "  asking {all} upstreams for {TOKENS} tokens each, {at_most} at most; no row is kept")?;
     out.flush()?;
     let mut signals = Signals::new()?;
-    let rows = Arc::new(Rows::default());
+    let rows = Arc::new(RaceRows::default());
     let alone = tokio::select! {
-        alone = Alone::start(config, false, rows.clone()) => alone?,
-        () = signals.next() => return Ok(Ended::Interrupted),
+        alone = LocalGateway::start(config, false, rows.clone()) => alone?,
+        () = signals.next() => return Ok(LiveOutcome::Interrupted),
     };
     let mut heard = Vec::with_capacity(all);
     let interrupted = {
@@ -119,14 +119,14 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
     alone.stop().await;
     let answered = write(&targets, &heard, &rows, colour, out)?;
     Ok(match (interrupted, answered == all) {
-        (true, _) => Ended::Interrupted,
-        (_, true) => Ended::Well,
-        (_, false) => Ended::Failed,
+        (true, _) => LiveOutcome::Interrupted,
+        (_, true) => LiveOutcome::Well,
+        (_, false) => LiveOutcome::Failed,
     })
 }
 
 /// Each once, in the order of the models.
-fn targets(config: &Config) -> Vec<Target> {
+fn targets(config: &Config) -> Vec<LiveTarget> {
     let mut seen = BTreeSet::new();
     let listed = config.models.values().flat_map(|model| model.upstreams.iter().map(move |upstream| (model, upstream)));
     let on = listed.filter(|(_, upstream)| {
@@ -134,7 +134,7 @@ fn targets(config: &Config) -> Vec<Target> {
         provider.is_on() || matches!(provider.keys, Keys::Token(_))
     });
     on.filter(|(_, upstream)| seen.insert(upstream.name()))
-        .map(|(model, upstream)| Target {
+        .map(|(model, upstream)| LiveTarget {
             name: upstream.name(),
             model: model.name.clone(),
             sent: upstream.model.clone(),
@@ -143,7 +143,7 @@ fn targets(config: &Config) -> Vec<Target> {
         .collect()
 }
 
-async fn ask(gateway: Arc<Gateway>, place: usize, target: &Target) -> Heard {
+async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAnswer {
     let (surface, request) = request(target);
     let answer = async {
         let response = proxy::serve_as(gateway, surface, None, request).await;
@@ -152,7 +152,7 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &Target) -> Heard {
         let complaint = match to_bytes(response.into_body(), BODY_MAX).await {
             Ok(body) if !status.is_success() => Some(Refusal::read(status.as_u16(), &body).of_the_last()),
             Ok(body) => {
-                let mut answer = Answer::new();
+                let mut answer = AnswerReader::new();
                 answer.read(body);
                 answer.broke
             }
@@ -164,12 +164,12 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &Target) -> Heard {
     let (race_id, complaint) = in_time.unwrap_or_else(|_| {
         (None, Some(format!("no answer within {}: slow, or out of reach", units::format_duration(ANSWER_FOR))))
     });
-    Heard { target: place, race_id, complaint }
+    LiveAnswer { target: place, race_id, complaint }
 }
 
 /// The smallest that a client would send: to this upstream alone, and once more where the first was about the request itself.
-fn request(target: &Target) -> (Surface, Request<Body>) {
-    let Target { name, model, sent, provider } = target;
+fn request(target: &LiveTarget) -> (Surface, Request<Body>) {
+    let LiveTarget { name, model, sent, provider } = target;
     // Nothing but its name tells a model that does not chat.
     let (surface, body) = if sent.to_ascii_lowercase().contains("embed") {
         (Surface::Embeddings, json!({ "model": model, "input": "hello" }))
@@ -190,9 +190,9 @@ fn request(target: &Target) -> (Surface, Request<Body>) {
 
 /// How many answered.
 fn write(
-    targets: &[Target],
-    heard: &[Heard],
-    rows: &Rows,
+    targets: &[LiveTarget],
+    heard: &[LiveAnswer],
+    rows: &RaceRows,
     colour: bool,
     out: &mut impl io::Write,
 ) -> io::Result<usize> {
@@ -200,11 +200,11 @@ fn write(
     for (place, target) in targets.iter().enumerate() {
         let heard = heard.iter().find(|heard| heard.target == place);
         let verdict =
-            heard.map_or_else(|| Verdict::Failed("interrupted".to_owned()), |heard| verdict(target, heard, rows));
-        answered.push(matches!(verdict, Verdict::Answered(_)));
+            heard.map_or_else(|| LiveVerdict::Failed("interrupted".to_owned()), |heard| verdict(target, heard, rows));
+        answered.push(matches!(verdict, LiveVerdict::Answered(_)));
         lines.push(match verdict {
-            Verdict::Answered(told) => [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect(),
-            Verdict::Failed(why) => vec![target.name.clone(), "FAILED".to_owned(), why],
+            LiveVerdict::Answered(told) => [target.name.clone(), "ok".to_owned()].into_iter().chain(told).collect(),
+            LiveVerdict::Failed(why) => vec![target.name.clone(), "FAILED".to_owned(), why],
         });
     }
     let mut text = Vec::new();
@@ -221,7 +221,7 @@ fn write(
     Ok(well)
 }
 
-fn verdict(target: &Target, heard: &Heard, rows: &Rows) -> Verdict {
+fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerdict {
     let rows = heard.race_id.as_ref().and_then(|id| rows.lock().remove(id)).unwrap_or_default();
     let mut attempts: Vec<&AttemptRecord> = Vec::new();
     let mut done_us = None;
@@ -247,24 +247,24 @@ fn verdict(target: &Target, heard: &Heard, rows: &Rows) -> Verdict {
             // Another key, say, had to be tried first.
             let before = attempts.iter().rev().skip(1).find_map(kind);
             let before = before.map(|kind| format!("; first: {}", words::of(kind, &target.provider, &target.sent)));
-            Verdict::Answered(vec![ttft, whole, model + &before.unwrap_or_default()])
+            LiveVerdict::Answered(vec![ttft, whole, model + &before.unwrap_or_default()])
         }
         (last, complaint) => {
             let status = last.and_then(|last| last.http_status);
             let said = complaint.as_deref().unwrap_or_default();
-            Verdict::Failed(words::failed(last.and_then(kind), status, said, &target.provider, &target.sent))
+            LiveVerdict::Failed(words::failed(last.and_then(kind), status, said, &target.provider, &target.sent))
         }
     }
 }
 
-impl Rows {
+impl RaceRows {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Record>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Onlooker for Rows {
-    fn step(&self, _: &AttemptRecord, _: Step, _: i64) {}
+impl RaceObserver for RaceRows {
+    fn step(&self, _: &AttemptRecord, _: AttemptStep, _: i64) {}
 
     fn committed(&self, _: &str, _: i64) {}
 

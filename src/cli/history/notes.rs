@@ -2,21 +2,29 @@
 
 use std::io;
 
-use super::{Screen, figure, length};
+use super::{ScreenSettings, figure, length};
 use crate::cli::stats::notes::{counted, moved, running, targets, wanted, write_paragraphs};
 use crate::history::CostBasis;
 use crate::report::dimension::Dimension;
 use crate::report::question::time;
-use crate::report::series::{By, Metric, Point, Question, SERIES_MAX, Series};
+use crate::report::series::{Metric, SERIES_MAX, SeriesDimension, SeriesPoint, SeriesQuestion, SeriesReport};
 
 /// A paragraph each.
-pub(super) fn write(question: &Question, answer: &Series, screen: Screen, out: &mut impl io::Write) -> io::Result<()> {
+pub(super) fn write(
+    question: &SeriesQuestion,
+    answer: &SeriesReport,
+    screen: ScreenSettings,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     let paragraphs = [
         Some(format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))),
         steps(answer),
         Some(definition(question, answer)),
         pooled(question),
-        (question.by == By::Concurrency).then(|| Dimension::Concurrency.note()).flatten().map(str::to_owned),
+        (question.by == SeriesDimension::Concurrency)
+            .then(|| Dimension::Concurrency.note())
+            .flatten()
+            .map(str::to_owned),
         thin(question, answer),
         bounds(answer),
         left_out(answer),
@@ -27,7 +35,7 @@ pub(super) fn write(question: &Question, answer: &Series, screen: Screen, out: &
     write_paragraphs(paragraphs.into_iter().flatten(), Some(usize::from(screen.width)), out)
 }
 
-fn steps(answer: &Series) -> Option<String> {
+fn steps(answer: &SeriesReport) -> Option<String> {
     let every = length(answer.every_us?);
     Some(format!(
         "A point stands at the start of its step of {every}, UTC. A step without attempts is a gap; the first and the last \
@@ -35,7 +43,7 @@ fn steps(answer: &Series) -> Option<String> {
     ))
 }
 
-fn definition(question: &Question, answer: &Series) -> String {
+fn definition(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     let figure = figure(question);
     match question.metric {
         Metric::Ttft => format!(
@@ -70,7 +78,7 @@ fn definition(question: &Question, answer: &Series) -> String {
     }
 }
 
-fn goodput(question: &Question, answer: &Series) -> String {
+fn goodput(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     let over = if answer.every_us.is_some() { "the step, as far as it lies in the window" } else { "the whole window" };
     let mut text = format!(
         "goodput: requests that finished well with {}, per second of {over}. A request counts where it was served, or, if \
@@ -89,12 +97,13 @@ fn goodput(question: &Question, answer: &Series) -> String {
 }
 
 /// Of several upstreams in one line.
-fn pooled(question: &Question) -> Option<String> {
-    let pools = question.metric == Metric::Ttft && matches!(question.by, By::Model | By::User);
+fn pooled(question: &SeriesQuestion) -> Option<String> {
+    let pools =
+        question.metric == Metric::Ttft && matches!(question.by, SeriesDimension::Model | SeriesDimension::User);
     pools.then(|| "A line pools the attempts at all upstreams: it is of the mixture, not of any provider.".to_owned())
 }
 
-fn thin(question: &Question, answer: &Series) -> Option<String> {
+fn thin(question: &SeriesQuestion, answer: &SeriesReport) -> Option<String> {
     let with_value = || points(answer).filter(|point| point.value.is_some());
     let (all, thin) = (with_value().count() as u64, with_value().filter(|point| !point.firm).count() as u64);
     let share = question.quantile().unwrap_or(0.5);
@@ -110,7 +119,7 @@ fn thin(question: &Question, answer: &Series) -> Option<String> {
 }
 
 /// Of money.
-fn bounds(answer: &Series) -> Option<String> {
+fn bounds(answer: &SeriesReport) -> Option<String> {
     let costs = || points(answer).filter_map(|point| point.cost);
     let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
     let uncounted = costs().filter(|cost| cost.usd().is_none() && cost.uncounted() > 0).count() as u64;
@@ -127,13 +136,13 @@ fn bounds(answer: &Series) -> Option<String> {
 }
 
 /// Of series that are too many.
-pub(super) fn left_out(answer: &Series) -> Option<String> {
+pub(super) fn left_out(answer: &SeriesReport) -> Option<String> {
     let (series, attempts) = answer.left_out;
     let attempts = counted(attempts, "attempt");
     (series > 0).then(|| format!("Left out: {series} more series of {attempts}; the {SERIES_MAX} with most are there."))
 }
 
-fn histograms(answer: &Series) -> Option<String> {
+fn histograms(answer: &SeriesReport) -> Option<String> {
     let until = time(answer.rolled_until?);
     let rest = if answer.whole_hours > 0 {
         let points = counted(answer.whole_hours as u64, "point");
@@ -147,6 +156,6 @@ fn histograms(answer: &Series) -> Option<String> {
     ))
 }
 
-fn points(answer: &Series) -> impl Iterator<Item = &Point> {
+fn points(answer: &SeriesReport) -> impl Iterator<Item = &SeriesPoint> {
     answer.lines.iter().flat_map(|line| &line.points)
 }

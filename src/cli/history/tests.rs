@@ -13,7 +13,7 @@ use crate::store::{Record, Store};
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    options: Options,
+    options: HistoryOptions,
 }
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
@@ -24,7 +24,7 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-fn shown(path: &Path, line: &str, screen: Screen) -> String {
+fn shown(path: &Path, line: &str, screen: ScreenSettings) -> String {
     let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
     let mut out = Vec::new();
     run(path, &options, screen, &mut out, &mut Vec::new()).unwrap();
@@ -52,7 +52,7 @@ fn twenty_races() -> Vec<Record> {
 #[tokio::test]
 async fn the_piped_picture() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
-    let screen = Screen { width: 60, height: 12, ..PIPED };
+    let screen = ScreenSettings { width: 60, height: 12, ..PIPED };
     let text = shown(&path, &format!("{WINDOW} --every 10m"), screen);
     let expected = "\
 TTFT p50 by upstream, every 10m
@@ -90,11 +90,13 @@ async fn every_line_fits_and_colour_is_asked_for() {
     let (_directory, path, _store) = store_with(twenty_races()).await;
     for (width, height) in [(40, 8), (80, 20), (160, 20)] {
         for by in ["", "--by model", "--by concurrency --metric tok_s", "--metric cost --every 5m"] {
-            let screen = Screen { width, height, colour: false };
+            let screen = ScreenSettings { width, height, colour: false };
             let text = shown(&path, &format!("{WINDOW} {by}"), screen);
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
             assert!(!text.contains('\u{1b}') && text.contains("60 attempts: races begun since"), "{text}");
-            assert!(shown(&path, &format!("{WINDOW} {by}"), Screen { colour: true, ..screen }).contains('\u{1b}'));
+            assert!(
+                shown(&path, &format!("{WINDOW} {by}"), ScreenSettings { colour: true, ..screen }).contains('\u{1b}')
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ pub enum XAxis<'a> {
 
 /// An axis made ready to place points on.
 #[derive(Debug)]
-pub(super) struct Across<'a> {
+pub(super) struct PlacedAxis<'a> {
     axis: &'a XAxis<'a>,
     /// The x at the left edge.
     left: f64,
@@ -56,8 +56,8 @@ const STEPS: [i64; 22] = [
 /// 1970 began on a Thursday; weeks are to begin on Mondays. Seconds.
 const MONDAY: i64 = 4 * DAY;
 
-impl<'a> Across<'a> {
-    pub(super) fn new(axis: &'a XAxis<'a>) -> Across<'a> {
+impl<'a> PlacedAxis<'a> {
+    pub(super) fn new(axis: &'a XAxis<'a>) -> PlacedAxis<'a> {
         let (left, right, joined) = match axis {
             XAxis::Time { from_us, until_us, step_us } => {
                 let (from, until) = span(*from_us, *until_us);
@@ -65,7 +65,7 @@ impl<'a> Across<'a> {
             }
             XAxis::Classes { labels, .. } => (-0.5, labels.len().max(1) as f64 - 0.5, 1.5),
         };
-        Across { axis, left, right, joined }
+        PlacedAxis { axis, left, right, joined }
     }
 
     pub(super) fn holds(&self, x: f64) -> bool {

@@ -5,12 +5,12 @@ use std::io;
 use ratatui_core::style::{Color, Style};
 use ratatui_core::text::Span;
 
-use super::Line;
-use super::picture::{self, Series};
+use super::PlotLine;
+use super::picture::{self, DrawnSeries};
 pub(in crate::cli) use crate::printable::printable as clean;
 
 /// One mark and what it stands for.
-pub(super) struct Entry {
+pub(super) struct LegendEntry {
     pub mark: char,
     /// Of the mark; none is the terminal's own.
     pub colour: Option<Color>,
@@ -23,21 +23,21 @@ const BETWEEN: &str = "   ";
 const MARK: usize = 2;
 
 /// Of all lines, then of `^` where it is drawn.
-pub(super) fn entries(lines: &[Line], series: &[Series]) -> Vec<Entry> {
+pub(super) fn entries(lines: &[PlotLine], series: &[DrawnSeries]) -> Vec<LegendEntry> {
     let mut entries = Vec::new();
     for (number, (line, series)) in lines.iter().zip(series).enumerate() {
         let nothing = if series.is_empty() { " (no data)" } else { "" };
         let text = clean(&line.name) + nothing;
-        entries.push(Entry { mark: picture::letter(number), colour: Some(picture::colour(number)), text });
+        entries.push(LegendEntry { mark: picture::letter(number), colour: Some(picture::colour(number)), text });
     }
-    if series.iter().any(Series::has_open) {
-        entries.push(Entry { mark: picture::ABOVE, colour: None, text: "somewhere above".to_owned() });
+    if series.iter().any(DrawnSeries::has_open) {
+        entries.push(LegendEntry { mark: picture::ABOVE, colour: None, text: "somewhere above".to_owned() });
     }
     entries
 }
 
 /// As many entries in a line as fit; one that is too long goes on in the next.
-pub(super) fn write(entries: &[Entry], width: usize, coloured: bool, out: &mut impl io::Write) -> io::Result<()> {
+pub(super) fn write(entries: &[LegendEntry], width: usize, coloured: bool, out: &mut impl io::Write) -> io::Result<()> {
     let mut line = String::new();
     let mut used = 0;
     for entry in entries {

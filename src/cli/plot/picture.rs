@@ -1,4 +1,4 @@
-//! The lines, their marks, the grid and the axes in a grid of cells. What lies where is said by [`Scale`] and [`Across`].
+//! The lines, their marks, the grid and the axes in a grid of cells. What lies where is said by [`Scale`] and [`PlacedAxis`].
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -11,8 +11,8 @@ use ratatui_core::symbols::Marker;
 use ratatui_core::widgets::Widget as _;
 use ratatui_widgets::canvas::{Canvas, Context, Line as Stroke};
 
-use super::Line;
-use super::across::{self, Across};
+use super::PlotLine;
+use super::across::{self, PlacedAxis};
 use super::legend;
 use super::scale::{self, Scale};
 
@@ -36,14 +36,14 @@ const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 
 /// What can be drawn of a line.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct DrawnSeries {
     /// Points that are joined.
     runs: Vec<Vec<(f64, f64)>>,
     open: Vec<(f64, f64)>,
 }
 
-impl Series {
-    pub(super) fn new(line: &Line, across: &Across<'_>) -> Series {
+impl DrawnSeries {
+    pub(super) fn new(line: &PlotLine, across: &PlacedAxis<'_>) -> DrawnSeries {
         let drawn = |&&(x, value): &&(f64, f64)| across.holds(x) && scale::drawable(value);
         let open: Vec<(f64, f64)> = line.open.iter().filter(drawn).copied().collect();
         let known = line.points.iter().filter(drawn).map(|point| (*point, false));
@@ -53,7 +53,7 @@ impl Series {
             !above && !next_above && right - left <= across.joined
         };
         let runs = all.chunk_by(joined).filter(|run| !run[0].1);
-        Series { runs: runs.map(|run| run.iter().map(|(point, _)| *point).collect()).collect(), open }
+        DrawnSeries { runs: runs.map(|run| run.iter().map(|(point, _)| *point).collect()).collect(), open }
     }
 
     pub(super) fn has_open(&self) -> bool {
@@ -88,22 +88,22 @@ pub(super) fn escape(colour: Color) -> String {
 }
 
 /// A column and a row of the area in which lines are drawn.
-type Cell = (u16, u16);
+type PlotCell = (u16, u16);
 
 pub(super) struct Picture<'a> {
     scale: &'a Scale,
-    across: &'a Across<'a>,
+    across: &'a PlacedAxis<'a>,
     buffer: Buffer,
     /// Where the lines are drawn.
     area: Rect,
     /// Rows above the scale's first.
     head: u16,
-    marks: BTreeMap<Cell, (char, Color)>,
+    marks: BTreeMap<PlotCell, (char, Color)>,
 }
 
 impl<'a> Picture<'a> {
     /// Axes and grid alone. `any_open`: there is a row for a `^` above the highest value. None where `width` has no room.
-    pub(super) fn new(width: u16, scale: &'a Scale, across: &'a Across<'a>, any_open: bool) -> Option<Picture<'a>> {
+    pub(super) fn new(width: u16, scale: &'a Scale, across: &'a PlacedAxis<'a>, any_open: bool) -> Option<Picture<'a>> {
         let labels = scale.ticks.iter().map(|(_, label)| label.len()).max().unwrap_or(0);
         // A blank and the axis.
         let left = u16::try_from(labels).ok()? + 2;
@@ -117,7 +117,7 @@ impl<'a> Picture<'a> {
     }
 
     /// The lines, then their marks over them.
-    pub(super) fn draw(&mut self, series: &[Series]) {
+    pub(super) fn draw(&mut self, series: &[DrawnSeries]) {
         let dots: Vec<Vec<Vec<(u16, u16)>>> =
             series.iter().map(|series| series.runs.iter().map(|run| self.dots(run)).collect()).collect();
         self.draw_lines(&dots);
@@ -255,7 +255,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn mark(&mut self, place: Cell, mark: char, colour: Color) {
+    fn mark(&mut self, place: PlotCell, mark: char, colour: Color) {
         match self.marks.entry(place) {
             btree_map::Entry::Vacant(entry) => {
                 entry.insert((mark, colour));
@@ -268,7 +268,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-fn cell((column, row): (u16, u16)) -> Cell {
+fn cell((column, row): (u16, u16)) -> PlotCell {
     (column / across::DOTS, row / scale::DOTS)
 }
 

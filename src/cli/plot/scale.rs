@@ -2,7 +2,7 @@
 
 /// What the values of a plot are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum PlotUnit {
     /// Milliseconds; labelled in seconds from one second on.
     Millis,
     /// Labelled with k, M or G from ten thousand on, as the others below but for percent.
@@ -37,14 +37,14 @@ const NARROW: f64 = 0.1;
 
 impl Scale {
     /// For these values in `rows_max` rows (three at least), of which it takes as many as make even steps.
-    pub(super) fn new(values: impl Iterator<Item = f64>, unit: Unit, rows_max: u16) -> Scale {
+    pub(super) fn new(values: impl Iterator<Item = f64>, unit: PlotUnit, rows_max: u16) -> Scale {
         let (low, high) = range(values);
         let rows_max = rows_max.max(3);
         let steps_max = f64::from((rows_max - 1) / 2).max(2.0);
-        let mut best: Option<(f64, Steps)> = None;
+        let mut best: Option<(f64, TickSteps)> = None;
         let exponent = ((high - low).log10()).floor() as i32;
         for step in (exponent - 2..=exponent + 2).flat_map(round_steps) {
-            let steps = Steps::new(low, high, step);
+            let steps = TickSteps::new(low, high, step);
             if !(1.0..=steps_max).contains(&steps.count) {
                 continue;
             }
@@ -56,7 +56,7 @@ impl Scale {
                 best = Some((used, steps));
             }
         }
-        let steps = best.map_or_else(|| Steps::new(low, high, high - low), |(_, steps)| steps);
+        let steps = best.map_or_else(|| TickSteps::new(low, high, high - low), |(_, steps)| steps);
         steps.scale(unit, rows_max)
     }
 
@@ -98,7 +98,7 @@ fn round_steps(exponent: i32) -> [f64; 3] {
 }
 
 /// A candidate for the ticks.
-struct Steps {
+struct TickSteps {
     /// In the plot's unit.
     step: f64,
     /// The lowest tick, in steps.
@@ -107,18 +107,18 @@ struct Steps {
     count: f64,
 }
 
-impl Steps {
-    fn new(low: f64, high: f64, step: f64) -> Steps {
+impl TickSteps {
+    fn new(low: f64, high: f64, step: f64) -> TickSteps {
         // 0.7 / 0.1 is less than 7.
         let (first, last) = ((low / step + 1e-6).floor(), (high / step - 1e-6).ceil());
-        Steps { step, first, count: (last - first).max(1.0) }
+        TickSteps { step, first, count: (last - first).max(1.0) }
     }
 
     fn rows_each(&self, rows_max: u16) -> f64 {
         (f64::from(rows_max - 1) / self.count).floor()
     }
 
-    fn scale(&self, unit: Unit, rows_max: u16) -> Scale {
+    fn scale(&self, unit: PlotUnit, rows_max: u16) -> Scale {
         let (each, count) = (self.rows_each(rows_max) as u16, self.count as u16);
         let tick = |number: u16| (self.first + f64::from(number)) * self.step;
         let (bottom, top) = (tick(0), tick(count));
@@ -139,7 +139,7 @@ struct Labels {
 }
 
 impl Labels {
-    fn new(unit: Unit, greatest: f64, step: f64) -> Labels {
+    fn new(unit: PlotUnit, greatest: f64, step: f64) -> Labels {
         let (thousands, letter) = match greatest {
             1e10.. => (1e9, 2),
             1e7.. => (1e6, 1),
@@ -149,12 +149,12 @@ impl Labels {
         let scaled = |names: [&'static str; 4]| names[letter];
         let (before, after, one) = match unit {
             // Three decimals of a second are harder to read than milliseconds.
-            Unit::Millis if greatest >= 1000.0 && step >= 10.0 => ("", " s", 1000.0),
-            Unit::Millis => ("", " ms", 1.0),
-            Unit::TokensPerSecond => ("", scaled(["k tok/s", "M tok/s", "G tok/s", " tok/s"]), thousands),
-            Unit::PerSecond => ("", scaled(["k/s", "M/s", "G/s", "/s"]), thousands),
-            Unit::Percent => ("", " %", 1.0),
-            Unit::Dollars => ("$", scaled(["k", "M", "G", ""]), thousands),
+            PlotUnit::Millis if greatest >= 1000.0 && step >= 10.0 => ("", " s", 1000.0),
+            PlotUnit::Millis => ("", " ms", 1.0),
+            PlotUnit::TokensPerSecond => ("", scaled(["k tok/s", "M tok/s", "G tok/s", " tok/s"]), thousands),
+            PlotUnit::PerSecond => ("", scaled(["k/s", "M/s", "G/s", "/s"]), thousands),
+            PlotUnit::Percent => ("", " %", 1.0),
+            PlotUnit::Dollars => ("$", scaled(["k", "M", "G", ""]), thousands),
         };
         let decimals = (-(step / one).log10() - 1e-9).ceil().clamp(0.0, 15.0) as usize;
         Labels { before, after, one, decimals }

@@ -43,7 +43,7 @@ fn colours_only_colour() {
 fn a_value_stands_in_the_row_of_its_label() {
     let points = [0.0, 50.0, 100.0, 150.0, 200.0, 250.0];
     let line = alone("x", points.iter().enumerate().map(|(hour, value)| (hour as i64 * 2, *value)));
-    let drawn = text(&hours(12, Unit::Millis, vec![line]), 80, 15, false);
+    let drawn = text(&hours(12, PlotUnit::Millis, vec![line]), 80, 15, false);
     for (label, hour) in [("250 ms", 10), ("200 ms", 8), ("150 ms", 6), ("100 ms", 4), (" 50 ms", 2), ("     0", 0)] {
         let row = drawn.lines().find(|row| row.starts_with(label)).unwrap();
         let column = row.chars().position(|c| c == 'a').unwrap();
@@ -56,8 +56,8 @@ fn a_value_stands_in_the_row_of_its_label() {
 #[test]
 fn a_missing_step_is_a_gap() {
     let with = |hours_: &[i64]| {
-        let line = Line { points: hours_.iter().rev().map(|hour| (at(*hour), 9.0)).collect(), ..named("x") };
-        let drawn = text(&hours(12, Unit::PerSecond, vec![line]), 80, 12, false);
+        let line = PlotLine { points: hours_.iter().rev().map(|hour| (at(*hour), 9.0)).collect(), ..named("x") };
+        let drawn = text(&hours(12, PlotUnit::PerSecond, vec![line]), 80, 12, false);
         drawn.chars().filter(|c| ('\u{2801}'..='\u{28ff}').contains(c)).count()
     };
     // Seventy columns are twelve hours.
@@ -68,8 +68,8 @@ fn a_missing_step_is_a_gap() {
 
 #[test]
 fn nothing_leads_to_a_value_that_is_only_known_to_be_above() {
-    let line = Line { points: vec![(at(1), 5.0), (at(3), 5.0)], open: vec![(at(2), 10.0)], name: "x".to_owned() };
-    let drawn = text(&hours(12, Unit::PerSecond, vec![line]), 80, 12, false);
+    let line = PlotLine { points: vec![(at(1), 5.0), (at(3), 5.0)], open: vec![(at(2), 10.0)], name: "x".to_owned() };
+    let drawn = text(&hours(12, PlotUnit::PerSecond, vec![line]), 80, 12, false);
     assert!(!drawn.contains(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "{drawn}");
     let rows: Vec<&str> = drawn.lines().collect();
     let row = rows.iter().position(|row| row.starts_with("10/s")).unwrap();
@@ -79,7 +79,8 @@ fn nothing_leads_to_a_value_that_is_only_known_to_be_above() {
 
 #[test]
 fn marks_in_one_cell_are_told() {
-    let drawn = text(&hours(12, Unit::PerSecond, vec![alone("x", [(3, 5.0)]), alone("y", [(3, 5.0)])]), 80, 12, false);
+    let drawn =
+        text(&hours(12, PlotUnit::PerSecond, vec![alone("x", [(3, 5.0)]), alone("y", [(3, 5.0)])]), 80, 12, false);
     assert!(drawn.ends_with("a x   b y   * several lines\n"), "{drawn}");
     assert_eq!(drawn.matches('*').count(), 2, "{drawn}");
 }
@@ -87,7 +88,7 @@ fn marks_in_one_cell_are_told() {
 #[test]
 fn equal_lines_show_both_letters() {
     let both = ["x", "y"].map(|name| alone(name, (0..12).map(|hour| (hour, 7.0))));
-    let drawn = text(&hours(12, Unit::PerSecond, both.into()), 80, 12, false);
+    let drawn = text(&hours(12, PlotUnit::PerSecond, both.into()), 80, 12, false);
     let row = drawn.lines().find(|row| row.contains('⠤') || row.contains('⠒')).unwrap();
     assert!(row.contains('a') && row.contains('b') && !row.contains('*'), "{row}");
 }
@@ -103,21 +104,21 @@ fn the_axis_begins_at_zero_unless_the_values_are_close_together() {
         (labels.join(", "), drawn.contains("does not begin at 0"))
     };
     let zero = |text: &str| (text.to_owned(), false);
-    assert_eq!(labels(&[230.0, 12.0], Unit::Millis), zero("0, 50 ms, 100 ms, 150 ms, 200 ms, 250 ms"));
-    assert_eq!(labels(&[1430.0, 12.0], Unit::Millis), zero("0, 0.5 s, 1.0 s, 1.5 s"));
-    assert_eq!(labels(&[300.0], Unit::TokensPerSecond).0.split(", ").last(), Some("300 tok/s"));
-    assert_eq!(labels(&[25_000.0, 1.0], Unit::PerSecond), zero("0, 5k/s, 10k/s, 15k/s, 20k/s, 25k/s"));
-    assert_eq!(labels(&[-200.0, 200.0], Unit::Millis), zero("-200 ms, -100 ms, 0, 100 ms, 200 ms"));
-    assert_eq!(labels(&[-0.5, 0.0], Unit::Dollars).0.split(", ").next(), Some("-$0.5"));
+    assert_eq!(labels(&[230.0, 12.0], PlotUnit::Millis), zero("0, 50 ms, 100 ms, 150 ms, 200 ms, 250 ms"));
+    assert_eq!(labels(&[1430.0, 12.0], PlotUnit::Millis), zero("0, 0.5 s, 1.0 s, 1.5 s"));
+    assert_eq!(labels(&[300.0], PlotUnit::TokensPerSecond).0.split(", ").last(), Some("300 tok/s"));
+    assert_eq!(labels(&[25_000.0, 1.0], PlotUnit::PerSecond), zero("0, 5k/s, 10k/s, 15k/s, 20k/s, 25k/s"));
+    assert_eq!(labels(&[-200.0, 200.0], PlotUnit::Millis), zero("-200 ms, -100 ms, 0, 100 ms, 200 ms"));
+    assert_eq!(labels(&[-0.5, 0.0], PlotUnit::Dollars).0.split(", ").next(), Some("-$0.5"));
     let narrow = "99.2 %, 99.4 %, 99.6 %, 99.8 %, 100.0 %";
-    assert_eq!(labels(&[99.9, 99.2], Unit::Percent), (narrow.to_owned(), true));
+    assert_eq!(labels(&[99.9, 99.2], PlotUnit::Percent), (narrow.to_owned(), true));
 }
 
 #[test]
 fn times_are_written_as_their_span_asks() {
     let labels = |span_us: i64, width: u16| {
         let x = XAxis::Time { from_us: MIDNIGHT, until_us: MIDNIGHT + span_us, step_us: 0 };
-        let ticks = Across::new(&x).ticks(width);
+        let ticks = PlacedAxis::new(&x).ticks(width);
         ticks.into_iter().map(|(_, label)| label).take(3).collect::<Vec<_>>().join(", ")
     };
     assert_eq!(labels(HOUR / 60, 70), "00:00:00, 00:00:10, 00:00:20");
@@ -132,7 +133,7 @@ fn times_are_written_as_their_span_asks() {
 #[test]
 fn names_are_whole_and_harmless() {
     let names = ["a\u{1b}[2J\nb", "東京/モデル-東京/モデル-東京/モデル-東京/モデル", "e\u{202e}x", ""];
-    let drawn = text(&hours(12, Unit::PerSecond, names.map(named).into()), 40, 12, false);
+    let drawn = text(&hours(12, PlotUnit::PerSecond, names.map(named).into()), 40, 12, false);
     assert!(!drawn.contains(['\u{1b}', '\u{202e}']) && drawn.contains("a a\\u{1b}[2J\\nb (no data)"), "{drawn}");
     let legend = drawn.split_once("UTC").unwrap().1.replace('\n', "");
     assert!(legend.contains(names[1]) && legend.contains("c e\\u{202e}x"), "{legend}");
@@ -141,9 +142,9 @@ fn names_are_whole_and_harmless() {
 
 #[test]
 fn no_line_and_no_class_are_no_panic() {
-    let drawn = text(&hours(12, Unit::Millis, vec![]), 80, 12, false);
+    let drawn = text(&hours(12, PlotUnit::Millis, vec![]), 80, 12, false);
     assert!(drawn.contains("00:00") && drawn.ends_with("UTC\n"), "{drawn}");
-    let none = Plot { x: XAxis::Classes { name: "", labels: vec![] }, ..hours(1, Unit::Millis, vec![named("x")]) };
+    let none = Plot { x: XAxis::Classes { name: "", labels: vec![] }, ..hours(1, PlotUnit::Millis, vec![named("x")]) };
     assert!(text(&none, 80, 12, false).ends_with("a x (no data)\n"));
 }
 
@@ -152,7 +153,7 @@ proptest! {
     fn any_plot_fits(
         lines in prop::collection::vec((".{0,30}", points(), points()), 0..12),
         unit in prop::sample::select(vec![
-            Unit::Millis, Unit::TokensPerSecond, Unit::PerSecond, Unit::Percent, Unit::Dollars,
+            PlotUnit::Millis, PlotUnit::TokensPerSecond, PlotUnit::PerSecond, PlotUnit::Percent, PlotUnit::Dollars,
         ]),
         x in prop_oneof![
             (any::<i64>(), any::<i64>(), any::<i64>()).prop_map(|(from_us, until_us, step_us)| (from_us, until_us, step_us)),
@@ -163,8 +164,8 @@ proptest! {
         width in 0u16..200,
         height in 0u16..60,
     ) {
-        let lines: Vec<Line> =
-            lines.into_iter().map(|(name, points, open)| Line { name, points, open }).collect();
+        let lines: Vec<PlotLine> =
+            lines.into_iter().map(|(name, points, open)| PlotLine { name, points, open }).collect();
         let x = match classes {
             Some(labels) => XAxis::Classes { name: &title, labels },
             None => XAxis::Time { from_us: x.0, until_us: x.1, step_us: x.2 },
@@ -181,7 +182,7 @@ proptest! {
 
     #[test]
     fn labels_rise_and_hold_the_values(values in prop::collection::vec(-1e6f64..1e6, 1..20), rows in 3u16..60) {
-        let scale = Scale::new(values.iter().copied(), Unit::TokensPerSecond, rows);
+        let scale = Scale::new(values.iter().copied(), PlotUnit::TokensPerSecond, rows);
         prop_assert!(scale.rows <= rows && scale.ticks.len() >= 2);
         let (highest, lowest) = (scale.ticks.last().unwrap(), &scale.ticks[0]);
         prop_assert_eq!((highest.0, lowest.0), (0, scale.rows - 1));
@@ -229,15 +230,15 @@ fn at(hour: i64) -> f64 {
     (MIDNIGHT + hour * HOUR) as f64
 }
 
-fn named(name: &str) -> Line {
-    Line { name: name.to_owned(), ..Line::default() }
+fn named(name: &str) -> PlotLine {
+    PlotLine { name: name.to_owned(), ..PlotLine::default() }
 }
 
-fn alone(name: &str, values: impl IntoIterator<Item = (i64, f64)>) -> Line {
-    Line { points: values.into_iter().map(|(hour, value)| (at(hour), value)).collect(), ..named(name) }
+fn alone(name: &str, values: impl IntoIterator<Item = (i64, f64)>) -> PlotLine {
+    PlotLine { points: values.into_iter().map(|(hour, value)| (at(hour), value)).collect(), ..named(name) }
 }
 
-fn hours(count: i64, unit: Unit, lines: Vec<Line>) -> Plot<'static> {
+fn hours(count: i64, unit: PlotUnit, lines: Vec<PlotLine>) -> Plot<'static> {
     let x = XAxis::Time { from_us: MIDNIGHT, until_us: MIDNIGHT + count * HOUR, step_us: HOUR };
     Plot { title: "A title", unit, x, lines }
 }
@@ -253,22 +254,22 @@ fn day() -> Plot<'static> {
     let lines = vec![
         line("groq/llama-3.3-70b-versatile", 180.0, &[]),
         line("cerebras/llama-3.3-70b", 320.0, &[5, 6, 7, 9, 10]),
-        Line { open, ..line("openrouter/meta-llama/llama-3.3-70b-instruct", 620.0, &[9, 10]) },
+        PlotLine { open, ..line("openrouter/meta-llama/llama-3.3-70b-instruct", 620.0, &[9, 10]) },
     ];
-    Plot { title: "TTFT p95 by upstream", ..hours(24, Unit::Millis, lines) }
+    Plot { title: "TTFT p95 by upstream", ..hours(24, PlotUnit::Millis, lines) }
 }
 
 fn classes() -> Plot<'static> {
     let labels = ["1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65+"].map(str::to_owned).to_vec();
     let lines = vec![
-        Line {
+        PlotLine {
             points: (0..8).map(|class| (f64::from(class), 118.0 - 9.0 * f64::from(class))).collect(),
             ..named("x/one")
         },
-        Line { points: vec![(0.0, 60.0), (1.0, 58.0), (5.0, 31.0)], ..named("y/two") },
+        PlotLine { points: vec![(0.0, 60.0), (1.0, 58.0), (5.0, 31.0)], ..named("y/two") },
     ];
     let x = XAxis::Classes { name: "attempts in flight", labels };
-    Plot { title: "tok/s p50 by concurrency", unit: Unit::TokensPerSecond, x, lines }
+    Plot { title: "tok/s p50 by concurrency", unit: PlotUnit::TokensPerSecond, x, lines }
 }
 
 const DAY_80: &str = "\

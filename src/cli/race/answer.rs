@@ -3,34 +3,34 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::protocol::sse::Scanner;
+use crate::protocol::sse::SseScanner;
 
 /// One event, as the gateway bounds it too.
 const EVENT_MAX: usize = 8 << 20;
 
 /// Reads the events of one answer.
-pub struct Answer {
-    scanner: Scanner,
+pub struct AnswerReader {
+    scanner: SseScanner,
     /// What it says that went wrong behind its first token.
     pub broke: Option<String>,
 }
 
 /// A piece of an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Piece {
+pub struct PrintedPiece {
     pub text: String,
     /// What the model thinks before it answers.
     pub reasoning: String,
 }
 
-impl Answer {
-    pub fn new() -> Answer {
-        Answer { scanner: Scanner::new(EVENT_MAX), broke: None }
+impl AnswerReader {
+    pub fn new() -> AnswerReader {
+        AnswerReader { scanner: SseScanner::new(EVENT_MAX), broke: None }
     }
 
     /// What these bytes, which follow those of before, add.
-    pub fn read(&mut self, bytes: Bytes) -> Piece {
-        let mut piece = Piece::default();
+    pub fn read(&mut self, bytes: Bytes) -> PrintedPiece {
+        let mut piece = PrintedPiece::default();
         self.scanner.push(bytes);
         loop {
             match self.scanner.next_event() {
@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    fn take(&mut self, chunk: &Value, piece: &mut Piece) {
+    fn take(&mut self, chunk: &Value, piece: &mut PrintedPiece) {
         if let Some(message) = chunk["error"]["message"].as_str() {
             self.broke.get_or_insert_with(|| message.to_owned());
         }
@@ -123,8 +123,8 @@ mod tests {
                       data: {\"choices\":[{\"delta\":{\"content\":\"Grüße\"}}]}\n\n\
                       data: {\"error\":{\"message\":\"it broke\"}}\n\ndata: [DONE]\n\n";
         for split in 0..events.len() {
-            let mut answer = Answer::new();
-            let mut pieces = Piece::default();
+            let mut answer = AnswerReader::new();
+            let mut pieces = PrintedPiece::default();
             for part in [&events.as_bytes()[..split], &events.as_bytes()[split..]] {
                 let piece = answer.read(Bytes::copy_from_slice(part));
                 pieces.text += &piece.text;

@@ -1,17 +1,17 @@
 //! What is known of a race under way: a line for each upstream, filled in by events. Pure; how it looks is `picture`'s.
 
-use super::feed::{Event, Stepped};
+use super::feed::{AttemptStepped, FeedEvent};
 use crate::history::{AttemptOutcome, AttemptRecord, StartReason};
-use crate::recorder::Step;
+use crate::recorder::AttemptStep;
 use crate::store::Record;
 
 /// One race. All its times are microseconds since the request was read.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct RaceBoard {
     /// None until its first attempt is started.
     race_id: Option<String>,
     /// In the order of the model's upstreams; further starts of one behind them.
-    pub lines: Vec<Line>,
+    pub lines: Vec<BoardLine>,
     /// Somebody won.
     pub committed: bool,
     /// Nothing is started any more.
@@ -20,35 +20,35 @@ pub struct Board {
 
 /// An upstream that may be started, or one start of it.
 #[derive(Debug)]
-pub struct Line {
+pub struct BoardLine {
     /// `provider/model`
     pub upstream: String,
     /// None while it waits.
-    pub run: Option<Run>,
+    pub run: Option<BoardAttempt>,
 }
 
 /// A started attempt.
 #[derive(Debug)]
-pub struct Run {
+pub struct BoardAttempt {
     ordinal: i64,
     pub dispatch_us: i64,
     pub connected_us: Option<i64>,
     pub headers_us: Option<i64>,
     pub first_token_us: Option<i64>,
     pub won: bool,
-    pub end: Option<End>,
+    pub end: Option<BoardEnd>,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct BoardEnd {
     pub at_us: i64,
-    pub how: How,
+    pub how: DrawnState,
 }
 
 /// As far as a picture tells them apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum DrawnState {
     /// It served its client to the end.
     Done,
     /// In words.
@@ -61,39 +61,39 @@ pub enum How {
 
 /// A line for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct BoardMessage {
     /// Microseconds since the request was read.
     pub at_us: i64,
     pub upstream: String,
     pub what: String,
 }
 
-impl Board {
+impl RaceBoard {
     /// A race that may start these.
-    pub fn new(upstreams: impl IntoIterator<Item = String>) -> Board {
-        let lines = upstreams.into_iter().map(|upstream| Line { upstream, run: None }).collect();
-        Board { lines, ..Board::default() }
+    pub fn new(upstreams: impl IntoIterator<Item = String>) -> RaceBoard {
+        let lines = upstreams.into_iter().map(|upstream| BoardLine { upstream, run: None }).collect();
+        RaceBoard { lines, ..RaceBoard::default() }
     }
 
     /// Takes an event in; gives what a log would say of it. `now_us`: for what has no time of its own. What other races,
     /// whose losers still run, have to say is not heard.
-    pub fn take(&mut self, event: &Event, now_us: i64) -> Option<Said> {
+    pub fn take(&mut self, event: &FeedEvent, now_us: i64) -> Option<BoardMessage> {
         match event {
-            Event::Step(stepped) => self.step(stepped),
-            Event::Committed { race_id, ordinal } if self.is(race_id) => {
+            FeedEvent::Step(stepped) => self.step(stepped),
+            FeedEvent::Committed { race_id, ordinal } if self.is(race_id) => {
                 self.committed = true;
                 let (upstream, run) = self.run(*ordinal)?;
                 run.won = true;
-                Some(Said { at_us: run.first_token_us.unwrap_or(now_us), upstream, what: "won".to_owned() })
+                Some(BoardMessage { at_us: run.first_token_us.unwrap_or(now_us), upstream, what: "won".to_owned() })
             }
-            Event::Recorded(Record::Attempt(row)) if self.is(&row.race_id) => {
+            FeedEvent::Recorded(Record::Attempt(row)) if self.is(&row.race_id) => {
                 let end = end(row, now_us);
                 let (upstream, run) = self.run(row.ordinal)?;
-                let said = Said { at_us: end.at_us, upstream, what: end.how.words() };
+                let said = BoardMessage { at_us: end.at_us, upstream, what: end.how.words() };
                 run.end = Some(end);
                 Some(said)
             }
-            Event::Recorded(Record::Race(row)) if self.is(&row.race_id) => {
+            FeedEvent::Recorded(Record::Race(row)) if self.is(&row.race_id) => {
                 self.over = true;
                 None
             }
@@ -105,27 +105,27 @@ impl Board {
         self.race_id.as_deref() == Some(race_id)
     }
 
-    fn run(&mut self, ordinal: i64) -> Option<(String, &mut Run)> {
+    fn run(&mut self, ordinal: i64) -> Option<(String, &mut BoardAttempt)> {
         self.lines.iter_mut().find_map(|line| {
             let run = line.run.as_mut().filter(|run| run.ordinal == ordinal)?;
             Some((line.upstream.clone(), run))
         })
     }
 
-    fn step(&mut self, stepped: &Stepped) -> Option<Said> {
-        if stepped.step == Step::Dispatched {
+    fn step(&mut self, stepped: &AttemptStepped) -> Option<BoardMessage> {
+        if stepped.step == AttemptStep::Dispatched {
             self.race_id.get_or_insert_with(|| stepped.race_id.clone());
         }
         if !self.is(&stepped.race_id) {
             return None;
         }
         let what = match stepped.step {
-            Step::Dispatched => self.start(stepped),
+            AttemptStep::Dispatched => self.start(stepped),
             step => {
                 let (_, run) = self.run(stepped.ordinal)?;
                 let (at, what) = match step {
-                    Step::Connected => (&mut run.connected_us, "connected".to_owned()),
-                    Step::Headers => {
+                    AttemptStep::Connected => (&mut run.connected_us, "connected".to_owned()),
+                    AttemptStep::Headers => {
                         let status = stepped.http_status.map(|status| format!(" {status}")).unwrap_or_default();
                         (&mut run.headers_us, format!("headers{status}"))
                     }
@@ -135,11 +135,11 @@ impl Board {
                 what
             }
         };
-        Some(Said { at_us: stepped.at_us, upstream: stepped.upstream.clone(), what })
+        Some(BoardMessage { at_us: stepped.at_us, upstream: stepped.upstream.clone(), what })
     }
 
-    fn start(&mut self, stepped: &Stepped) -> String {
-        let run = Run {
+    fn start(&mut self, stepped: &AttemptStepped) -> String {
+        let run = BoardAttempt {
             ordinal: stepped.ordinal,
             dispatch_us: stepped.dispatch_us,
             connected_us: None,
@@ -151,7 +151,7 @@ impl Board {
         let waiting = self.lines.iter_mut().find(|line| line.run.is_none() && line.upstream == stepped.upstream);
         match waiting {
             Some(line) => line.run = Some(run),
-            None => self.lines.push(Line { upstream: stepped.upstream.clone(), run: Some(run) }),
+            None => self.lines.push(BoardLine { upstream: stepped.upstream.clone(), run: Some(run) }),
         }
         match stepped.reason {
             StartReason::First => "started".to_owned(),
@@ -160,41 +160,43 @@ impl Board {
     }
 }
 
-impl How {
+impl DrawnState {
     /// For a log, and beside a bar.
     pub fn words(&self) -> String {
         match self {
-            How::Done => "done".to_owned(),
-            How::Lost(how) => format!("lost: {how}"),
-            How::Failed(why) => format!("failed: {why}"),
-            How::Cancelled => "cancelled".to_owned(),
+            DrawnState::Done => "done".to_owned(),
+            DrawnState::Lost(how) => format!("lost: {how}"),
+            DrawnState::Failed(why) => format!("failed: {why}"),
+            DrawnState::Cancelled => "cancelled".to_owned(),
         }
     }
 }
 
 /// How the attempt of this row ended.
-pub fn how(row: &AttemptRecord) -> How {
+pub fn how(row: &AttemptRecord) -> DrawnState {
     match row.outcome {
-        AttemptOutcome::Won => How::Done,
-        AttemptOutcome::Lost if row.audited && row.first_token_us.is_some() => How::Lost("ran on to its first token"),
-        AttemptOutcome::Lost => How::Lost("cancelled"),
-        AttemptOutcome::Drained => How::Lost("read to its end"),
-        AttemptOutcome::ClientGone | AttemptOutcome::Shutdown => How::Cancelled,
+        AttemptOutcome::Won => DrawnState::Done,
+        AttemptOutcome::Lost if row.audited && row.first_token_us.is_some() => {
+            DrawnState::Lost("ran on to its first token")
+        }
+        AttemptOutcome::Lost => DrawnState::Lost("cancelled"),
+        AttemptOutcome::Drained => DrawnState::Lost("read to its end"),
+        AttemptOutcome::ClientGone | AttemptOutcome::Shutdown => DrawnState::Cancelled,
         outcome => {
             let why = row.failure.unwrap_or(outcome.as_str());
             let midway = if outcome == AttemptOutcome::FailedMid { " after its first token" } else { "" };
             // A status of 200 explains nothing.
             match row.http_status.filter(|status| *status >= 400) {
-                Some(status) => How::Failed(format!("{why} ({status}){midway}")),
-                None => How::Failed(format!("{why}{midway}")),
+                Some(status) => DrawnState::Failed(format!("{why} ({status}){midway}")),
+                None => DrawnState::Failed(format!("{why}{midway}")),
             }
         }
     }
 }
 
-fn end(row: &AttemptRecord, now_us: i64) -> End {
+fn end(row: &AttemptRecord, now_us: i64) -> BoardEnd {
     let at_us = row.cancel_us.or(row.eof_us).map_or(now_us, |at_us| row.dispatch_us + at_us);
-    End { at_us, how: how(row) }
+    BoardEnd { at_us, how: how(row) }
 }
 
 #[cfg(test)]

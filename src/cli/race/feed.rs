@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::history::{AttemptRecord, StartReason};
-use crate::recorder::{Onlooker, Step};
+use crate::recorder::{AttemptStep, RaceObserver};
 use crate::store::Record;
 
 /// Events that may wait while the terminal takes none; a race of 16 attempts has less than a hundred.
@@ -13,8 +13,8 @@ const EVENTS_MAX: usize = 4_096;
 
 /// One thing that happened.
 #[derive(Debug)]
-pub enum Event {
-    Step(Stepped),
+pub enum FeedEvent {
+    Step(AttemptStepped),
     /// The answer is bound to the attempt of this ordinal.
     Committed {
         race_id: String,
@@ -28,7 +28,7 @@ pub enum Event {
 
 /// How far an attempt got.
 #[derive(Clone, Debug)]
-pub struct Stepped {
+pub struct AttemptStepped {
     pub race_id: String,
     pub ordinal: i64,
     /// `provider/model`
@@ -37,15 +37,15 @@ pub struct Stepped {
     /// Microseconds since the request was read, as the next.
     pub dispatch_us: i64,
     pub at_us: i64,
-    pub step: Step,
+    pub step: AttemptStep,
     /// Of the headers.
     pub http_status: Option<i64>,
 }
 
-struct Sender(mpsc::Sender<Event>);
+struct Sender(mpsc::Sender<FeedEvent>);
 
 /// The two ends.
-pub fn feed() -> (Arc<dyn Onlooker>, mpsc::Receiver<Event>) {
+pub fn feed() -> (Arc<dyn RaceObserver>, mpsc::Receiver<FeedEvent>) {
     let (sender, receiver) = mpsc::channel(EVENTS_MAX);
     (Arc::new(Sender(sender)), receiver)
 }
@@ -57,14 +57,14 @@ pub fn upstream_of(attempt: &AttemptRecord) -> String {
 
 impl Sender {
     /// A race never waits for its picture: what does not fit is not drawn.
-    fn send(&self, event: Event) {
+    fn send(&self, event: FeedEvent) {
         let _ = self.0.try_send(event);
     }
 }
 
-impl Onlooker for Sender {
-    fn step(&self, attempt: &AttemptRecord, step: Step, at_us: i64) {
-        self.send(Event::Step(Stepped {
+impl RaceObserver for Sender {
+    fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64) {
+        self.send(FeedEvent::Step(AttemptStepped {
             race_id: attempt.race_id.clone(),
             ordinal: attempt.ordinal,
             upstream: upstream_of(attempt),
@@ -77,14 +77,14 @@ impl Onlooker for Sender {
     }
 
     fn committed(&self, race_id: &str, ordinal: i64) {
-        self.send(Event::Committed { race_id: race_id.to_owned(), ordinal });
+        self.send(FeedEvent::Committed { race_id: race_id.to_owned(), ordinal });
     }
 
     fn recorded(&self, record: &Record) {
-        self.send(Event::Recorded(record.clone()));
+        self.send(FeedEvent::Recorded(record.clone()));
     }
 
     fn settled(&self, rows: &[Record]) {
-        self.send(Event::Settled(rows.to_vec()));
+        self.send(FeedEvent::Settled(rows.to_vec()));
     }
 }

@@ -1,8 +1,8 @@
 //! How a race looks at one moment: a line for each attempt, with a bar on one common axis of time. Pure: a board, a time and
 //! a screen in, lines out.
 
-use super::board::{Board, How, Line, Run};
-use crate::cli::history::Screen;
+use super::board::{BoardAttempt, BoardLine, DrawnState, RaceBoard};
+use crate::cli::history::ScreenSettings;
 use crate::cli::plot::{clean, columns, fitted, padded};
 use crate::cli::stats::table::millis;
 
@@ -30,7 +30,7 @@ const RED: &str = "\x1b[38;5;160m";
 const GREY: &str = "\x1b[38;5;244m";
 
 /// The lines at `now_us` after the request was read, none wider than the screen and not more than it has rows.
-pub fn draw(board: &Board, screen: Screen, now_us: i64) -> Vec<String> {
+pub fn draw(board: &RaceBoard, screen: ScreenSettings, now_us: i64) -> Vec<String> {
     // A line that fills the last column would wrap on some terminals.
     let width = usize::from(screen.width).saturating_sub(1);
     let axis_us = axis(board, now_us);
@@ -64,7 +64,7 @@ pub fn draw(board: &Board, screen: Screen, now_us: i64) -> Vec<String> {
 }
 
 /// Up to the end of what is drawn, rounded up.
-fn axis(board: &Board, now_us: i64) -> i64 {
+fn axis(board: &RaceBoard, now_us: i64) -> i64 {
     let ends = board.lines.iter().filter_map(|line| line.run.as_ref()?.end.as_ref()).map(|end| end.at_us);
     let last = ends.fold(now_us, i64::max).max(AXIS_LEAST_US);
     let mut steps = (0..10).flat_map(|power| STEPS.map(|step| step * 10_i64.pow(power)));
@@ -72,31 +72,31 @@ fn axis(board: &Board, now_us: i64) -> i64 {
 }
 
 /// At most so many, with the started ones first in line to stay.
-fn shown(board: &Board, rows: usize) -> Vec<&Line> {
+fn shown(board: &RaceBoard, rows: usize) -> Vec<&BoardLine> {
     if board.lines.len() <= rows {
         return board.lines.iter().collect();
     }
     let rows = rows.saturating_sub(1).max(1);
     let started = board.lines.iter().filter(|line| line.run.is_some());
     let waiting = board.lines.iter().filter(|line| line.run.is_none());
-    let mut kept: Vec<&Line> = started.chain(waiting).collect();
+    let mut kept: Vec<&BoardLine> = started.chain(waiting).collect();
     // Who won is what the picture is for.
     kept.sort_by_key(|line| !line.run.as_ref().is_some_and(|run| run.won));
     kept.truncate(rows);
     kept
 }
 
-fn status(line: &Line, board: &Board) -> String {
+fn status(line: &BoardLine, board: &RaceBoard) -> String {
     let Some(run) = &line.run else {
         return if board.committed || board.over { "not started" } else { "waiting to start" }.to_owned();
     };
     let ttft = run.first_token_us.map(|at_us| millis(at_us - run.dispatch_us));
     match (&run.end, &ttft) {
         (Some(end), Some(ttft)) if run.won => match &end.how {
-            How::Done => format!("won, {ttft}"),
+            DrawnState::Done => format!("won, {ttft}"),
             how => format!("won, {ttft}; {}", how.words()),
         },
-        (Some(end), None) if matches!(end.how, How::Lost(_) | How::Cancelled) => {
+        (Some(end), None) if matches!(end.how, DrawnState::Lost(_) | DrawnState::Cancelled) => {
             format!("{}, > {}", end.how.words(), millis(end.at_us - run.dispatch_us))
         }
         (Some(end), _) => end.how.words(),
@@ -109,10 +109,10 @@ fn status(line: &Line, board: &Board) -> String {
     }
 }
 
-fn colour(line: &Line, board: &Board) -> Option<&'static str> {
+fn colour(line: &BoardLine, board: &RaceBoard) -> Option<&'static str> {
     match &line.run {
         None => Some(GREY),
-        Some(run) if matches!(run.end.as_ref().map(|end| &end.how), Some(How::Failed(_))) => Some(RED),
+        Some(run) if matches!(run.end.as_ref().map(|end| &end.how), Some(DrawnState::Failed(_))) => Some(RED),
         Some(run) if run.won => Some(GREEN),
         Some(_) if board.committed => Some(GREY),
         Some(_) => None,
@@ -120,7 +120,7 @@ fn colour(line: &Line, board: &Board) -> Option<&'static str> {
 }
 
 /// One character a cell: what the attempt did in its time, and over it the marks of single moments.
-fn bar(run: &Run, axis_us: i64, now_us: i64, width: usize) -> String {
+fn bar(run: &BoardAttempt, axis_us: i64, now_us: i64, width: usize) -> String {
     if width == 0 {
         return String::new();
     }
@@ -145,9 +145,9 @@ fn bar(run: &Run, axis_us: i64, now_us: i64, width: usize) -> String {
         cells[cell(at_us)] = FIRST_TOKEN;
     }
     match run.end.as_ref().map(|end| &end.how) {
-        Some(How::Failed(_)) => cells[cell(end_us)] = FAILED,
-        Some(How::Lost(_) | How::Cancelled) => cells[cell(end_us)] = CUT,
-        Some(How::Done) | None => {}
+        Some(DrawnState::Failed(_)) => cells[cell(end_us)] = FAILED,
+        Some(DrawnState::Lost(_) | DrawnState::Cancelled) => cells[cell(end_us)] = CUT,
+        Some(DrawnState::Done) | None => {}
     }
     cells.into_iter().collect()
 }
@@ -161,7 +161,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(lines: &[&Line], statuses: &[String], width: usize) -> Layout {
+    fn new(lines: &[&BoardLine], statuses: &[String], width: usize) -> Layout {
         let longest = lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
         let status = statuses.iter().map(|status| columns(status)).max().unwrap_or(0).min(width);
         // A status grows while the race runs; the bar must not shrink with it.

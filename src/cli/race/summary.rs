@@ -8,9 +8,9 @@ use std::io;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::board::{How, how};
+use super::board::{DrawnState, how};
 use super::feed::upstream_of;
-use super::words::{Row, cost, costs, or_dash, write_rows, write_text};
+use super::text::{TextRow, cost, costs, or_dash, write_rows, write_text};
 use crate::cli::stats::table::{dollars, mark, millis};
 use crate::history::cost::{Cost, CostSum};
 use crate::history::facts::{self, MeasuredAttempt, RequestRow};
@@ -23,7 +23,7 @@ use crate::report::timeline::timeline;
 use crate::store::Record;
 
 /// A race that is over, with all its attempts in the order of their starts.
-pub struct Done {
+pub struct FinishedRace {
     pub race: RaceRecord,
     pub attempts: Vec<AttemptRecord>,
     /// What was answered; kept for programs only.
@@ -36,10 +36,10 @@ const OF_MANY: [&str; 10] =
 const SHARES: [f64; 2] = [0.50, 0.95];
 
 /// One race, in lines of `width` where there is one.
-pub fn write_one(done: &Done, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
-    let Done { race, attempts, .. } = done;
+pub fn write_one(done: &FinishedRace, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+    let FinishedRace { race, attempts, .. } = done;
     if !attempts.is_empty() {
-        let rows: Vec<Row> = attempts.iter().map(|row| row_of(race, row)).collect();
+        let rows: Vec<TextRow> = attempts.iter().map(|row| row_of(race, row)).collect();
         write_rows(&OF_ONE, 2, &rows, width, out)?;
     }
     let after = |us: Option<i64>| or_dash(us, millis);
@@ -67,7 +67,7 @@ pub fn write_one(done: &Done, width: Option<usize>, out: &mut impl io::Write) ->
     write_text(&format!("race {}: {}, policy {policy}", race.race_id, race.model), width, out)
 }
 
-fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
+fn row_of(race: &RaceRecord, row: &AttemptRecord) -> TextRow {
     let ttft = match (row.ttft_obs_us, row.ttft_event) {
         (Some(us), Some(1)) => millis(us),
         (Some(us), _) => format!("> {}", millis(us)),
@@ -77,7 +77,7 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
     let mut sum = CostSum::default();
     sum.add(&Cost::of(row));
     let outcome = match how(row) {
-        How::Done => "won".to_owned(),
+        DrawnState::Done => "won".to_owned(),
         how if race.winner == Some(row.ordinal) => format!("won; {}", how.words()),
         how => how.words(),
     };
@@ -94,16 +94,16 @@ fn row_of(race: &RaceRecord, row: &AttemptRecord) -> Row {
 }
 
 /// Many races, by upstream and as their clients saw them.
-pub fn write_many(done: &[Done], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
+pub fn write_many(done: &[FinishedRace], width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let (mut upstreams, mut all) = (BTreeMap::<String, Summary>::new(), Summary::default());
-    for (number, Done { race, attempts, .. }) in (0..).zip(done) {
+    for (number, FinishedRace { race, attempts, .. }) in (0..).zip(done) {
         let (request, attempts) = (RequestRow::of(race), attempts.iter().map(MeasuredAttempt::of).collect::<Vec<_>>());
         facts::of_race((number, race.started_at), Some(&request), &attempts, |facts| {
             upstreams.entry(format!("{}/{}", facts.provider, facts.model_sent)).or_default().add(facts, 1.0, false);
             all.add(facts, 1.0, false);
         });
     }
-    let rows: Vec<Row> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
+    let rows: Vec<TextRow> = upstreams.into_iter().map(|(name, summary)| (name, cells(&summary))).collect();
     if !rows.is_empty() {
         write_rows(&OF_MANY, 1, &rows, width, out)?;
         writeln!(out)?;
@@ -154,7 +154,7 @@ fn cells(summary: &Summary) -> Vec<String> {
 }
 
 /// For programs: what `/api/races/{race_id}` tells of it, but for the figures of the views, and the answer.
-pub fn object(done: &Done) -> Value {
+pub fn object(done: &FinishedRace) -> Value {
     let mut race = Record::Race(Box::new(done.race.clone())).row();
     let started = Timestamp::from_microsecond(done.race.started_at).ok();
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));

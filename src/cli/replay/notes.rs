@@ -3,8 +3,8 @@
 
 use super::Report;
 use super::table::{share, text};
-use crate::config::{Model, Policy};
-use crate::replay::{ENOUGH, FIGURES, Figure, Past, REQUESTS_MAX};
+use crate::config::{ModelConfig, Policy};
+use crate::replay::{ENOUGH, FIGURES, PastRequests, REQUESTS_MAX, ReplayFigure};
 use crate::report::question::time;
 
 use super::super::stats::notes::counted;
@@ -17,7 +17,7 @@ const STRETCHES: usize = 10;
 const SLOPE: f64 = 0.05;
 
 /// Instead of a table: no upstream was watched enough.
-pub(super) fn nothing_to_tell(model: &Model, past: &Past) -> String {
+pub(super) fn nothing_to_tell(model: &ModelConfig, past: &PastRequests) -> String {
     format!(
         "Nothing can be told of {}: {}, and no upstream was watched in {ENOUGH} of them ({}). Send more requests, or ask for a longer \
          window.",
@@ -159,7 +159,7 @@ fn cost(report: &Report<'_>) -> String {
     format!(
         "cost: of all attempts, in every row by the present prices, a cut attempt with its prompt and what it had written. The rows themselves say {} \
          for {} of {} attempts.",
-        text(Figure::Cost, usd, true),
+        text(ReplayFigure::Cost, usd, true),
         attempts,
         past.attempts
     )
@@ -186,6 +186,6 @@ fn left(report: &Report<'_>) -> Option<String> {
     few.then(|| format!("p99 of {} rests on few of them.", counted(report.answer.counted as u64, "request")))
 }
 
-fn left_out(past: &Past) -> String {
+fn left_out(past: &PastRequests) -> String {
     past.left_out.iter().map(|(name, watched)| format!("{name} {watched}")).collect::<Vec<_>>().join(", ")
 }

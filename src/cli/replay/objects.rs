@@ -5,7 +5,7 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use super::Report;
-use crate::replay::{FIGURES, Figure, Figures, Interval, Row};
+use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
 use crate::report::question::time;
 
 /// Writes it, with a line's end behind it.
@@ -47,7 +47,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut impl io::Write) -> anyhow::Re
     Ok(writeln!(out)?)
 }
 
-fn row(name: &str, figures: &Figures, intervals: &[Interval], replayed: Option<&Row>) -> Value {
+fn row(name: &str, figures: &ReplayFigures, intervals: &[Interval], replayed: Option<&ReplayRow>) -> Value {
     let mut object = Map::new();
     object.insert("row".to_owned(), json!(name));
     for (place, figure) in FIGURES.iter().enumerate() {
@@ -73,7 +73,7 @@ fn row(name: &str, figures: &Figures, intervals: &[Interval], replayed: Option<&
     Value::Object(object)
 }
 
-fn scale(figure: Figure) -> f64 {
+fn scale(figure: ReplayFigure) -> f64 {
     if figure.name().ends_with("_ms") { 1e-3 } else { 1.0 }
 }
 

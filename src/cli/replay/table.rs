@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::Report;
 use crate::cli::plot::{clean, columns};
-use crate::replay::{FIGURES, Figure, Figures, Interval, Row};
+use crate::replay::{FIGURES, Interval, ReplayFigure, ReplayFigures, ReplayRow};
 
 const HEADS: [&str; FIGURES.len()] = ["TTFT p50", "p95", "p99", "whole p50", "p95", "cost", "attempts", "unanswered"];
 /// In a block a line has no neighbours that explain it.
@@ -18,8 +18,8 @@ const BLOCK_HEADS: [&str; FIGURES.len()] =
 pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let priced = report.past.priced;
     let answer = report.answer;
-    let mut rows = vec![Cells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
-    rows.extend(answer.rows.iter().map(|row| Cells::of(row, priced)));
+    let mut rows = vec![ReplayCells::recorded(&answer.recorded, &answer.recorded_intervals, priced)];
+    rows.extend(answer.rows.iter().map(|row| ReplayCells::of(row, priced)));
     let wide = aligned(&lines(&rows), 1);
     let widest = wide.iter().map(|line| columns(line)).max().unwrap_or(0);
     match width {
@@ -31,21 +31,21 @@ pub(super) fn write(report: &Report<'_>, width: Option<usize>, out: &mut impl io
 }
 
 /// One figure as text, as wide as it is.
-pub(super) fn text(figure: Figure, value: f64, priced: bool) -> String {
+pub(super) fn text(figure: ReplayFigure, value: f64, priced: bool) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
     match figure {
-        Figure::Cost if priced => dollars(value),
-        Figure::Cost => format!("{value:.0} tok"),
-        Figure::Attempts => format!("{value:.2}"),
-        Figure::Unanswered => format!("{:.2} %", 100.0 * value),
+        ReplayFigure::Cost if priced => dollars(value),
+        ReplayFigure::Cost => format!("{value:.0} tok"),
+        ReplayFigure::Attempts => format!("{value:.2}"),
+        ReplayFigure::Unanswered => format!("{:.2} %", 100.0 * value),
         _ => millis(value),
     }
 }
 
 /// One row: each figure, its interval, and the difference.
-struct Cells {
+struct ReplayCells {
     name: String,
     values: Vec<String>,
     intervals: Vec<String>,
@@ -55,9 +55,9 @@ struct Cells {
     drawn: String,
 }
 
-impl Cells {
-    fn recorded(figures: &Figures, intervals: &[Interval], priced: bool) -> Cells {
-        Cells {
+impl ReplayCells {
+    fn recorded(figures: &ReplayFigures, intervals: &[Interval], priced: bool) -> ReplayCells {
+        ReplayCells {
             name: "recorded".to_owned(),
             values: values(figures, priced),
             intervals: ranges(intervals, priced),
@@ -67,17 +67,17 @@ impl Cells {
         }
     }
 
-    fn of(row: &Row, priced: bool) -> Cells {
-        let change = |(figure, change): (&Figure, f64)| {
+    fn of(row: &ReplayRow, priced: bool) -> ReplayCells {
+        let change = |(figure, change): (&ReplayFigure, f64)| {
             signed(*figure, change).map_or_else(|| "–".to_owned(), |(change, unit)| change + unit)
         };
-        let spread = |(figure, interval): (&Figure, &Interval)| {
+        let spread = |(figure, interval): (&ReplayFigure, &Interval)| {
             let ends = signed(*figure, interval.low).zip(signed(*figure, interval.high));
             ends.map_or_else(|| "–".to_owned(), |((low, _), (high, _))| format!("{low} to {high}"))
         };
         let marked = FIGURES.iter().zip(values(&row.figures, priced));
         let marked = marked.map(|(figure, value)| if row.is_guess(*figure) { format!("~{value}") } else { value });
-        Cells {
+        ReplayCells {
             name: row.name.clone(),
             values: marked.collect(),
             intervals: ranges(&row.intervals, priced),
@@ -88,12 +88,12 @@ impl Cells {
     }
 }
 
-fn values(figures: &Figures, priced: bool) -> Vec<String> {
+fn values(figures: &ReplayFigures, priced: bool) -> Vec<String> {
     FIGURES.iter().zip(figures).map(|(figure, value)| text(*figure, *value, priced)).collect()
 }
 
 fn ranges(intervals: &[Interval], priced: bool) -> Vec<String> {
-    let range = |(figure, interval): (&Figure, &Interval)| {
+    let range = |(figure, interval): (&ReplayFigure, &Interval)| {
         let [low, high] = [interval.low, interval.high].map(|value| text(*figure, value, priced));
         let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_owned());
         match low.split_once(' ') {
@@ -105,7 +105,7 @@ fn ranges(intervals: &[Interval], priced: bool) -> Vec<String> {
     FIGURES.iter().zip(intervals).map(range).collect()
 }
 
-fn lines(rows: &[Cells]) -> Vec<Vec<String>> {
+fn lines(rows: &[ReplayCells]) -> Vec<Vec<String>> {
     let head = std::iter::once("").chain(HEADS).chain(["drawn"]).map(str::to_owned).collect();
     let mut lines = vec![head];
     for row in rows {
@@ -132,7 +132,7 @@ fn aligned(lines: &[Vec<String>], left: usize) -> Vec<String> {
     table.to_string().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn write_blocks(rows: &[Cells], out: &mut impl io::Write) -> io::Result<()> {
+fn write_blocks(rows: &[ReplayCells], out: &mut impl io::Write) -> io::Result<()> {
     for (number, row) in rows.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -170,13 +170,13 @@ pub(super) fn share(share: f64) -> String {
 }
 
 /// The number with its sign, and its unit.
-fn signed(figure: Figure, change: f64) -> Option<(String, &'static str)> {
+fn signed(figure: ReplayFigure, change: f64) -> Option<(String, &'static str)> {
     if !change.is_finite() {
         return None;
     }
     let (size, unit) = match figure {
-        Figure::Attempts => (format!("{:.2}", change.abs()), ""),
-        Figure::Unanswered => (format!("{:.2}", 100.0 * change.abs()), " pt"),
+        ReplayFigure::Attempts => (format!("{:.2}", change.abs()), ""),
+        ReplayFigure::Unanswered => (format!("{:.2}", 100.0 * change.abs()), " pt"),
         _ => (format!("{:.0}", 100.0 * change.abs()), " %"),
     };
     let is_nothing = size.bytes().all(|byte| matches!(byte, b'0' | b'.'));

@@ -34,10 +34,10 @@ upstreams = [\"groq/other\"]
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    options: Options,
+    options: ReplayOptions,
 }
 
-fn options(line: &str) -> Result<Options, clap::Error> {
+fn options(line: &str) -> Result<ReplayOptions, clap::Error> {
     Line::try_parse_from(["replay"].into_iter().chain(line.split_whitespace())).map(|line| line.options)
 }
 
@@ -195,7 +195,7 @@ async fn settings_that_were_not_asked_for_are_the_models() {
     let (directory, _path) = store_with(Vec::new()).await;
     let config = config_in(directory.path());
     let model = config.model("demo").unwrap();
-    let past = Past::new(model);
+    let past = PastRequests::new(model);
     let line = "--policy adaptive --policy hedge --budget 0.02 --optimise goodput --slo ttft=300ms --hedge-after p99 --hold-max 0s";
     let (plans, as_it_was) = options(line).unwrap().plans(model, &past);
     assert_eq!(as_it_was, Err("rows do not tell".to_owned()));

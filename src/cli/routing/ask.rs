@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::At;
+use super::GatewayAddress;
 use crate::failure::Failure;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Client, Outgoing, Response};
+use crate::upstream::{Outgoing, Response, UpstreamClient};
 
 /// A gateway takes a connection within this, or is taken for none.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -27,7 +27,11 @@ const BODY_MAX: usize = 32 << 20;
 ///
 /// # Errors
 /// In words for whoever asks. They never quote the token.
-pub(super) async fn ask(at: &At, model: Option<&str>, token: Option<&SecretString>) -> anyhow::Result<Bytes> {
+pub(super) async fn ask(
+    at: &GatewayAddress,
+    model: Option<&str>,
+    token: Option<&SecretString>,
+) -> anyhow::Result<Bytes> {
     let mut headers = HeaderMap::new();
     if let Some(token) = token {
         let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
@@ -45,7 +49,7 @@ pub(super) async fn ask(at: &At, model: Option<&str>, token: Option<&SecretStrin
         fresh: false,
     };
     let shutdown = Shutdown::new();
-    let client = Client::new(shutdown.clone()).context("cannot set up TLS")?;
+    let client = UpstreamClient::new(shutdown.clone()).context("cannot set up TLS")?;
     let answer = tokio::time::timeout(ANSWER_MAX, async {
         let response = client.send(&outgoing, |_| {}).await?;
         let status = response.status;
@@ -95,7 +99,7 @@ async fn body(mut response: Response) -> Result<Bytes, Failure> {
     Ok(body.into())
 }
 
-fn refused(at: &At, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
+fn refused(at: &GatewayAddress, status: StatusCode, body: &[u8]) -> anyhow::Result<Bytes> {
     let error: Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, message) = (error["error"]["code"].as_str(), error["error"]["message"].as_str());
     let (Some(code), Some(message)) = (code.filter(|code| code.starts_with("photofinish")), message) else {

@@ -8,7 +8,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crate::cli::plot::{clean, columns, fitted};
 use crate::cli::stats::notes::write_paragraphs;
 use crate::cli::stats::table::write_wrapped;
-use crate::health::standing::{BreakerNow, ModelNow, Predicted, Reason, Routing, Unit, UpstreamNow};
+use crate::health::routing_status::{
+    BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
+};
 
 /// Behind the name of the upstream and the sizes of prompts, before the reason.
 const COLUMNS: [&str; 7] = ["now", "load", "TPOT", "seen", "running", "used", "state"];
@@ -19,18 +21,24 @@ const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Writes all of it. `width`: of the terminal, if it is for one; piped, each upstream is one line.
-pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
-    let is_off = |model: &&ModelNow| model.why.iter().all(|reason| reason.code == "off");
-    let off: Vec<&ModelNow> = routing.models.iter().filter(is_off).filter(|_| routing.models.len() > 1).collect();
+pub(super) fn write(
+    routing: &RoutingReport,
+    width: Option<usize>,
+    colour: bool,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let is_off = |model: &&ModelReport| model.why.iter().all(|reason| reason.code == "off");
+    let off: Vec<&ModelReport> = routing.models.iter().filter(is_off).filter(|_| routing.models.len() > 1).collect();
     for model in routing.models.iter().filter(|model| !off.iter().any(|off| off.model == model.model)) {
         write_paragraphs(about(model), width, out)?;
-        let of = |reason: &Reason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
-        let rows: Vec<Row> = model.why.iter().filter_map(|reason| Some(Row::new(of(reason)?, Some(reason)))).collect();
+        let of = |reason: &StatusReason| routing.upstreams.iter().find(|known| known.upstream == reason.upstream);
+        let rows: Vec<RoutingRow> =
+            model.why.iter().filter_map(|reason| Some(RoutingRow::new(of(reason)?, Some(reason)))).collect();
         write_rows(&rows, width, colour, out)?;
         writeln!(out)?;
     }
     let others = routing.upstreams.iter().filter(|upstream| upstream.models.is_empty());
-    let others: Vec<Row> = others.map(|upstream| Row::new(upstream, None)).collect();
+    let others: Vec<RoutingRow> = others.map(|upstream| RoutingRow::new(upstream, None)).collect();
     if !others.is_empty() {
         write_paragraphs(["Of no model, named by callers themselves:".to_owned()], width, out)?;
         write_rows(&others, width, colour, out)?;
@@ -51,7 +59,7 @@ pub(super) fn write(routing: &Routing, width: Option<usize>, colour: bool, out: 
 }
 
 /// What stands above the upstreams of a model.
-fn about(model: &ModelNow) -> Vec<String> {
+fn about(model: &ModelReport) -> Vec<String> {
     let alias = model.alias_of.as_ref().map(|of| format!(" (alias of {of})")).unwrap_or_default();
     let how = match (model.policy.as_str(), model.learns) {
         (_, true) => "",
@@ -90,15 +98,15 @@ fn aim(optimise: &str) -> &str {
 }
 
 /// An upstream, in words.
-struct Row {
+struct RoutingRow {
     upstream: String,
     /// By size, then as in [`COLUMNS`], then why. Each with its head.
     cells: Vec<(String, String)>,
     colour: &'static str,
 }
 
-impl Row {
-    fn new(upstream: &UpstreamNow, reason: Option<&Reason>) -> Row {
+impl RoutingRow {
+    fn new(upstream: &UpstreamReport, reason: Option<&StatusReason>) -> RoutingRow {
         let predicted = upstream.predicted.iter().map(|predicted| (head(predicted.input_tokens), times(predicted)));
         let cells = [
             format!("×{:.2}", upstream.level_factor),
@@ -117,7 +125,7 @@ impl Row {
             "off" | "breaker" | "cooling_down" => RED,
             _ => "",
         };
-        Row { upstream: clean(&upstream.upstream), cells: predicted.chain(cells).collect(), colour }
+        RoutingRow { upstream: clean(&upstream.upstream), cells: predicted.chain(cells).collect(), colour }
     }
 }
 
@@ -125,12 +133,12 @@ fn head(tokens: u32) -> String {
     if tokens >= 1_000 && tokens.is_multiple_of(1_000) { format!("{}k", tokens / 1_000) } else { tokens.to_string() }
 }
 
-fn times(predicted: &Predicted) -> String {
+fn times(predicted: &PredictionReport) -> String {
     let Some(p50) = predicted.ttft_p50_ms else { return "–".to_owned() };
     format!("{} / {} ms", digits(p50), or_dash(predicted.ttft_p95_ms, digits))
 }
 
-fn state(upstream: &UpstreamNow) -> String {
+fn state(upstream: &UpstreamReport) -> String {
     if !upstream.on {
         return "off".to_owned();
     }
@@ -138,15 +146,15 @@ fn state(upstream: &UpstreamNow) -> String {
         return format!("cools {}", ago(wait));
     }
     match (upstream.breaker, upstream.breaker_wait_s, upstream.throttled) {
-        (BreakerNow::Open, Some(wait), _) => format!("open {}", ago(wait)),
-        (BreakerNow::Open, None, _) => "open".to_owned(),
-        (BreakerNow::Due, ..) => "on trial".to_owned(),
-        (BreakerNow::Closed, _, true) => "throttled".to_owned(),
-        (BreakerNow::Closed, _, false) => "ok".to_owned(),
+        (BreakerReport::Open, Some(wait), _) => format!("open {}", ago(wait)),
+        (BreakerReport::Open, None, _) => "open".to_owned(),
+        (BreakerReport::Due, ..) => "on trial".to_owned(),
+        (BreakerReport::Closed, _, true) => "throttled".to_owned(),
+        (BreakerReport::Closed, _, false) => "ok".to_owned(),
     }
 }
 
-fn write_rows(rows: &[Row], width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+fn write_rows(rows: &[RoutingRow], width: Option<usize>, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     let Some(first) = rows.first() else { return Ok(()) };
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -173,7 +181,7 @@ fn write_rows(rows: &[Row], width: Option<usize>, colour: bool, out: &mut impl i
 }
 
 /// The name with the reason, and below it the figures.
-fn write_blocks(rows: &[Row], width: usize, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
+fn write_blocks(rows: &[RoutingRow], width: usize, colour: bool, out: &mut impl io::Write) -> io::Result<()> {
     for row in rows {
         writeln!(out, "{}", painted(&fitted(&row.upstream, width), Some(row).filter(|_| colour)))?;
         let parts: Vec<String> = row
@@ -187,14 +195,14 @@ fn write_blocks(rows: &[Row], width: usize, colour: bool, out: &mut impl io::Wri
     Ok(())
 }
 
-fn painted(text: &str, row: Option<&Row>) -> String {
+fn painted(text: &str, row: Option<&RoutingRow>) -> String {
     match row {
         Some(row) if !row.colour.is_empty() => format!("{}{text}{PLAIN}", row.colour),
         _ => text.to_owned(),
     }
 }
 
-fn notes(routing: &Routing) -> Vec<String> {
+fn notes(routing: &RoutingReport) -> Vec<String> {
     let mut notes = vec![
         "500, 2k, 8k: TTFT predicted for prompts of so many tokens, p50 / p95; –: too little was seen to say.",
         "now: how much slower than usual it is at the moment. load: slope of ln TTFT over ln(1 + running).",
@@ -228,11 +236,11 @@ fn ago(seconds: f64) -> String {
     }
 }
 
-fn amount(value: f64, unit: Unit) -> String {
+fn amount(value: f64, unit: CostUnit) -> String {
     match unit {
-        Unit::Tokens => format!("{value:.0} tokens"),
-        Unit::Usd if value.abs() >= 1.0 => format!("${value:.2}"),
-        Unit::Usd if value == 0.0 || value.abs() >= 0.01 => format!("${value:.4}"),
-        Unit::Usd => format!("${}", format!("{value:.6}").trim_end_matches('0')),
+        CostUnit::Tokens => format!("{value:.0} tokens"),
+        CostUnit::Usd if value.abs() >= 1.0 => format!("${value:.2}"),
+        CostUnit::Usd if value == 0.0 || value.abs() >= 0.01 => format!("${value:.4}"),
+        CostUnit::Usd => format!("${}", format!("{value:.6}").trim_end_matches('0')),
     }
 }

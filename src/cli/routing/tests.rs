@@ -4,21 +4,23 @@ use clap::Parser as _;
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::health::standing::{BreakerNow, ModelNow, Predicted, Reason, Unit, UpstreamNow};
+use crate::health::routing_status::{
+    BreakerReport, CostUnit, ModelReport, PredictionReport, StatusReason, UpstreamReport,
+};
 
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    options: Options,
+    options: RoutingOptions,
 }
 
-fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamNow {
-    let predicted = |(input_tokens, factor)| Predicted {
+fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamReport {
+    let predicted = |(input_tokens, factor)| PredictionReport {
         input_tokens,
         ttft_p50_ms: p50_ms.map(|ms| ms * factor),
         ttft_p95_ms: p50_ms.filter(|ms| *ms < 300.0).map(|ms| 2.5 * ms * factor),
     };
-    UpstreamNow {
+    UpstreamReport {
         upstream: name.to_owned(),
         models: vec!["demo".to_owned()],
         on: true,
@@ -32,7 +34,7 @@ fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamNow {
         in_flight: p50_ms.map_or(0, |_| 2),
         throttled: false,
         caching: 0.0,
-        breaker: BreakerNow::Closed,
+        breaker: BreakerReport::Closed,
         breaker_wait_s: None,
         cooling_down_s: None,
         last_observation_s: p50_ms.map(|_| 3.0),
@@ -40,28 +42,31 @@ fn upstream(name: &str, p50_ms: Option<f64>) -> UpstreamNow {
 }
 
 /// A model with one of everything.
-fn routing() -> Routing {
+fn routing() -> RoutingReport {
     let why = [
         ("sim/quick", "best", "the best for ttft"),
         ("sim/late", "slower", "TTFT p50 400 ms, 3.3 × that of sim/quick"),
         ("sim/broken", "breaker", "it kept failing: not tried for another 9s"),
         ("groq/m", "off", "groq is off because GROQ_API_KEY is not set"),
     ];
-    let reason = |(upstream, code, text): (&str, &str, &str)| Reason {
+    let reason = |(upstream, code, text): (&str, &str, &str)| StatusReason {
         upstream: upstream.to_owned(),
         code: code.to_owned(),
         text: text.to_owned(),
     };
-    let broken =
-        UpstreamNow { breaker: BreakerNow::Open, breaker_wait_s: Some(9.0), ..upstream("sim/broken", Some(90.0)) };
+    let broken = UpstreamReport {
+        breaker: BreakerReport::Open,
+        breaker_wait_s: Some(9.0),
+        ..upstream("sim/broken", Some(90.0))
+    };
     let late =
-        UpstreamNow { level_factor: 1.31, last_observation_s: Some(7_300.0), ..upstream("sim/late", Some(400.0)) };
-    let limited = UpstreamNow { models: Vec::new(), cooling_down_s: Some(130.0), ..upstream("sim/other", None) };
-    let off = UpstreamNow { on: false, ..upstream("groq/m", None) };
-    Routing {
+        UpstreamReport { level_factor: 1.31, last_observation_s: Some(7_300.0), ..upstream("sim/late", Some(400.0)) };
+    let limited = UpstreamReport { models: Vec::new(), cooling_down_s: Some(130.0), ..upstream("sim/other", None) };
+    let off = UpstreamReport { on: false, ..upstream("groq/m", None) };
+    RoutingReport {
         now_us: 1_795_176_819_000_000,
         upstreams: vec![upstream("sim/quick", Some(120.0)), late, broken, off, limited],
-        models: vec![ModelNow {
+        models: vec![ModelReport {
             model: "demo".to_owned(),
             alias_of: None,
             policy: "adaptive".to_owned(),
@@ -70,7 +75,7 @@ fn routing() -> Routing {
             budget: 0.1,
             bucket: Some(0.0123),
             bucket_capacity: 0.02,
-            unit: Unit::Usd,
+            unit: CostUnit::Usd,
             lambda_ms: 240.4,
             mean_cost: 0.001,
             ttft_p99_ms: 812.0,
@@ -82,7 +87,7 @@ fn routing() -> Routing {
     }
 }
 
-fn drawn(routing: &Routing, width: Option<usize>, colour: bool) -> String {
+fn drawn(routing: &RoutingReport, width: Option<usize>, colour: bool) -> String {
     let mut out = Vec::new();
     table::write(routing, width, colour, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -150,14 +155,14 @@ fn models_that_are_off_take_one_line() {
 fn what_is_not_known_is_said() {
     let mut routing = routing();
     let model = &mut routing.models[0];
-    (model.bucket, model.unit, model.alias_of) = (None, Unit::Tokens, Some("llama".to_owned()));
+    (model.bucket, model.unit, model.alias_of) = (None, CostUnit::Tokens, Some("llama".to_owned()));
     (model.policy, model.learns) = ("race".to_owned(), false);
     routing.left_out = 7;
     let text = drawn(&routing, None, false).replace('\n', " ");
     for words in ["demo (alias of llama): policy race", "decides nothing", "no cost is known yet", "7 more"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let empty = Routing { upstreams: Vec::new(), models: Vec::new(), ..routing };
+    let empty = RoutingReport { upstreams: Vec::new(), models: Vec::new(), ..routing };
     assert!(drawn(&empty, None, false).contains("no models"));
 }
 
@@ -170,11 +175,14 @@ fn the_gateway_is_where_the_config_says_or_the_option() {
         ("10.0.0.5:80", "http://10.0.0.5:80"),
     ] {
         let listen = [Listen::Unix("/run/gateway.sock".into()), Listen::Tcp(listen.parse().unwrap())];
-        assert_eq!(At::listening(&listen, false).unwrap().url, url);
-        assert!(At::listening(&listen[..1], false).unwrap_err().to_string().contains("--url"));
-        assert!(At::listening(&listen, true).unwrap_err().to_string().contains("https://gateway.example.com"));
+        assert_eq!(GatewayAddress::listening(&listen, false).unwrap().url, url);
+        assert!(GatewayAddress::listening(&listen[..1], false).unwrap_err().to_string().contains("--url"));
+        assert!(
+            GatewayAddress::listening(&listen, true).unwrap_err().to_string().contains("https://gateway.example.com")
+        );
     }
-    let error = At::listening(&[Listen::Tcp("127.0.0.1:0".parse().unwrap())], false).unwrap_err().to_string();
+    let error =
+        GatewayAddress::listening(&[Listen::Tcp("127.0.0.1:0".parse().unwrap())], false).unwrap_err().to_string();
     assert!(error.contains("--url"), "{error}");
     for url in ["http://gateway:8080/", "https://gateway.example/llm"] {
         let line = Line::try_parse_from(["routing", "--url", url, "--token", "planted"]).unwrap();

@@ -9,11 +9,11 @@ use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::failure::FailureKind;
 use crate::history::cost::CostSum;
-use crate::history::goodput::Slo;
+use crate::history::goodput::SloTargets;
 use crate::report::dimension::Dimension;
-use crate::report::figures::Figures;
+use crate::report::figures::GroupFigures;
 use crate::report::question::time;
-use crate::report::stats::{Question, Stats};
+use crate::report::stats::{Stats, StatsQuestion};
 use crate::store::AttemptFilter;
 
 /// Longer lines are hard to read.
@@ -64,7 +64,7 @@ fn write_cut(text: &str, word: usize, width: usize, out: &mut impl io::Write) ->
 
 /// A paragraph each.
 pub(super) fn write(
-    question: &Question,
+    question: &StatsQuestion,
     answer: &Stats,
     width: Option<usize>,
     out: &mut impl io::Write,
@@ -86,13 +86,13 @@ pub(in crate::cli) fn write_paragraphs(
 }
 
 /// Of goodput.
-pub(in crate::cli) fn targets(slo: &Slo) -> String {
+pub(in crate::cli) fn targets(slo: &SloTargets) -> String {
     let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
     let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
     [ttft, tpot].into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
-fn paragraphs(question: &Question, answer: &Stats) -> Vec<String> {
+fn paragraphs(question: &StatsQuestion, answer: &Stats) -> Vec<String> {
     let mut notes = vec![format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))];
     if let Some(rolled_until) = answer.rolled_until {
         notes.push(format!(
@@ -145,7 +145,7 @@ fn costs(answer: &Stats) -> String {
         costs +=
             &format!(" No counts: {} with a price, whose tokens nobody told or bounds.", counted(uncounted, "attempt"));
     }
-    let is_unknown = |figures: &Figures| figures.cost.usd().is_none() || figures.extra_cost.usd().is_none();
+    let is_unknown = |figures: &GroupFigures| figures.cost.usd().is_none() || figures.extra_cost.usd().is_none();
     if answer.groups.iter().any(is_unknown) {
         costs += " –: not known.";
     }
@@ -183,7 +183,7 @@ fn failures(answer: &Stats) -> String {
     failures
 }
 
-fn weights(question: &Question) -> Option<String> {
+fn weights(question: &StatsQuestion) -> Option<String> {
     let half_life = question
         .half_life
         .map(|half_life| format!("Times count half as much for each {} of their age.", format_duration(half_life)));
@@ -209,7 +209,7 @@ fn speed(answer: &Stats) -> String {
     speed
 }
 
-fn goodput(question: &Question, answer: &Stats) -> String {
+fn goodput(question: &StatsQuestion, answer: &Stats) -> String {
     let by_time = question.by.iter().any(|by| matches!(by, Dimension::Hour | Dimension::Weekday));
     let (from_us, until_us) = answer.span_us;
     let mut goodput = format!(

@@ -5,11 +5,11 @@ use std::io;
 use super::notes::write_paragraph as paragraph;
 use crate::history::regression::{Finding, Thresholds};
 use crate::report::question::time;
-use crate::report::regressions::{Question, Regression, Regressions, TooFew};
+use crate::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 
 /// A line each for what is worse, and one for what was compared. `width`: of the terminal, if it is for one.
 pub(super) fn write(
-    question: &Question,
+    question: &RegressionsQuestion,
     answer: &Regressions,
     width: Option<usize>,
     out: &mut impl io::Write,
@@ -54,7 +54,7 @@ fn worse(found: &Regression) -> String {
     )
 }
 
-fn compared(question: &Question, answer: &Regressions) -> String {
+fn compared(question: &RegressionsQuestion, answer: &Regressions) -> String {
     let window = &question.window;
     let only = [("model", &window.model), ("provider", &window.provider), ("user", &window.user)];
     let only = only.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_deref()?)));

@@ -10,7 +10,7 @@ use crate::history::CostBasis;
 use crate::history::cost::CostSum;
 use crate::history::survival::{Estimate, is_firm};
 use crate::report::dimension::Dimension;
-use crate::report::figures::{Figures, GAIN_SHARES, TOK_S_SHARES, TTFT_SHARES};
+use crate::report::figures::{GAIN_SHARES, GroupFigures, TOK_S_SHARES, TTFT_SHARES};
 
 const ATTEMPTS: [&str; 5] = ["attempts", "wins", "failures", "empty", "censored"];
 const TTFT: [&str; 4] = ["TTFT p50", "p95", "p99", "TTFT n"];
@@ -24,11 +24,11 @@ const HEADS_WITH_GAINS: [&[&str]; 5] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS, &GA
 /// Writes all of them, in lines of at most `width` if there is one.
 pub(super) fn write(
     by: &[Dimension],
-    groups: &[Figures],
+    groups: &[GroupFigures],
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
-    let rows: Vec<Row> = groups.iter().map(Row::new).collect();
+    let rows: Vec<StatsRow> = groups.iter().map(StatsRow::new).collect();
     let heads = if by.contains(&Dimension::Upstream) { &HEADS[..] } else { &HEADS_WITH_GAINS };
     let table = table(by, heads, &rows);
     let widest = table.lines().map(columns).max().unwrap_or(0);
@@ -62,14 +62,14 @@ pub(in crate::cli) fn write_wrapped(
 }
 
 /// A group's figures, in words.
-struct Row {
+struct StatsRow {
     keys: Vec<String>,
     /// As in [`HEADS_WITH_GAINS`].
     cells: [Vec<String>; 5],
 }
 
-impl Row {
-    fn new(figures: &Figures) -> Row {
+impl StatsRow {
+    fn new(figures: &GroupFigures) -> StatsRow {
         let share = |count: u64| match (100 * count + figures.attempts / 2).checked_div(figures.attempts) {
             Some(percent) if count > 0 => format!("{count} ({percent} %)"),
             _ => count.to_string(),
@@ -86,7 +86,7 @@ impl Row {
         });
         let tpot = or_dash(figures.tpot_p95_ms, |ms| format!("{}{}", mark(samples, 0.95), millis((ms * 1e3) as i64)));
         let counts = [figures.wins, figures.failures, figures.empty, figures.censored].map(share);
-        Row {
+        StatsRow {
             keys: figures.keys.iter().map(|part| clean(&part.text())).collect(),
             cells: [
                 [figures.attempts.to_string()].into_iter().chain(counts).collect(),
@@ -106,7 +106,7 @@ impl Row {
 }
 
 /// What streaming clients saw, and how much later the best upstream by itself would have been.
-fn gains(figures: &Figures) -> Vec<String> {
+fn gains(figures: &GroupFigures) -> Vec<String> {
     let firm = |p: f64| mark(figures.client_ttft_effective, p);
     let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
     let seen = seen.map(|(p, ms)| or_dash(ms, |ms| format!("{}{}", firm(*p), millis((ms * 1e3) as i64))));
@@ -130,7 +130,7 @@ fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), text)
 }
 
-fn table(by: &[Dimension], heads: &[&[&str]], rows: &[Row]) -> String {
+fn table(by: &[Dimension], heads: &[&[&str]], rows: &[StatsRow]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
@@ -148,7 +148,7 @@ fn table(by: &[Dimension], heads: &[&[&str]], rows: &[Row]) -> String {
 fn write_blocks(
     by: &[Dimension],
     heads: &[&[&str]],
-    rows: &[Row],
+    rows: &[StatsRow],
     width: usize,
     out: &mut impl io::Write,
 ) -> io::Result<()> {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, sample};
-use crate::store::{Record, Roller, Step, Store};
+use crate::store::{Record, Roller, RollupStep, Store};
 
 async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     let directory = tempfile::tempdir().unwrap();
@@ -23,10 +23,10 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    options: Options,
+    options: StatsOptions,
 }
 
-fn options(line: &str) -> Options {
+fn options(line: &str) -> StatsOptions {
     Line::try_parse_from(["stats"].into_iter().chain(line.split_whitespace())).unwrap().options
 }
 
@@ -200,7 +200,7 @@ async fn nothing_recorded_and_nothing_there() {
 async fn what_is_there_and_not_told_is_named() {
     let (_directory, path, store) = store_with(forty_races()).await;
     let mut roller = Roller::new(&path, || false);
-    while roller.step(wall_micros(), Some(wall_micros())).unwrap() != Step::Nothing {}
+    while roller.step(wall_micros(), Some(wall_micros())).unwrap() != RollupStep::Nothing {}
     let text = output(&path, "--since 2026-01-02T03:10:00Z --until 2026-01-02T03:20:00Z").await;
     assert!(text.contains("--since 2026-01-02T03:00:00Z --until 2026-01-02T04:00:00Z"), "{text}");
     // A loser of just now, whose race has not ended.

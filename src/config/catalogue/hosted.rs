@@ -1,6 +1,6 @@
 //! Hosts of open models, and vendors that speak somebody else's dialect.
 
-use super::{Continues, Entry, KeyIn, RECORDED, ROUTER, Served};
+use super::{CatalogueEntry, Continues, KeyIn, RECORDED, ROUTER, ServedDialect};
 
 /// What the vendors' pages told in 2026 of their streams.
 const PAGES: &str = "the vendor's documentation, 2026";
@@ -9,10 +9,10 @@ const OPENROUTER: &str = "https://openrouter.ai/api/v1";
 const FIREWORKS: &str = "https://api.fireworks.ai/inference/v1";
 const COMPATIBLE: &str = "https://dashscope-intl.aliyuncs.com/compatible-mode/v1";
 
-pub(super) static ENTRIES: [Entry; 21] = [
-    Entry::hosted(
+pub(super) static ENTRIES: [CatalogueEntry; 21] = [
+    CatalogueEntry::hosted(
         "mistral",
-        &[Served::openai("https://api.mistral.ai/v1", "https://docs.mistral.ai/api")],
+        &[ServedDialect::openai("https://api.mistral.ai/v1", "https://docs.mistral.ai/api")],
         "MISTRAL_API_KEY",
     )
     .bills_full(ROUTER)
@@ -22,11 +22,11 @@ pub(super) static ENTRIES: [Entry; 21] = [
         "usage comes unasked in the last chunk; content may be an array of parts; errors have their own shape",
         RECORDED,
     ),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "deepseek",
         &[
-            Served::openai("https://api.deepseek.com", "https://api-docs.deepseek.com"),
-            Served::anthropic(
+            ServedDialect::openai("https://api.deepseek.com", "https://api-docs.deepseek.com"),
+            ServedDialect::anthropic(
                 "https://api.deepseek.com/anthropic/v1",
                 "https://api-docs.deepseek.com/guides/anthropic_api",
             ),
@@ -37,74 +37,74 @@ pub(super) static ENTRIES: [Entry; 21] = [
     .continues(Continues::No, "only under /beta, 2026: https://api-docs.deepseek.com/guides/chat_prefix_completion")
     .takes_thoughts("https://api-docs.deepseek.com/guides/thinking_mode, 2026: wanted back within a run of tools")
     .note("keep-alive comments while queued, for up to ten minutes; reasoning in `reasoning_content`", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "xai",
         &[
-            Served::openai("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
-            Served::responses("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
+            ServedDialect::openai("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
+            ServedDialect::responses("https://api.x.ai/v1", "https://docs.x.ai/docs/api-reference"),
         ],
         "XAI_API_KEY",
     )
     .stops(ROUTER)
     .note("usage carries the cost in ticks; its form of Anthropic's messages is deprecated", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "groq",
         &[
-            Served::openai(GROQ, "https://console.groq.com/docs/openai"),
-            Served::responses(GROQ, "https://console.groq.com/docs/responses-api"),
+            ServedDialect::openai(GROQ, "https://console.groq.com/docs/openai"),
+            ServedDialect::responses(GROQ, "https://console.groq.com/docs/responses-api"),
         ],
         "GROQ_API_KEY",
     )
     .bills_full(ROUTER)
     .continues(Continues::Yes, "https://console.groq.com/docs/prefilling, 2026")
     .note("usage and the server's own times in `x_groq`; 498 when it is out of capacity", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "cerebras",
-        &[Served::openai("https://api.cerebras.ai/v1", "https://inference-docs.cerebras.ai/resources/openai")],
+        &[ServedDialect::openai("https://api.cerebras.ai/v1", "https://inference-docs.cerebras.ai/resources/openai")],
         "CEREBRAS_API_KEY",
     )
     .warming(
         "its own SDK opens a connection when it is made, 2026: https://github.com/Cerebras/cerebras-cloud-sdk-node",
     )
     .note("the server's own times in `time_info`; reasoning in `reasoning`", PAGES),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "sambanova",
-        &[Served::openai("https://api.sambanova.ai/v1", "https://docs.sambanova.ai/cloud/api-reference")],
+        &[ServedDialect::openai("https://api.sambanova.ai/v1", "https://docs.sambanova.ai/cloud/api-reference")],
         "SAMBANOVA_API_KEY",
     )
     .bills_full(ROUTER)
     .note("several tokens a chunk; the server's own times in the last one", PAGES),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "together",
-        &[Served::openai("https://api.together.xyz/v1", "https://docs.together.ai/docs/openai-api-compatibility")],
+        &[ServedDialect::openai("https://api.together.xyz/v1", "https://docs.together.ai/docs/openai-api-compatibility")],
         "TOGETHER_API_KEY",
     )
     .stops(ROUTER)
     .note("usage varies by model; error codes of its own: go by the status", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "fireworks",
         &[
-            Served::openai(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-chatcompletions"),
-            Served::responses(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-responses"),
-            Served::anthropic(FIREWORKS, "https://docs.fireworks.ai/tools-sdks/anthropic-compatibility"),
+            ServedDialect::openai(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-chatcompletions"),
+            ServedDialect::responses(FIREWORKS, "https://docs.fireworks.ai/api-reference/post-responses"),
+            ServedDialect::anthropic(FIREWORKS, "https://docs.fireworks.ai/tools-sdks/anthropic-compatibility"),
         ],
         "FIREWORKS_API_KEY",
     )
     .stops(ROUTER)
     .note("usage unasked in the chunk that finishes; 422 with `detail`", PAGES),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "deepinfra",
-        &[Served::openai("https://api.deepinfra.com/v1/openai", "https://deepinfra.com/docs/openai_api")],
+        &[ServedDialect::openai("https://api.deepinfra.com/v1/openai", "https://deepinfra.com/docs/openai_api")],
         "DEEPINFRA_API_KEY",
     )
     .stops(ROUTER)
     .note("usage unasked in the last chunk", PAGES),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "openrouter",
         &[
-            Served::openai(OPENROUTER, "https://openrouter.ai/docs/api-reference/overview"),
-            Served::responses(OPENROUTER, "https://openrouter.ai/docs/api-reference/responses-api/overview"),
-            Served::anthropic(
+            ServedDialect::openai(OPENROUTER, "https://openrouter.ai/docs/api-reference/overview"),
+            ServedDialect::responses(OPENROUTER, "https://openrouter.ai/docs/api-reference/responses-api/overview"),
+            ServedDialect::anthropic(
                 OPENROUTER,
                 "https://openrouter.ai/docs/api/api-reference/anthropic-messages/create-messages",
             )
@@ -116,28 +116,28 @@ pub(super) static ENTRIES: [Entry; 21] = [
         "answers 200 and comments before its own upstream commits; usage with cost; errors inside the stream",
         RECORDED,
     ),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "novita",
-        &[Served::openai("https://api.novita.ai/openai", "https://novita.ai/docs/guides/llm-api")],
+        &[ServedDialect::openai("https://api.novita.ai/openai", "https://novita.ai/docs/guides/llm-api")],
         "NOVITA_API_KEY",
     )
     .bills_full("its own documentation, against a router's, 2026"),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "hyperbolic",
-        &[Served::openai("https://api.hyperbolic.xyz/v1", "https://docs.hyperbolic.xyz/docs/rest-api")],
+        &[ServedDialect::openai("https://api.hyperbolic.xyz/v1", "https://docs.hyperbolic.xyz/docs/rest-api")],
         "HYPERBOLIC_API_KEY",
     )
     .stops(ROUTER),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "nebius",
-        &[Served::openai("https://api.studio.nebius.com/v1", "https://docs.nebius.com/studio/inference/api")],
+        &[ServedDialect::openai("https://api.studio.nebius.com/v1", "https://docs.nebius.com/studio/inference/api")],
         "NEBIUS_API_KEY",
     ),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "perplexity",
         &[
-            Served::openai("https://api.perplexity.ai", "https://docs.perplexity.ai/api-reference"),
-            Served::responses(
+            ServedDialect::openai("https://api.perplexity.ai", "https://docs.perplexity.ai/api-reference"),
+            ServedDialect::responses(
                 "https://api.perplexity.ai/v1",
                 "https://docs.perplexity.ai/docs/agent-api/openai-compatibility",
             ),
@@ -149,20 +149,20 @@ pub(super) static ENTRIES: [Entry; 21] = [
         "charges for each search: a lost race is never free; chat completions are said to have ended in September 2026",
         PAGES,
     ),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "cohere",
-        &[Served::openai("https://api.cohere.ai/compatibility/v1", "https://docs.cohere.com/docs/compatibility-api")],
+        &[ServedDialect::openai("https://api.cohere.ai/compatibility/v1", "https://docs.cohere.com/docs/compatibility-api")],
         "COHERE_API_KEY",
     )
     .stops(ROUTER),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "minimax",
         &[
-            Served::openai(
+            ServedDialect::openai(
                 "https://api.minimax.io/v1",
                 "https://platform.minimax.io/docs/api-reference/text-openai-api",
             ),
-            Served::anthropic(
+            ServedDialect::anthropic(
                 "https://api.minimax.io/anthropic/v1",
                 "https://platform.minimax.io/docs/api-reference/text-anthropic-api",
             ),
@@ -170,21 +170,21 @@ pub(super) static ENTRIES: [Entry; 21] = [
         "MINIMAX_API_KEY",
     )
     .note("errors come as 200 with `base_resp.status_code`; the first chunk has an empty role and reasoning", PAGES),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "zai",
-        &[Served::openai("https://api.z.ai/api/paas/v4", "https://docs.z.ai/api-reference/introduction")],
+        &[ServedDialect::openai("https://api.z.ai/api/paas/v4", "https://docs.z.ai/api-reference/introduction")],
         "ZAI_API_KEY",
     )
     .takes_thoughts("https://docs.z.ai/guides/capabilities/thinking-mode, 2026")
     .note("reasoning in `reasoning_content`", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "alibaba",
         &[
-            Served::openai(
+            ServedDialect::openai(
                 COMPATIBLE,
                 "https://www.alibabacloud.com/help/en/model-studio/compatibility-of-openai-with-dashscope",
             ),
-            Served::anthropic(
+            ServedDialect::anthropic(
                 "https://dashscope-intl.aliyuncs.com/apps/anthropic/v1",
                 "https://www.alibabacloud.com/help/doc-detail/2980295.html",
             ),
@@ -192,15 +192,15 @@ pub(super) static ENTRIES: [Entry; 21] = [
         "DASHSCOPE_API_KEY",
     )
     .note("the address is that of Singapore; reasoning in `reasoning_content`", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "huggingface",
-        &[Served::openai("https://router.huggingface.co/v1", "https://huggingface.co/docs/inference-providers")],
+        &[ServedDialect::openai("https://router.huggingface.co/v1", "https://huggingface.co/docs/inference-providers")],
         "HF_TOKEN",
     )
     .note("a router: two upstreams behind it may be the same machine as one named directly", RECORDED),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "moonshot",
-        &[Served::openai("https://api.moonshot.ai/v1", "https://platform.moonshot.ai/docs/api/chat")],
+        &[ServedDialect::openai("https://api.moonshot.ai/v1", "https://platform.moonshot.ai/docs/api/chat")],
         "MOONSHOT_API_KEY",
     )
     .takes_thoughts(
@@ -210,9 +210,9 @@ pub(super) static ENTRIES: [Entry; 21] = [
         Continues::With("partial"),
         "https://platform.moonshot.ai/docs/api/partial, 2026: `partial: true` in the message",
     ),
-    Entry::hosted(
+    CatalogueEntry::hosted(
         "snowflake",
-        &[Served::openai("", "https://docs.snowflake.com/en/user-guide/snowflake-cortex/cortex-rest-api")],
+        &[ServedDialect::openai("", "https://docs.snowflake.com/en/user-guide/snowflake-cortex/cortex-rest-api")],
         "SNOWFLAKE_PAT",
     )
     .max_completion_tokens("https://github.com/anomalyco/opencode/issues/29900, 2026")

@@ -1,7 +1,7 @@
 //! Servers that somebody runs for themselves, at the port that each has by itself. None asks for a key unless it is told to;
 //! then it takes a bearer.
 
-use super::{Continues, Entry, KeyIn, RECORDED, SERVER, Served};
+use super::{CatalogueEntry, Continues, KeyIn, RECORDED, SERVER, ServedDialect};
 use crate::protocol::Dialect;
 
 const OLLAMA: &str = "http://127.0.0.1:11434/v1";
@@ -12,26 +12,27 @@ const LLAMACPP: &str = "http://127.0.0.1:8080/v1";
 const VLLM_DOCS: &str = "https://docs.vllm.ai/en/stable/serving/openai_compatible_server";
 const LLAMACPP_README: &str = "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md";
 
-pub(super) static ENTRIES: [Entry; 6] = [
-    Entry::local(
+pub(super) static ENTRIES: [CatalogueEntry; 6] = [
+    CatalogueEntry::local(
         "ollama",
         &[
-            Served::openai(OLLAMA, "https://docs.ollama.com/api/openai-compatibility"),
-            Served::responses(OLLAMA, "https://docs.ollama.com/api/openai-compatibility"),
-            Served::anthropic(OLLAMA, "https://docs.ollama.com/api/anthropic-compatibility").key_in(KeyIn::Bearer),
-            Served {
+            ServedDialect::openai(OLLAMA, "https://docs.ollama.com/api/openai-compatibility"),
+            ServedDialect::responses(OLLAMA, "https://docs.ollama.com/api/openai-compatibility"),
+            ServedDialect::anthropic(OLLAMA, "https://docs.ollama.com/api/anthropic-compatibility")
+                .key_in(KeyIn::Bearer),
+            ServedDialect {
                 dialect: Dialect::Ollama,
-                ..Served::openai("http://127.0.0.1:11434", "https://docs.ollama.com/api/chat")
+                ..ServedDialect::openai("http://127.0.0.1:11434", "https://docs.ollama.com/api/chat")
             },
         ],
     )
     .note("loads the model before the first token", RECORDED),
-    Entry::local(
+    CatalogueEntry::local(
         "vllm",
         &[
-            Served::openai(VLLM, VLLM_DOCS),
-            Served::responses(VLLM, VLLM_DOCS),
-            Served::anthropic(VLLM, "https://docs.vllm.ai/en/stable/api/vllm/entrypoints/anthropic/serving")
+            ServedDialect::openai(VLLM, VLLM_DOCS),
+            ServedDialect::responses(VLLM, VLLM_DOCS),
+            ServedDialect::anthropic(VLLM, "https://docs.vllm.ai/en/stable/api/vllm/entrypoints/anthropic/serving")
                 .key_in(KeyIn::Bearer),
         ],
     )
@@ -41,37 +42,39 @@ pub(super) static ENTRIES: [Entry; 6] = [
         Continues::With("continue_final_message"),
         "https://docs.vllm.ai/en/stable/serving/openai_compatible_server, 2026: with `add_generation_prompt: false`",
     ),
-    Entry::local(
+    CatalogueEntry::local(
         "sglang",
         &[
-            Served::openai(SGLANG, "https://docs.sglang.io/docs/basic_usage/openai_api"),
-            Served::anthropic(SGLANG, "https://docs.sglang.io/docs/basic_usage/anthropic_api").key_in(KeyIn::Bearer),
+            ServedDialect::openai(SGLANG, "https://docs.sglang.io/docs/basic_usage/openai_api"),
+            ServedDialect::anthropic(SGLANG, "https://docs.sglang.io/docs/basic_usage/anthropic_api")
+                .key_in(KeyIn::Bearer),
         ],
     )
     .stops(SERVER)
     .takes_thoughts("the server's source, 2026")
     .note("null chunks while it reasons", "the server's source, 2026"),
-    Entry::local(
+    CatalogueEntry::local(
         "tgi",
-        &[Served::openai(
+        &[ServedDialect::openai(
             "http://127.0.0.1:3000/v1",
             "https://huggingface.co/docs/text-generation-inference/messages_api",
         )],
     ),
-    Entry::local(
+    CatalogueEntry::local(
         "lmstudio",
         &[
-            Served::openai(LMSTUDIO, "https://lmstudio.ai/docs/developer/openai-compat"),
-            Served::responses(LMSTUDIO, "https://lmstudio.ai/docs/developer/openai-compat"),
-            Served::anthropic(LMSTUDIO, "https://lmstudio.ai/docs/developer/anthropic-compat").key_in(KeyIn::Bearer),
+            ServedDialect::openai(LMSTUDIO, "https://lmstudio.ai/docs/developer/openai-compat"),
+            ServedDialect::responses(LMSTUDIO, "https://lmstudio.ai/docs/developer/openai-compat"),
+            ServedDialect::anthropic(LMSTUDIO, "https://lmstudio.ai/docs/developer/anthropic-compat")
+                .key_in(KeyIn::Bearer),
         ],
     ),
-    Entry::local(
+    CatalogueEntry::local(
         "llamacpp",
         &[
-            Served::openai(LLAMACPP, LLAMACPP_README),
-            Served::responses(LLAMACPP, LLAMACPP_README),
-            Served::anthropic(LLAMACPP, LLAMACPP_README).key_in(KeyIn::Bearer),
+            ServedDialect::openai(LLAMACPP, LLAMACPP_README),
+            ServedDialect::responses(LLAMACPP, LLAMACPP_README),
+            ServedDialect::anthropic(LLAMACPP, LLAMACPP_README).key_in(KeyIn::Bearer),
         ],
     )
     .stops(SERVER)

@@ -7,7 +7,7 @@ fn nothing_said_is_the_documented_default() {
     let race = good("").race;
     assert_eq!((race.hedge_after, race.hedge_after.unlearned()), (HedgeAfter::Quantile(0.95), Duration::from_secs(1)));
     assert_eq!((race.optimise, race.budget, race.hold_max), (Objective::Ttft, 0.1, Duration::from_millis(300)));
-    assert_eq!(race.slo, Slo { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
+    assert_eq!(race.slo, SloSettings { ttft: Duration::from_secs(1), tpot: Duration::from_millis(50) });
     assert_eq!(race.keepalive, Some(Duration::from_secs(10)));
     assert_eq!(good("[providers.ollama]").providers["ollama"].domain, None);
 }
@@ -32,7 +32,7 @@ fn a_model_may_set_part_of_it() {
     let race = &config.models["m"].race;
     assert_eq!((race.policy, race.optimise, race.budget), (Policy::Rule, Objective::Goodput, 0.0));
     assert_eq!((race.hedge_after.text().as_str(), race.hold_max), ("p99.9", Duration::ZERO));
-    assert_eq!(race.slo, Slo { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
+    assert_eq!(race.slo, SloSettings { ttft: Duration::from_millis(500), tpot: Duration::from_micros(500) });
     assert_eq!((config.race.budget, config.race.hold_max), (10.0, Duration::from_secs(5)));
     assert_eq!((config.race.keepalive, race.keepalive), (Some(Duration::from_secs(2)), None));
     let upstreams = &config.models["m"].upstreams;

@@ -1,7 +1,7 @@
 //! What a provider of the config speaks, where, and how it takes a key.
 
 use super::*;
-use crate::config::{Spoken, TokenSource};
+use crate::config::{CredentialSource, ProviderDialect};
 use crate::protocol::{Dialect, Surface};
 
 /// The dialects of a provider with their addresses.
@@ -91,7 +91,7 @@ fn the_region_may_be_in_the_usual_variable() {
 
 #[test]
 fn a_key_goes_where_the_dialect_takes_it() {
-    let auth = |text: &str, provider: &str, dialect: Dialect| -> Spoken {
+    let auth = |text: &str, provider: &str, dialect: Dialect| -> ProviderDialect {
         let config = good(text);
         config.providers[provider].dialects.iter().find(|spoken| spoken.dialect == dialect).unwrap().clone()
     };
@@ -170,7 +170,7 @@ fn aws_credentials_are_one_key_and_a_token_is_none_yet() {
     let config = good("[providers.x]\nbase_url = \"http://h\"\ntoken = { command = [\"mint\", \"-v\"] }");
     let provider = &config.providers["x"];
     let Keys::Token(token) = &provider.keys else { panic!("{provider:?}") };
-    assert_eq!(token.source, TokenSource::Command(vec!["mint".to_owned(), "-v".to_owned()]));
+    assert_eq!(token.source, CredentialSource::Command(vec!["mint".to_owned(), "-v".to_owned()]));
     assert_eq!(token.refresh, Duration::from_secs(45 * 60));
     assert!(!provider.is_on() && provider.why_off().unwrap().contains("the command mint"));
     token.put("planted").unwrap();

@@ -3,8 +3,8 @@
 //! It says how large a difference is, never whether there is one: that is the log-rank test's. The strata are pooled, those
 //! of `before` weighted so that their sizes are as now: else more large inputs would look like a slower upstream.
 
-use super::log_rank::{Moment, Watched, moments};
-use super::{Shift, Stratum};
+use super::log_rank::{EventTime, WatchedSide, moments};
+use super::{RegressionStratum, Shift};
 
 /// A curve ends where fewer are at risk, as equal weights count: one attempt among them moves it too far.
 const AT_RISK_MIN: f64 = 10.0;
@@ -15,7 +15,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// Of the median and of the 90th percentile, as far as both sides reach them. Where they do not reach the median, the
 /// largest percentile that they do reach stands for it, unless that is small.
-pub fn shifts(strata: &[Stratum<'_>]) -> Vec<Shift> {
+pub fn shifts(strata: &[RegressionStratum<'_>]) -> Vec<Shift> {
     let sizes = strata.iter().map(|stratum| (stratum, stratum.before.watched(), stratum.now.watched()));
     let shared = sizes.filter(|(_, before, now)| *before > 0.0 && *now > 0.0);
     let moments = moments(shared.map(|(stratum, before, now)| (stratum, now / before)));
@@ -33,7 +33,7 @@ pub fn shifts(strata: &[Stratum<'_>]) -> Vec<Shift> {
 }
 
 /// After each time: the share that has ended.
-fn curve(moments: &[Moment], side: fn(&Moment) -> &Watched) -> Vec<(i64, f64)> {
+fn curve(moments: &[EventTime], side: fn(&EventTime) -> &WatchedSide) -> Vec<(i64, f64)> {
     let mut surviving = 1.0;
     let firm = moments.iter().map(|moment| (moment.time_us, side(moment)));
     firm.take_while(|(_, watched)| watched.effective() >= AT_RISK_MIN)
@@ -47,23 +47,23 @@ fn curve(moments: &[Moment], side: fn(&Moment) -> &Watched) -> Vec<(i64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::survival::Point;
+    use super::super::super::survival::SurvivalPoint;
     use super::super::Sample;
     use super::*;
 
     /// `count` first tokens, evenly from `from_us` to `until_us`; those after `cut_us` were not seen.
-    fn even(count: i64, from_us: i64, until_us: i64, cut_us: i64) -> Vec<Point> {
+    fn even(count: i64, from_us: i64, until_us: i64, cut_us: i64) -> Vec<SurvivalPoint> {
         let times = (1..=count).map(|i| from_us + (until_us - from_us) * i / count);
         let point = |time_us: i64| match time_us <= cut_us {
-            true => Point { time_us, events: 1.0, ..Point::default() },
-            false => Point { time_us: cut_us, leave_after: 1.0, ..Point::default() },
+            true => SurvivalPoint { time_us, events: 1.0, ..SurvivalPoint::default() },
+            false => SurvivalPoint { time_us: cut_us, leave_after: 1.0, ..SurvivalPoint::default() },
         };
         times.map(point).collect()
     }
 
-    fn stratum<'a>(before: &'a [Point], now: &'a [Point]) -> Stratum<'a> {
+    fn stratum<'a>(before: &'a [SurvivalPoint], now: &'a [SurvivalPoint]) -> RegressionStratum<'a> {
         let sample = |points| Sample { ttft: points, ttft_squares: points, ..Sample::default() };
-        Stratum { before: sample(before), now: sample(now) }
+        RegressionStratum { before: sample(before), now: sample(now) }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether a larger share of the attempts fails now, given how many failed in each stratum: exact (Fisher) where the
 //! expected failures of a side are few, the test of Mantel and Haenszel with continuity correction where they are many.
 
-use super::Stratum;
+use super::RegressionStratum;
 use super::normal;
 
 /// From this variance on, of the failures of now, the normal distribution serves: its skewness is then at most 1/50, by
@@ -13,10 +13,10 @@ const NEGLIGIBLE: f64 = 1e-20;
 
 /// The strata with attempts on both sides.
 #[derive(Clone, Debug)]
-pub struct Failures(Vec<Table>);
+pub struct Failures(Vec<FailureTable>);
 
 #[derive(Clone, Copy, Debug)]
-struct Table {
+struct FailureTable {
     attempts_before: u64,
     failed_before: u64,
     attempts_now: u64,
@@ -31,8 +31,8 @@ struct Chances {
 }
 
 impl Failures {
-    pub fn new(strata: &[Stratum<'_>]) -> Failures {
-        let tables = strata.iter().map(|Stratum { before, now }| Table {
+    pub fn new(strata: &[RegressionStratum<'_>]) -> Failures {
+        let tables = strata.iter().map(|RegressionStratum { before, now }| FailureTable {
             attempts_before: before.attempts,
             failed_before: before.failures.min(before.attempts),
             attempts_now: now.attempts,
@@ -44,7 +44,7 @@ impl Failures {
     /// Shares that failed before and now, 0 to 1; that of before weighted to the strata of now. None without attempts.
     pub fn shares(&self) -> Option<(f64, f64)> {
         let attempts = self.sum(|table| table.attempts_now) as f64;
-        let before = |table: &Table| table.failed_before as f64 / table.attempts_before as f64;
+        let before = |table: &FailureTable| table.failed_before as f64 / table.attempts_before as f64;
         let expected: f64 = self.0.iter().map(|table| table.attempts_now as f64 * before(table)).sum();
         (attempts > 0.0).then(|| (expected / attempts, self.sum(|table| table.failed_now) as f64 / attempts))
     }
@@ -76,15 +76,15 @@ impl Failures {
     }
 
     fn variance(&self) -> f64 {
-        self.0.iter().map(Table::variance).sum()
+        self.0.iter().map(FailureTable::variance).sum()
     }
 
-    fn sum(&self, part: fn(&Table) -> u64) -> u64 {
+    fn sum(&self, part: fn(&FailureTable) -> u64) -> u64 {
         self.0.iter().map(part).sum()
     }
 }
 
-impl Table {
+impl FailureTable {
     fn attempts(&self) -> u64 {
         self.attempts_before + self.attempts_now
     }
@@ -148,9 +148,8 @@ mod tests {
 
     fn failures(tables: &[[u64; 4]]) -> Failures {
         let sample = |attempts, failures| Sample { attempts, failures, ..Sample::default() };
-        let strata = tables.iter().map(|&[attempts_before, failed_before, attempts_now, failed_now]| Stratum {
-            before: sample(attempts_before, failed_before),
-            now: sample(attempts_now, failed_now),
+        let strata = tables.iter().map(|&[attempts_before, failed_before, attempts_now, failed_now]| {
+            RegressionStratum { before: sample(attempts_before, failed_before), now: sample(attempts_now, failed_now) }
         });
         Failures::new(&strata.collect::<Vec<_>>())
     }

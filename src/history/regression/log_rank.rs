@@ -3,12 +3,12 @@
 //!
 //! Mantel 1966; Peto and Peto 1972; for the variance with weights see [`LogRank::add`].
 
-use super::super::survival::Point;
-use super::{Sample, Stratum};
+use super::super::survival::SurvivalPoint;
+use super::{RegressionStratum, Sample};
 
 /// One side at one time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Watched {
+pub struct WatchedSide {
     /// The weight of those who had no first token yet.
     pub at_risk: f64,
     /// The sum of their squared weights.
@@ -18,10 +18,10 @@ pub struct Watched {
 
 /// Both sides at a time at which something ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct EventTime {
     pub time_us: i64,
-    pub before: Watched,
-    pub now: Watched,
+    pub before: WatchedSide,
+    pub now: WatchedSide,
 }
 
 /// Sums over the strata.
@@ -41,7 +41,7 @@ pub struct LogRank {
     ratio_before: f64,
 }
 
-pub fn log_rank(strata: &[Stratum<'_>]) -> LogRank {
+pub fn log_rank(strata: &[RegressionStratum<'_>]) -> LogRank {
     let mut test = LogRank::default();
     for stratum in strata {
         moments(std::iter::once((stratum, 1.0))).iter().for_each(|moment| test.add(moment));
@@ -51,10 +51,10 @@ pub fn log_rank(strata: &[Stratum<'_>]) -> LogRank {
 
 /// Runs through the times of several strata as if they were one. With each stratum comes a factor for the weights of its
 /// `before`.
-pub fn moments<'a>(strata: impl Iterator<Item = (&'a Stratum<'a>, f64)>) -> Vec<Moment> {
-    let mut flows: Vec<(usize, Point)> = Vec::new();
+pub fn moments<'a>(strata: impl Iterator<Item = (&'a RegressionStratum<'a>, f64)>) -> Vec<EventTime> {
+    let mut flows: Vec<(usize, SurvivalPoint)> = Vec::new();
     for (stratum, factor) in strata {
-        let Stratum { before, now } = stratum;
+        let RegressionStratum { before, now } = stratum;
         let columns =
             [(before.ttft, factor), (before.ttft_squares, factor * factor), (now.ttft, 1.0), (now.ttft_squares, 1.0)];
         for (column, (points, factor)) in columns.into_iter().enumerate() {
@@ -71,12 +71,12 @@ pub fn moments<'a>(strata: impl Iterator<Item = (&'a Stratum<'a>, f64)>) -> Vec<
         group.iter().for_each(|(column, point)| events[*column] += point.events);
         if events[0] > 0.0 || events[2] > 0.0 {
             // Sums of weights miss zero by a few units in the last place.
-            let side = |first: usize| Watched {
+            let side = |first: usize| WatchedSide {
                 at_risk: at_risk[first].max(events[first]).max(0.0),
                 squares: at_risk[first + 1].max(events[first + 1]).max(0.0),
                 events: events[first],
             };
-            moments.push(Moment { time_us: group[0].1.time_us, before: side(0), now: side(2) });
+            moments.push(EventTime { time_us: group[0].1.time_us, before: side(0), now: side(2) });
         }
         group.iter().for_each(|(column, point)| at_risk[*column] -= point.watched() - point.leave_before);
     }
@@ -86,11 +86,11 @@ pub fn moments<'a>(strata: impl Iterator<Item = (&'a Stratum<'a>, f64)>) -> Vec<
 impl Sample<'_> {
     /// How much was watched from the beginning, by weight.
     pub fn watched(&self) -> f64 {
-        self.ttft.iter().map(Point::watched).sum()
+        self.ttft.iter().map(SurvivalPoint::watched).sum()
     }
 }
 
-impl Watched {
+impl WatchedSide {
     /// How many equal weights would tell as much (Kish 1965).
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.at_risk * self.at_risk / self.squares } else { 0.0 }
@@ -120,8 +120,8 @@ impl LogRank {
     /// A weight is settled before the time at which it counts (who is audited is drawn at the cut), so observed − expected
     /// is a martingale if the sides do not differ, and its variance the sum over those at risk of (weight × distance from
     /// the mean)² × hazard. With weights of one this is the hypergeometric variance, ties included.
-    fn add(&mut self, moment: &Moment) {
-        let Moment { before, now, .. } = moment;
+    fn add(&mut self, moment: &EventTime) {
+        let EventTime { before, now, .. } = moment;
         if before.at_risk <= 0.0 || now.at_risk <= 0.0 {
             return;
         }
@@ -133,7 +133,7 @@ impl LogRank {
         self.expected_before += events * of_before;
         self.ratio_now += now.events * of_before;
         self.ratio_before += before.events * of_now;
-        let both = Watched { at_risk, squares: before.squares + now.squares, events };
+        let both = WatchedSide { at_risk, squares: before.squares + now.squares, events };
         let effective = both.effective().max(2.0);
         let hazard = (events / at_risk).min(1.0);
         let spread = hazard * (1.0 - hazard) * effective / (effective - 1.0);
@@ -146,17 +146,17 @@ impl LogRank {
 mod tests {
     use super::*;
 
-    fn points(times: &[(i64, bool)]) -> Vec<Point> {
+    fn points(times: &[(i64, bool)]) -> Vec<SurvivalPoint> {
         let point = |&(time_us, event): &(i64, bool)| match event {
-            true => Point { time_us, events: 1.0, ..Point::default() },
-            false => Point { time_us, leave_after: 1.0, ..Point::default() },
+            true => SurvivalPoint { time_us, events: 1.0, ..SurvivalPoint::default() },
+            false => SurvivalPoint { time_us, leave_after: 1.0, ..SurvivalPoint::default() },
         };
         times.iter().map(point).collect()
     }
 
-    fn test(before: &[Point], now: &[Point]) -> LogRank {
+    fn test(before: &[SurvivalPoint], now: &[SurvivalPoint]) -> LogRank {
         let sample = |points| Sample { ttft: points, ttft_squares: points, ..Sample::default() };
-        log_rank(&[Stratum { before: sample(before), now: sample(now) }])
+        log_rank(&[RegressionStratum { before: sample(before), now: sample(now) }])
     }
 
     /// Weeks of remission of children with acute leukaemia, placebo against 6-mercaptopurine: Freireich et al., Blood 21
@@ -182,16 +182,16 @@ mod tests {
     fn who_enters_late_is_at_risk_from_then_on() {
         let late = |factor: f64| {
             [
-                Point { time_us: 1, leave_after: -factor, ..Point::default() },
-                Point { time_us: 2, events: 1.0, ..Point::default() },
-                Point { time_us: 3, events: factor, ..Point::default() },
+                SurvivalPoint { time_us: 1, leave_after: -factor, ..SurvivalPoint::default() },
+                SurvivalPoint { time_us: 2, events: 1.0, ..SurvivalPoint::default() },
+                SurvivalPoint { time_us: 3, events: factor, ..SurvivalPoint::default() },
             ]
         };
         let before = points(&[(1, true), (3, true)]);
         let (weights, squares) = (late(2.0), late(4.0));
         let now = Sample { ttft: &weights, ttft_squares: &squares, ..Sample::default() };
         let before = Sample { ttft: &before, ttft_squares: &before, ..Sample::default() };
-        let test = log_rank(&[Stratum { before, now }]);
+        let test = log_rank(&[RegressionStratum { before, now }]);
         assert_eq!(test.observed, 3.0);
         assert!((test.expected - (1.0 / 3.0 + 3.0 / 4.0 + 3.0 * 2.0 / 3.0)).abs() < 1e-12);
         // At 1: ((2/3)² + 2 (1/3)²) × 1/3 × 2/3 × 3/2. At 2: (5 (1/4)² + (3/4)²) × 1/4 × 3/4 × n/(n−1), n = 16/6. At 3

@@ -1,7 +1,7 @@
 //! The rank-sum test (Wilcoxon, Mann and Whitney) over counted values, summed over strata as van Elteren (1960) does: is
 //! a value of now more often above one of before than below it?
 
-use super::Stratum;
+use super::RegressionStratum;
 
 /// Sums over the strata with values on both sides.
 #[derive(Clone, Debug, Default)]
@@ -18,18 +18,18 @@ pub struct RankSum {
 
 /// How often one value occurs.
 #[derive(Clone, Copy, Debug)]
-struct Tied {
+struct TiedValues {
     value: f64,
     before: u64,
     now: u64,
 }
 
-pub fn rank_sum(strata: &[Stratum<'_>]) -> RankSum {
+pub fn rank_sum(strata: &[RegressionStratum<'_>]) -> RankSum {
     let mut test = RankSum::default();
     for stratum in strata {
-        let before = stratum.before.tpot.iter().map(|&(value, before)| Tied { value, before, now: 0 });
-        let now = stratum.now.tpot.iter().map(|&(value, now)| Tied { value, before: 0, now });
-        let mut values: Vec<Tied> = before.chain(now).collect();
+        let before = stratum.before.tpot.iter().map(|&(value, before)| TiedValues { value, before, now: 0 });
+        let now = stratum.now.tpot.iter().map(|&(value, now)| TiedValues { value, before: 0, now });
+        let mut values: Vec<TiedValues> = before.chain(now).collect();
         values.sort_unstable_by(|a, b| a.value.total_cmp(&b.value));
         test.add(&values);
     }
@@ -53,7 +53,7 @@ impl RankSum {
     }
 
     /// `values` are sorted.
-    fn add(&mut self, values: &[Tied]) {
+    fn add(&mut self, values: &[TiedValues]) {
         let samples_before: u64 = values.iter().map(|tied| tied.before).sum();
         let samples_now: u64 = values.iter().map(|tied| tied.now).sum();
         if samples_before == 0 || samples_now == 0 {
@@ -97,9 +97,9 @@ mod tests {
     use super::super::Sample;
     use super::*;
 
-    fn stratum<'a>(before: &'a [(f64, u64)], now: &'a [(f64, u64)]) -> Stratum<'a> {
+    fn stratum<'a>(before: &'a [(f64, u64)], now: &'a [(f64, u64)]) -> RegressionStratum<'a> {
         let sample = |tpot| Sample { tpot, ..Sample::default() };
-        Stratum { before: sample(before), now: sample(now) }
+        RegressionStratum { before: sample(before), now: sample(now) }
     }
 
     /// Permeability of membranes: Hollander and Wolfe, Nonparametric Statistical Methods (1973), page 69. Of the 50 pairs

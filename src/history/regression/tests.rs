@@ -22,8 +22,8 @@ struct World {
 /// What races show of a world.
 #[derive(Default)]
 struct Seen {
-    points: Vec<Point>,
-    squares: Vec<Point>,
+    points: Vec<SurvivalPoint>,
+    squares: Vec<SurvivalPoint>,
     /// Times that won.
     won: Vec<(f64, u64)>,
 }
@@ -47,13 +47,13 @@ impl World {
 
 impl Seen {
     fn attempt(&mut self, first_token: f64, cut: f64, audited: Option<f64>) {
-        let ended = |at: f64, events: f64| Point { time_us: at as i64, events, ..Point::default() };
-        let left = Point { time_us: cut as i64, leave_after: 1.0, ..Point::default() };
+        let ended = |at: f64, events: f64| SurvivalPoint { time_us: at as i64, events, ..SurvivalPoint::default() };
+        let left = SurvivalPoint { time_us: cut as i64, leave_after: 1.0, ..SurvivalPoint::default() };
         if first_token <= cut {
             self.won.push((first_token, 1));
             self.push(ended(first_token, 1.0), ended(first_token, 1.0));
         } else if let Some(weight) = audited {
-            let stands = |weight: f64| Point { leave_after: 1.0 - weight, ..left };
+            let stands = |weight: f64| SurvivalPoint { leave_after: 1.0 - weight, ..left };
             self.push(stands(weight), stands(weight * weight));
             self.push(ended(first_token, weight), ended(first_token, weight * weight));
         } else {
@@ -61,7 +61,7 @@ impl Seen {
         }
     }
 
-    fn push(&mut self, weight: Point, square: Point) {
+    fn push(&mut self, weight: SurvivalPoint, square: SurvivalPoint) {
         self.points.push(weight);
         self.squares.push(square);
     }
@@ -76,14 +76,14 @@ impl Seen {
 }
 
 fn regressions(before: &Seen, now: &Seen) -> Vec<Finding> {
-    compare(&[Stratum { before: before.sample(), now: now.sample() }], &Thresholds::default(), 1)
+    compare(&[RegressionStratum { before: before.sample(), now: now.sample() }], &Thresholds::default(), 1)
 }
 
 /// What those find who look at the winners' times alone.
 fn winners_only(before: &Seen, now: &Seen) -> Vec<Finding> {
     let before = Sample { tpot: &before.won, ..Sample::default() };
     let now = Sample { tpot: &now.won, ..Sample::default() };
-    compare(&[Stratum { before, now }], &Thresholds::default(), 1)
+    compare(&[RegressionStratum { before, now }], &Thresholds::default(), 1)
 }
 
 /// One side of a comparison of all three figures, in two strata with seven of ten attempts censored.
@@ -116,8 +116,8 @@ impl Side {
     }
 }
 
-fn strata<'a>(before: [Sample<'a>; 2], now: [Sample<'a>; 2]) -> [Stratum<'a>; 2] {
-    [Stratum { before: before[0], now: now[0] }, Stratum { before: before[1], now: now[1] }]
+fn strata<'a>(before: [Sample<'a>; 2], now: [Sample<'a>; 2]) -> [RegressionStratum<'a>; 2] {
+    [RegressionStratum { before: before[0], now: now[0] }, RegressionStratum { before: before[1], now: now[1] }]
 }
 
 /// Of a thousand comparisons without a change: those with a finding, by these thresholds.
@@ -201,7 +201,7 @@ fn audits_keep_the_comparison_honest_under_correlated_slowness() {
     let slow_rival = World { rival_us: 500e3, ..quick_rival };
     let blind = |world: World| World { audit: 0.0, ..world };
     let rejected = |before: &Seen, now: &Seen| {
-        let test = log_rank(&[Stratum { before: before.sample(), now: now.sample() }]);
+        let test = log_rank(&[RegressionStratum { before: before.sample(), now: now.sample() }]);
         usize::from(normal::two_sided(test.z()) <= 0.05)
     };
     let (mut audited, mut unaudited) = (0, 0);
@@ -247,7 +247,8 @@ fn more_of_the_slow_requests_are_no_regression() {
 fn small_effects_and_small_samples_are_kept_back() {
     let tpot = |before: &[(f64, u64)], now: &[(f64, u64)], upstreams: usize| {
         let sample = |tpot| Sample { tpot, ..Sample::default() };
-        compare(&[Stratum { before: sample(before), now: sample(now) }], &Thresholds::default(), upstreams).len()
+        compare(&[RegressionStratum { before: sample(before), now: sample(now) }], &Thresholds::default(), upstreams)
+            .len()
     };
     let around = |middle: f64, each: u64| [0.98, 1.0, 1.02].map(|factor| (middle * factor, each));
     assert_eq!(tpot(&around(100.0, 1_000), &around(124.0, 1_000), 1), 0, "however sure");
@@ -262,7 +263,7 @@ fn more_failures_are_found() {
     let failures = |[attempts_before, failures_before, attempts_now, failures_now]: [u64; 4]| {
         let sample = |attempts, failures| Sample { attempts, failures, ..Sample::default() };
         let (before, now) = (sample(attempts_before, failures_before), sample(attempts_now, failures_now));
-        compare(&[Stratum { before, now }], &Thresholds::default(), 1)
+        compare(&[RegressionStratum { before, now }], &Thresholds::default(), 1)
     };
     let findings = failures([2_000, 2, 60, 6]);
     assert!(matches!(findings[..], [Finding::Failures { before: 0.001, now: 0.1, .. }]), "{findings:?}");

@@ -2,15 +2,15 @@
 
 use super::super::cost::Cost;
 use super::super::facts::RequestFacts;
-use super::super::goodput::Slo;
+use super::super::goodput::SloTargets;
 use super::super::names::{CostBasis, RaceOutcome};
-use super::super::requests::Judged;
+use super::super::requests::RequestOutcomes;
 use super::super::survival::Observation;
 use super::*;
 
 /// Attempt of race `race` that served its client: TTFT 100 ms, 50 ms a token.
-fn served(race: u64) -> Facts<'static> {
-    Facts {
+fn served(race: u64) -> AttemptFacts<'static> {
+    AttemptFacts {
         race,
         again: false,
         started_at: 0,
@@ -40,8 +40,8 @@ fn request(served: Option<bool>, outcome: RaceOutcome, client_ttft_us: Option<i6
     }
 }
 
-fn lost(race: u64) -> Facts<'static> {
-    Facts {
+fn lost(race: u64) -> AttemptFacts<'static> {
+    AttemptFacts {
         outcome: AttemptOutcome::Lost,
         ttft: Some(Observation { time_us: 90_000, event: false, audit: None }),
         tpot_us: None,
@@ -57,8 +57,8 @@ fn lost(race: u64) -> Facts<'static> {
     }
 }
 
-fn failed(race: u64) -> Facts<'static> {
-    Facts {
+fn failed(race: u64) -> AttemptFacts<'static> {
+    AttemptFacts {
         outcome: AttemptOutcome::Failed,
         failure: Some(FailureKind::RateLimited),
         ttft: None,
@@ -70,26 +70,27 @@ fn failed(race: u64) -> Facts<'static> {
     }
 }
 
-fn summed(all: &[Facts<'_>], coarse: bool) -> Summary {
+fn summed(all: &[AttemptFacts<'_>], coarse: bool) -> Summary {
     let mut summary = Summary::default();
     all.iter().for_each(|facts| summary.add(facts, 1.0, coarse));
     summary
 }
 
-const SLO: Slo = Slo { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
+const SLO: SloTargets = SloTargets { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
 
 #[test]
 fn a_stored_summary_tells_the_same() {
-    let late = Facts { request: Some(request(Some(true), RaceOutcome::Ok, Some(2_000_000))), ..served(6) };
-    let slow = Facts { tpot_us: Some(80_000.0), ..served(7) };
-    let once = Facts { tpot_us: None, at_once: true, output_tokens: Some(1), ..served(8) };
-    let burst = Facts { tpot_us: None, ..served(9) };
-    let broke = Facts {
+    let late = AttemptFacts { request: Some(request(Some(true), RaceOutcome::Ok, Some(2_000_000))), ..served(6) };
+    let slow = AttemptFacts { tpot_us: Some(80_000.0), ..served(7) };
+    let once = AttemptFacts { tpot_us: None, at_once: true, output_tokens: Some(1), ..served(8) };
+    let burst = AttemptFacts { tpot_us: None, ..served(9) };
+    let broke = AttemptFacts {
         outcome: AttemptOutcome::FailedMid,
         request: Some(request(Some(true), RaceOutcome::Error, Some(101_000))),
         ..served(10)
     };
-    let left = Facts { request: Some(request(Some(true), RaceOutcome::ClientGone, Some(101_000))), ..served(11) };
+    let left =
+        AttemptFacts { request: Some(request(Some(true), RaceOutcome::ClientGone, Some(101_000))), ..served(11) };
     let all = [served(1), lost(1), served(2), failed(3), failed(3), late, slow, once, burst, broke, left];
     let (exact, mut stored) = (summed(&all, false), Summary::default());
     stored.absorb(&summed(&all, true).encode(), 1.0, true).unwrap();
@@ -107,15 +108,15 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!(summary.client_ttft.count, 8);
     }
     // Met: 1, 2 and 8. Missed: 3 (nobody answered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
-    assert_eq!(exact.requests.judge(&SLO), Judged { met: 3.0, missed: 4.0, unknown: 1.0 });
+    assert_eq!(exact.requests.outcome_reporter(&SLO), RequestOutcomes { met: 3.0, missed: 4.0, unknown: 1.0 });
     // 50 ms lies within a bucket of the histogram.
-    let far = Slo { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };
-    assert_eq!(stored.requests.judge(&far), exact.requests.judge(&far));
-    let about = stored.requests.judge(&SLO);
+    let far = SloTargets { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };
+    assert_eq!(stored.requests.outcome_reporter(&far), exact.requests.outcome_reporter(&far));
+    let about = stored.requests.outcome_reporter(&SLO);
     assert!(about.met > 1.0 && about.met < 3.0 && about.unknown == 1.0, "{about:?}");
     assert_eq!(about.met + about.missed, 7.0);
-    let no_pace = Slo { ttft_us: Some(1_500_000), tpot_ms: None };
-    assert_eq!(stored.requests.judge(&no_pace), Judged { met: 5.0, missed: 3.0, unknown: 0.0 });
+    let no_pace = SloTargets { ttft_us: Some(1_500_000), tpot_ms: None };
+    assert_eq!(stored.requests.outcome_reporter(&no_pace), RequestOutcomes { met: 5.0, missed: 3.0, unknown: 0.0 });
 }
 
 #[test]
@@ -125,7 +126,10 @@ fn requests_that_nobody_answered_are_left_out_on_demand() {
     with.absorb(&stored, 1.0, true).unwrap();
     let mut without = Summary::default();
     without.absorb(&stored, 1.0, false).unwrap();
-    assert_eq!((with.requests.judge(&SLO).missed, without.requests.judge(&SLO).missed), (1.0, 0.0));
+    assert_eq!(
+        (with.requests.outcome_reporter(&SLO).missed, without.requests.outcome_reporter(&SLO).missed),
+        (1.0, 0.0)
+    );
 }
 
 #[test]

@@ -7,27 +7,27 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::lenient;
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
-pub struct Assembly {
+pub struct MessageAssembly {
     /// What `message_start` told, and what `message_delta` changed of it.
     message: Map<String, Value>,
     /// By `index`.
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, AssembledBlock>,
 }
 
 #[derive(Debug, Default)]
-struct Block {
+struct AssembledBlock {
     content: Map<String, Value>,
     /// The JSON text of a tool's input, as far as it came.
     input: String,
 }
 
-impl Assemble for Assembly {
-    fn add(&mut self, event: &Event) -> bool {
+impl Assemble for MessageAssembly {
+    fn add(&mut self, event: &SseEvent) -> bool {
         let Some(data) = event.fields().data.filter(|data| !data.trim_ascii().is_empty()) else { return true };
         match serde_json::from_slice(&data) {
             Ok(Value::Object(event)) => {
@@ -41,7 +41,7 @@ impl Assemble for Assembly {
     }
 
     fn finish(&mut self) -> Option<Whole> {
-        let Assembly { mut message, blocks } = std::mem::take(self);
+        let MessageAssembly { mut message, blocks } = std::mem::take(self);
         let reason = message.get("stop_reason").and_then(Value::as_str).unwrap_or_default();
         let is_cut = matches!(reason, "max_tokens" | "model_context_window_exceeded");
         let blocks: Vec<Value> = blocks.into_values().map(|block| block.finish(is_cut)).collect::<Option<_>>()?;
@@ -65,7 +65,7 @@ fn block_says(block: &Value) -> bool {
     }
 }
 
-impl Assembly {
+impl MessageAssembly {
     fn add_event(&mut self, mut event: Map<String, Value>) {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
@@ -77,7 +77,7 @@ impl Assembly {
                 if let Some(model) = content.get("to").and_then(|to| to.get("model")) {
                     self.message.insert("model".to_owned(), model.clone());
                 }
-                self.blocks.insert(index, Block { content, input: String::new() });
+                self.blocks.insert(index, AssembledBlock { content, input: String::new() });
             }
             "content_block_delta" => {
                 let delta = object(&mut event, "delta");
@@ -112,7 +112,7 @@ impl Assembly {
     }
 }
 
-impl Block {
+impl AssembledBlock {
     fn add(&mut self, delta: Map<String, Value>) {
         let kind = delta.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         for (name, value) in delta {

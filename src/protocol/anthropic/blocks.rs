@@ -6,22 +6,23 @@
 
 use serde_json::{Value, json};
 
-use super::model::Model;
+use super::model::ClaudeModel;
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::claude::thinking::signed;
 use crate::protocol::neutral::{
-    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+    CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
+    ToolResult,
 };
 
 /// Writes the blocks of one request.
-pub(super) struct Writer<'a> {
-    model: Model,
+pub(super) struct BlockWriter<'a> {
+    model: ClaudeModel,
     losses: &'a mut Losses,
     ids: CallIds,
 }
 
 /// A turn in the making.
-struct Draft {
+struct TurnDraft {
     role: Role,
     blocks: Vec<Value>,
 }
@@ -34,19 +35,19 @@ pub(super) fn cache_control(hint: &CacheHint) -> Value {
     value
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(model: Model, losses: &'a mut Losses) -> Writer<'a> {
-        Writer { model, losses, ids: CallIds::new(id, usize::MAX) }
+impl<'a> BlockWriter<'a> {
+    pub fn new(model: ClaudeModel, losses: &'a mut Losses) -> BlockWriter<'a> {
+        BlockWriter { model, losses, ids: CallIds::new(id, usize::MAX) }
     }
 
     /// The system prompt: a string where that is all; null if there is none.
-    pub fn system(&mut self, parts: &[Part]) -> Value {
+    pub fn system(&mut self, parts: &[MessagePart]) -> Value {
         let blocks = self.blocks(parts);
         if blocks.is_empty() { Value::Null } else { plain(blocks) }
     }
 
-    pub fn messages(&mut self, turns: &[Turn]) -> Vec<Value> {
-        let mut drafts: Vec<Draft> = Vec::new();
+    pub fn messages(&mut self, turns: &[ConversationTurn]) -> Vec<Value> {
+        let mut drafts: Vec<TurnDraft> = Vec::new();
         let behind = roles_behind(turns);
         for (at, turn) in turns.iter().enumerate() {
             let (mut role, mut blocks) = (turn.role, self.blocks(&turn.parts));
@@ -63,34 +64,34 @@ impl<'a> Writer<'a> {
             match drafts.last_mut() {
                 _ if blocks.is_empty() => {}
                 Some(draft) if draft.role == role => draft.blocks.append(&mut blocks),
-                _ => drafts.push(Draft { role, blocks }),
+                _ => drafts.push(TurnDraft { role, blocks }),
             }
         }
         if drafts.first().is_none_or(|draft| draft.role != Role::User) {
-            drafts.insert(0, Draft { role: Role::User, blocks: vec![json!({ "type": "text", "text": "." })] });
+            drafts.insert(0, TurnDraft { role: Role::User, blocks: vec![json!({ "type": "text", "text": "." })] });
         }
         end_without_space(&mut drafts);
-        drafts.into_iter().map(Draft::finish).collect()
+        drafts.into_iter().map(TurnDraft::finish).collect()
     }
 
-    fn blocks(&mut self, parts: &[Part]) -> Vec<Value> {
+    fn blocks(&mut self, parts: &[MessagePart]) -> Vec<Value> {
         parts.iter().filter_map(|part| self.block(part)).collect()
     }
 
     /// A part as a block; none where it says nothing, or cannot be said.
-    fn block(&mut self, part: &Part) -> Option<Value> {
+    fn block(&mut self, part: &MessagePart) -> Option<Value> {
         match part {
-            Part::Text { text, cache } => text_block(text, cache.as_ref()),
-            Part::Refusal(text) => text_block(text, None),
-            Part::Image(image) => self.image(image),
-            Part::Document(document) => self.document(document),
-            Part::Audio(_) => {
+            MessagePart::Text { text, cache } => text_block(text, cache.as_ref()),
+            MessagePart::Refusal(text) => text_block(text, None),
+            MessagePart::Image(image) => self.image(image),
+            MessagePart::Document(document) => self.document(document),
+            MessagePart::Audio(_) => {
                 self.losses.meaning("input_audio");
                 None
             }
-            Part::Thinking(thinking) => self.thinking(thinking),
-            Part::Call(call) => Some(self.call(call)),
-            Part::Result(result) => Some(self.result(result)),
+            MessagePart::Thinking(thinking) => self.thinking(thinking),
+            MessagePart::Call(call) => Some(self.call(call)),
+            MessagePart::Result(result) => Some(self.result(result)),
         }
     }
 
@@ -153,7 +154,7 @@ impl<'a> Writer<'a> {
         Some(cached(block, document.cache.as_ref()))
     }
 
-    fn thinking(&mut self, thinking: &Thinking) -> Option<Value> {
+    fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         let Some(signature) = signed(thinking) else {
             self.losses.hint("reasoning_content");
             return None;
@@ -164,7 +165,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn call(&mut self, call: &Call) -> Value {
+    fn call(&mut self, call: &ToolCall) -> Value {
         let input = match serde_json::from_str(&call.arguments) {
             Ok(input @ Value::Object(_)) if !call.custom => input,
             _ if call.arguments.trim().is_empty() => json!({}),
@@ -188,7 +189,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Draft {
+impl TurnDraft {
     fn finish(mut self) -> Value {
         // Stable: the results keep their order, and so does the rest.
         self.blocks.sort_by_key(|block| block["type"] != "tool_result");
@@ -202,7 +203,7 @@ impl Draft {
 }
 
 /// Of each turn, who speaks next behind it, the system left out.
-fn roles_behind(turns: &[Turn]) -> Vec<Option<Role>> {
+fn roles_behind(turns: &[ConversationTurn]) -> Vec<Option<Role>> {
     let mut next = None;
     let mut behind = vec![None; turns.len()];
     for (behind, turn) in behind.iter_mut().zip(turns).rev() {
@@ -246,8 +247,8 @@ fn remind(block: &mut Value) {
 }
 
 /// The vendor refuses a last turn of the assistant's that ends in white space.
-fn end_without_space(drafts: &mut [Draft]) {
-    let Some(Draft { role: Role::Assistant, blocks }) = drafts.last_mut() else { return };
+fn end_without_space(drafts: &mut [TurnDraft]) {
+    let Some(TurnDraft { role: Role::Assistant, blocks }) = drafts.last_mut() else { return };
     if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
         text.truncate(text.trim_end().len());
     }

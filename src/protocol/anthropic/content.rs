@@ -6,24 +6,25 @@ use serde_json::{Map, Value};
 
 use super::members::{invalid, some, string};
 use crate::protocol::client_error::Invalid;
-use crate::protocol::neutral::signature::{Held, Owner, held};
+use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held};
 use crate::protocol::neutral::{
-    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+    CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
+    ToolResult,
 };
 
 /// Where a block stands: in the vendor's way of pointing, and in ours.
-struct Place {
+struct BlockPath {
     dotted: String,
     bracketed: String,
 }
 
-impl Place {
-    fn at(&self, index: usize) -> Place {
-        Place { dotted: format!("{}.{index}", self.dotted), bracketed: format!("{}[{index}]", self.bracketed) }
+impl BlockPath {
+    fn at(&self, index: usize) -> BlockPath {
+        BlockPath { dotted: format!("{}.{index}", self.dotted), bracketed: format!("{}[{index}]", self.bracketed) }
     }
 
-    fn in_member(&self, kind: &str, name: &str) -> Place {
-        Place { dotted: format!("{}.{kind}.{name}", self.dotted), bracketed: format!("{}.{name}", self.bracketed) }
+    fn in_member(&self, kind: &str, name: &str) -> BlockPath {
+        BlockPath { dotted: format!("{}.{kind}.{name}", self.dotted), bracketed: format!("{}.{name}", self.bracketed) }
     }
 
     fn invalid<T>(&self, complaint: &str) -> Result<T, Invalid> {
@@ -32,8 +33,8 @@ impl Place {
 }
 
 /// The system prompt: a string or a list of text blocks.
-pub(super) fn system(value: &Value, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
-    let place = Place { dotted: "system".to_owned(), bracketed: "system".to_owned() };
+pub(super) fn system(value: &Value, losses: &mut Losses) -> Result<Vec<MessagePart>, Invalid> {
+    let place = BlockPath { dotted: "system".to_owned(), bracketed: "system".to_owned() };
     list(value, &place, losses, &mut |kind, block, place, losses| match kind {
         "text" => text(block, place, losses).map(Some),
         _ => invalid_type(place),
@@ -41,18 +42,18 @@ pub(super) fn system(value: &Value, losses: &mut Losses) -> Result<Vec<Part>, In
 }
 
 /// The content of a message: a string or a list of blocks.
-pub(super) fn parts(value: &Value, role: Role, at: usize, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
-    let place = Place { dotted: format!("messages.{at}.content"), bracketed: format!("messages[{at}].content") };
+pub(super) fn parts(value: &Value, role: Role, at: usize, losses: &mut Losses) -> Result<Vec<MessagePart>, Invalid> {
+    let place = BlockPath { dotted: format!("messages.{at}.content"), bracketed: format!("messages[{at}].content") };
     let mut signature = None;
     list(value, &place, losses, &mut |kind, block, place, losses| {
         let part = match kind {
             "tool_use" if role != Role::Assistant => return misplaced(at, "tool_use", "assistant"),
             "tool_result" if role != Role::User => return misplaced(at, "tool_result", "user"),
-            "tool_use" => Part::Call(Call { signature: signature.take(), ..call(block, place)? }),
-            "tool_result" => Part::Result(result(block, place, losses)?),
+            "tool_use" => MessagePart::Call(ToolCall { signature: signature.take(), ..call(block, place)? }),
+            "tool_result" => MessagePart::Result(result(block, place, losses)?),
             "thinking" | "redacted_thinking" => match thinking(kind, block, place)? {
-                Thought::Own(thinking) => Part::Thinking(thinking),
-                Thought::OfCall(of_call) => {
+                ThinkingBlock::Own(thinking) => MessagePart::Thinking(thinking),
+                ThinkingBlock::OfCall(of_call) => {
                     signature = Some(of_call);
                     return Ok(None);
                 }
@@ -64,12 +65,12 @@ pub(super) fn parts(value: &Value, role: Role, at: usize, losses: &mut Losses) -
 }
 
 /// Gives each result the name of the function that was called.
-pub(super) fn name_results(turns: &mut [Turn]) {
+pub(super) fn name_results(turns: &mut [ConversationTurn]) {
     let mut names: HashMap<String, String> = HashMap::new();
     for part in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
         match part {
-            Part::Call(call) => drop(names.insert(call.id.clone(), call.name.clone())),
-            Part::Result(result) => result.name = names.get(&result.call_id).cloned(),
+            MessagePart::Call(call) => drop(names.insert(call.id.clone(), call.name.clone())),
+            MessagePart::Result(result) => result.name = names.get(&result.call_id).cloned(),
             _ => {}
         }
     }
@@ -81,12 +82,18 @@ pub(super) fn cache(block: &Map<String, Value>) -> Option<CacheHint> {
     Some(CacheHint { ttl: hint.get("ttl").and_then(Value::as_str).map(str::to_owned) })
 }
 
-type ReadBlock<'a> = &'a mut dyn FnMut(&str, &Map<String, Value>, &Place, &mut Losses) -> Result<Option<Part>, Invalid>;
+type ReadBlock<'a> =
+    &'a mut dyn FnMut(&str, &Map<String, Value>, &BlockPath, &mut Losses) -> Result<Option<MessagePart>, Invalid>;
 
 /// A string is one block of text.
-fn list(value: &Value, place: &Place, losses: &mut Losses, read: ReadBlock<'_>) -> Result<Vec<Part>, Invalid> {
+fn list(
+    value: &Value,
+    place: &BlockPath,
+    losses: &mut Losses,
+    read: ReadBlock<'_>,
+) -> Result<Vec<MessagePart>, Invalid> {
     let blocks = match value {
-        Value::String(text) => return Ok(vec![Part::Text { text: text.clone(), cache: None }]),
+        Value::String(text) => return Ok(vec![MessagePart::Text { text: text.clone(), cache: None }]),
         Value::Array(blocks) => blocks,
         _ => return place.invalid("Input should be a valid string or a valid list"),
     };
@@ -101,7 +108,12 @@ fn list(value: &Value, place: &Place, losses: &mut Losses, read: ReadBlock<'_>) 
 }
 
 /// Blocks that a message and a tool's result may have. What only this vendor knows is lost.
-fn common(kind: &str, block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+fn common(
+    kind: &str,
+    block: &Map<String, Value>,
+    place: &BlockPath,
+    losses: &mut Losses,
+) -> Result<Option<MessagePart>, Invalid> {
     match kind {
         "text" => text(block, place, losses).map(Some),
         "image" => image(block, place).map(Some),
@@ -113,24 +125,28 @@ fn common(kind: &str, block: &Map<String, Value>, place: &Place, losses: &mut Lo
     }
 }
 
-fn text(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Part, Invalid> {
+fn text(block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) -> Result<MessagePart, Invalid> {
     let text = string(block, "text", &format!("{}.text", place.dotted))?;
     if some(block, "citations").is_some_and(|citations| citations.as_array().is_none_or(|list| !list.is_empty())) {
         losses.hint(format!("{}.citations", place.bracketed));
     }
-    Ok(Part::Text { text: text.to_owned(), cache: cache(block) })
+    Ok(MessagePart::Text { text: text.to_owned(), cache: cache(block) })
 }
 
-fn image(block: &Map<String, Value>, place: &Place) -> Result<Part, Invalid> {
+fn image(block: &Map<String, Value>, place: &BlockPath) -> Result<MessagePart, Invalid> {
     let place = place.in_member("image", "source");
     let source = match source(block, &place)? {
         ("base64" | "url" | "file", source) => source,
         _ => return invalid_type(&place),
     };
-    Ok(Part::Image(Image { source, detail: None, cache: cache(block) }))
+    Ok(MessagePart::Image(Image { source, detail: None, cache: cache(block) }))
 }
 
-fn document(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+fn document(
+    block: &Map<String, Value>,
+    place: &BlockPath,
+    losses: &mut Losses,
+) -> Result<Option<MessagePart>, Invalid> {
     let at = place.in_member("document", "source");
     let (kind, source) = source(block, &at)?;
     if kind == "content" && matches!(&source, Source::Text(text) if text.is_empty()) {
@@ -144,11 +160,11 @@ fn document(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> R
         losses.meaning(format!("{}.context", place.bracketed));
     }
     let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
-    Ok(Some(Part::Document(Document { source, name, cache: cache(block) })))
+    Ok(Some(MessagePart::Document(Document { source, name, cache: cache(block) })))
 }
 
 /// Where an image or a document is, and the vendor's name for such a place.
-fn source<'a>(block: &'a Map<String, Value>, place: &Place) -> Result<(&'a str, Source), Invalid> {
+fn source<'a>(block: &'a Map<String, Value>, place: &BlockPath) -> Result<(&'a str, Source), Invalid> {
     let source = match block.get("source") {
         None => return place.invalid("Field required"),
         Some(Value::Object(source)) => source,
@@ -180,23 +196,23 @@ fn plain(content: Option<&Value>) -> Option<String> {
     }
 }
 
-fn call(block: &Map<String, Value>, place: &Place) -> Result<Call, Invalid> {
+fn call(block: &Map<String, Value>, place: &BlockPath) -> Result<ToolCall, Invalid> {
     let inner = format!("{}.tool_use", place.dotted);
     let arguments = match block.get("input") {
         None => return Err(invalid(&format!("{inner}.input"), "Field required")),
         Some(input @ Value::Object(_)) => input.to_string(),
         Some(_) => return Err(invalid(&format!("{inner}.input"), "Input should be an object")),
     };
-    Ok(Call {
+    Ok(ToolCall {
         id: string(block, "id", &inner)?.to_owned(),
         name: string(block, "name", &inner)?.to_owned(),
         arguments,
         cache: cache(block),
-        ..Call::default()
+        ..ToolCall::default()
     })
 }
 
-fn result(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Result<ToolResult, Invalid> {
+fn result(block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) -> Result<ToolResult, Invalid> {
     let call_id = string(block, "tool_use_id", &format!("{}.tool_result", place.dotted))?.to_owned();
     let parts = match some(block, "content") {
         None => Vec::new(),
@@ -206,29 +222,29 @@ fn result(block: &Map<String, Value>, place: &Place, losses: &mut Losses) -> Res
     Ok(ToolResult { call_id, parts, is_error, cache: cache(block), ..ToolResult::default() })
 }
 
-enum Thought {
-    Own(Thinking),
+enum ThinkingBlock {
+    Own(ReasoningPart),
     /// The signature of the call that follows.
     OfCall(String),
 }
 
-fn thinking(kind: &str, block: &Map<String, Value>, place: &Place) -> Result<Thought, Invalid> {
+fn thinking(kind: &str, block: &Map<String, Value>, place: &BlockPath) -> Result<ThinkingBlock, Invalid> {
     let inner = format!("{}.{kind}", place.dotted);
     let redacted = kind == "redacted_thinking";
     let signed = string(block, if redacted { "data" } else { "signature" }, &inner)?;
     let text = if redacted { "" } else { string(block, "thinking", &inner)? };
-    let signature = match held(Owner::Anthropic, signed) {
-        Held::Call(of_call) => return Ok(Thought::OfCall(of_call)),
-        Held::Thought(signature) | Held::Redacted(signature) => Some(signature),
-        Held::Unsigned => None,
+    let signature = match held(SignatureOwner::Anthropic, signed) {
+        SignatureUse::Call(of_call) => return Ok(ThinkingBlock::OfCall(of_call)),
+        SignatureUse::Thought(signature) | SignatureUse::Redacted(signature) => Some(signature),
+        SignatureUse::Unsigned => None,
     };
-    Ok(Thought::Own(Thinking { text: text.to_owned(), signature, redacted, id: None }))
+    Ok(ThinkingBlock::Own(ReasoningPart { text: text.to_owned(), signature, redacted, id: None }))
 }
 
-fn invalid_type<T>(place: &Place) -> Result<T, Invalid> {
+fn invalid_type<T>(place: &BlockPath) -> Result<T, Invalid> {
     Err(invalid(&format!("{}.type", place.dotted), "Input tag does not match any of the expected tags"))
 }
 
-fn misplaced(at: usize, kind: &str, role: &str) -> Result<Option<Part>, Invalid> {
+fn misplaced(at: usize, kind: &str, role: &str) -> Result<Option<MessagePart>, Invalid> {
     Err(invalid(&format!("messages.{at}"), &format!("`{kind}` blocks can only be in `{role}` messages")))
 }

@@ -12,7 +12,7 @@ use super::content;
 use super::members::{invalid, some, string};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
-    Conversation, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice, Turn,
+    Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice,
 };
 
 /// Members that are read here or set for each upstream.
@@ -107,7 +107,7 @@ fn sampling(body: &Map<String, Value>) -> Result<Sampling, Invalid> {
     })
 }
 
-fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Result<Turn, Invalid> {
+fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Result<ConversationTurn, Invalid> {
     let place = format!("messages.{at}");
     let Value::Object(message) = message else { return Err(invalid(&place, "Input should be an object")) };
     let role = match string(message, "role", &place)? {
@@ -125,7 +125,7 @@ fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Resul
         let name = if role == Role::Assistant { "assistant" } else { "user" };
         return Err(invalid(&place, &format!("{name} messages must have non-empty content")));
     }
-    Ok(Turn { role, parts: content::parts(content, role, at, losses)? })
+    Ok(ConversationTurn { role, parts: content::parts(content, role, at, losses)? })
 }
 
 /// A tool of the caller's; none for one that the vendor defines.

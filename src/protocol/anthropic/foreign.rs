@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::protocol::neutral::signature::{Taken, cleaned};
+use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
 /// The request without reasoning that others signed, or without any. None if there is none.
-pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
         let mut found = false;
@@ -23,7 +23,7 @@ pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
     })
 }
 
-fn goes(block: &Value, taken: Taken) -> bool {
+fn goes(block: &Value, taken: RemovedReasoning) -> bool {
     match block.get("type").and_then(Value::as_str) {
         Some("thinking") => taken.takes(block, &["signature"]),
         Some("redacted_thinking") => taken.takes(block, &["data"]),

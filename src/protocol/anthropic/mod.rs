@@ -22,22 +22,22 @@ mod tests;
 
 use serde_json::{Value, json};
 
-pub use assemble::Assembly;
+pub use assemble::MessageAssembly;
 pub use check::check;
 pub use conversation::conversation;
 pub use foreign::without_reasoning;
 pub use model::writes_alike;
 pub use payload::read;
-pub use reader::Reader;
+pub use reader::AnthropicReader;
 pub use request::request;
 pub use whole::events_of_whole;
-pub use writer::Writer;
+pub use writer::AnthropicWriter;
 
 use super::client_error::ErrorShape;
-use super::sse::Event;
+use super::sse::SseEvent;
 
 /// Whether the official client takes this event for an error: it goes by the event's name.
-pub fn is_error_event(event: &Event) -> bool {
+pub fn is_error_event(event: &SseEvent) -> bool {
     event.fields().name == Some(b"error")
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Style {
 
 /// What is known of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Model {
+pub(super) struct ClaudeModel {
     pub style: Style,
     /// It takes `output_config.format` and strict tools.
     pub takes_schemas: bool,
@@ -33,10 +33,10 @@ pub(super) struct Model {
     pub most_tokens: Option<u64>,
 }
 
-impl Model {
-    pub fn of(name: &str) -> Model {
+impl ClaudeModel {
+    pub fn of(name: &str) -> ClaudeModel {
         let Some(claude) = Claude::of(name) else {
-            return Model {
+            return ClaudeModel {
                 style: Style::Budget,
                 takes_schemas: true,
                 takes_system_turns: false,
@@ -51,7 +51,7 @@ impl Model {
             (false, true) => Style::Adaptive,
             (false, false) => Style::Both,
         };
-        Model {
+        ClaudeModel {
             style,
             takes_schemas: claude.version >= (4, 1),
             takes_system_turns: claude.version >= (4, 8),
@@ -65,7 +65,7 @@ impl Model {
 
 /// Whether two names tell the same of their models.
 pub fn writes_alike(one: &str, other: &str) -> bool {
-    Model::of(one) == Model::of(other)
+    ClaudeModel::of(one) == ClaudeModel::of(other)
 }
 
 #[cfg(test)]
@@ -90,13 +90,13 @@ mod tests {
             ("glm-5.1", Style::Budget, true, false),
         ];
         for (name, style, schemas, system) in table {
-            let model = Model::of(name);
+            let model = ClaudeModel::of(name);
             assert_eq!(
                 (model.style, model.takes_schemas, model.takes_system_turns),
                 (*style, *schemas, *system),
                 "{name}"
             );
         }
-        assert!(!Model::of("claude-fable-5").may_not_think && Model::of("claude-opus-5").may_not_think);
+        assert!(!ClaudeModel::of("claude-fable-5").may_not_think && ClaudeModel::of("claude-opus-5").may_not_think);
     }
 }

@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{Broken, Json, characters, unescape};
-use crate::protocol::sse::Event;
+use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     let fields = event.fields();
     match fields.data {
         // Some servers write a bare JSON line into a 200 when something is wrong.
@@ -29,11 +29,11 @@ pub fn read(event: &Event) -> Frame<'_> {
 }
 
 fn read_data(data: &[u8]) -> Frame<'_> {
-    let wire = std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read);
+    let wire = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(AnthropicWire::read);
     match wire {
         Ok(wire) => wire.frame(data),
         // What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
-        Err(Broken) => match serde_json::from_slice::<IgnoredAny>(data) {
+        Err(InvalidJson) => match serde_json::from_slice::<IgnoredAny>(data) {
             Ok(_) => Frame::Chunk(Chunk::default()),
             Err(_) => Frame::Malformed,
         },
@@ -42,19 +42,19 @@ fn read_data(data: &[u8]) -> Frame<'_> {
 
 /// An event as it is written, as far as it matters.
 #[derive(Default)]
-struct Wire<'a> {
+struct AnthropicWire<'a> {
     /// The event's `type`.
     name: Option<&'a str>,
     is_error: bool,
-    delta: Words<'a>,
-    block: Words<'a>,
+    delta: DeltaText<'a>,
+    block: DeltaText<'a>,
     model: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
 }
 
 /// The members of a delta or a block that matter.
 #[derive(Default)]
-struct Words<'a> {
+struct DeltaText<'a> {
     kind: Option<&'a str>,
     text: Option<&'a str>,
     thinking: Option<&'a str>,
@@ -66,15 +66,15 @@ struct Words<'a> {
     stop_reason: Option<&'a str>,
 }
 
-impl<'a> Wire<'a> {
-    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
-        let mut wire = Wire::default();
+impl<'a> AnthropicWire<'a> {
+    fn read(text: &'a str) -> Result<AnthropicWire<'a>, InvalidJson> {
+        let mut wire = AnthropicWire::default();
         let mut json = Json::new(text);
         json.object(|name, json| {
             match name {
                 "type" => wire.name = json.string_or_skip()?,
-                "delta" => wire.delta = Words::read(json)?,
-                "content_block" => wire.block = Words::read(json)?,
+                "delta" => wire.delta = DeltaText::read(json)?,
+                "content_block" => wire.block = DeltaText::read(json)?,
                 "message" => wire.message(json)?,
                 "usage" => wire.usage = json.some()?.or(wire.usage),
                 "error" => wire.is_error |= json.some()?.is_some(),
@@ -82,10 +82,10 @@ impl<'a> Wire<'a> {
             }
             Ok(())
         })?;
-        if json.peek().is_some() { Err(Broken) } else { Ok(wire) }
+        if json.peek().is_some() { Err(InvalidJson) } else { Ok(wire) }
     }
 
-    fn message(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             match name {
                 "model" => self.model = json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape),
@@ -131,9 +131,9 @@ impl<'a> Wire<'a> {
     }
 }
 
-impl<'a> Words<'a> {
-    fn read(json: &mut Json<'a>) -> Result<Words<'a>, Broken> {
-        let mut words = Words::default();
+impl<'a> DeltaText<'a> {
+    fn read(json: &mut Json<'a>) -> Result<DeltaText<'a>, InvalidJson> {
+        let mut words = DeltaText::default();
         json.object(|name, json| {
             let place = match name {
                 "type" => &mut words.kind,

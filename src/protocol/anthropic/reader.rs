@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::protocol::neutral::signature::{Held, Owner, held};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
-use crate::protocol::sse::Event;
+use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
 /// Reads one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct AnthropicReader {
     /// The blocks that are under way, by the vendor's index.
-    open: BTreeMap<u64, Block>,
+    open: BTreeMap<u64, BlockKind>,
     /// Blocks of thinking begun so far.
     thoughts: u32,
     /// Calls begun so far.
@@ -23,7 +23,7 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-enum Block {
+enum BlockKind {
     Text,
     Thinking(u32),
     /// `whole` is an input that came with the start; deltas replace it.
@@ -35,8 +35,8 @@ enum Block {
     Other,
 }
 
-impl ReadPieces for Reader {
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+impl ReadPieces for AnthropicReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let Some(data) = event.fields().data else { return };
         let Ok(mut event) = serde_json::from_slice::<Value>(&data) else { return };
         let index = event.get("index").and_then(Value::as_u64).unwrap_or(0);
@@ -49,7 +49,7 @@ impl ReadPieces for Reader {
                 add_usage(&event["usage"], pieces);
                 let delta = &event["delta"];
                 if let Some(reason) = delta.get("stop_reason").and_then(Value::as_str) {
-                    pieces.push(Piece::Finish { index: 0, finish: finish(reason, text(delta, "stop_sequence")) });
+                    pieces.push(AnswerPiece::Finish { index: 0, finish: finish(reason, text(delta, "stop_sequence")) });
                 }
             }
             _ => {}
@@ -57,95 +57,99 @@ impl ReadPieces for Reader {
     }
 }
 
-impl Reader {
+impl AnthropicReader {
     /// A second start in one stream (a server that began anew) finds no block under way.
-    fn message_start(&mut self, message: &Value, pieces: &mut Vec<Piece>) {
+    fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
-        pieces.push(Piece::Start { id: text(message, "id"), model: text(message, "model") });
+        pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
         add_usage(&message["usage"], pieces);
     }
 
-    fn block_start(&mut self, index: u64, mut content: Value, pieces: &mut Vec<Piece>) {
+    fn block_start(&mut self, index: u64, mut content: Value, pieces: &mut Vec<AnswerPiece>) {
         let kind = text(&content, "type").unwrap_or_default();
         let block = match kind.as_str() {
             "text" => {
                 push_text(&mut content, pieces);
-                Block::Text
+                BlockKind::Text
             }
             "thinking" => {
                 let block = self.next_thought();
                 push_thinking(block, &mut content, "thinking", pieces);
                 self.signature(block, &content, pieces);
-                Block::Thinking(block)
+                BlockKind::Thinking(block)
             }
             "redacted_thinking" => {
                 let block = self.next_thought();
                 let data = text(&content, "data").unwrap_or_default();
-                if let Held::Thought(data) | Held::Redacted(data) = held(Owner::Anthropic, &data) {
-                    pieces.push(Piece::Redacted { index: 0, block, data });
+                if let SignatureUse::Thought(data) | SignatureUse::Redacted(data) =
+                    held(SignatureOwner::Anthropic, &data)
+                {
+                    pieces.push(AnswerPiece::Redacted { index: 0, block, data });
                 }
-                Block::Other
+                BlockKind::Other
             }
             "tool_use" => self.call_start(&content, pieces),
             "fallback" => {
-                pieces.push(Piece::Start { id: None, model: text(&content["to"], "model") });
-                Block::Other
+                pieces.push(AnswerPiece::Start { id: None, model: text(&content["to"], "model") });
+                BlockKind::Other
             }
             _ => {
-                pieces.push(Piece::Other(kind));
-                Block::Other
+                pieces.push(AnswerPiece::Other(kind));
+                BlockKind::Other
             }
         };
         self.open.insert(index, block);
     }
 
-    fn call_start(&mut self, content: &Value, pieces: &mut Vec<Piece>) -> Block {
+    fn call_start(&mut self, content: &Value, pieces: &mut Vec<AnswerPiece>) -> BlockKind {
         let call = self.calls;
         self.calls = self.calls.saturating_add(1);
         let (id, name) = (text(content, "id").unwrap_or_default(), text(content, "name").unwrap_or_default());
-        pieces.push(Piece::Call { index: 0, call, id, name, custom: false, signature: self.signature.take() });
+        pieces.push(AnswerPiece::Call { index: 0, call, id, name, custom: false, signature: self.signature.take() });
         let empty = |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
         let whole = content.get("input").filter(|input| !empty(input));
-        Block::Call { call, whole: whole.map(Value::to_string) }
+        BlockKind::Call { call, whole: whole.map(Value::to_string) }
     }
 
-    fn block_delta(&mut self, index: u64, mut delta: Value, pieces: &mut Vec<Piece>) {
+    fn block_delta(&mut self, index: u64, mut delta: Value, pieces: &mut Vec<AnswerPiece>) {
         let block = self.open.get_mut(&index);
         let kind = text(&delta, "type").unwrap_or_default();
         match (kind.as_str(), block) {
             // Some servers forget the start of a block of text.
-            ("text_delta", Some(Block::Text) | None) => push_text(&mut delta, pieces),
-            ("thinking_delta", Some(Block::Thinking(block))) => push_thinking(*block, &mut delta, "thinking", pieces),
-            ("signature_delta", Some(Block::Thinking(block))) => {
+            ("text_delta", Some(BlockKind::Text) | None) => push_text(&mut delta, pieces),
+            ("thinking_delta", Some(BlockKind::Thinking(block))) => {
+                push_thinking(*block, &mut delta, "thinking", pieces)
+            }
+            ("signature_delta", Some(BlockKind::Thinking(block))) => {
                 let block = *block;
                 self.signature(block, &delta, pieces);
             }
-            ("input_json_delta", Some(Block::Call { call, whole })) => {
+            ("input_json_delta", Some(BlockKind::Call { call, whole })) => {
                 if let Some(text) = take(&mut delta, "partial_json") {
                     *whole = None;
-                    pieces.push(Piece::Arguments { index: 0, call: *call, text });
+                    pieces.push(AnswerPiece::Arguments { index: 0, call: *call, text });
                 }
             }
             // What belongs to a block that was told as a whole.
-            (_, Some(Block::Other)) => {}
-            _ => pieces.push(Piece::Other(kind)),
+            (_, Some(BlockKind::Other)) => {}
+            _ => pieces.push(AnswerPiece::Other(kind)),
         }
     }
 
-    fn block_stop(&mut self, index: u64, pieces: &mut Vec<Piece>) {
-        if let Some(Block::Call { call, whole: Some(text) }) = self.open.remove(&index) {
-            pieces.push(Piece::Arguments { index: 0, call, text });
+    fn block_stop(&mut self, index: u64, pieces: &mut Vec<AnswerPiece>) {
+        if let Some(BlockKind::Call { call, whole: Some(text) }) = self.open.remove(&index) {
+            pieces.push(AnswerPiece::Arguments { index: 0, call, text });
         }
     }
 
-    fn signature(&mut self, block: u32, from: &Value, pieces: &mut Vec<Piece>) {
+    fn signature(&mut self, block: u32, from: &Value, pieces: &mut Vec<AnswerPiece>) {
         let signature = text(from, "signature").unwrap_or_default();
-        match held(Owner::Anthropic, &signature) {
-            Held::Thought(signature) | Held::Redacted(signature) => {
-                pieces.push(Piece::Signature { index: 0, block, signature });
+        match held(SignatureOwner::Anthropic, &signature) {
+            SignatureUse::Thought(signature) | SignatureUse::Redacted(signature) => {
+                pieces.push(AnswerPiece::Signature { index: 0, block, signature });
             }
-            Held::Call(signature) => self.signature = Some(signature),
-            Held::Unsigned => {}
+            SignatureUse::Call(signature) => self.signature = Some(signature),
+            SignatureUse::Unsigned => {}
         }
     }
 
@@ -157,35 +161,35 @@ impl Reader {
 }
 
 /// What a stop reason means.
-fn finish(reason: &str, sequence: Option<String>) -> Finish {
+fn finish(reason: &str, sequence: Option<String>) -> FinishReason {
     match reason {
-        "end_turn" => Finish::Stop,
-        "stop_sequence" => Finish::StopSequence(sequence),
-        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
-        "tool_use" => Finish::ToolCalls,
-        "refusal" => Finish::Refusal,
-        "pause_turn" => Finish::Pause,
-        other => Finish::Other(other.to_owned()),
+        "end_turn" => FinishReason::Stop,
+        "stop_sequence" => FinishReason::StopSequence(sequence),
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "tool_use" => FinishReason::ToolCalls,
+        "refusal" => FinishReason::Refusal,
+        "pause_turn" => FinishReason::Pause,
+        other => FinishReason::Other(other.to_owned()),
     }
 }
 
-fn add_usage(usage: &Value, pieces: &mut Vec<Piece>) {
+fn add_usage(usage: &Value, pieces: &mut Vec<AnswerPiece>) {
     if usage.is_object() {
         let mut counts = Usage::default();
         counts.add(&usage.to_string());
-        pieces.push(Piece::Usage(counts));
+        pieces.push(AnswerPiece::Usage(counts));
     }
 }
 
-fn push_text(from: &mut Value, pieces: &mut Vec<Piece>) {
+fn push_text(from: &mut Value, pieces: &mut Vec<AnswerPiece>) {
     if let Some(text) = take(from, "text") {
-        pieces.push(Piece::Text { index: 0, text });
+        pieces.push(AnswerPiece::Text { index: 0, text });
     }
 }
 
-fn push_thinking(block: u32, from: &mut Value, member: &str, pieces: &mut Vec<Piece>) {
+fn push_thinking(block: u32, from: &mut Value, member: &str, pieces: &mut Vec<AnswerPiece>) {
     if let Some(text) = take(from, member) {
-        pieces.push(Piece::Thinking { index: 0, block, text });
+        pieces.push(AnswerPiece::Thinking { index: 0, block, text });
     }
 }
 

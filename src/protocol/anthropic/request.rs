@@ -9,22 +9,22 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::blocks;
-use super::model::{Model, Style};
+use super::model::{ClaudeModel, Style};
 use crate::protocol::claude::{schema, thinking};
-use crate::protocol::dialect::Options;
-use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Sampling, Tool, ToolChoice};
+use crate::protocol::dialect::TranslationOptions;
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Sampling, Tool, ToolChoice};
 
 /// Tokens of an answer for which neither the caller nor what is known of the model sets a limit, thinking not counted.
 const MAX_TOKENS: u64 = 8_192;
 
 /// Writes a conversation as a Messages request.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
-    let model = Model::of(&options.model);
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
+    let model = ClaudeModel::of(&options.model);
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
-    let mut blocks = blocks::Writer::new(model, losses);
+    let mut blocks = blocks::BlockWriter::new(model, losses);
     let (system, messages) = (blocks.system(&conversation.system), blocks.messages(&conversation.turns));
-    let thinking = Thinking::of(conversation, thinking::is_begun(&messages), model, losses);
+    let thinking = ThinkingRequest::of(conversation, thinking::is_begun(&messages), model, losses);
     set("max_tokens", Value::from(thinking.max_tokens(&conversation.sampling, model)));
     if !system.is_null() {
         set("system", system);
@@ -51,7 +51,7 @@ pub fn request(conversation: &Conversation, options: &Options, losses: &mut Loss
 
 /// How the model is told to think.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Thinking {
+struct ThinkingRequest {
     mode: Mode,
     effort: Option<Effort>,
     /// The thoughts are not to be shown.
@@ -68,44 +68,44 @@ enum Mode {
     Adaptive,
 }
 
-impl Thinking {
+impl ThinkingRequest {
     /// `begun` is true if the caller wrote the first words of the answer.
-    fn of(conversation: &Conversation, begun: bool, model: Model, losses: &mut Losses) -> Thinking {
-        let Some(asked) = &conversation.reasoning else { return Thinking::default() };
+    fn of(conversation: &Conversation, begun: bool, model: ClaudeModel, losses: &mut Losses) -> ThinkingRequest {
+        let Some(asked) = &conversation.reasoning else { return ThinkingRequest::default() };
         if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
             if !model.may_not_think {
                 losses.hint("reasoning_effort");
             }
-            return Thinking {
+            return ThinkingRequest {
                 mode: if model.may_not_think && model.thinks { Mode::Disabled } else { Mode::Unset },
-                ..Thinking::default()
+                ..ThinkingRequest::default()
             };
         }
         let hidden = asked.show == Some(false);
         let wanted = asked.enabled == Some(true) || asked.effort.is_some() || asked.budget.is_some();
         if !wanted {
-            return Thinking::default();
+            return ThinkingRequest::default();
         }
         let adaptive = model.style == Style::Adaptive || (model.style == Style::Both && asked.budget.is_none());
         let thinking = match (adaptive, thinking::budget(asked, conversation.sampling.max_tokens, model.most_tokens)) {
             (true, _) => {
                 let effort = asked.effort.or(asked.budget.map(Effort::of_budget));
-                Thinking { mode: Mode::Adaptive, effort, hidden }
+                ThinkingRequest { mode: Mode::Adaptive, effort, hidden }
             }
-            (false, Some(budget)) => Thinking { mode: Mode::Budget(budget), effort: None, hidden },
-            (false, None) => Thinking::default(),
+            (false, Some(budget)) => ThinkingRequest { mode: Mode::Budget(budget), effort: None, hidden },
+            (false, None) => ThinkingRequest::default(),
         };
         let forced = matches!(conversation.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_)));
         let bare = matches!(thinking.mode, Mode::Budget(_)) && thinking::continues_without_thoughts(conversation);
         if thinking.mode == Mode::Unset || !model.thinks || forced || bare || begun {
             losses.hint("reasoning_effort");
-            return Thinking::default();
+            return ThinkingRequest::default();
         }
         thinking
     }
 
     /// The caller's limit, or the model's: one that nobody asked for should not end an answer.
-    fn max_tokens(&self, sampling: &Sampling, model: Model) -> u64 {
+    fn max_tokens(&self, sampling: &Sampling, model: ClaudeModel) -> u64 {
         let budget = match self.mode {
             Mode::Budget(budget) => budget,
             Mode::Unset | Mode::Disabled | Mode::Adaptive => 0,
@@ -132,7 +132,7 @@ impl Thinking {
     }
 }
 
-fn tools(conversation: &Conversation, model: Model, losses: &mut Losses) -> Vec<Value> {
+fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -> Vec<Value> {
     let mut tools = Vec::new();
     for (index, tool) in conversation.tools.iter().enumerate() {
         if tool.custom {
@@ -148,7 +148,7 @@ fn tools(conversation: &Conversation, model: Model, losses: &mut Losses) -> Vec<
     if conversation.tools.is_empty() {
         let mut names = HashSet::new();
         for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
-            if let Part::Call(call) = part
+            if let MessagePart::Call(call) = part
                 && names.insert(call.name.as_str())
             {
                 tools.push(json!({ "name": call.name, "input_schema": { "type": "object" } }));
@@ -158,7 +158,7 @@ fn tools(conversation: &Conversation, model: Model, losses: &mut Losses) -> Vec<
     tools
 }
 
-fn one_tool(tool: &Tool, index: usize, model: Model, losses: &mut Losses) -> Value {
+fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) -> Value {
     let mut value = json!({ "name": tool.name });
     if let Some(description) = tool.description.as_ref().filter(|text| !text.is_empty()) {
         value["description"] = Value::from(description.as_str());
@@ -201,8 +201,8 @@ fn choice(conversation: &Conversation) -> Option<Value> {
 
 fn output_config(
     conversation: &Conversation,
-    thinking: &Thinking,
-    model: Model,
+    thinking: &ThinkingRequest,
+    model: ClaudeModel,
     losses: &mut Losses,
 ) -> Map<String, Value> {
     let mut config = Map::new();
@@ -229,8 +229,8 @@ fn output_config(
 
 fn sampling(
     sampling: &Sampling,
-    thinking: &Thinking,
-    model: Model,
+    thinking: &ThinkingRequest,
+    model: ClaudeModel,
     losses: &mut Losses,
     set: &mut impl FnMut(&str, Value),
 ) {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::protocol::neutral::signature::{Owner, UNSIGNED, of_call, shown};
-use crate::protocol::neutral::{Finish, Piece, WritePieces};
+use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, of_call, shown};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
 
 /// Bytes of an id that is no name of one call, at most, and digits of one that was counted up.
@@ -19,31 +19,31 @@ const SHORT_MAX: usize = 5;
 const COUNTED_MAX: usize = 6;
 
 /// Writes one stream.
-pub struct Writer {
+pub struct AnthropicWriter {
     model: String,
     started: bool,
     /// The index that the next block gets.
     next: u64,
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     /// Calls that have begun in the answer and wait for the one before them, by their numbers.
-    waiting: BTreeMap<u32, Waiting>,
+    waiting: BTreeMap<u32, WaitingCall>,
     calls: u64,
     /// Of calls, as the upstream gave them.
     ids: HashSet<String>,
     refused: bool,
     usage: Usage,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
 }
 
 /// The block that is under way.
-enum Open {
+enum OpenBlock {
     Text,
     Thinking { block: u32, signed: bool },
-    Call { call: u32, arguments: Arguments },
+    Call { call: u32, arguments: JsonDepth },
 }
 
 /// A call that waits.
-struct Waiting {
+struct WaitingCall {
     id: String,
     name: String,
     signature: Option<String>,
@@ -56,10 +56,10 @@ pub(super) fn emit(out: &mut BytesMut, event: &Value) {
     out.put_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
 }
 
-impl Writer {
+impl AnthropicWriter {
     /// `model` stands in the answer until the upstream names its own.
-    pub fn new(model: &str) -> Writer {
-        Writer {
+    pub fn new(model: &str) -> AnthropicWriter {
+        AnthropicWriter {
             model: model.to_owned(),
             started: false,
             next: 0,
@@ -75,8 +75,13 @@ impl Writer {
 
     /// Goes on with a message that was begun: so many blocks of it were opened, and the last one is text that is not closed, or
     /// none is open.
-    pub fn behind(blocks: u64, text_is_open: bool) -> Writer {
-        Writer { started: true, next: blocks, open: text_is_open.then_some(Open::Text), ..Writer::new("") }
+    pub fn behind(blocks: u64, text_is_open: bool) -> AnthropicWriter {
+        AnthropicWriter {
+            started: true,
+            next: blocks,
+            open: text_is_open.then_some(OpenBlock::Text),
+            ..AnthropicWriter::new("")
+        }
     }
 
     /// `message_start`, once.
@@ -94,7 +99,7 @@ impl Writer {
         emit(out, &json!({ "type": "message_start", "message": message }));
     }
 
-    fn open_block(&mut self, open: Open, content: Value, out: &mut BytesMut) {
+    fn open_block(&mut self, open: OpenBlock, content: Value, out: &mut BytesMut) {
         self.close(out);
         self.start(out);
         emit(out, &json!({ "type": "content_block_start", "index": self.next, "content_block": content }));
@@ -105,7 +110,7 @@ impl Writer {
     /// Ends the block that is under way, if one is.
     fn close(&mut self, out: &mut BytesMut) {
         let Some(open) = self.open.take() else { return };
-        if let Open::Thinking { signed: false, .. } = open {
+        if let OpenBlock::Thinking { signed: false, .. } = open {
             // A block without a signature is known by its mark when it comes back.
             self.delta("signature_delta", "signature", UNSIGNED, out);
         }
@@ -128,19 +133,19 @@ impl Writer {
         if text.is_empty() {
             return;
         }
-        if !matches!(self.open, Some(Open::Text)) {
+        if !matches!(self.open, Some(OpenBlock::Text)) {
             self.flush(out);
-            self.open_block(Open::Text, json!({ "type": "text", "text": "" }), out);
+            self.open_block(OpenBlock::Text, json!({ "type": "text", "text": "" }), out);
         }
         self.delta("text_delta", "text", text, out);
     }
 
     /// Makes the block of thinking of this number the one that is under way.
     fn think(&mut self, block: u32, out: &mut BytesMut) {
-        if !matches!(self.open, Some(Open::Thinking { block: at, .. }) if at == block) {
+        if !matches!(self.open, Some(OpenBlock::Thinking { block: at, .. }) if at == block) {
             self.flush(out);
             let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
-            self.open_block(Open::Thinking { block, signed: false }, content, out);
+            self.open_block(OpenBlock::Thinking { block, signed: false }, content, out);
         }
     }
 
@@ -149,19 +154,23 @@ impl Writer {
             return;
         }
         self.think(block, out);
-        if let Some(Open::Thinking { signed, .. }) = &mut self.open {
+        if let Some(OpenBlock::Thinking { signed, .. }) = &mut self.open {
             *signed = true;
         }
-        self.delta("signature_delta", "signature", shown(Owner::Anthropic, text), out);
+        self.delta("signature_delta", "signature", shown(SignatureOwner::Anthropic, text), out);
     }
 
     fn redacted(&mut self, data: &str, out: &mut BytesMut) {
         self.flush(out);
-        self.open_block(Open::Text, json!({ "type": "redacted_thinking", "data": shown(Owner::Anthropic, data) }), out);
+        self.open_block(
+            OpenBlock::Text,
+            json!({ "type": "redacted_thinking", "data": shown(SignatureOwner::Anthropic, data) }),
+            out,
+        );
         self.close(out);
     }
 
-    fn call(&mut self, call: u32, waiting: Waiting, out: &mut BytesMut) {
+    fn call(&mut self, call: u32, waiting: WaitingCall, out: &mut BytesMut) {
         self.calls += 1;
         self.waiting.insert(call, waiting);
         self.open_next(out);
@@ -170,22 +179,22 @@ impl Writer {
     /// Opens the call that waits longest, and goes on while each is whole.
     fn open_next(&mut self, out: &mut BytesMut) {
         while !self.waiting.is_empty()
-            && !matches!(&self.open, Some(Open::Call { arguments, .. }) if !arguments.whole())
+            && !matches!(&self.open, Some(OpenBlock::Call { arguments, .. }) if !arguments.whole())
         {
             self.open_first(out);
         }
     }
 
     fn open_first(&mut self, out: &mut BytesMut) {
-        let Some((call, Waiting { id, name, signature, arguments })) = self.waiting.pop_first() else { return };
+        let Some((call, WaitingCall { id, name, signature, arguments })) = self.waiting.pop_first() else { return };
         if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
             let content = json!({ "type": "thinking", "thinking": "", "signature": "" });
-            self.open_block(Open::Thinking { block: u32::MAX, signed: true }, content, out);
+            self.open_block(OpenBlock::Thinking { block: u32::MAX, signed: true }, content, out);
             self.delta("signature_delta", "signature", &of_call(&signature), out);
         }
         let id = self.own_id(id);
         let content = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-        self.open_block(Open::Call { call, arguments: Arguments::default() }, content, out);
+        self.open_block(OpenBlock::Call { call, arguments: JsonDepth::default() }, content, out);
         self.more(&arguments, out);
     }
 
@@ -204,7 +213,7 @@ impl Writer {
     fn arguments(&mut self, call: u32, text: &str, out: &mut BytesMut) {
         if let Some(waiting) = self.waiting.get_mut(&call) {
             waiting.arguments.push_str(text);
-        } else if matches!(self.open, Some(Open::Call { call: at, .. }) if at == call) {
+        } else if matches!(self.open, Some(OpenBlock::Call { call: at, .. }) if at == call) {
             self.more(text, out);
             self.open_next(out);
         }
@@ -215,7 +224,7 @@ impl Writer {
         if text.is_empty() {
             return;
         }
-        if let Some(Open::Call { arguments, .. }) = &mut self.open {
+        if let Some(OpenBlock::Call { arguments, .. }) = &mut self.open {
             arguments.add(text);
         }
         self.delta("input_json_delta", "partial_json", text, out);
@@ -247,15 +256,15 @@ impl Writer {
 
     fn stop_reason(&mut self) -> (String, Option<String>) {
         let reason = match self.finish.take() {
-            Some(Finish::StopSequence(sequence)) => return ("stop_sequence".to_owned(), sequence),
-            Some(Finish::Length) => "max_tokens",
-            Some(Finish::ToolCalls) => "tool_use",
-            Some(Finish::Filtered | Finish::Refusal) => "refusal",
-            Some(Finish::Pause) => "pause_turn",
+            Some(FinishReason::StopSequence(sequence)) => return ("stop_sequence".to_owned(), sequence),
+            Some(FinishReason::Length) => "max_tokens",
+            Some(FinishReason::ToolCalls) => "tool_use",
+            Some(FinishReason::Filtered | FinishReason::Refusal) => "refusal",
+            Some(FinishReason::Pause) => "pause_turn",
             _ if self.refused => "refusal",
             // Some vendors say `stop` to a call.
             _ if self.calls > 0 => "tool_use",
-            Some(Finish::Stop | Finish::Other(_)) | None => "end_turn",
+            Some(FinishReason::Stop | FinishReason::Other(_)) | None => "end_turn",
         };
         (reason.to_owned(), None)
     }
@@ -270,32 +279,32 @@ impl Writer {
     }
 }
 
-impl WritePieces for Writer {
-    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+impl WritePieces for AnthropicWriter {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
         // Messages has one answer.
         match piece {
-            Piece::Start { model: Some(model), .. } if !model.is_empty() => self.model = model,
-            Piece::Text { index: 0, text } => self.text(&text, out),
-            Piece::Refusal { index: 0, text } => {
+            AnswerPiece::Start { model: Some(model), .. } if !model.is_empty() => self.model = model,
+            AnswerPiece::Text { index: 0, text } => self.text(&text, out),
+            AnswerPiece::Refusal { index: 0, text } => {
                 self.refused = true;
                 self.text(&text, out);
             }
-            Piece::Thinking { index: 0, block, text } if !text.is_empty() => {
+            AnswerPiece::Thinking { index: 0, block, text } if !text.is_empty() => {
                 self.think(block, out);
                 self.delta("thinking_delta", "thinking", &text, out);
             }
-            Piece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
-            Piece::Redacted { index: 0, data, .. } => self.redacted(&data, out),
-            Piece::Call { index: 0, call, id, name, custom: _, signature } => {
-                self.call(call, Waiting { id, name, signature, arguments: String::new() }, out);
+            AnswerPiece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
+            AnswerPiece::Redacted { index: 0, data, .. } => self.redacted(&data, out),
+            AnswerPiece::Call { index: 0, call, id, name, custom: _, signature } => {
+                self.call(call, WaitingCall { id, name, signature, arguments: String::new() }, out);
             }
-            Piece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
-            Piece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
-            Piece::Image { index: 0, media_type, data } => {
+            AnswerPiece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
+            AnswerPiece::Audio { index: 0, transcript, .. } => self.text(&transcript, out),
+            AnswerPiece::Image { index: 0, media_type, data } => {
                 self.text(&format!("![image](data:{media_type};base64,{data})"), out);
             }
-            Piece::Finish { index: 0, finish } => self.finish = Some(finish),
-            Piece::Usage(usage) => self.add_usage(usage),
+            AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
+            AnswerPiece::Usage(usage) => self.add_usage(usage),
             _ => {}
         }
     }
@@ -313,14 +322,14 @@ impl WritePieces for Writer {
 
 /// Tells when the JSON text of a call's arguments is whole.
 #[derive(Default)]
-struct Arguments {
+struct JsonDepth {
     depth: u32,
     in_string: bool,
     escaped: bool,
     begun: bool,
 }
 
-impl Arguments {
+impl JsonDepth {
     fn add(&mut self, text: &str) {
         for byte in text.bytes() {
             match byte {

@@ -4,21 +4,21 @@ use serde_json::{Map, Value};
 
 use super::*;
 
-fn called(call: u32, custom: bool) -> Piece {
+fn called(call: u32, custom: bool) -> AnswerPiece {
     let (id, name) = (String::new(), "f".to_owned());
-    Piece::Call { index: 0, call, id, name, custom, signature: None }
+    AnswerPiece::Call { index: 0, call, id, name, custom, signature: None }
 }
 
-fn said(call: u32, text: &str) -> Piece {
-    Piece::Arguments { index: 0, call, text: text.to_owned() }
+fn said(call: u32, text: &str) -> AnswerPiece {
+    AnswerPiece::Arguments { index: 0, call, text: text.to_owned() }
 }
 
-fn finished(finish: Finish) -> Piece {
-    Piece::Finish { index: 0, finish }
+fn finished(finish: FinishReason) -> AnswerPiece {
+    AnswerPiece::Finish { index: 0, finish }
 }
 
-fn is_broken(pieces: &[Piece], takes_text: bool) -> bool {
-    let mut arguments = Arguments::default();
+fn is_broken(pieces: &[AnswerPiece], takes_text: bool) -> bool {
+    let mut arguments = CallArguments::default();
     pieces.iter().for_each(|piece| arguments.add(piece, |_| takes_text));
     arguments.is_broken()
 }
@@ -32,7 +32,7 @@ fn is_whole(text: &str, size: usize) -> bool {
         scan.add(piece);
         rest = more;
     }
-    scan.state == State::End
+    scan.state == ScanState::End
 }
 
 #[test]
@@ -82,13 +82,15 @@ fn arguments_are_one_object() {
 #[test]
 fn what_a_finish_means_for_what_is_cut() {
     let cut = [called(0, false), said(0, "{\"a\":")];
-    let with = |finish: Finish| cut.iter().cloned().chain([finished(finish)]).collect::<Vec<_>>();
-    for finish in [Finish::Stop, Finish::ToolCalls, Finish::Filtered, Finish::Other("odd".to_owned())] {
+    let with = |finish: FinishReason| cut.iter().cloned().chain([finished(finish)]).collect::<Vec<_>>();
+    for finish in
+        [FinishReason::Stop, FinishReason::ToolCalls, FinishReason::Filtered, FinishReason::Other("odd".to_owned())]
+    {
         assert!(is_broken(&with(finish.clone()), false), "{finish:?}");
     }
-    assert!(!is_broken(&with(Finish::Length), false), "the finish itself tells it");
+    assert!(!is_broken(&with(FinishReason::Length), false), "the finish itself tells it");
     assert!(!is_broken(&cut, false), "more may come");
-    let mut arguments = Arguments::default();
+    let mut arguments = CallArguments::default();
     cut.iter().for_each(|piece| arguments.add(piece, |_| false));
     arguments.end();
     assert!(arguments.is_broken(), "nothing more comes");
@@ -96,7 +98,7 @@ fn what_a_finish_means_for_what_is_cut() {
 
 #[test]
 fn calls_without_arguments_and_free_form_ones_are_whole() {
-    let stop = || finished(Finish::ToolCalls);
+    let stop = || finished(FinishReason::ToolCalls);
     assert!(!is_broken(&[called(0, false), stop()], false));
     assert!(!is_broken(&[called(0, false), said(0, ""), said(0, " "), stop()], false));
     assert!(!is_broken(&[called(0, true), said(0, "{ not JSON"), stop()], false));
@@ -117,14 +119,14 @@ fn arguments_may_come_as_they_stand_between_quotes() {
     ] {
         let mut scan = Scan::default();
         scan.add_quoted(inner);
-        assert_eq!(scan.state == State::End, whole, "{inner}");
+        assert_eq!(scan.state == ScanState::End, whole, "{inner}");
     }
 }
 
 #[test]
 fn several_calls_are_told_apart() {
     let pieces = [called(0, false), said(0, "{\"a\":"), called(1, false), said(1, "{}"), said(0, "1}")];
-    let finish = [finished(Finish::Stop)];
+    let finish = [finished(FinishReason::Stop)];
     assert!(!is_broken(&pieces.iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
     assert!(is_broken(&pieces[..4].iter().chain(&finish).cloned().collect::<Vec<_>>(), false));
 }
@@ -146,7 +148,7 @@ proptest::proptest! {
         let mut quoted = Scan::default();
         let text = serde_json::Value::from(whole.as_str()).to_string();
         quoted.add_quoted(&text[1..text.len() - 1]);
-        proptest::prop_assert_eq!(quoted.state, State::End);
+        proptest::prop_assert_eq!(quoted.state, ScanState::End);
         let cut = whole.floor_char_boundary(cut % whole.len());
         proptest::prop_assert!(!is_whole(&whole[..cut], 3));
     }

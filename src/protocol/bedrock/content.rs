@@ -7,11 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::model::{Family, Model};
+use super::model::{BedrockModel, Family};
 use crate::protocol::call_ids::CallIds;
 use crate::protocol::claude::thinking::signed;
 use crate::protocol::neutral::{
-    CacheHint, Call, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult, Turn,
+    CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
+    ToolResult,
 };
 
 /// Characters of a tool use's id and of a document's name, at most.
@@ -19,8 +20,8 @@ const ID_MAX: usize = 64;
 const NAME_MAX: usize = 200;
 
 /// Writes what a conversation says.
-pub(super) struct Content<'a> {
-    pub model: Model,
+pub(super) struct ContentWriter<'a> {
+    pub model: BedrockModel,
     pub losses: &'a mut Losses,
     /// Names of documents, with the number that the next of that name gets: no two may be the same.
     names: HashMap<String, u32>,
@@ -29,13 +30,13 @@ pub(super) struct Content<'a> {
     pub has_tools: bool,
 }
 
-impl<'a> Content<'a> {
-    pub fn new(model: Model, losses: &'a mut Losses) -> Content<'a> {
-        Content { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
+impl<'a> ContentWriter<'a> {
+    pub fn new(model: BedrockModel, losses: &'a mut Losses) -> ContentWriter<'a> {
+        ContentWriter { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
     }
 
     /// Roles alternate: turns of one role become one message, and the user's is the first. A system turn goes into `system`, which has no other place.
-    pub fn messages(&mut self, turns: &[Turn], system: &mut Vec<Value>) -> Vec<Value> {
+    pub fn messages(&mut self, turns: &[ConversationTurn], system: &mut Vec<Value>) -> Vec<Value> {
         let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
         for (number, turn) in turns.iter().enumerate() {
             let role = match turn.role {
@@ -65,10 +66,10 @@ impl<'a> Content<'a> {
     }
 
     /// System prompts are texts.
-    pub fn system(&mut self, parts: &[Part], out: &mut Vec<Value>) {
+    pub fn system(&mut self, parts: &[MessagePart], out: &mut Vec<Value>) {
         for part in parts {
             match part {
-                Part::Text { text, cache } => {
+                MessagePart::Text { text, cache } => {
                     out.extend(text_block(text));
                     self.cache(cache.as_ref(), out);
                 }
@@ -77,21 +78,21 @@ impl<'a> Content<'a> {
         }
     }
 
-    fn part(&mut self, part: &Part, name: &str, out: &mut Vec<Value>) {
+    fn part(&mut self, part: &MessagePart, name: &str, out: &mut Vec<Value>) {
         let cache = match part {
-            Part::Text { text, cache } => {
+            MessagePart::Text { text, cache } => {
                 out.extend(text_block(text));
                 cache
             }
-            Part::Refusal(text) => {
+            MessagePart::Refusal(text) => {
                 out.extend(text_block(text));
                 &None
             }
-            Part::Image(image) => {
+            MessagePart::Image(image) => {
                 out.extend(self.or_lost(image_block(image), name));
                 &image.cache
             }
-            Part::Document(document) => {
+            MessagePart::Document(document) => {
                 let block = self.document(document);
                 out.extend(self.or_lost(block, name));
                 // A cache point may not stand behind a document.
@@ -100,19 +101,19 @@ impl<'a> Content<'a> {
                 }
                 &None
             }
-            Part::Audio(_) => {
+            MessagePart::Audio(_) => {
                 self.losses.meaning(name);
                 &None
             }
-            Part::Thinking(thinking) => {
+            MessagePart::Thinking(thinking) => {
                 out.extend(self.thinking(thinking, name));
                 &None
             }
-            Part::Call(call) => {
+            MessagePart::Call(call) => {
                 out.push(self.call(call, name));
                 &call.cache
             }
-            Part::Result(result) => {
+            MessagePart::Result(result) => {
                 out.push(self.result(result, name));
                 &result.cache
             }
@@ -128,7 +129,7 @@ impl<'a> Content<'a> {
     }
 
     /// Only Claude's own reasoning goes back, and only with what proves that it is. Others do without what they thought.
-    fn thinking(&mut self, thinking: &Thinking, name: &str) -> Option<Value> {
+    fn thinking(&mut self, thinking: &ReasoningPart, name: &str) -> Option<Value> {
         match (self.model.family, signed(thinking)) {
             (Family::Claude(_) | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
                 json!({ "reasoningContent": { "redactedContent": signature } })
@@ -143,7 +144,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    fn call(&mut self, call: &Call, name: &str) -> Value {
+    fn call(&mut self, call: &ToolCall, name: &str) -> Value {
         self.has_tools = true;
         let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         let arguments = match serde_json::from_str::<Map<String, Value>>(written) {
@@ -164,14 +165,14 @@ impl<'a> Content<'a> {
         let mut content = Vec::new();
         for part in &result.parts {
             match part {
-                Part::Text { text, cache } => {
+                MessagePart::Text { text, cache } => {
                     content.extend(text_block(text));
                     if cache.is_some() {
                         self.losses.hint("cache_control");
                     }
                 }
-                Part::Image(image) => content.extend(self.or_lost(image_block(image), name)),
-                Part::Document(document) => {
+                MessagePart::Image(image) => content.extend(self.or_lost(image_block(image), name)),
+                MessagePart::Document(document) => {
                     let block = self.document(document);
                     content.extend(self.or_lost(block, name));
                 }
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn documents_have_names_of_their_own() {
         let mut losses = Losses::default();
-        let mut content = Content::new(Model::of(""), &mut losses);
+        let mut content = ContentWriter::new(BedrockModel::of(""), &mut losses);
         let names = [Some("my_report.v2.pdf"), Some("my report v2.pdf"), None, Some("???"), Some("my report v2")]
             .map(|name| content.document_name(name));
         assert_eq!(names, ["my report v2", "my report v2 (2)", "document", "document (2)", "my report v2 (3)"]);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::failure::FailureKind;
-use crate::protocol::binary::Message;
+use crate::protocol::binary::BinaryMessage;
 
 /// What an exception's name means. `name` is in lower case, and may have a namespace in front (`com.amazon#`) and an address
 /// behind (`:http://`).
@@ -34,7 +34,7 @@ pub fn kind_of(name: &str) -> Option<FailureKind> {
 }
 
 /// An error frame as a JSON text that `protocol::error` reads.
-pub(super) fn data(message: &Message<'_>) -> Vec<u8> {
+pub(super) fn data(message: &BinaryMessage<'_>) -> Vec<u8> {
     let payload: Value = serde_json::from_slice(message.payload).unwrap_or_default();
     let said = ["message", "Message", "originalMessage"].iter().find_map(|name| payload.get(name)?.as_str());
     let mut error = json!({

@@ -19,7 +19,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 pub use errors::kind_of as kind_of_exception;
 pub use model::writes_alike;
 pub use payload::read;
-pub use reader::Reader;
+pub use reader::BedrockReader;
 pub use request::request;
 pub use whole::events_of_whole;
 

@@ -18,7 +18,7 @@ pub(super) enum Family {
 
 /// A model, as far as it matters to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Model {
+pub(super) struct BedrockModel {
     pub family: Family,
     /// It takes a JSON schema for its text, and strict tools.
     pub takes_schemas: bool,
@@ -26,8 +26,8 @@ pub(super) struct Model {
     pub can_be_forced: bool,
 }
 
-impl Model {
-    pub fn of(id: &str) -> Model {
+impl BedrockModel {
+    pub fn of(id: &str) -> BedrockModel {
         let id = id.to_ascii_lowercase();
         let family = if let Some(claude) = Claude::of(&id) {
             Family::Claude(claude)
@@ -49,7 +49,7 @@ impl Model {
             Family::GptOss | Family::Qwen => true,
             Family::Other => !dated,
         };
-        Model { family, takes_schemas, can_be_forced: !dated }
+        BedrockModel { family, takes_schemas, can_be_forced: !dated }
     }
 
     /// It takes cache points in system prompts and messages.
@@ -75,7 +75,7 @@ impl Model {
 
 /// Whether two names tell the same of their models.
 pub fn writes_alike(one: &str, other: &str) -> bool {
-    Model::of(one) == Model::of(other)
+    BedrockModel::of(one) == BedrockModel::of(other)
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
             ("", Family::Other, true),
         ];
         for (id, family, takes_schemas) in table {
-            let model = Model::of(id);
+            let model = BedrockModel::of(id);
             assert_eq!((model.family, model.takes_schemas), (*family, *takes_schemas), "{id}");
             assert_eq!(model.can_be_forced, !id.starts_with("meta."), "{id}");
         }

@@ -6,39 +6,40 @@ use serde::de::IgnoredAny;
 
 use super::errors;
 use crate::protocol::PayloadKind;
-use crate::protocol::binary::{Kind, message};
+use crate::protocol::binary::{BinaryKind, message};
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{Broken, Json, characters, unescape};
-use crate::protocol::sse::Event;
+use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::sse::SseEvent;
 
 /// The frame that ends a stream: usage and times, behind the stop reason.
 const LAST: &str = "metadata";
 
 /// Reads one frame.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     let Some(message) = message(&event.raw) else { return Frame::Malformed };
-    if message.kind != Kind::Event {
+    if message.kind != BinaryKind::Event {
         return Frame::Error { data: Cow::Owned(errors::data(&message)), usage: None };
     }
-    let chunk = std::str::from_utf8(message.payload).map_err(|_| Broken).and_then(|text| chunk(message.name, text));
-    match chunk.or_else(|Broken| odd(message.payload)) {
+    let chunk =
+        std::str::from_utf8(message.payload).map_err(|_| InvalidJson).and_then(|text| chunk(message.name, text));
+    match chunk.or_else(|InvalidJson| odd(message.payload)) {
         Ok(chunk) if message.name == LAST => Frame::Done(chunk),
         Ok(chunk) => Frame::Chunk(chunk),
-        Err(Broken) => Frame::Malformed,
+        Err(InvalidJson) => Frame::Malformed,
     }
 }
 
 /// JSON that is odd beyond reason carries nothing, but is no damage.
-fn odd(payload: &[u8]) -> Result<Chunk<'static>, Broken> {
+fn odd(payload: &[u8]) -> Result<Chunk<'static>, InvalidJson> {
     match serde_json::from_slice::<IgnoredAny>(payload) {
         Ok(_) => Ok(Chunk::default()),
-        Err(_) => Err(Broken),
+        Err(_) => Err(InvalidJson),
     }
 }
 
 /// `text` of the chunk is never set: a frame has its length and its checksums in it, so no other is like it but for a text,
 /// and there is nothing for the shortcut of the hot path to learn.
-fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, Broken> {
+fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
     let mut chunk = Chunk { choices: u64::from(event != LAST), ..Chunk::default() };
     let mut json = Json::new(text);
     json.object(|name, json| {
@@ -55,11 +56,11 @@ fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, Broken> {
         }
         Ok(())
     })?;
-    if json.peek().is_some() { Err(Broken) } else { Ok(chunk) }
+    if json.peek().is_some() { Err(InvalidJson) } else { Ok(chunk) }
 }
 
 /// The name of a tool is output of the model; the ids are not.
-fn start(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn start(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
         match name {
@@ -72,7 +73,7 @@ fn start(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// Signatures, encrypted reasoning, citations and what a server's own tool answered are not output of the model.
-fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
         payload = match name {
@@ -88,7 +89,7 @@ fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
     Ok(payload)
 }
 
-fn image(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn image(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
         match name {
@@ -101,7 +102,7 @@ fn image(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// Takes an object: the string that one of its members is.
-fn string(json: &mut Json<'_>, member: &str, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
+fn string(json: &mut Json<'_>, member: &str, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
         let text = json.string_or_skip()?;

@@ -4,24 +4,27 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::content::Content;
-use super::model::{Family, Model};
+use super::content::ContentWriter;
+use super::model::{BedrockModel, Family};
 use crate::protocol::claude::{Claude, schema, thinking};
-use crate::protocol::dialect::Options;
-use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Reasoning, Sampling, Tool, ToolChoice};
+use crate::protocol::dialect::TranslationOptions;
+use crate::protocol::neutral::{
+    Conversation, Effort, Format, Losses, MessagePart, Reasoning, Sampling, Tool, ToolChoice,
+};
 
 /// What `requestMetadata` may hold.
 const METADATA_MAX: usize = 16;
 const METADATA_LENGTH_MAX: usize = 256;
 
 /// Writes a conversation as a request.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
-    let mut content = Content::new(Model::of(&options.model), losses);
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
+    let mut content = ContentWriter::new(BedrockModel::of(&options.model), losses);
     let model = content.model;
     let mut system = Vec::new();
     content.system(&conversation.system, &mut system);
     let messages = content.messages(&conversation.turns, &mut system);
-    let mut writer = Writer { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
+    let mut writer =
+        BedrockRequestWriter { model, body: Map::new(), fields: Map::new(), thinks: false, unsampled: false };
     let tools = tools(conversation, &mut content);
     let begun = thinking::is_begun(&messages);
     writer.body.insert("messages".to_owned(), Value::from(messages));
@@ -69,7 +72,7 @@ fn rest(conversation: &Conversation, losses: &mut Losses) {
 
 /// The tools that are offered. A request whose history has calls in it must name tools, so where none is offered those of the
 /// history are named.
-fn tools(conversation: &Conversation, content: &mut Content<'_>) -> Vec<Value> {
+fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Value> {
     let offered = conversation.tool_choice != Some(ToolChoice::None);
     if conversation.tools.is_empty() && content.has_tools {
         content.losses.hint("tools");
@@ -129,8 +132,8 @@ fn named_in_history(conversation: &Conversation) -> Vec<Value> {
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
         let name = match part {
-            Part::Call(call) => call.name.as_str(),
-            Part::Result(result) => result.name.as_deref().unwrap_or_default(),
+            MessagePart::Call(call) => call.name.as_str(),
+            MessagePart::Result(result) => result.name.as_deref().unwrap_or_default(),
             _ => continue,
         };
         if !name.is_empty() && known.insert(name) {
@@ -147,8 +150,8 @@ fn named_in_history(conversation: &Conversation) -> Vec<Value> {
 }
 
 /// Writes what stands beside the messages.
-struct Writer {
-    model: Model,
+struct BedrockRequestWriter {
+    model: BedrockModel,
     body: Map<String, Value>,
     /// `additionalModelRequestFields`: what only this maker's models know.
     fields: Map<String, Value>,
@@ -158,7 +161,7 @@ struct Writer {
     unsampled: bool,
 }
 
-impl Writer {
+impl BedrockRequestWriter {
     fn claude(&self) -> Option<Claude> {
         match self.model.family {
             Family::Claude(claude) => Some(claude),

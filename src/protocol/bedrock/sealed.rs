@@ -4,20 +4,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::protocol::neutral::Piece;
-use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::neutral::AnswerPiece;
+use crate::protocol::neutral::signature::{SignatureOwner, tag};
 
 /// As much of one as has come.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedEvent {
     block: u32,
     redacted: bool,
     data: String,
 }
 
-impl Sealed {
+impl SealedEvent {
     /// What a delta brings of one. None if it is another's.
-    pub fn of(block: u32, kind: &str, delta: &Value) -> Option<Sealed> {
+    pub fn of(block: u32, kind: &str, delta: &Value) -> Option<SealedEvent> {
         if kind != "reasoningContent" {
             return None;
         }
@@ -28,16 +28,16 @@ impl Sealed {
             _ => return None,
         };
         let data = data.as_str().filter(|data| !data.is_empty())?.to_owned();
-        Some(Sealed { block, redacted, data })
+        Some(SealedEvent { block, redacted, data })
     }
 
     /// Whether `more` is of the same.
-    pub fn takes(&self, more: &Sealed) -> bool {
+    pub fn takes(&self, more: &SealedEvent) -> bool {
         (self.block, self.redacted) == (more.block, more.redacted)
     }
 
     /// Encrypted reasoning is base64, and each part of it ends by itself.
-    pub fn add(&mut self, more: &Sealed) {
+    pub fn add(&mut self, more: &SealedEvent) {
         let whole = self.data.len().saturating_sub(4);
         let last = self.data.get(whole..).filter(|last| self.redacted && last.ends_with('='));
         match (last.map(|last| STANDARD.decode(last)), STANDARD.decode(&more.data)) {
@@ -49,11 +49,11 @@ impl Sealed {
         }
     }
 
-    pub fn piece(self) -> Piece {
-        let (block, data) = (self.block, tag(Owner::Anthropic, &self.data));
+    pub fn piece(self) -> AnswerPiece {
+        let (block, data) = (self.block, tag(SignatureOwner::Anthropic, &self.data));
         match self.redacted {
-            true => Piece::Redacted { index: 0, block, data },
-            false => Piece::Signature { index: 0, block, signature: data },
+            true => AnswerPiece::Redacted { index: 0, block, data },
+            false => AnswerPiece::Signature { index: 0, block, signature: data },
         }
     }
 }

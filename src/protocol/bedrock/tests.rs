@@ -7,19 +7,19 @@ use super::*;
 use crate::failure::FailureKind;
 use crate::protocol::PayloadKind;
 use crate::protocol::binary::tests::{event, exception, frame};
-use crate::protocol::binary::{Scanner, write_event};
-use crate::protocol::dialect::Options;
+use crate::protocol::binary::{BinaryScanner, write_event};
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::error::{of_body, of_frame, of_named_body};
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::neutral::*;
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
 mod options;
 mod requests;
 mod sealed;
 
-fn payload(event: &Event) -> Option<(PayloadKind, u32)> {
+fn payload(event: &SseEvent) -> Option<(PayloadKind, u32)> {
     match read(event) {
         Frame::Chunk(chunk) => chunk.payload.map(|Payload { kind, chars }| (kind, chars)),
         other => panic!("{other:?}"),
@@ -96,7 +96,7 @@ fn exceptions_are_errors_of_their_kind() {
     let Frame::Error { data, .. } = read(&told) else { panic!("no error") };
     assert_eq!(of_frame(&data).message, "Too many tokens");
     let raw = frame(&[(":message-type", "error"), (":error-code", "500"), (":error-message", "broken")], "");
-    let event = Event { raw: raw.into() };
+    let event = SseEvent { raw: raw.into() };
     let Frame::Error { data, .. } = read(&event) else { panic!("no error") };
     let facts = of_frame(&data);
     assert_eq!((facts.kind, facts.message.as_str()), (ServerError, "broken"));
@@ -138,34 +138,34 @@ fn error_bodies_are_read_by_type_header_and_status() {
 
 #[test]
 fn what_is_no_frame_is_malformed() {
-    assert_eq!(read(&Event { raw: Bytes::from_static(b"data: {}\n\n") }), Frame::Malformed);
-    assert_eq!(read(&Event { raw: Bytes::new() }), Frame::Malformed);
+    assert_eq!(read(&SseEvent { raw: Bytes::from_static(b"data: {}\n\n") }), Frame::Malformed);
+    assert_eq!(read(&SseEvent { raw: Bytes::new() }), Frame::Malformed);
     assert_eq!(read(&event("contentBlockDelta", r#"{"delta":"#)), Frame::Malformed);
     assert_eq!(read(&event("contentBlockDelta", r#"{} x"#)), Frame::Malformed);
     let deep = format!("{{\"delta\":{}{}}}", "[".repeat(100), "]".repeat(100));
     assert_eq!(read(&event("contentBlockDelta", &deep)), Frame::Chunk(Chunk::default()), "valid, if odd");
 }
 
-fn pieces(events: &[Event]) -> Vec<Piece> {
-    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+fn pieces(events: &[SseEvent]) -> Vec<AnswerPiece> {
+    let (mut reader, mut pieces) = (BedrockReader::default(), Vec::new());
     events.iter().for_each(|event| reader.read(event, &mut pieces));
     pieces
 }
 
-fn thought(text: &str) -> Piece {
-    Piece::Thinking { index: 0, block: 0, text: text.to_owned() }
+fn thought(text: &str) -> AnswerPiece {
+    AnswerPiece::Thinking { index: 0, block: 0, text: text.to_owned() }
 }
 
-fn text(text: &str) -> Piece {
-    Piece::Text { index: 0, text: text.to_owned() }
+fn text(text: &str) -> AnswerPiece {
+    AnswerPiece::Text { index: 0, text: text.to_owned() }
 }
 
-fn call(call: u32, id: &str, name: &str) -> Piece {
-    Piece::Call { index: 0, call, id: id.to_owned(), name: name.to_owned(), custom: false, signature: None }
+fn call(call: u32, id: &str, name: &str) -> AnswerPiece {
+    AnswerPiece::Call { index: 0, call, id: id.to_owned(), name: name.to_owned(), custom: false, signature: None }
 }
 
-fn arguments(call: u32, text: &str) -> Piece {
-    Piece::Arguments { index: 0, call, text: text.to_owned() }
+fn arguments(call: u32, text: &str) -> AnswerPiece {
+    AnswerPiece::Arguments { index: 0, call, text: text.to_owned() }
 }
 
 #[test]
@@ -199,17 +199,17 @@ fn a_stream_is_read_into_pieces() {
     let usage =
         Usage { input_tokens: Some(4), cached_input_tokens: Some(3), output_tokens: Some(2), ..Usage::default() };
     let expected = [
-        Piece::Start { id: None, model: None },
+        AnswerPiece::Start { id: None, model: None },
         thought("hm"),
-        Piece::Signature { index: 0, block: 0, signature: "photofinish.anthropic.sig".to_owned() },
-        Piece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.xyz".to_owned() },
+        AnswerPiece::Signature { index: 0, block: 0, signature: "photofinish.anthropic.sig".to_owned() },
+        AnswerPiece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.xyz".to_owned() },
         text("a"),
         call(0, "t1", "f"),
         call(1, "t2", "g"),
         arguments(1, "{}"),
         arguments(0, "{\"b\":"),
-        Piece::Finish { index: 0, finish: Finish::StopSequence(Some("END".to_owned())) },
-        Piece::Usage(usage),
+        AnswerPiece::Finish { index: 0, finish: FinishReason::StopSequence(Some("END".to_owned())) },
+        AnswerPiece::Usage(usage),
     ];
     assert_eq!(read, expected);
 }
@@ -217,18 +217,18 @@ fn a_stream_is_read_into_pieces() {
 #[test]
 fn stop_reasons_have_their_meaning() {
     let table = [
-        ("end_turn", Finish::Stop),
-        ("stop_sequence", Finish::StopSequence(None)),
-        ("tool_use", Finish::ToolCalls),
-        ("max_tokens", Finish::Length),
-        ("model_context_window_exceeded", Finish::Length),
-        ("content_filtered", Finish::Filtered),
-        ("guardrail_intervened", Finish::Filtered),
-        ("malformed_tool_use", Finish::Other("malformed_tool_use".to_owned())),
+        ("end_turn", FinishReason::Stop),
+        ("stop_sequence", FinishReason::StopSequence(None)),
+        ("tool_use", FinishReason::ToolCalls),
+        ("max_tokens", FinishReason::Length),
+        ("model_context_window_exceeded", FinishReason::Length),
+        ("content_filtered", FinishReason::Filtered),
+        ("guardrail_intervened", FinishReason::Filtered),
+        ("malformed_tool_use", FinishReason::Other("malformed_tool_use".to_owned())),
     ];
     for (reason, finish) in table {
         let stop = event("messageStop", &json!({ "stopReason": reason }).to_string());
-        assert_eq!(pieces(&[stop]), [Piece::Finish { index: 0, finish }]);
+        assert_eq!(pieces(&[stop]), [AnswerPiece::Finish { index: 0, finish }]);
     }
 }
 
@@ -242,13 +242,13 @@ fn a_vendor_s_own_tool_is_told_and_not_called() {
         event("contentBlockStart", r#"{"contentBlockIndex":2,"start":{"image":{"format":"webp"}}}"#),
         event("contentBlockDelta", r#"{"contentBlockIndex":2,"delta":{"image":{"source":{"bytes":"abcd"}}}}"#),
     ]);
-    let other = |name: &str| Piece::Other(name.to_owned());
-    let image = Piece::Image { index: 0, media_type: "image/webp".to_owned(), data: "abcd".to_owned() };
+    let other = |name: &str| AnswerPiece::Other(name.to_owned());
+    let image = AnswerPiece::Image { index: 0, media_type: "image/webp".to_owned(), data: "abcd".to_owned() };
     assert_eq!(read, [other("server_tool_use"), other("toolResult"), image]);
 }
 
-fn cut(bytes: Bytes) -> Vec<Event> {
-    let mut scanner = Scanner::new(1 << 20);
+fn cut(bytes: Bytes) -> Vec<SseEvent> {
+    let mut scanner = BinaryScanner::new(1 << 20);
     scanner.push(bytes);
     std::iter::from_fn(|| scanner.next_event().unwrap()).collect()
 }
@@ -268,14 +268,14 @@ fn a_whole_answer_reads_as_a_stream() {
     let events = cut(events_of_whole(answer.to_string().as_bytes()).unwrap());
     let usage = Usage { input_tokens: Some(1), output_tokens: Some(2), total_us: Some(7_000), ..Usage::default() };
     let expected = [
-        Piece::Start { id: None, model: None },
+        AnswerPiece::Start { id: None, model: None },
         thought("hm"),
-        Piece::Signature { index: 0, block: 0, signature: "photofinish.anthropic.sig".to_owned() },
+        AnswerPiece::Signature { index: 0, block: 0, signature: "photofinish.anthropic.sig".to_owned() },
         text("hi"),
         call(0, "t", "f"),
         arguments(0, r#"{"a":1}"#),
-        Piece::Finish { index: 0, finish: Finish::ToolCalls },
-        Piece::Usage(usage),
+        AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
+        AnswerPiece::Usage(usage),
     ];
     assert_eq!(pieces(&events), expected);
     assert!(matches!(read(events.last().unwrap()), Frame::Done(_)));
@@ -318,11 +318,11 @@ proptest::proptest! {
     fn the_walk_and_the_reader_agree(json in any_json(), block in 0u32..3) {
         let started = event("contentBlockStart", &format!(r#"{{"contentBlockIndex":{block},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#));
         let delta = event("contentBlockDelta", &format!(r#"{{"contentBlockIndex":{block},"delta":{json}}}"#));
-        let (mut reader, mut found) = (Reader::default(), Vec::new());
+        let (mut reader, mut found) = (BedrockReader::default(), Vec::new());
         reader.read(&started, &mut found);
         found.clear();
         reader.read(&delta, &mut found);
-        let output = found.iter().any(|piece| !matches!(piece, Piece::Other(_) | Piece::Signature { .. } | Piece::Redacted { .. }));
+        let output = found.iter().any(|piece| !matches!(piece, AnswerPiece::Other(_) | AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. }));
         let walked = match read(&delta) {
             Frame::Chunk(chunk) => chunk.payload.is_some(),
             Frame::Malformed => false,
@@ -376,7 +376,7 @@ fn a_frame_is_written_as_it_is_read() {
 
 fn ask(model: &str, conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = Options { model: model.to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
     (body, losses)
 }

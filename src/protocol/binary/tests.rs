@@ -11,19 +11,19 @@ pub fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     out.to_vec()
 }
 
-pub fn event(name: &str, payload: &str) -> Event {
+pub fn event(name: &str, payload: &str) -> SseEvent {
     let mut out = BytesMut::new();
     write_event(name, payload.as_bytes(), &mut out);
-    Event { raw: out.freeze() }
+    SseEvent { raw: out.freeze() }
 }
 
-pub fn exception(name: &str, payload: &str) -> Event {
+pub fn exception(name: &str, payload: &str) -> SseEvent {
     let headers = [(":exception-type", name), (":content-type", "application/json"), (":message-type", "exception")];
-    Event { raw: frame(&headers, payload).into() }
+    SseEvent { raw: frame(&headers, payload).into() }
 }
 
-fn scan(chunks: &[&[u8]], max: usize) -> Result<Vec<Bytes>, Uncut> {
-    let mut scanner = Scanner::new(max);
+fn scan(chunks: &[&[u8]], max: usize) -> Result<Vec<Bytes>, FrameError> {
+    let mut scanner = BinaryScanner::new(max);
     let mut raws = Vec::new();
     for chunk in chunks {
         scanner.push(Bytes::copy_from_slice(chunk));
@@ -70,7 +70,7 @@ fn finds_the_same_frames_however_the_bytes_are_split() {
 #[test]
 fn a_frame_in_one_read_is_not_copied() {
     let chunk = event("a", "{}").raw;
-    let mut scanner = Scanner::new(MAX);
+    let mut scanner = BinaryScanner::new(MAX);
     scanner.push(chunk.clone());
     assert_eq!(scanner.next_event().unwrap().unwrap().raw.as_ptr(), chunk.as_ptr());
     assert_eq!(scanner.next_event(), Ok(None));
@@ -88,7 +88,7 @@ fn any_damaged_byte_is_found() {
     for at in 0..raw.len() {
         let mut bad = raw.to_vec();
         bad[at] ^= 0x40;
-        assert!(matches!(scan(&[&bad], MAX), Err(Uncut::Damaged(_))), "byte {at}");
+        assert!(matches!(scan(&[&bad], MAX), Err(FrameError::Damaged(_))), "byte {at}");
     }
 }
 
@@ -96,7 +96,7 @@ fn any_damaged_byte_is_found() {
 fn a_frame_beyond_the_bound_is_an_error_at_its_prelude() {
     let raw = event("a", &"x".repeat(100)).raw;
     assert_eq!(scan(&[&raw], raw.len()).unwrap(), [&raw[..]]);
-    assert_eq!(scan(&[&raw[..PRELUDE]], raw.len() - 1), Err(Uncut::TooLong(TooLong { max: raw.len() - 1 })));
+    assert_eq!(scan(&[&raw[..PRELUDE]], raw.len() - 1), Err(FrameError::TooLong(EventTooLong { max: raw.len() - 1 })));
 }
 
 #[test]
@@ -105,19 +105,23 @@ fn lengths_that_cannot_be_are_an_error() {
         let mut raw = [total.to_be_bytes(), headers.to_be_bytes()].concat();
         raw.extend(crc32fast::hash(&raw).to_be_bytes());
         raw.resize(200, 0);
-        assert_eq!(scan(&[&raw], MAX), Err(Uncut::Damaged("its lengths do not fit together")), "{total} {headers}");
+        assert_eq!(
+            scan(&[&raw], MAX),
+            Err(FrameError::Damaged("its lengths do not fit together")),
+            "{total} {headers}"
+        );
     }
 }
 
 #[test]
 fn a_frame_is_taken_apart() {
     let (kind, event_type) = ((":message-type", "event"), (":event-type", "e"));
-    type Row<'a> = (&'a [(&'a str, &'a str)], Option<(Kind, &'a str)>);
+    type Row<'a> = (&'a [(&'a str, &'a str)], Option<(BinaryKind, &'a str)>);
     let table: &[Row<'_>] = &[
-        (&[kind, event_type, ("x", "y")], Some((Kind::Event, "e"))),
-        (&[(":exception-type", "t"), (":message-type", "exception")], Some((Kind::Exception, "t"))),
-        (&[(":error-code", "c"), (":message-type", "error")], Some((Kind::Error, "c"))),
-        (&[(":message-type", "error")], Some((Kind::Error, ""))),
+        (&[kind, event_type, ("x", "y")], Some((BinaryKind::Event, "e"))),
+        (&[(":exception-type", "t"), (":message-type", "exception")], Some((BinaryKind::Exception, "t"))),
+        (&[(":error-code", "c"), (":message-type", "error")], Some((BinaryKind::Error, "c"))),
+        (&[(":message-type", "error")], Some((BinaryKind::Error, ""))),
         (&[kind], None),
         (&[event_type], None),
         (&[(":message-type", "other"), event_type], None),

@@ -14,7 +14,7 @@ const NO_PATTERNS: &[&str] = &["(?", r"\b", r"\B", r"\p", r"\P", r"\k"];
 
 /// The schema, and to `losses` under `name` what it does not say any more.
 pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
-    let mut change = Change::default();
+    let mut change = SchemaLoss::default();
     change.close(&mut schema);
     if change.meaning {
         losses.meaning(name);
@@ -26,14 +26,14 @@ pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
 
 /// What a schema lost.
 #[derive(Default)]
-struct Change {
+struct SchemaLoss {
     /// Something is only told in words.
     hint: bool,
     /// Something that was asked for can be no part of the answer.
     meaning: bool,
 }
 
-impl Change {
+impl SchemaLoss {
     /// Goes by keywords, for a property may have any name.
     fn close(&mut self, schema: &mut Value) {
         let Value::Object(members) = schema else { return };

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::protocol::neutral::signature::{Owner, own};
-use crate::protocol::neutral::{Conversation, Effort, Part, Reasoning, Role, Thinking, Turn};
+use crate::protocol::neutral::signature::{SignatureOwner, own};
+use crate::protocol::neutral::{Conversation, ConversationTurn, Effort, MessagePart, Reasoning, ReasoningPart, Role};
 
 /// The vendor's least budget.
 const BUDGET_MIN: u64 = 1_024;
@@ -11,8 +11,8 @@ const BUDGET_MIN: u64 = 1_024;
 const ANSWER: u64 = 4_096;
 
 /// The signature with which a block of thinking can be sent back: Anthropic's own.
-pub fn signed(thinking: &Thinking) -> Option<&str> {
-    own(Owner::Anthropic, thinking.signature.as_deref()?)
+pub fn signed(thinking: &ReasoningPart) -> Option<&str> {
+    own(SignatureOwner::Anthropic, thinking.signature.as_deref()?)
 }
 
 /// The budget that fits below the limit: one that was asked for up to the limit, one that stands for an effort up to half of
@@ -32,10 +32,10 @@ pub fn budget(asked: &Reasoning, max_tokens: Option<u64>, most: Option<u64>) -> 
 pub fn continues_without_thoughts(conversation: &Conversation) -> bool {
     let turns = conversation.turns.iter().rev().skip_while(|turn| turn.role != Role::Assistant);
     // Neighbours become one turn.
-    let last: Vec<&Turn> = turns.take_while(|turn| turn.role == Role::Assistant).collect();
-    let any = |says: fn(&Part) -> bool| last.iter().flat_map(|turn| &turn.parts).any(says);
-    any(|part| matches!(part, Part::Call(_)))
-        && !any(|part| matches!(part, Part::Thinking(thinking) if signed(thinking).is_some()))
+    let last: Vec<&ConversationTurn> = turns.take_while(|turn| turn.role == Role::Assistant).collect();
+    let any = |says: fn(&MessagePart) -> bool| last.iter().flat_map(|turn| &turn.parts).any(says);
+    any(|part| matches!(part, MessagePart::Call(_)))
+        && !any(|part| matches!(part, MessagePart::Thinking(thinking) if signed(thinking).is_some()))
 }
 
 /// Whether the answer is to go on with words that the caller put into its mouth, for which there can be no thoughts. Of the

@@ -7,7 +7,7 @@ use super::words::has_word;
 
 /// Whom a refusal (402, 403, 404) is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
+pub enum RefusalSubject {
     /// The upstream or its key: every request would meet it.
     Upstream,
     /// What this request asks for.
@@ -96,24 +96,24 @@ const ACCOUNT_PHRASES: [&str; 13] = [
 const ACCOUNT_STATES: [&str; 6] = ["suspended", "deactivated", "disabled", "flagged", "not active", "closed"];
 
 /// `words`: type, code and status, in lower case.
-pub fn blame(words: &[String], message: &str) -> Blame {
+pub fn blame(words: &[String], message: &str) -> RefusalSubject {
     // What a vendor quotes may be the caller's.
     let message = without_quotes(&message.to_lowercase());
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if message.starts_with('<') {
         // A page of whatever stands before the provider.
-        Blame::Unknown
+        RefusalSubject::Unknown
     } else if has_word(words, &UPSTREAM_WORDS) {
-        Blame::Upstream
+        RefusalSubject::Upstream
     } else if has_word(words, &REQUEST_WORDS) || says(&REQUEST_PHRASES) {
-        Blame::Request
+        RefusalSubject::Request
     } else if message.contains("model") && says(&MODEL_PHRASES)
         || message.starts_with("model:") && has_word(words, &["not_found"])
         || concerns_account(&message)
     {
-        Blame::Upstream
+        RefusalSubject::Upstream
     } else {
-        Blame::Unknown
+        RefusalSubject::Unknown
     }
 }
 
@@ -162,42 +162,46 @@ mod tests {
 
     #[test]
     fn a_refusal_is_blamed_by_its_words() {
-        let table: &[(&[&str], &str, Blame)] = &[
-            (&["invalid_request_error", "model_not_found"], "The model `x` does not exist", Blame::Upstream),
-            (&[], "The model `x` does not exist or you do not have access to it.", Blame::Upstream),
-            (&["not_found_error"], "model: claude-9", Blame::Upstream),
-            (&[], "models/gemini-9 is not found for API version v1beta", Blame::Upstream),
-            (&[], "The model `llama-1` has been decommissioned and is no longer supported.", Blame::Upstream),
-            (&[], "Project `p` does not have access to model `m`", Blame::Upstream),
-            (&[], "You don't have access to the model with the specified model ID.", Blame::Upstream),
-            (&[], "no such model", Blame::Upstream),
-            (&[], "No endpoints found for a/b.", Blame::Upstream),
-            (&["insufficient_quota"], "no", Blame::Upstream),
-            (&[], "Insufficient Balance", Blame::Upstream),
-            (&[], "Your account was flagged", Blame::Upstream),
-            (&[], "User location is not supported for the API use.", Blame::Upstream),
+        let table: &[(&[&str], &str, RefusalSubject)] = &[
+            (&["invalid_request_error", "model_not_found"], "The model `x` does not exist", RefusalSubject::Upstream),
+            (&[], "The model `x` does not exist or you do not have access to it.", RefusalSubject::Upstream),
+            (&["not_found_error"], "model: claude-9", RefusalSubject::Upstream),
+            (&[], "models/gemini-9 is not found for API version v1beta", RefusalSubject::Upstream),
+            (&[], "The model `llama-1` has been decommissioned and is no longer supported.", RefusalSubject::Upstream),
+            (&[], "Project `p` does not have access to model `m`", RefusalSubject::Upstream),
+            (&[], "You don't have access to the model with the specified model ID.", RefusalSubject::Upstream),
+            (&[], "no such model", RefusalSubject::Upstream),
+            (&[], "No endpoints found for a/b.", RefusalSubject::Upstream),
+            (&["insufficient_quota"], "no", RefusalSubject::Upstream),
+            (&[], "Insufficient Balance", RefusalSubject::Upstream),
+            (&[], "Your account was flagged", RefusalSubject::Upstream),
+            (&[], "User location is not supported for the API use.", RefusalSubject::Upstream),
             (
                 &[],
                 "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only \
                  afford 9000.",
-                Blame::Request,
+                RefusalSubject::Request,
             ),
-            (&["previous_response_not_found"], "Previous response with id 'resp_1' not found.", Blame::Request),
-            (&[], "Container with id 'model does not exist' not found.", Blame::Request),
-            (&[], "No such File object: file-1", Blame::Request),
-            (&["permission_denied"], "CachedContent not found (or permission denied)", Blame::Request),
-            (&[], "Error 403 while downloading the image", Blame::Request),
-            (&[], "No endpoints found matching your data policy", Blame::Request),
-            (&[], "No endpoints found that support tool use.", Blame::Request),
-            (&[], "'the model does not exist' was refused", Blame::Unknown),
+            (
+                &["previous_response_not_found"],
+                "Previous response with id 'resp_1' not found.",
+                RefusalSubject::Request,
+            ),
+            (&[], "Container with id 'model does not exist' not found.", RefusalSubject::Request),
+            (&[], "No such File object: file-1", RefusalSubject::Request),
+            (&["permission_denied"], "CachedContent not found (or permission denied)", RefusalSubject::Request),
+            (&[], "Error 403 while downloading the image", RefusalSubject::Request),
+            (&[], "No endpoints found matching your data policy", RefusalSubject::Request),
+            (&[], "No endpoints found that support tool use.", RefusalSubject::Request),
+            (&[], "'the model does not exist' was refused", RefusalSubject::Unknown),
             (
                 &["permission_error"],
                 "Your API key does not have permission to use the specified resource",
-                Blame::Unknown,
+                RefusalSubject::Unknown,
             ),
-            (&[], "<html><title>Attention Required! | Cloudflare</title><img url=x>", Blame::Unknown),
-            (&[], "Not Found", Blame::Unknown),
-            (&[], "", Blame::Unknown),
+            (&[], "<html><title>Attention Required! | Cloudflare</title><img url=x>", RefusalSubject::Unknown),
+            (&[], "Not Found", RefusalSubject::Unknown),
+            (&[], "", RefusalSubject::Unknown),
         ];
         for (words, message, expected) in table {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();

@@ -3,7 +3,7 @@
 
 /// Tokens, where they are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TooLong {
+pub struct ContextOverflow {
     /// What the model takes at most.
     pub window: Option<u64>,
     /// What the prompt came to, or it and the answer that was asked for.
@@ -50,7 +50,7 @@ const ASKED_BEHIND: [&str; 9] = [
 const WINDOWS: std::ops::RangeInclusive<u64> = 512..=100_000_000;
 
 /// Reads a message of kind `ContextLength`.
-pub fn too_long(message: &str) -> TooLong {
+pub fn too_long(message: &str) -> ContextOverflow {
     let text = message.to_lowercase();
     let behind = |words: &[&str]| {
         words.iter().find_map(|words| {
@@ -61,7 +61,7 @@ pub fn too_long(message: &str) -> TooLong {
     let before = || WINDOW_BEFORE.iter().find_map(|words| number_at_end(&text[..text.find(words)?]));
     let window = behind(&WINDOW_BEHIND).or_else(before).filter(|window| WINDOWS.contains(window));
     let asked = behind(&ASKED_BEHIND).filter(|asked| window.is_none_or(|window| *asked > window));
-    TooLong { window, asked }
+    ContextOverflow { window, asked }
 }
 
 /// Digits, with commas between them or not.
@@ -134,7 +134,7 @@ mod tests {
             ("größer: 9 maximum context length", None, None),
         ];
         for (message, window, asked) in table {
-            assert_eq!(too_long(message), TooLong { window, asked }, "{message}");
+            assert_eq!(too_long(message), ContextOverflow { window, asked }, "{message}");
         }
     }
 }

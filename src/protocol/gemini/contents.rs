@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::model::Model;
-use crate::protocol::neutral::signature::{Owner, own};
+use super::model::GeminiModel;
+use crate::protocol::neutral::signature::{SignatureOwner, own};
 use crate::protocol::neutral::{
-    Audio, Call, Conversation, Document, Image, Losses, Part, Role, Source, Thinking, ToolResult,
+    Audio, Conversation, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::{arguments, lose_cache, results_first};
 
@@ -15,7 +15,7 @@ use crate::protocol::outgoing::{arguments, lose_cache, results_first};
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The contents, neighbours of one role joined.
-pub(super) fn contents(conversation: &Conversation, model: Model<'_>, losses: &mut Losses) -> Vec<Value> {
+pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {
     let mut writer = Contents { all: Vec::new(), calls: HashMap::new(), count: 0, model, losses };
     for turn in results_first(&conversation.turns) {
         // There is no place for a late system message but a turn of the user's.
@@ -23,19 +23,19 @@ pub(super) fn contents(conversation: &Conversation, model: Model<'_>, losses: &m
         // One of which nothing was left keeps no neighbours apart.
         writer.all.pop_if(|content| content.is_empty());
         if writer.all.last().is_none_or(|content| content.is_model != is_model) {
-            writer.all.push(Content { is_model, ..Content::default() });
+            writer.all.push(GeminiContent { is_model, ..GeminiContent::default() });
         }
         turn.parts.iter().for_each(|part| writer.part(part));
     }
-    writer.all.into_iter().filter_map(Content::write).collect()
+    writer.all.into_iter().filter_map(GeminiContent::write).collect()
 }
 
 /// Parts that are all text, as a system prompt is.
-pub(super) fn texts(parts: &[Part], losses: &mut Losses) -> Vec<Value> {
+pub(super) fn texts(parts: &[MessagePart], losses: &mut Losses) -> Vec<Value> {
     let mut texts = Vec::new();
     for part in parts {
         match part {
-            Part::Text { text, cache } => {
+            MessagePart::Text { text, cache } => {
                 lose_cache(cache.is_some(), losses);
                 texts.extend((!text.is_empty()).then(|| json!({ "text": text })));
             }
@@ -46,18 +46,18 @@ pub(super) fn texts(parts: &[Part], losses: &mut Losses) -> Vec<Value> {
 }
 
 struct Contents<'a, 'l> {
-    all: Vec<Content>,
+    all: Vec<GeminiContent>,
     /// By the id of a call: its function, and the how many-th call of all it is.
     calls: HashMap<&'a str, (&'a str, usize)>,
     /// Calls so far.
     count: usize,
-    model: Model<'l>,
+    model: GeminiModel<'l>,
     losses: &'l mut Losses,
 }
 
 /// One content in the making.
 #[derive(Default)]
-struct Content {
+struct GeminiContent {
     is_model: bool,
     /// Results of calls go first, in the order of the calls: without ids, that order tells which is whose.
     results: Vec<(usize, Value)>,
@@ -66,7 +66,7 @@ struct Content {
     has_call: bool,
 }
 
-impl Content {
+impl GeminiContent {
     fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.results.is_empty()
     }
@@ -80,28 +80,28 @@ impl Content {
 }
 
 impl<'a> Contents<'a, '_> {
-    fn part(&mut self, part: &'a Part) {
+    fn part(&mut self, part: &'a MessagePart) {
         match part {
-            Part::Text { text, cache } => {
+            MessagePart::Text { text, cache } => {
                 lose_cache(cache.is_some(), self.losses);
                 self.push(text_part(text));
             }
-            Part::Refusal(text) => self.push(text_part(text)),
-            Part::Image(image) => {
+            MessagePart::Refusal(text) => self.push(text_part(text)),
+            MessagePart::Image(image) => {
                 let part = self.image(image);
                 self.push(part);
             }
-            Part::Document(document) => {
+            MessagePart::Document(document) => {
                 let part = self.document(document);
                 self.push(part);
             }
-            Part::Audio(audio) => self.push(Some(sound(audio))),
-            Part::Thinking(thinking) => {
+            MessagePart::Audio(audio) => self.push(Some(sound(audio))),
+            MessagePart::Thinking(thinking) => {
                 let part = self.thinking(thinking);
                 self.push(part);
             }
-            Part::Call(call) => self.call(call),
-            Part::Result(result) => self.result(result),
+            MessagePart::Call(call) => self.call(call),
+            MessagePart::Result(result) => self.result(result),
         }
     }
 
@@ -151,8 +151,8 @@ impl<'a> Contents<'a, '_> {
     }
 
     /// Thoughts go back only with a signature of Gemini's own, and an empty one is a signature alone.
-    fn thinking(&mut self, thinking: &Thinking) -> Option<Value> {
-        let signature = thinking.signature.as_deref().and_then(|signature| own(Owner::Gemini, signature));
+    fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
+        let signature = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature));
         let Some(signature) = signature else {
             self.losses.hint("thinking");
             return None;
@@ -165,7 +165,7 @@ impl<'a> Contents<'a, '_> {
     }
 
     /// Ids are left out: Vertex AI rejects them.
-    fn call(&mut self, call: &'a Call) {
+    fn call(&mut self, call: &'a ToolCall) {
         lose_cache(call.cache.is_some(), self.losses);
         self.calls.insert(&call.id, (&call.name, self.count));
         self.count += 1;
@@ -173,7 +173,7 @@ impl<'a> Contents<'a, '_> {
         let mut part = json!({ "functionCall": { "name": call.name, "args": arguments(call) } });
         let needed = (self.model.is_strict() && !content.has_call).then_some(NO_SIGNATURE);
         if let Some(signature) =
-            call.signature.as_deref().and_then(|signature| own(Owner::Gemini, signature)).or(needed)
+            call.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature)).or(needed)
         {
             part["thoughtSignature"] = Value::from(signature);
         }
@@ -186,17 +186,17 @@ impl<'a> Contents<'a, '_> {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for part in &result.parts {
             match part {
-                Part::Text { text, cache } => {
+                MessagePart::Text { text, cache } => {
                     lose_cache(cache.is_some(), self.losses);
                     texts.push(text.as_str());
                 }
-                Part::Document(Document { source: Source::Text(text), cache, .. }) => {
+                MessagePart::Document(Document { source: Source::Text(text), cache, .. }) => {
                     lose_cache(cache.is_some(), self.losses);
                     texts.push(text);
                 }
-                Part::Image(image) => media.extend(self.image(image)),
-                Part::Document(document) => media.extend(self.document(document)),
-                Part::Audio(audio) => media.push(sound(audio)),
+                MessagePart::Image(image) => media.extend(self.image(image)),
+                MessagePart::Document(document) => media.extend(self.document(document)),
+                MessagePart::Audio(audio) => media.push(sound(audio)),
                 _ => self.losses.meaning("tool_result.content"),
             }
         }

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{Broken, Json, characters, unescape};
-use crate::protocol::sse::Event;
+use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     match event.fields().data {
         // A server that fails may write a bare JSON text into a 200.
         None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
@@ -24,8 +24,8 @@ pub fn read(event: &Event) -> Frame<'_> {
 }
 
 fn read_data(data: &[u8]) -> Frame<'_> {
-    match std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read) {
-        Err(Broken) => odd(data),
+    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(GeminiWire::read) {
+        Err(InvalidJson) => odd(data),
         Ok(wire) if wire.is_error || wire.failed || (wire.blocked && wire.chunk.choices == 0) => {
             Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage }
         }
@@ -37,7 +37,7 @@ fn read_data(data: &[u8]) -> Frame<'_> {
 }
 
 /// The dialect of an event that has nothing of this one.
-fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+fn of_another(wire: &GeminiWire<'_>, data: &[u8]) -> Option<&'static str> {
     let has_own = wire.chunk.choices > 0 || wire.chunk.usage.is_some();
     if has_own { None } else { other_dialect::name(Dialect::Gemini, std::str::from_utf8(data).ok()?) }
 }
@@ -63,7 +63,7 @@ const UNSAID: [&str; 4] = ["OTHER", "NO_IMAGE", "IMAGE_OTHER", "LANGUAGE"];
 
 /// A chunk as it is written, as far as it matters.
 #[derive(Default)]
-struct Wire<'a> {
+struct GeminiWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
     /// An answer ended with a failure.
@@ -74,9 +74,9 @@ struct Wire<'a> {
     parts: usize,
 }
 
-impl<'a> Wire<'a> {
-    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
-        let mut wire = Wire::default();
+impl<'a> GeminiWire<'a> {
+    fn read(text: &'a str) -> Result<GeminiWire<'a>, InvalidJson> {
+        let mut wire = GeminiWire::default();
         let mut json = Json::new(text);
         json.object(|name, json| {
             match name {
@@ -94,14 +94,14 @@ impl<'a> Wire<'a> {
             Ok(())
         })?;
         if json.peek().is_some() {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         wire.chunk.text = wire.chunk.text.filter(|_| wire.parts == 1);
         wire.chunk.usage_only = wire.chunk.choices == 0 && wire.chunk.usage.is_some();
         Ok(wire)
     }
 
-    fn candidate(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn candidate(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         let (mut index, mut reason) = (0_u32, None);
         let before = self.parts;
         json.object(|name, json| {
@@ -125,7 +125,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    fn part(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn part(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         let (mut thought, mut text, mut other) = (false, None, None);
         json.object(|name, json| {
             match name {
@@ -150,7 +150,7 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    fn feedback(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn feedback(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             let value = json.skip()?;
             self.blocked |= name == "blockReason" && value != "null";
@@ -171,7 +171,7 @@ fn merge(before: Option<Payload>, payload: Payload) -> Payload {
 }
 
 /// Characters of a call's name and arguments.
-fn call(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn call(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut chars = 0_u32;
     json.object(|name, json| {
         let more = match name {
@@ -186,7 +186,7 @@ fn call(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// A generated image or sound.
-fn data(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn data(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let (mut kind, mut chars) = (PayloadKind::Image, 0);
     json.object(|name, json| {
         let value = json.string_or_skip()?.unwrap_or_default();
@@ -200,7 +200,7 @@ fn data(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
     Ok((chars > 0).then_some(Payload { kind, chars }))
 }
 
-fn code(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn code(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut chars = 0;
     json.object(|name, json| {
         let value = json.string_or_skip()?.unwrap_or_default();
@@ -211,7 +211,7 @@ fn code(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// A name, or the number that stands for it where a client of Google's wire format asked for numbers.
-fn finish_reason<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+fn finish_reason<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     if json.peek() == Some(b'"') {
         return Ok(text_of(json)?.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED"));
     }
@@ -234,6 +234,6 @@ pub(super) fn reason_of_number(number: &str) -> &str {
 }
 
 /// A string that is not empty, where one is expected; anything else is none, so that an odd server loses no event.
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use frame::read;
 pub use model::writes_alike;
-pub use reader::Reader;
+pub use reader::GeminiReader;
 pub use request::request;
 
 /// The events of an answer that did not come as a stream: one object, or, from a server that was not asked for server-sent

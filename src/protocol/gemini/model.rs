@@ -6,19 +6,19 @@ use crate::protocol::neutral::{Effort, Losses, Reasoning};
 
 /// Whether two names tell the same of their models.
 pub fn writes_alike(one: &str, other: &str) -> bool {
-    Model::new(one).facts() == Model::new(other).facts()
+    GeminiModel::new(one).facts() == GeminiModel::new(other).facts()
 }
 
 /// What a model's name says of what it takes.
 #[derive(Clone, Copy)]
-pub(super) struct Model<'a> {
+pub(super) struct GeminiModel<'a> {
     /// Without the path before it.
     name: &'a str,
 }
 
-impl<'a> Model<'a> {
-    pub(super) fn new(name: &'a str) -> Model<'a> {
-        Model { name: name.rsplit('/').next().unwrap_or(name) }
+impl<'a> GeminiModel<'a> {
+    pub(super) fn new(name: &'a str) -> GeminiModel<'a> {
+        GeminiModel { name: name.rsplit('/').next().unwrap_or(name) }
     }
 
     /// Everything that is asked of the name below.

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::frame::reason_of_number;
-use crate::protocol::neutral::signature::{Owner, tag};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::neutral::signature::{SignatureOwner, tag};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::outgoing::new_call_id;
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
 /// Candidates that are told apart; a request asks for one.
@@ -16,16 +16,16 @@ const CANDIDATES_MAX: usize = 64;
 
 /// Reads one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct GeminiReader {
     started: bool,
     usage: Usage,
     /// By `index`.
-    candidates: Vec<(u32, Candidate)>,
+    candidates: Vec<(u32, CandidateReader)>,
 }
 
 /// How far an answer has come.
 #[derive(Debug, Default)]
-struct Candidate {
+struct CandidateReader {
     /// The block of reasoning that is under way, or the next one.
     block: u32,
     /// The last part was a thought.
@@ -33,8 +33,8 @@ struct Candidate {
     calls: u32,
 }
 
-impl ReadPieces for Reader {
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+impl ReadPieces for GeminiReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let fields = event.fields();
         let data = fields.data.unwrap_or(Cow::Borrowed(&event.raw));
         let Ok(chunk) = serde_json::from_slice::<Value>(&data) else { return };
@@ -54,31 +54,31 @@ impl ReadPieces for Reader {
     }
 }
 
-impl Reader {
-    fn start(&mut self, chunk: &Value, pieces: &mut Vec<Piece>) {
+impl GeminiReader {
+    fn start(&mut self, chunk: &Value, pieces: &mut Vec<AnswerPiece>) {
         let (id, model) = (text(chunk, "responseId"), text(chunk, "modelVersion"));
         if !self.started && (id.is_some() || model.is_some()) {
             self.started = true;
-            pieces.push(Piece::Start { id: id.map(str::to_owned), model: model.map(str::to_owned) });
+            pieces.push(AnswerPiece::Start { id: id.map(str::to_owned), model: model.map(str::to_owned) });
         }
     }
 
-    fn usage(&mut self, chunk: &Value, pieces: &mut Vec<Piece>) {
+    fn usage(&mut self, chunk: &Value, pieces: &mut Vec<AnswerPiece>) {
         let Some(metadata) = chunk.get("usageMetadata") else { return };
         let before = self.usage;
         self.usage.add(&metadata.to_string());
         if self.usage != before {
-            pieces.push(Piece::Usage(self.usage));
+            pieces.push(AnswerPiece::Usage(self.usage));
         }
     }
 
-    fn candidate(&mut self, index: u32) -> Option<&mut Candidate> {
+    fn candidate(&mut self, index: u32) -> Option<&mut CandidateReader> {
         let position = self.candidates.iter().position(|(at, _)| *at == index);
         let position = match position {
             Some(position) => position,
             None if self.candidates.len() >= CANDIDATES_MAX => return None,
             None => {
-                self.candidates.push((index, Candidate::default()));
+                self.candidates.push((index, CandidateReader::default()));
                 self.candidates.len() - 1
             }
         };
@@ -86,23 +86,23 @@ impl Reader {
     }
 }
 
-impl Candidate {
-    fn read(&mut self, index: u32, candidate: &Value, pieces: &mut Vec<Piece>) {
+impl CandidateReader {
+    fn read(&mut self, index: u32, candidate: &Value, pieces: &mut Vec<AnswerPiece>) {
         for part in candidate.get("content").into_iter().flat_map(|content| list(content, "parts")) {
             self.part(index, part, pieces);
         }
         for name in ["groundingMetadata", "citationMetadata", "urlContextMetadata"] {
             let told = candidate.get(name).and_then(Value::as_object).is_some_and(|members| !members.is_empty());
             if told {
-                pieces.push(Piece::Other(name.to_owned()));
+                pieces.push(AnswerPiece::Other(name.to_owned()));
             }
         }
         if let Some(finish) = self.finish(candidate.get("finishReason")) {
-            pieces.push(Piece::Finish { index, finish });
+            pieces.push(AnswerPiece::Finish { index, finish });
         }
     }
 
-    fn part(&mut self, index: u32, part: &Value, pieces: &mut Vec<Piece>) {
+    fn part(&mut self, index: u32, part: &Value, pieces: &mut Vec<AnswerPiece>) {
         let thought = part.get("thought") == Some(&Value::Bool(true));
         let signature = text(part, "thoughtSignature");
         if let Some(call) = part.get("functionCall") {
@@ -114,16 +114,16 @@ impl Candidate {
         } else if let Some(name) = OTHERS.into_iter().find(|name| part.get(*name).is_some()) {
             // Its signature is of no use without the part itself.
             self.end_block();
-            pieces.push(Piece::Other(name.to_owned()));
+            pieces.push(AnswerPiece::Other(name.to_owned()));
             return;
         }
         if let Some(text) = text(part, "text").map(str::to_owned) {
             if thought {
                 self.thinking = true;
-                pieces.push(Piece::Thinking { index, block: self.block, text });
+                pieces.push(AnswerPiece::Thinking { index, block: self.block, text });
             } else {
                 self.end_block();
-                pieces.push(Piece::Text { index, text });
+                pieces.push(AnswerPiece::Text { index, text });
             }
         }
         if let Some(signature) = signature {
@@ -131,27 +131,27 @@ impl Candidate {
             if !thought {
                 self.end_block();
             }
-            let signature = tag(Owner::Gemini, signature);
-            pieces.push(Piece::Signature { index, block: self.block, signature });
+            let signature = tag(SignatureOwner::Gemini, signature);
+            pieces.push(AnswerPiece::Signature { index, block: self.block, signature });
             self.thinking = true;
             self.end_block();
         }
     }
 
     /// Calls come whole; the id is missing from older models and from Vertex AI.
-    fn call(&mut self, index: u32, call: &Value, signature: Option<&str>, pieces: &mut Vec<Piece>) {
+    fn call(&mut self, index: u32, call: &Value, signature: Option<&str>, pieces: &mut Vec<AnswerPiece>) {
         let Some(name) = text(call, "name").map(str::to_owned) else { return };
         self.end_block();
         let id = text(call, "id").map_or_else(new_call_id, str::to_owned);
         let arguments = call.get("args").filter(|args| !args.is_null()).map_or("{}".to_owned(), Value::to_string);
         let number = self.calls;
         self.calls += 1;
-        let signature = signature.map(|signature| tag(Owner::Gemini, signature));
-        pieces.push(Piece::Call { index, call: number, id, name, custom: false, signature });
-        pieces.push(Piece::Arguments { index, call: number, text: arguments });
+        let signature = signature.map(|signature| tag(SignatureOwner::Gemini, signature));
+        pieces.push(AnswerPiece::Call { index, call: number, id, name, custom: false, signature });
+        pieces.push(AnswerPiece::Arguments { index, call: number, text: arguments });
     }
 
-    fn finish(&self, reason: Option<&Value>) -> Option<Finish> {
+    fn finish(&self, reason: Option<&Value>) -> Option<FinishReason> {
         let number;
         let reason = match reason? {
             Value::String(name) => name.as_str(),
@@ -163,11 +163,11 @@ impl Candidate {
         };
         Some(match reason {
             "" | "0" | "FINISH_REASON_UNSPECIFIED" => return None,
-            "STOP" if self.calls > 0 => Finish::ToolCalls,
-            "STOP" => Finish::Stop,
-            "MAX_TOKENS" => Finish::Length,
-            _ if FILTERS.contains(&reason) => Finish::Filtered,
-            other => Finish::Other(other.to_owned()),
+            "STOP" if self.calls > 0 => FinishReason::ToolCalls,
+            "STOP" => FinishReason::Stop,
+            "MAX_TOKENS" => FinishReason::Length,
+            _ if FILTERS.contains(&reason) => FinishReason::Filtered,
+            other => FinishReason::Other(other.to_owned()),
         })
     }
 
@@ -193,13 +193,13 @@ const FILTERS: [&str; 9] = [
 const OTHERS: [&str; 6] =
     ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "fileData", "inlineData"];
 
-fn generated(index: u32, data: &Value) -> Piece {
+fn generated(index: u32, data: &Value) -> AnswerPiece {
     let media_type = text(data, "mimeType").unwrap_or_default().to_owned();
     let data = text(data, "data").unwrap_or_default().to_owned();
     match media_type.split('/').next() {
-        Some("audio") => Piece::Audio { index, id: None, data, transcript: String::new() },
-        Some("image") => Piece::Image { index, media_type, data },
-        _ => Piece::Other("inlineData".to_owned()),
+        Some("audio") => AnswerPiece::Audio { index, id: None, data, transcript: String::new() },
+        Some("image") => AnswerPiece::Image { index, media_type, data },
+        _ => AnswerPiece::Other("inlineData".to_owned()),
     }
 }
 

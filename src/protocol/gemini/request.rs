@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::contents::{contents, texts};
-use super::model::Model;
-use crate::protocol::dialect::Options;
+use super::model::GeminiModel;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
 
@@ -12,8 +12,8 @@ use crate::protocol::outgoing::{function, lose_choices, lose_extras};
 const STOPS_MAX: usize = 5;
 
 /// Writes a conversation as a request.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
-    let model = Model::new(&options.model);
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
+    let model = GeminiModel::new(&options.model);
     let mut body = Map::new();
     let system = texts(&conversation.system, losses);
     let mut contents = contents(conversation, model, losses);

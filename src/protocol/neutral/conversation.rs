@@ -10,8 +10,8 @@ use super::Losses;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
     /// System prompts from before the first turn, in their order: text parts.
-    pub system: Vec<Part>,
-    pub turns: Vec<Turn>,
+    pub system: Vec<MessagePart>,
+    pub turns: Vec<ConversationTurn>,
     /// Functions that the caller runs. What a vendor runs itself cannot be carried over.
     pub tools: Vec<Tool>,
     pub tool_choice: Option<ToolChoice>,
@@ -40,10 +40,10 @@ impl Conversation {
         let mut found = false;
         for turn in &mut self.turns {
             let before = turn.parts.len();
-            turn.parts.retain(|part| !matches!(part, Part::Thinking(_)));
+            turn.parts.retain(|part| !matches!(part, MessagePart::Thinking(_)));
             found |= turn.parts.len() < before;
             for part in &mut turn.parts {
-                if let Part::Call(call) = part {
+                if let MessagePart::Call(call) = part {
                     found |= call.signature.take().is_some();
                 }
             }
@@ -85,13 +85,13 @@ pub enum Role {
 /// Neighbours of one role may follow each other; a dialect that wants them to alternate joins them. Tool results are parts of
 /// user turns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct ConversationTurn {
     pub role: Role,
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum MessagePart {
     Text {
         text: String,
         cache: Option<CacheHint>,
@@ -100,10 +100,10 @@ pub enum Part {
     Document(Document),
     Audio(Audio),
     /// What the assistant thought in an earlier turn.
-    Thinking(Thinking),
+    Thinking(ReasoningPart),
     /// What the assistant refused with in an earlier turn.
     Refusal(String),
-    Call(Call),
+    Call(ToolCall),
     Result(ToolResult),
 }
 
@@ -154,7 +154,7 @@ pub struct Audio {
 
 /// Reasoning that a model showed, and what proves to its vendor that it is its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thinking {
+pub struct ReasoningPart {
     pub text: String,
     /// Anthropic's and Gemini's `signature`, Responses' `encrypted_content`. Only the vendor that made it takes it back, so it
     /// says who that is: see [`super::signature`].
@@ -166,7 +166,7 @@ pub struct Thinking {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Call {
+pub struct ToolCall {
     pub id: String,
     pub name: String,
     /// A JSON text, as the model wrote it; empty means `{}`.
@@ -180,12 +180,12 @@ pub struct Call {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult {
-    /// The [`Call::id`] that it answers.
+    /// The [`ToolCall::id`] that it answers.
     pub call_id: String,
     /// The name of the function, where the surface repeats it or it is known from the call (Gemini and Ollama need it).
     pub name: Option<String>,
     /// Text, images, documents.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     pub is_error: bool,
     pub custom: bool,
     pub cache: Option<CacheHint>,

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Conversation, Losses, Part, Piece, Tool};
+use super::{AnswerPiece, Conversation, Losses, MessagePart, Tool};
 
 /// The function's only argument.
 const INPUT: &str = "input";
@@ -17,9 +17,9 @@ const ARGUMENTS_MAX: usize = 8 << 20;
 pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<(Conversation, HashSet<String>)> {
     let names: HashSet<String> =
         conversation.tools.iter().filter(|tool| tool.custom).map(|tool| tool.name.clone()).collect();
-    let is_custom = |part: &Part| match part {
-        Part::Call(call) => call.custom,
-        Part::Result(result) => result.custom,
+    let is_custom = |part: &MessagePart| match part {
+        MessagePart::Call(call) => call.custom,
+        MessagePart::Result(result) => result.custom,
         _ => false,
     };
     if names.is_empty() && !conversation.turns.iter().flat_map(|turn| &turn.parts).any(is_custom) {
@@ -31,11 +31,11 @@ pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<
     }
     for part in plain.turns.iter_mut().flat_map(|turn| &mut turn.parts) {
         match part {
-            Part::Call(call) if call.custom => {
+            MessagePart::Call(call) if call.custom => {
                 call.custom = false;
                 call.arguments = json!({ INPUT: call.arguments }).to_string();
             }
-            Part::Result(result) => result.custom = false,
+            MessagePart::Result(result) => result.custom = false,
             _ => {}
         }
     }
@@ -87,28 +87,28 @@ impl Customs {
     }
 
     /// Gives `piece` out, or what it has become, or nothing yet.
-    pub fn pass(&mut self, piece: Piece, mut out: impl FnMut(Piece)) {
+    pub fn pass(&mut self, piece: AnswerPiece, mut out: impl FnMut(AnswerPiece)) {
         if self.names.is_empty() && !self.functions_only {
             return out(piece);
         }
         match (piece, &mut self.open) {
-            (Piece::Call { index, call, id, name, custom: true, signature }, _) if self.functions_only => {
+            (AnswerPiece::Call { index, call, id, name, custom: true, signature }, _) if self.functions_only => {
                 self.close(&mut out);
                 self.open = Some((index, call, String::new()));
-                out(Piece::Call { index, call, id, name, custom: false, signature });
+                out(AnswerPiece::Call { index, call, id, name, custom: false, signature });
             }
-            (Piece::Arguments { index, call, text }, Some((of, number, arguments)))
+            (AnswerPiece::Arguments { index, call, text }, Some((of, number, arguments)))
                 if index == *of && call == *number && arguments.len() + text.len() <= ARGUMENTS_MAX =>
             {
                 arguments.push_str(&text);
             }
-            (Piece::Call { index, call, id, name, signature, .. }, _) if self.names.contains(&name) => {
+            (AnswerPiece::Call { index, call, id, name, signature, .. }, _) if self.names.contains(&name) => {
                 self.close(&mut out);
                 self.open = Some((index, call, String::new()));
-                out(Piece::Call { index, call, id, name, custom: true, signature });
+                out(AnswerPiece::Call { index, call, id, name, custom: true, signature });
             }
             // Counts come at any time.
-            (piece @ Piece::Usage(_), _) => out(piece),
+            (piece @ AnswerPiece::Usage(_), _) => out(piece),
             (piece, _) => {
                 self.close(&mut out);
                 out(piece);
@@ -117,17 +117,17 @@ impl Customs {
     }
 
     /// Gives out what is still held back.
-    pub fn close(&mut self, mut out: impl FnMut(Piece)) {
+    pub fn close(&mut self, mut out: impl FnMut(AnswerPiece)) {
         let Some((index, call, arguments)) = self.open.take() else { return };
         if self.functions_only {
-            return out(Piece::Arguments { index, call, text: json!({ INPUT: arguments }).to_string() });
+            return out(AnswerPiece::Arguments { index, call, text: json!({ INPUT: arguments }).to_string() });
         }
         let input = serde_json::from_str::<Value>(&arguments).ok();
         let text = input.as_ref().and_then(|value| value.get(INPUT)).and_then(Value::as_str).map(str::to_owned);
         // A model that was told of one argument may still write something else.
         let text = text.unwrap_or(arguments);
         if !text.is_empty() {
-            out(Piece::Arguments { index, call, text });
+            out(AnswerPiece::Arguments { index, call, text });
         }
     }
 }
@@ -135,16 +135,16 @@ impl Customs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::neutral::{Call, Finish, Role, Turn};
+    use crate::protocol::neutral::{ConversationTurn, FinishReason, Role, ToolCall};
 
     #[test]
     fn a_free_form_tool_goes_up_as_a_function() {
-        let call = Call {
+        let call = ToolCall {
             id: "c".into(),
             name: "patch".into(),
             arguments: "a\n\"b\"".into(),
             custom: true,
-            ..Call::default()
+            ..ToolCall::default()
         };
         let tool = Tool {
             name: "patch".into(),
@@ -152,7 +152,7 @@ mod tests {
             format: Some(json!({ "type": "grammar", "syntax": "lark", "definition": "start: X" })),
             ..Tool::default()
         };
-        let turns = vec![Turn { role: Role::Assistant, parts: vec![Part::Call(call)] }];
+        let turns = vec![ConversationTurn { role: Role::Assistant, parts: vec![MessagePart::Call(call)] }];
         let conversation = Conversation { tools: vec![Tool::default(), tool], turns, ..Conversation::default() };
         let mut losses = Losses::default();
         let (plain, names) = as_functions(&conversation, &mut losses).unwrap();
@@ -160,15 +160,15 @@ mod tests {
         assert_eq!((losses.names().collect::<Vec<_>>(), losses.keeps_meaning()), (vec!["tools[1].format"], true));
         assert!(plain.tools[1].description.as_deref().unwrap().contains("start: X"));
         assert_eq!(plain.tools[1].parameters.as_ref().unwrap()["required"], json!(["input"]));
-        let Part::Call(call) = &plain.turns[0].parts[0] else { panic!("no call") };
+        let MessagePart::Call(call) = &plain.turns[0].parts[0] else { panic!("no call") };
         assert_eq!((call.arguments.as_str(), call.custom), (r#"{"input":"a\n\"b\""}"#, false));
         assert_eq!(as_functions(&Conversation::default(), &mut losses), None);
     }
 
     #[test]
     fn its_calls_come_down_free_form() {
-        let arguments = |call, text: &str| Piece::Arguments { index: 0, call, text: text.into() };
-        let called = |call, name: &str, custom| Piece::Call {
+        let arguments = |call, text: &str| AnswerPiece::Arguments { index: 0, call, text: text.into() };
+        let called = |call, name: &str, custom| AnswerPiece::Call {
             index: 0,
             call,
             id: "i".into(),
@@ -178,13 +178,13 @@ mod tests {
         };
         let mut customs = Customs::new(HashSet::from(["patch".to_owned()]));
         let mut got = Vec::new();
-        let finish = Piece::Finish { index: 0, finish: Finish::ToolCalls };
+        let finish = AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls };
         for piece in [
             called(0, "other", false),
             arguments(0, "{}"),
             called(1, "patch", false),
             arguments(1, "{\"input\":\"a"),
-            Piece::Usage(Default::default()),
+            AnswerPiece::Usage(Default::default()),
             arguments(1, "\\nb\"}"),
             called(2, "patch", false),
             arguments(2, "no JSON"),
@@ -197,7 +197,7 @@ mod tests {
             called(0, "other", false),
             arguments(0, "{}"),
             called(1, "patch", true),
-            Piece::Usage(Default::default()),
+            AnswerPiece::Usage(Default::default()),
             arguments(1, "a\nb"),
             called(2, "patch", true),
             arguments(2, "no JSON"),
@@ -210,9 +210,15 @@ mod tests {
     fn a_free_form_call_comes_down_as_a_function_s() {
         let mut customs = Customs::for_functions();
         let mut got = Vec::new();
-        let called =
-            |custom| Piece::Call { index: 0, call: 0, id: "i".into(), name: "patch".into(), custom, signature: None };
-        let arguments = |text: &str| Piece::Arguments { index: 0, call: 0, text: text.into() };
+        let called = |custom| AnswerPiece::Call {
+            index: 0,
+            call: 0,
+            id: "i".into(),
+            name: "patch".into(),
+            custom,
+            signature: None,
+        };
+        let arguments = |text: &str| AnswerPiece::Arguments { index: 0, call: 0, text: text.into() };
         for piece in [called(true), arguments("a\n"), arguments("\"b\"")] {
             customs.pass(piece, |piece| got.push(piece));
         }

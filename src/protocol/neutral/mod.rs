@@ -1,4 +1,4 @@
-//! What every dialect means, in words of none of them: a [`Conversation`] goes up, [`Piece`]s come down.
+//! What every dialect means, in words of none of them: a [`Conversation`] goes up, [`AnswerPiece`]s come down.
 //!
 //! A surface reads its requests into a conversation and writes its answers from pieces; a dialect writes its requests from a
 //! conversation and reads its answers into pieces. So a dialect is translated to every surface by one reader and one writer.
@@ -14,9 +14,9 @@ pub mod signature;
 mod tests;
 
 pub use conversation::{
-    Audio, CacheHint, Call, Conversation, Document, Effort, Format, Image, Part, Reasoning, Role, Sampling, Source,
-    Thinking, Tool, ToolChoice, ToolResult, Turn,
+    Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning,
+    ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 pub use custom::{Customs, as_functions};
 pub use losses::Losses;
-pub use piece::{Finish, Piece, ReadPieces, WritePieces};
+pub use piece::{AnswerPiece, FinishReason, ReadPieces, WritePieces};

@@ -3,13 +3,13 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::protocol::client_error::ErrorShape;
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
 /// One piece of an answer. A reader gives them in the order of the stream; `index` tells apart the choices of a chat answer with
 /// `n` > 1, and is 0 everywhere else.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum AnswerPiece {
     /// The vendor's names for answer and model, as soon as they are known; may come more than once.
     Start {
         id: Option<String>,
@@ -71,7 +71,7 @@ pub enum Piece {
     },
     Finish {
         index: u32,
-        finish: Finish,
+        finish: FinishReason,
     },
     /// Counts so far; the largest of each stands. Input tokens count those out of a cache too.
     Usage(Usage),
@@ -81,7 +81,7 @@ pub enum Piece {
 
 /// Why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     Stop,
     /// A stop sequence, where the vendor names it.
     StopSequence(Option<String>),
@@ -100,13 +100,13 @@ pub enum Finish {
 /// Reads one upstream's events into pieces. One for each stream.
 pub trait ReadPieces: Send {
     /// Adds what this event carries, if anything. Never fails: what cannot be read carries nothing.
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>);
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>);
 }
 
 /// Writes pieces as the events of a surface. One for each stream.
 pub trait WritePieces: Send {
     /// Appends the events that this piece makes, each with its closing blank line; may be none yet.
-    fn write(&mut self, piece: Piece, out: &mut BytesMut);
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut);
     /// Appends what ends the stream well: what was held back until usage and finish were known, and the surface's own end.
     /// Called once, after the last piece.
     fn end(&mut self, out: &mut BytesMut);

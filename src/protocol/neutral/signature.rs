@@ -21,7 +21,7 @@ const REDACTED: &str = "redacted.";
 
 /// Who makes signatures and takes them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum SignatureOwner {
     /// Wherever it is served: Bedrock's Claude signs alike.
     Anthropic,
     /// OpenAI's `encrypted_content`.
@@ -33,7 +33,7 @@ pub enum Owner {
 
 /// What one signature in a form with a single place for all of them is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum SignatureUse {
     /// Reasoning. Marked with its owner.
     Thought(String),
     /// Reasoning that is shown encrypted only.
@@ -44,24 +44,24 @@ pub enum Held {
     Unsigned,
 }
 
-impl Owner {
+impl SignatureOwner {
     fn as_str(self) -> &'static str {
         match self {
-            Owner::Anthropic => "anthropic",
-            Owner::Responses => "responses",
-            Owner::Gemini => "gemini",
-            Owner::OpenAi => "openai",
+            SignatureOwner::Anthropic => "anthropic",
+            SignatureOwner::Responses => "responses",
+            SignatureOwner::Gemini => "gemini",
+            SignatureOwner::OpenAi => "openai",
         }
     }
 }
 
 /// Marks what stands in `owner`'s form. What has a mark keeps it.
-pub fn tag(owner: Owner, data: &str) -> String {
+pub fn tag(owner: SignatureOwner, data: &str) -> String {
     if is_tagged(data) { data.to_owned() } else { format!("{MARK}{}.{data}", owner.as_str()) }
 }
 
 /// The bare signature, if this owner made it.
-pub fn own(owner: Owner, signature: &str) -> Option<&str> {
+pub fn own(owner: SignatureOwner, signature: &str) -> Option<&str> {
     let data = signature.strip_prefix(MARK)?.strip_prefix(owner.as_str())?.strip_prefix('.')?;
     (!data.is_empty()).then_some(data)
 }
@@ -72,7 +72,7 @@ pub fn is_tagged(text: &str) -> bool {
 }
 
 /// As it stands in `owner`'s form: bare if it is the owner's.
-pub fn shown(owner: Owner, signature: &str) -> &str {
+pub fn shown(owner: SignatureOwner, signature: &str) -> &str {
     own(owner, signature).unwrap_or(signature)
 }
 
@@ -87,18 +87,18 @@ pub fn of_redacted(signature: &str) -> String {
 }
 
 /// Reads what stands in the one place that `owner`'s form has.
-pub fn held(owner: Owner, text: &str) -> Held {
+pub fn held(owner: SignatureOwner, text: &str) -> SignatureUse {
     if text.is_empty() || text == UNSIGNED {
-        return Held::Unsigned;
+        return SignatureUse::Unsigned;
     }
-    let Some((maker, data)) = split(text) else { return Held::Thought(tag(owner, text)) };
+    let Some((maker, data)) = split(text) else { return SignatureUse::Thought(tag(owner, text)) };
     let marked = |data: &str| format!("{MARK}{maker}.{data}");
     if let Some(data) = data.strip_prefix(CALL) {
-        Held::Call(marked(data))
+        SignatureUse::Call(marked(data))
     } else if let Some(data) = data.strip_prefix(REDACTED) {
-        Held::Redacted(marked(data))
+        SignatureUse::Redacted(marked(data))
     } else {
-        Held::Thought(text.to_owned())
+        SignatureUse::Thought(text.to_owned())
     }
 }
 
@@ -110,29 +110,29 @@ pub fn append(signature: &mut String, more: &str) {
 
 /// Which reasoning of earlier turns is taken out of a request that goes up in the form in which it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum RemovedReasoning {
     /// What has the mark of another owner.
     Foreign,
     /// All of it: its vendor said that it is not its own.
     All,
 }
 
-impl Taken {
+impl RemovedReasoning {
     /// Whether this block or item goes, whose signature stands in one of these members.
     pub fn takes(self, object: &Value, members: &[&str]) -> bool {
-        self == Taken::All || marks(object, members)
+        self == RemovedReasoning::All || marks(object, members)
     }
 
     /// The same for a signature that stands alone.
     pub fn takes_signature(self, text: &str) -> bool {
-        self == Taken::All || is_tagged(text)
+        self == RemovedReasoning::All || is_tagged(text)
     }
 }
 
 /// A request without what `clean` takes out of it; it says whether it found anything. None if there is nothing, as nearly
 /// always: then the request can go as it is.
-pub fn cleaned(body: &[u8], taken: Taken, clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
-    if taken == Taken::Foreign {
+pub fn cleaned(body: &[u8], taken: RemovedReasoning, clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
+    if taken == RemovedReasoning::Foreign {
         memchr::memmem::find(body, MARK.as_bytes())?;
     }
     let mut request: Value = serde_json::from_slice(body).ok()?;

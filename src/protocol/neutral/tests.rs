@@ -8,39 +8,41 @@ use super::signature::*;
 
 #[test]
 fn a_signature_says_who_made_it() {
-    let made = tag(Owner::Gemini, "abc");
+    let made = tag(SignatureOwner::Gemini, "abc");
     assert_eq!(made, "photofinish.gemini.abc");
-    assert_eq!(tag(Owner::Anthropic, &made), made, "a mark is kept");
-    for (owner, data) in [(Owner::Gemini, Some("abc")), (Owner::Anthropic, None), (Owner::OpenAi, None)] {
+    assert_eq!(tag(SignatureOwner::Anthropic, &made), made, "a mark is kept");
+    for (owner, data) in
+        [(SignatureOwner::Gemini, Some("abc")), (SignatureOwner::Anthropic, None), (SignatureOwner::OpenAi, None)]
+    {
         assert_eq!(own(owner, &made), data);
         assert_eq!(shown(owner, &made), data.unwrap_or(&made));
     }
     for nobodys in ["abc", "", UNSIGNED, "photofinish.", "photofinish.gemini", "photofinish.gemini.", "gemini.abc"] {
-        assert_eq!(own(Owner::Gemini, nobodys), None, "{nobodys}");
+        assert_eq!(own(SignatureOwner::Gemini, nobodys), None, "{nobodys}");
     }
 }
 
 #[test]
 fn a_place_for_all_signatures_says_what_each_is_for() {
-    let made = tag(Owner::Gemini, "abc");
+    let made = tag(SignatureOwner::Gemini, "abc");
     for (text, expected) in [
-        ("abc", Held::Thought("photofinish.responses.abc".to_owned())),
-        (made.as_str(), Held::Thought(made.clone())),
-        (&of_call(&made), Held::Call(made.clone())),
-        (&of_redacted(&made), Held::Redacted(made.clone())),
-        (UNSIGNED, Held::Unsigned),
-        ("", Held::Unsigned),
+        ("abc", SignatureUse::Thought("photofinish.responses.abc".to_owned())),
+        (made.as_str(), SignatureUse::Thought(made.clone())),
+        (&of_call(&made), SignatureUse::Call(made.clone())),
+        (&of_redacted(&made), SignatureUse::Redacted(made.clone())),
+        (UNSIGNED, SignatureUse::Unsigned),
+        ("", SignatureUse::Unsigned),
         // Of an owner that is not known: kept, and nobody's.
-        ("photofinish.other.abc", Held::Thought("photofinish.other.abc".to_owned())),
-        (&of_call("abc"), Held::Call("photofinish.unknown.abc".to_owned())),
+        ("photofinish.other.abc", SignatureUse::Thought("photofinish.other.abc".to_owned())),
+        (&of_call("abc"), SignatureUse::Call("photofinish.unknown.abc".to_owned())),
     ] {
-        assert_eq!(held(Owner::Responses, text), expected);
+        assert_eq!(held(SignatureOwner::Responses, text), expected);
     }
 }
 
 #[test]
 fn a_signature_may_come_in_pieces() {
     let mut signature = String::new();
-    ["ab", "c", ""].iter().for_each(|more| append(&mut signature, &tag(Owner::Anthropic, more)));
+    ["ab", "c", ""].iter().for_each(|more| append(&mut signature, &tag(SignatureOwner::Anthropic, more)));
     assert_eq!(signature, "photofinish.anthropic.abc");
 }

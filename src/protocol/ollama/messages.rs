@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::protocol::neutral::{Call, Conversation, Document, Image, Losses, Part, Role, Source, ToolResult, Turn};
+use crate::protocol::neutral::{
+    Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
+};
 use crate::protocol::outgoing::{arguments, lose_cache, results_first};
 
 /// All messages, the system prompt first.
 pub(super) fn messages(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     let mut writer = Messages { all: Vec::new(), names: HashMap::new(), losses };
     writer.turn("system", &conversation.system);
-    for Turn { role, parts } in results_first(&conversation.turns) {
+    for ConversationTurn { role, parts } in results_first(&conversation.turns) {
         let role = match role {
             Role::System => "system",
             Role::User => "user",
@@ -31,7 +33,7 @@ struct Messages<'a> {
 
 /// One message in the making.
 #[derive(Default)]
-struct Message {
+struct OllamaMessage {
     texts: Vec<String>,
     thinking: String,
     images: Vec<Value>,
@@ -39,16 +41,16 @@ struct Message {
 }
 
 impl<'a> Messages<'a> {
-    fn turn(&mut self, role: &str, parts: &'a [Part]) {
-        let mut message = Message::default();
+    fn turn(&mut self, role: &str, parts: &'a [MessagePart]) {
+        let mut message = OllamaMessage::default();
         for part in parts {
             match part {
-                Part::Call(call) => {
+                MessagePart::Call(call) => {
                     self.names.insert(&call.id, &call.name);
                     lose_cache(call.cache.is_some(), self.losses);
                     message.calls.push(tool_call(call));
                 }
-                Part::Result(result) => {
+                MessagePart::Result(result) => {
                     self.push(role, std::mem::take(&mut message));
                     self.result(result);
                 }
@@ -58,25 +60,25 @@ impl<'a> Messages<'a> {
         self.push(role, message);
     }
 
-    fn part(&mut self, part: &Part, message: &mut Message) {
+    fn part(&mut self, part: &MessagePart, message: &mut OllamaMessage) {
         match part {
-            Part::Text { text, cache } => {
+            MessagePart::Text { text, cache } => {
                 lose_cache(cache.is_some(), self.losses);
                 message.texts.push(text.clone());
             }
-            Part::Refusal(text) => message.texts.push(text.clone()),
-            Part::Thinking(thinking) if thinking.redacted => self.losses.hint("thinking"),
-            Part::Thinking(thinking) => message.thinking.push_str(&thinking.text),
-            Part::Image(image) => self.image(image, message),
-            Part::Document(document) => self.document(document, message),
-            Part::Audio(_) => self.losses.meaning("input_audio"),
+            MessagePart::Refusal(text) => message.texts.push(text.clone()),
+            MessagePart::Thinking(thinking) if thinking.redacted => self.losses.hint("thinking"),
+            MessagePart::Thinking(thinking) => message.thinking.push_str(&thinking.text),
+            MessagePart::Image(image) => self.image(image, message),
+            MessagePart::Document(document) => self.document(document, message),
+            MessagePart::Audio(_) => self.losses.meaning("input_audio"),
             // They have messages of their own, and are none of each other's parts.
-            Part::Call(_) | Part::Result(_) => {}
+            MessagePart::Call(_) | MessagePart::Result(_) => {}
         }
     }
 
     /// Only images that are in the request itself: the server fetches nothing.
-    fn image(&mut self, image: &Image, message: &mut Message) {
+    fn image(&mut self, image: &Image, message: &mut OllamaMessage) {
         lose_cache(image.cache.is_some(), self.losses);
         if image.detail.as_deref().is_some_and(|detail| detail != "auto") {
             self.losses.hint("image_url.detail");
@@ -89,7 +91,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn document(&mut self, document: &Document, message: &mut Message) {
+    fn document(&mut self, document: &Document, message: &mut OllamaMessage) {
         lose_cache(document.cache.is_some(), self.losses);
         match &document.source {
             Source::Text(text) => {
@@ -104,7 +106,7 @@ impl<'a> Messages<'a> {
     }
 
     fn result(&mut self, result: &'a ToolResult) {
-        let mut message = Message::default();
+        let mut message = OllamaMessage::default();
         result.parts.iter().for_each(|part| self.part(part, &mut message));
         lose_cache(result.cache.is_some(), self.losses);
         if result.is_error {
@@ -124,8 +126,8 @@ impl<'a> Messages<'a> {
     }
 
     /// Adds a message, unless there is nothing in it.
-    fn push(&mut self, role: &str, message: Message) {
-        let Message { texts, thinking, images, calls } = message;
+    fn push(&mut self, role: &str, message: OllamaMessage) {
+        let OllamaMessage { texts, thinking, images, calls } = message;
         if texts.is_empty() && thinking.is_empty() && images.is_empty() && calls.is_empty() {
             return;
         }
@@ -143,7 +145,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-fn tool_call(call: &Call) -> Value {
+fn tool_call(call: &ToolCall) -> Value {
     let mut written = json!({ "function": { "name": call.name, "arguments": arguments(call) } });
     if !call.id.is_empty() {
         written["id"] = Value::from(call.id.as_str());

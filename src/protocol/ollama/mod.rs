@@ -14,22 +14,22 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-pub use reader::Reader;
+pub use reader::OllamaReader;
 pub use request::request;
 
 use super::frame::{Chunk, Frame, Payload};
-use super::json::{Broken, Json, characters, unescape};
-use super::sse::Event;
+use super::json::{InvalidJson, Json, characters, unescape};
+use super::sse::SseEvent;
 use super::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one line.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     let data = data(event);
     if data.is_empty() {
         return Frame::KeepAlive;
     }
-    match std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read) {
-        Err(Broken) => odd(data),
+    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(OllamaWire::read) {
+        Err(InvalidJson) => odd(data),
         Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: None },
         Ok(wire) if wire.done => Frame::Done(wire.chunk),
         Ok(wire) => match of_another(&wire, data) {
@@ -48,12 +48,12 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 }
 
 /// The JSON text of a line.
-fn data(event: &Event) -> &[u8] {
+fn data(event: &SseEvent) -> &[u8] {
     event.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&event.raw).trim_ascii()
 }
 
 /// The dialect of a line that says nothing in this one.
-fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+fn of_another(wire: &OllamaWire<'_>, data: &[u8]) -> Option<&'static str> {
     let has_own = wire.chunk.payload.is_some() || wire.counts;
     if has_own { None } else { other_dialect::name(Dialect::Ollama, std::str::from_utf8(data).ok()?) }
 }
@@ -68,7 +68,7 @@ fn odd(data: &[u8]) -> Frame<'static> {
 
 /// A line as it is written, as far as it matters.
 #[derive(Default)]
-struct Wire<'a> {
+struct OllamaWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
     done: bool,
@@ -78,9 +78,9 @@ struct Wire<'a> {
     tool: u32,
 }
 
-impl<'a> Wire<'a> {
-    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
-        let mut wire = Wire::default();
+impl<'a> OllamaWire<'a> {
+    fn read(text: &'a str) -> Result<OllamaWire<'a>, InvalidJson> {
+        let mut wire = OllamaWire::default();
         let mut reason = None;
         let mut json = Json::new(text);
         json.object(|name, json| {
@@ -98,7 +98,7 @@ impl<'a> Wire<'a> {
             Ok(())
         })?;
         if json.peek().is_some() {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         // Where its text stands is of no use: a time stamp before it makes every line differ.
         wire.chunk.payload = wire.payload();
@@ -113,7 +113,7 @@ impl<'a> Wire<'a> {
         Ok(wire)
     }
 
-    fn message(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             match name {
                 "content" => self.answer = self.answer.saturating_add(chars(json)?),
@@ -125,7 +125,7 @@ impl<'a> Wire<'a> {
         })
     }
 
-    fn call(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn call(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| match name {
             "function" => json.object(|name, json| {
                 let more = match name {
@@ -152,7 +152,7 @@ impl<'a> Wire<'a> {
 }
 
 /// Characters of a string; none of anything else.
-fn chars(json: &mut Json<'_>) -> Result<u32, Broken> {
+fn chars(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
     Ok(json.string_or_skip()?.map_or(0, characters))
 }
 
@@ -160,6 +160,6 @@ fn length(text: Option<&str>) -> u32 {
     text.map_or(0, |text| u32::try_from(text.len()).unwrap_or(u32::MAX))
 }
 
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::data;
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::outgoing::new_call_id;
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
 /// Reads one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct OllamaReader {
     started: bool,
     /// The block of reasoning that is under way, or the next one.
     block: u32,
@@ -19,8 +19,8 @@ pub struct Reader {
     calls: u32,
 }
 
-impl ReadPieces for Reader {
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+impl ReadPieces for OllamaReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let data = data(event);
         let Ok(line) = serde_json::from_slice::<Value>(data) else { return };
         if !line.is_object() || line.get("error").is_some_and(|error| !error.is_null() && error != "") {
@@ -28,7 +28,7 @@ impl ReadPieces for Reader {
         }
         if let Some(model) = text(&line, "model").filter(|_| !self.started) {
             self.started = true;
-            pieces.push(Piece::Start { id: None, model: Some(model.to_owned()) });
+            pieces.push(AnswerPiece::Start { id: None, model: Some(model.to_owned()) });
         }
         // A line of `/api/generate` has these beside the rest.
         let message = line.get("message").unwrap_or(&line);
@@ -43,23 +43,23 @@ impl ReadPieces for Reader {
     }
 }
 
-impl Reader {
-    fn thinking(&mut self, message: &Value, pieces: &mut Vec<Piece>) {
+impl OllamaReader {
+    fn thinking(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         if let Some(thinking) = text(message, "thinking") {
             self.thinking = true;
-            pieces.push(Piece::Thinking { index: 0, block: self.block, text: thinking.to_owned() });
+            pieces.push(AnswerPiece::Thinking { index: 0, block: self.block, text: thinking.to_owned() });
         }
     }
 
-    fn text(&mut self, text: Option<&str>, pieces: &mut Vec<Piece>) {
+    fn text(&mut self, text: Option<&str>, pieces: &mut Vec<AnswerPiece>) {
         if let Some(text) = text {
             self.end_block();
-            pieces.push(Piece::Text { index: 0, text: text.to_owned() });
+            pieces.push(AnswerPiece::Text { index: 0, text: text.to_owned() });
         }
     }
 
     /// Calls come whole, and in older versions without an id.
-    fn call(&mut self, call: &Value, pieces: &mut Vec<Piece>) {
+    fn call(&mut self, call: &Value, pieces: &mut Vec<AnswerPiece>) {
         let Some(function) = call.get("function") else { return };
         let Some(name) = text(function, "name") else { return };
         self.end_block();
@@ -72,23 +72,23 @@ impl Reader {
         let number = self.calls;
         self.calls += 1;
         let name = name.to_owned();
-        pieces.push(Piece::Call { index: 0, call: number, id, name, custom: false, signature: None });
-        pieces.push(Piece::Arguments { index: 0, call: number, text: arguments });
+        pieces.push(AnswerPiece::Call { index: 0, call: number, id, name, custom: false, signature: None });
+        pieces.push(AnswerPiece::Arguments { index: 0, call: number, text: arguments });
     }
 
-    fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<Piece>) {
+    fn done(&self, line: &Value, data: &[u8], pieces: &mut Vec<AnswerPiece>) {
         let finish = match text(line, "done_reason").unwrap_or("stop") {
-            "stop" if self.calls > 0 => Finish::ToolCalls,
-            "stop" => Finish::Stop,
-            "length" => Finish::Length,
-            other => Finish::Other(other.to_owned()),
+            "stop" if self.calls > 0 => FinishReason::ToolCalls,
+            "stop" => FinishReason::Stop,
+            "length" => FinishReason::Length,
+            other => FinishReason::Other(other.to_owned()),
         };
         let mut usage = Usage::default();
         usage.add(std::str::from_utf8(data).unwrap_or_default());
         if usage != Usage::default() {
-            pieces.push(Piece::Usage(usage));
+            pieces.push(AnswerPiece::Usage(usage));
         }
-        pieces.push(Piece::Finish { index: 0, finish });
+        pieces.push(AnswerPiece::Finish { index: 0, finish });
     }
 
     fn end_block(&mut self) {

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::messages::messages;
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
 
 /// Writes a conversation as a request.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), Value::from(options.model.as_str()));
     body.insert("messages".to_owned(), Value::Array(messages(conversation, losses)));

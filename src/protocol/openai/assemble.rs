@@ -5,23 +5,23 @@
 
 use serde_json::{Map, Value};
 
-use super::grown::{Grown, Members};
-use crate::protocol::assemble::{ByChoice, Choice, ITEMS_MAX, says};
+use super::grown::{Grown, GrownMembers};
+use crate::protocol::assemble::{AssembledChoice, ByChoice, ITEMS_MAX, says};
 
 /// Takes in the chunks of one chat stream.
-pub type Assembly = ByChoice<Message>;
+pub type ChatAssembly = ByChoice<AssembledMessage>;
 
 /// One choice: a message.
 #[derive(Debug, Default)]
-pub struct Message {
-    message: Members,
+pub struct AssembledMessage {
+    message: GrownMembers,
     finish_reason: Value,
     logprobs: Grown,
     /// Whatever else stands beside the delta.
     rest: Map<String, Value>,
 }
 
-impl Choice for Message {
+impl AssembledChoice for AssembledMessage {
     const OBJECT: &str = "chat.completion";
 
     fn add(&mut self, members: Map<String, Value>) -> bool {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn assemble(chunks: &[Value]) -> Value {
-        let mut assembly = Assembly::default();
+        let mut assembly = ChatAssembly::default();
         assert!(chunks.iter().all(|chunk| assembly.add_data(chunk.to_string().as_bytes())));
         assembly.answer()
     }
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn an_answer_has_so_many_calls_at_most_and_choices() {
         let call = |index: usize| json!({"choices":[{"index":0,"delta":{"tool_calls":[{"index":index,"id":"c"}]}}]});
-        let mut assembly = Assembly::default();
+        let mut assembly = ChatAssembly::default();
         assert!((0..ITEMS_MAX).rev().all(|index| assembly.add_data(call(index).to_string().as_bytes())));
         assert!(assembly.add_data(call(7).to_string().as_bytes()), "more of one that is there");
         assert!(!assembly.add_data(call(ITEMS_MAX).to_string().as_bytes()));
-        let mut assembly = Assembly::default();
+        let mut assembly = ChatAssembly::default();
         let most = crate::protocol::assemble::CHOICES_MAX as u64;
         assert!((0..most).all(|index| assembly.add_data(delta(index, json!({})).to_string().as_bytes())));
         assert!(!assembly.add_data(delta(most, json!({})).to_string().as_bytes()));
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn half_a_character_loses_no_text() {
-        let mut assembly = Assembly::default();
+        let mut assembly = ChatAssembly::default();
         assert!(assembly.add_data(br#"{"choices":[{"delta":{"content":"hey \\u00e9 \ud83d"}}]}"#));
         assert!(assembly.add_data(br#"{"choices":[{"delta":{"content":"\ude00 you \ud83d\ude00"}}]}"#));
         assert!(!assembly.add_data(b"{\"choices\":"), "what is no JSON is told");
@@ -246,7 +246,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn never_panics(bytes in "[\\[\\]{}\":,a-z0-9]{0,60}") {
-            let mut assembly = Assembly::default();
+            let mut assembly = ChatAssembly::default();
             assembly.add_data(bytes.as_bytes());
             assembly.add_data(format!(r#"{{"choices":[{{"index":0,"delta":{{"content":{bytes}}}}}]}}"#).as_bytes());
             assembly.answer();

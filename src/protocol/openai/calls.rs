@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::protocol::assemble::ITEMS_MAX;
-use crate::protocol::json::{Broken, Json};
-use crate::protocol::neutral::Piece;
-use crate::protocol::neutral::signature::{Owner, tag};
+use crate::protocol::json::{InvalidJson, Json};
+use crate::protocol::neutral::AnswerPiece;
+use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::surrogates::words;
 
 /// Calls of one choice that are read: one more than an answer may have, so that it is noticed.
@@ -13,8 +13,8 @@ const CALLS_MAX: usize = ITEMS_MAX + 1;
 
 /// The calls of one choice.
 #[derive(Default)]
-pub(super) struct Calls {
-    calls: Vec<Call>,
+pub(super) struct ChoiceCalls {
+    calls: Vec<PartialCall>,
     /// Which of them grows under a vendor's number.
     by_number: HashMap<u64, usize>,
     /// The last call of an id.
@@ -24,7 +24,7 @@ pub(super) struct Calls {
 }
 
 #[derive(Default)]
-struct Call {
+struct PartialCall {
     id: String,
     /// Arguments that came before the name.
     held: String,
@@ -45,12 +45,12 @@ struct Fragment {
     signature: Option<String>,
 }
 
-impl Calls {
+impl ChoiceCalls {
     /// Reads a list of `tool_calls`.
     ///
     /// # Errors
     /// If it is no JSON.
-    pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         Json::new(raw).list(|json| {
             let mut fragment = Fragment::default();
             json.object(|name, json| {
@@ -80,14 +80,19 @@ impl Calls {
     ///
     /// # Errors
     /// If it is no JSON.
-    pub(super) fn read_legacy(&mut self, index: u32, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    pub(super) fn read_legacy(
+        &mut self,
+        index: u32,
+        raw: &str,
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<(), InvalidJson> {
         let mut fragment = Fragment::default();
         fragment.function(&mut Json::new(raw))?;
         self.add(index, fragment, pieces);
         Ok(())
     }
 
-    fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<Piece>) {
+    fn add(&mut self, index: u32, fragment: Fragment, pieces: &mut Vec<AnswerPiece>) {
         let Some(at) = self.place_of(&fragment) else { return };
         let next = self.told;
         let call = &mut self.calls[at];
@@ -105,11 +110,11 @@ impl Calls {
             call.told = Some(next);
             self.told += 1;
             let (id, custom, signature) = (call.id.clone(), call.custom, call.signature.take());
-            pieces.push(Piece::Call { index, call: next, id, name: fragment.name, custom, signature });
+            pieces.push(AnswerPiece::Call { index, call: next, id, name: fragment.name, custom, signature });
             let text = std::mem::take(&mut call.held);
-            pieces.extend((!text.is_empty()).then_some(Piece::Arguments { index, call: next, text }));
+            pieces.extend((!text.is_empty()).then_some(AnswerPiece::Arguments { index, call: next, text }));
         } else if let Some(told) = call.told.filter(|_| !fragment.arguments.is_empty()) {
-            pieces.push(Piece::Arguments { index, call: told, text: fragment.arguments });
+            pieces.push(AnswerPiece::Arguments { index, call: told, text: fragment.arguments });
         }
     }
 
@@ -132,7 +137,7 @@ impl Calls {
             return None;
         }
         let at = found.unwrap_or_else(|| {
-            self.calls.push(Call::default());
+            self.calls.push(PartialCall::default());
             self.calls.len() - 1
         });
         if let Some(number) = fragment.number {
@@ -143,7 +148,7 @@ impl Calls {
 }
 
 impl Fragment {
-    fn function(&mut self, json: &mut Json<'_>) -> Result<(), Broken> {
+    fn function(&mut self, json: &mut Json<'_>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             match (name, json.peek()) {
                 ("name", _) => self.name = json.string_or_skip()?.map(words).unwrap_or_default(),
@@ -161,5 +166,5 @@ impl Fragment {
 
 fn signature(raw: &str, pointer: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(raw).ok()?;
-    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(|text| tag(Owner::Gemini, text))
+    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(|text| tag(SignatureOwner::Gemini, text))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::members::{Members, empty_list, missing, wrong_type, wrong_value};
+use super::members::{ObjectMembers, empty_list, missing, wrong_type, wrong_value};
 use super::{messages, tools};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
@@ -29,7 +29,7 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
     let value: Value = serde_json::from_slice(body).map_err(|_| unreadable())?;
-    let mut request = Members::new(value, String::new()).map_err(|_| unreadable())?;
+    let mut request = ObjectMembers::new(value, String::new()).map_err(|_| unreadable())?;
     let mut conversation = Conversation::default();
     for name in ["model", "stream", "stream_options"] {
         request.take(name);
@@ -109,7 +109,7 @@ pub(in crate::protocol) fn check_type(name: &str, text: &str, expected: &str, go
     if good.contains(&got) { Ok(()) } else { Err(wrong_type(name, expected, got)) }
 }
 
-fn leave_out_defaults(request: &mut Members) {
+fn leave_out_defaults(request: &mut ObjectMembers) {
     for (name, default) in DEFAULTS {
         let Some(value) = request.take(name) else { continue };
         let text = value.to_string();
@@ -119,7 +119,7 @@ fn leave_out_defaults(request: &mut Members) {
     }
 }
 
-fn sampling(request: &mut Members) -> Result<Sampling, Invalid> {
+fn sampling(request: &mut ObjectMembers) -> Result<Sampling, Invalid> {
     let limits = [request.count("max_completion_tokens", 1)?, request.count("max_tokens", 1)?];
     Ok(Sampling {
         max_tokens: limits.into_iter().flatten().min(),
@@ -138,7 +138,7 @@ fn sampling(request: &mut Members) -> Result<Sampling, Invalid> {
     })
 }
 
-fn stop(request: &mut Members) -> Result<Vec<String>, Invalid> {
+fn stop(request: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
     let wrong = |got| wrong_type("stop", "one of a string or array of strings", got);
     match request.take("stop") {
         None => Ok(Vec::new()),
@@ -154,7 +154,7 @@ fn stop(request: &mut Members) -> Result<Vec<String>, Invalid> {
     }
 }
 
-fn format(request: &mut Members, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
+fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
     let Some(mut format) = request.object("response_format")? else { return Ok(None) };
     let kind = format.required_string("type")?;
     let read = match kind.as_str() {
@@ -181,7 +181,7 @@ fn format(request: &mut Members, losses: &mut Losses) -> Result<Option<Format>, 
 
 /// The three ways in which clients ask for reasoning: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
 /// `thinking`.
-fn reasoning(request: &mut Members, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
+fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
     let mut read = Reasoning { effort: effort(request, "reasoning_effort")?, ..Reasoning::default() };
     if let Some(mut wanted) = request.object("reasoning")? {
         read.effort = effort(&mut wanted, "effort")?.or(read.effort);
@@ -209,7 +209,7 @@ fn reasoning(request: &mut Members, losses: &mut Losses) -> Result<Option<Reason
     Ok((read != Reasoning::default()).then_some(read))
 }
 
-fn effort(members: &mut Members, name: &str) -> Result<Option<Effort>, Invalid> {
+fn effort(members: &mut ObjectMembers, name: &str) -> Result<Option<Effort>, Invalid> {
     let Some(word) = members.string(name)? else { return Ok(None) };
     let supported = ["none", "minimal", "low", "medium", "high", "xhigh"];
     match Effort::from_name(&word) {
@@ -218,7 +218,7 @@ fn effort(members: &mut Members, name: &str) -> Result<Option<Effort>, Invalid> 
     }
 }
 
-fn about_the_caller(request: &mut Members, conversation: &mut Conversation) -> Result<(), Invalid> {
+fn about_the_caller(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     conversation.user = request.string("user")?;
     let identifier = request.string("safety_identifier")?;
     if conversation.user.is_none() {
@@ -226,7 +226,7 @@ fn about_the_caller(request: &mut Members, conversation: &mut Conversation) -> R
     } else if identifier.is_some() && identifier != conversation.user {
         conversation.losses.hint("safety_identifier");
     }
-    let metadata = request.object("metadata")?.map(Members::into_rest);
+    let metadata = request.object("metadata")?.map(ObjectMembers::into_rest);
     conversation.metadata = metadata.filter(|metadata| !metadata.is_empty());
     conversation.service_tier = request.string("service_tier")?.filter(|tier| tier != "auto");
     Ok(())

@@ -4,17 +4,17 @@
 use serde_json::Value;
 
 use super::parts::CALL_SIGNATURES;
-use crate::protocol::neutral::signature::{Taken, cleaned};
+use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
 /// The request without the signatures that other dialects made, or without any. None if there are none.
-pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
         messages.iter_mut().fold(false, |found, message| clean(message, taken) | found)
     })
 }
 
-fn clean(message: &mut Value, taken: Taken) -> bool {
+fn clean(message: &mut Value, taken: RemovedReasoning) -> bool {
     let mut found = false;
     for name in ["reasoning_details", "thinking_blocks", "content"] {
         let Some(Value::Array(entries)) = message.get_mut(name) else { continue };
@@ -39,13 +39,13 @@ fn clean(message: &mut Value, taken: Taken) -> bool {
     found
 }
 
-fn goes(name: &str, entry: &Value, taken: Taken) -> bool {
+fn goes(name: &str, entry: &Value, taken: RemovedReasoning) -> bool {
     let thinks = |entry: &Value| matches!(entry["type"].as_str(), Some("thinking" | "redacted_thinking"));
     (name != "content" || thinks(entry)) && taken.takes(entry, &["signature", "data"])
 }
 
 /// Nothing is left of a member that held the signature alone.
-fn clean_call(call: &mut Value, taken: Taken) -> bool {
+fn clean_call(call: &mut Value, taken: RemovedReasoning) -> bool {
     let mut found = false;
     for (member, path) in CALL_SIGNATURES {
         let pointer = format!("/{member}{path}");

@@ -13,13 +13,13 @@ const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "sign
 #[derive(Debug)]
 pub(super) enum Grown {
     Plain(Value),
-    Object(Members),
+    Object(GrownMembers),
     List(List),
 }
 
 /// The members of an object in the order of their first coming.
 #[derive(Debug, Default)]
-pub(super) struct Members(IndexMap<String, Grown>);
+pub(super) struct GrownMembers(IndexMap<String, Grown>);
 
 #[derive(Debug, Default)]
 pub(super) struct List {
@@ -68,7 +68,7 @@ impl Grown {
         match self {
             Grown::Plain(Value::Object(members)) => {
                 let members = std::mem::take(members).into_iter();
-                *self = Grown::Object(Members(members.map(|(name, value)| (name, Grown::Plain(value))).collect()));
+                *self = Grown::Object(GrownMembers(members.map(|(name, value)| (name, Grown::Plain(value))).collect()));
             }
             Grown::Plain(Value::Array(items)) => {
                 let items = std::mem::take(items);
@@ -97,7 +97,7 @@ impl Grown {
     fn part_type(&self) -> Option<&str> {
         let kind = match self {
             Grown::Plain(value) => value.get("type")?,
-            Grown::Object(Members(members)) => match members.get("type")? {
+            Grown::Object(GrownMembers(members)) => match members.get("type")? {
                 Grown::Plain(kind) => kind,
                 _ => return None,
             },
@@ -107,7 +107,7 @@ impl Grown {
     }
 }
 
-impl Members {
+impl GrownMembers {
     pub fn join(&mut self, from: Map<String, Value>) {
         for (name, value) in from {
             match self.0.get_mut(&name) {

@@ -7,18 +7,18 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::Losses;
 
 /// An object of a request.
-pub(super) struct Members {
+pub(super) struct ObjectMembers {
     /// `messages[0].content[1]`; empty for the request itself.
     path: String,
     map: Map<String, Value>,
 }
 
-impl Members {
+impl ObjectMembers {
     /// # Errors
     /// If it is no object.
-    pub(super) fn new(value: Value, path: String) -> Result<Members, Invalid> {
+    pub(super) fn new(value: Value, path: String) -> Result<ObjectMembers, Invalid> {
         match value {
-            Value::Object(map) => Ok(Members { path, map }),
+            Value::Object(map) => Ok(ObjectMembers { path, map }),
             other => Err(wrong_type(&path, "an object", kind_of(&other))),
         }
     }
@@ -128,13 +128,13 @@ impl Members {
 
     /// # Errors
     /// If it is neither an object nor null.
-    pub(super) fn object(&mut self, name: &str) -> Result<Option<Members>, Invalid> {
-        self.take(name).map(|value| Members::new(value, self.path_of(name))).transpose()
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<ObjectMembers>, Invalid> {
+        self.take(name).map(|value| ObjectMembers::new(value, self.path_of(name))).transpose()
     }
 
     /// # Errors
     /// If it is not there, or no object.
-    pub(super) fn required_object(&mut self, name: &str) -> Result<Members, Invalid> {
+    pub(super) fn required_object(&mut self, name: &str) -> Result<ObjectMembers, Invalid> {
         self.object(name)?.ok_or_else(|| missing(&self.path_of(name)))
     }
 
@@ -142,7 +142,7 @@ impl Members {
     ///
     /// # Errors
     /// If it is neither a list nor null, or an item is no object.
-    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<Members>, Invalid> {
+    pub(super) fn objects(&mut self, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
         let path = self.path_of(name);
         match self.take(name) {
             None => Ok(Vec::new()),
@@ -169,11 +169,11 @@ impl Members {
 ///
 /// # Errors
 /// If it is no list, or an item is no object.
-pub(super) fn objects(value: Value, path: &str) -> Result<Vec<Members>, Invalid> {
+pub(super) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, Invalid> {
     match value {
         Value::Array(items) => {
             let numbered = items.into_iter().enumerate();
-            numbered.map(|(at, item)| Members::new(item, format!("{path}[{at}]"))).collect()
+            numbered.map(|(at, item)| ObjectMembers::new(item, format!("{path}[{at}]"))).collect()
         }
         other => Err(wrong_type(path, "an array of objects", kind_of(&other))),
     }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::members::{Members, missing, wrong_type, wrong_value};
+use super::members::{ObjectMembers, missing, wrong_type, wrong_value};
 use super::parts::{self, Speaker};
 use crate::protocol::client_error::Invalid;
-use crate::protocol::neutral::{CacheHint, Call, Conversation, Losses, Part, Role, ToolResult, Turn};
+use crate::protocol::neutral::{
+    CacheHint, Conversation, ConversationTurn, Losses, MessagePart, Role, ToolCall, ToolResult,
+};
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
 /// What a message repeats of the answer that it was, for which a request has no place.
@@ -19,8 +21,8 @@ const IDS_MAX: usize = 8;
 ///
 /// # Errors
 /// What is wrong with one, in the words of the vendor.
-pub(super) fn read(list: Vec<Members>, conversation: &mut Conversation) -> Result<(), Invalid> {
-    let mut reading = Reading { conversation, calls: HashMap::new(), ids: Vec::new(), function: None };
+pub(super) fn read(list: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
+    let mut reading = MessageReader { conversation, calls: HashMap::new(), ids: Vec::new(), function: None };
     let count = list.len();
     for (at, message) in list.into_iter().enumerate() {
         reading.message(message, at)?;
@@ -28,10 +30,10 @@ pub(super) fn read(list: Vec<Members>, conversation: &mut Conversation) -> Resul
     reading.all_answered(count)
 }
 
-struct Reading<'a> {
+struct MessageReader<'a> {
     conversation: &'a mut Conversation,
     /// The calls that the last assistant message made, by their ids.
-    calls: HashMap<String, Open>,
+    calls: HashMap<String, UnansweredCall>,
     /// The ids in their order.
     ids: Vec<String>,
     /// Id and name of the last legacy function call.
@@ -39,14 +41,14 @@ struct Reading<'a> {
 }
 
 /// A call that has to be answered.
-struct Open {
+struct UnansweredCall {
     name: String,
     custom: bool,
     answered: bool,
 }
 
-impl Reading<'_> {
-    fn message(&mut self, mut message: Members, at: usize) -> Result<(), Invalid> {
+impl MessageReader<'_> {
+    fn message(&mut self, mut message: ObjectMembers, at: usize) -> Result<(), Invalid> {
         let role = message.required_string("role")?;
         if role != "tool" && role != "function" {
             self.all_answered(at)?;
@@ -56,7 +58,7 @@ impl Reading<'_> {
             "system" | "developer" => self.system(&mut message, cache)?,
             "user" => {
                 let content = self.content(&mut message, Speaker::User, cache)?;
-                self.conversation.turns.push(Turn { role: Role::User, parts: content });
+                self.conversation.turns.push(ConversationTurn { role: Role::User, parts: content });
             }
             "assistant" => self.assistant(&mut message, at, cache)?,
             "tool" => self.tool(&mut message, at, cache)?,
@@ -77,10 +79,10 @@ impl Reading<'_> {
     /// Content that must be there.
     fn content(
         &mut self,
-        message: &mut Members,
+        message: &mut ObjectMembers,
         speaker: Speaker,
         cache: Option<CacheHint>,
-    ) -> Result<Vec<Part>, Invalid> {
+    ) -> Result<Vec<MessagePart>, Invalid> {
         let path = message.path_of("content");
         let content = message.take("content").ok_or_else(|| {
             let param = path.replacen('[', ".[", 1);
@@ -94,17 +96,17 @@ impl Reading<'_> {
         Ok(content)
     }
 
-    fn system(&mut self, message: &mut Members, cache: Option<CacheHint>) -> Result<(), Invalid> {
+    fn system(&mut self, message: &mut ObjectMembers, cache: Option<CacheHint>) -> Result<(), Invalid> {
         let content = self.content(message, Speaker::System, cache)?;
         if self.conversation.turns.is_empty() {
             self.conversation.system.extend(content);
         } else {
-            self.conversation.turns.push(Turn { role: Role::System, parts: content });
+            self.conversation.turns.push(ConversationTurn { role: Role::System, parts: content });
         }
         Ok(())
     }
 
-    fn assistant(&mut self, message: &mut Members, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
+    fn assistant(&mut self, message: &mut ObjectMembers, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
         let mut turn = parts::thinking_of(message);
         let path = message.path_of("content");
         let content = match message.take("content") {
@@ -115,7 +117,7 @@ impl Reading<'_> {
         let empty = content.is_none();
         turn.extend(content.into_iter().flatten());
         let refusal = message.string("refusal")?.filter(|text| !text.is_empty());
-        turn.extend(refusal.map(Part::Refusal));
+        turn.extend(refusal.map(MessagePart::Refusal));
         turn.extend(parts::images_of(message));
         turn.extend(self.calls(message, at)?);
         if turn.is_empty() && empty && !message.has("audio") {
@@ -125,19 +127,19 @@ impl Reading<'_> {
             });
         }
         parts::mark(&mut turn, cache);
-        self.conversation.turns.push(Turn { role: Role::Assistant, parts: turn });
+        self.conversation.turns.push(ConversationTurn { role: Role::Assistant, parts: turn });
         Ok(())
     }
 
-    fn calls(&mut self, message: &mut Members, at: usize) -> Result<Vec<Part>, Invalid> {
+    fn calls(&mut self, message: &mut ObjectMembers, at: usize) -> Result<Vec<MessagePart>, Invalid> {
         let mut calls = Vec::new();
         for mut call in message.objects("tool_calls")? {
             let read = read_call(&mut call, &mut self.conversation.losses)?;
-            let open = Open { name: read.name.clone(), custom: read.custom, answered: false };
+            let open = UnansweredCall { name: read.name.clone(), custom: read.custom, answered: false };
             if self.calls.insert(read.id.clone(), open).is_none() {
                 self.ids.push(read.id.clone());
             }
-            calls.push(Part::Call(read));
+            calls.push(MessagePart::Call(read));
             call.tell_rest(&mut self.conversation.losses);
         }
         if let Some(mut function) = message.object("function_call")? {
@@ -146,13 +148,13 @@ impl Reading<'_> {
             // Legacy calls have no ids; no other call of the conversation is at this place.
             let id = format!("call_{at}");
             self.function = Some((id.clone(), name.clone()));
-            calls.push(Part::Call(Call { id, name, arguments, ..Call::default() }));
+            calls.push(MessagePart::Call(ToolCall { id, name, arguments, ..ToolCall::default() }));
             function.tell_rest(&mut self.conversation.losses);
         }
         Ok(calls)
     }
 
-    fn tool(&mut self, message: &mut Members, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
+    fn tool(&mut self, message: &mut ObjectMembers, at: usize, cache: Option<CacheHint>) -> Result<(), Invalid> {
         if self.calls.is_empty() {
             return Err(Invalid {
                 message: "Invalid parameter: messages with role 'tool' must be a response to a preceding message with \
@@ -177,7 +179,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn function(&mut self, message: &mut Members, cache: Option<CacheHint>) -> Result<(), Invalid> {
+    fn function(&mut self, message: &mut ObjectMembers, cache: Option<CacheHint>) -> Result<(), Invalid> {
         let name = message.required_string("name")?;
         let Some((call_id, _)) = self.function.take_if(|(_, called)| *called == name) else {
             return Err(Invalid {
@@ -199,10 +201,15 @@ impl Reading<'_> {
     /// Results that follow each other are parts of one turn.
     fn result(&mut self, result: ToolResult) {
         match self.conversation.turns.last_mut() {
-            Some(Turn { role: Role::User, parts }) if matches!(parts.last(), Some(Part::Result(_))) => {
-                parts.push(Part::Result(result));
+            Some(ConversationTurn { role: Role::User, parts })
+                if matches!(parts.last(), Some(MessagePart::Result(_))) =>
+            {
+                parts.push(MessagePart::Result(result));
             }
-            _ => self.conversation.turns.push(Turn { role: Role::User, parts: vec![Part::Result(result)] }),
+            _ => self
+                .conversation
+                .turns
+                .push(ConversationTurn { role: Role::User, parts: vec![MessagePart::Result(result)] }),
         }
     }
 
@@ -226,7 +233,7 @@ impl Reading<'_> {
     }
 }
 
-fn read_call(call: &mut Members, losses: &mut Losses) -> Result<Call, Invalid> {
+fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, Invalid> {
     let id = call.required_string("id")?;
     call.take("index");
     let signature = parts::call_signature(call);
@@ -251,5 +258,5 @@ fn read_call(call: &mut Members, losses: &mut Losses) -> Result<Call, Invalid> {
         None => String::new(),
     };
     function.tell_rest(losses);
-    Ok(Call { id, name, arguments, signature, custom, cache })
+    Ok(ToolCall { id, name, arguments, signature, custom, cache })
 }

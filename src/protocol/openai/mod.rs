@@ -29,24 +29,24 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 pub use crate::protocol::frame::{Chunk, Frame, Payload};
-pub use assemble::Assembly;
+pub use assemble::ChatAssembly;
 pub(super) use conversation::check_type;
 pub use conversation::{check, conversation};
 pub use foreign::without_reasoning;
-pub use names::Names;
-pub use reader::Reader;
+pub use names::ChunkNames;
+pub use reader::OpenAiReader;
 pub use request::request;
-pub use writer::Writer;
+pub use writer::OpenAiWriter;
 pub(super) use writer::usage_json;
 
 use super::client_error::ErrorShape;
 use super::dialect::Dialect;
-use super::json::{Broken, Json, unescape};
+use super::json::{InvalidJson, Json, unescape};
 use super::other_dialect;
-use super::sse::Event;
+use super::sse::SseEvent;
 
 /// Reads one event.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     let fields = event.fields();
     let error_event = fields.name == Some(b"error");
     match fields.data {
@@ -90,9 +90,9 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 }
 
 fn read_data(data: &[u8]) -> Frame<'_> {
-    let wire = std::str::from_utf8(data).map_err(|_| Broken).and_then(Wire::read);
+    let wire = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(OpenAiWire::read);
     match wire {
-        Err(Broken) => odd(data),
+        Err(InvalidJson) => odd(data),
         Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage },
         Ok(wire) => match of_another(&wire, data) {
             Some(other) => Frame::Foreign(other),
@@ -102,7 +102,7 @@ fn read_data(data: &[u8]) -> Frame<'_> {
 }
 
 /// The dialect of an event that has nothing of this one.
-fn of_another(wire: &Wire<'_>, data: &[u8]) -> Option<&'static str> {
+fn of_another(wire: &OpenAiWire<'_>, data: &[u8]) -> Option<&'static str> {
     let has_own = wire.choices > 0 || wire.chunk.usage.is_some();
     if has_own { None } else { other_dialect::name(Dialect::OpenAi, std::str::from_utf8(data).ok()?) }
 }
@@ -116,7 +116,7 @@ fn odd(data: &[u8]) -> Frame<'static> {
 }
 
 /// Whether an OpenAI SDK takes this event for an error: its data has a member `error` that says something.
-pub fn is_error_event(event: &Event) -> bool {
+pub fn is_error_event(event: &SseEvent) -> bool {
     let fields = event.fields();
     let text = fields.data.as_deref().and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
     let mut found = false;
@@ -130,7 +130,7 @@ pub fn is_error_event(event: &Event) -> bool {
 
 /// A chunk as it is written, as far as it matters.
 #[derive(Default)]
-struct Wire<'a> {
+struct OpenAiWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
     choices: usize,
@@ -138,9 +138,9 @@ struct Wire<'a> {
     other_usage: Option<&'a str>,
 }
 
-impl<'a> Wire<'a> {
-    fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
-        let mut wire = Wire::default();
+impl<'a> OpenAiWire<'a> {
+    fn read(text: &'a str) -> Result<OpenAiWire<'a>, InvalidJson> {
+        let mut wire = OpenAiWire::default();
         let mut usage = None;
         let mut json = Json::new(text);
         json.object(|name, json| {
@@ -160,14 +160,14 @@ impl<'a> Wire<'a> {
             Ok(())
         })?;
         if json.peek().is_some() {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         wire.chunk.usage_only = wire.choices == 0 && usage.is_some();
         wire.chunk.usage = usage.or(wire.other_usage).map(Cow::Borrowed);
         Ok(wire)
     }
 
-    fn choice(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn choice(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         self.choices += 1;
         let (mut index, mut finished) = (0_u32, false);
         let (mut has_delta, mut legacy) = (false, None);
@@ -202,14 +202,14 @@ impl<'a> Wire<'a> {
         Ok(())
     }
 
-    fn payload(&mut self, delta: payload::Delta<'a>) {
+    fn payload(&mut self, delta: payload::DeltaPayload<'a>) {
         self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
         self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
         self.chunk.calls |= delta.calls;
     }
 
     /// Groq's own object.
-    fn groq(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn groq(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             match name {
                 "usage" => self.other_usage = json.some()?.or(self.other_usage),
@@ -221,7 +221,7 @@ impl<'a> Wire<'a> {
     }
 
     /// MiniMax' own object: any status but 0 is an error.
-    fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), Broken> {
+    fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             let value = json.skip()?;
             self.is_error |= name == "status_code" && value != "0" && value != "null";
@@ -236,7 +236,7 @@ fn says_error(value: &str) -> bool {
 }
 
 /// A string that is not empty, where one is expected; anything else is none, so that an odd vendor loses no event.
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }
 

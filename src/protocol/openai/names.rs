@@ -4,18 +4,18 @@ use serde_json::Value;
 
 /// What every chunk says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Names {
+pub struct ChunkNames {
     pub id: String,
     pub model: String,
     /// Seconds since 1970, UTC.
     pub created: u64,
 }
 
-impl Names {
-    pub fn of(chunk: &[u8]) -> Option<Names> {
+impl ChunkNames {
+    pub fn of(chunk: &[u8]) -> Option<ChunkNames> {
         let chunk: Value = serde_json::from_slice(chunk).ok().filter(Value::is_object)?;
         let text = |name: &str| chunk[name].as_str().unwrap_or_default().to_owned();
-        Some(Names {
+        Some(ChunkNames {
             id: text("id"),
             model: text("model"),
             created: chunk["created"].as_f64().map_or(0, |created| created as u64),

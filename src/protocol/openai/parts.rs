@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use super::members::{Members, kind_of, missing, objects, wrong_type, wrong_value};
+use super::members::{ObjectMembers, kind_of, missing, objects, wrong_type, wrong_value};
 use crate::protocol::client_error::Invalid;
-use crate::protocol::neutral::signature::{Owner, tag};
-use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, Part, Source, Thinking};
+use crate::protocol::neutral::signature::{SignatureOwner, tag};
+use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, MessagePart, ReasoningPart, Source};
 
 /// Whose content it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,9 +33,14 @@ impl Speaker {
 ///
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
-pub(super) fn read(content: Value, path: &str, speaker: Speaker, losses: &mut Losses) -> Result<Vec<Part>, Invalid> {
+pub(super) fn read(
+    content: Value,
+    path: &str,
+    speaker: Speaker,
+    losses: &mut Losses,
+) -> Result<Vec<MessagePart>, Invalid> {
     match content {
-        Value::String(text) => Ok(vec![Part::Text { text, cache: None }]),
+        Value::String(text) => Ok(vec![MessagePart::Text { text, cache: None }]),
         Value::Array(_) => {
             let mut parts = Vec::new();
             for mut part in objects(content, path)? {
@@ -49,14 +54,14 @@ pub(super) fn read(content: Value, path: &str, speaker: Speaker, losses: &mut Lo
 }
 
 /// Puts a message's own cache hint at the end of its parts.
-pub(super) fn mark(parts: &mut [Part], hint: Option<CacheHint>) {
+pub(super) fn mark(parts: &mut [MessagePart], hint: Option<CacheHint>) {
     let Some(hint) = hint else { return };
     let cache = parts.iter_mut().rev().find_map(|part| match part {
-        Part::Text { cache, .. } | Part::Image(Image { cache, .. }) | Part::Document(Document { cache, .. }) => {
-            Some(cache)
-        }
-        Part::Call(call) => Some(&mut call.cache),
-        Part::Result(result) => Some(&mut result.cache),
+        MessagePart::Text { cache, .. }
+        | MessagePart::Image(Image { cache, .. })
+        | MessagePart::Document(Document { cache, .. }) => Some(cache),
+        MessagePart::Call(call) => Some(&mut call.cache),
+        MessagePart::Result(result) => Some(&mut result.cache),
         _ => None,
     });
     if let Some(cache) = cache {
@@ -71,7 +76,7 @@ pub(super) fn cache_hint(value: &Value) -> CacheHint {
 
 /// What the assistant thought, in the most telling of the forms that gateways use: `thinking_blocks` as Anthropic has them,
 /// OpenRouter's `reasoning_details`, plain text.
-pub(super) fn thinking_of(message: &mut Members) -> Vec<Part> {
+pub(super) fn thinking_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
     let blocks = message.take("thinking_blocks");
     let details = message.take("reasoning_details");
     let plain = ["reasoning_content", "reasoning", "thinking"].map(|name| message.take(name));
@@ -79,26 +84,26 @@ pub(super) fn thinking_of(message: &mut Members) -> Vec<Part> {
         Some(Value::Array(items)) => items,
         _ => Vec::new(),
     };
-    let blocks: Vec<Thinking> = items(blocks).iter().filter_map(thinking_block).collect();
+    let blocks: Vec<ReasoningPart> = items(blocks).iter().filter_map(thinking_block).collect();
     let mut thoughts = if blocks.is_empty() { of_details(&items(details)) } else { blocks };
     if thoughts.is_empty() {
         let text = plain.into_iter().flatten().find_map(|text| match text {
             Value::String(text) if !text.is_empty() => Some(text),
             _ => None,
         });
-        thoughts.extend(text.map(|text| Thinking { text, ..Thinking::default() }));
+        thoughts.extend(text.map(|text| ReasoningPart { text, ..ReasoningPart::default() }));
     }
-    thoughts.into_iter().map(Part::Thinking).collect()
+    thoughts.into_iter().map(MessagePart::Thinking).collect()
 }
 
 /// Images that the assistant made (OpenRouter).
-pub(super) fn images_of(message: &mut Members) -> Vec<Part> {
+pub(super) fn images_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
     let Some(Value::Array(images)) = message.take("images") else { return Vec::new() };
     let urls = images.into_iter().filter_map(|mut image| match image.pointer_mut("/image_url/url")?.take() {
         Value::String(url) => Some(url),
         _ => None,
     });
-    urls.map(|url| Part::Image(Image { source: source(url), detail: None, cache: None })).collect()
+    urls.map(|url| MessagePart::Image(Image { source: source(url), detail: None, cache: None })).collect()
 }
 
 /// Where Gemini's own OpenAI form and a common gateway put the signature of a call: a member, and a pointer into it.
@@ -106,10 +111,10 @@ pub(super) const CALL_SIGNATURES: [(&str, &str); 2] =
     [("extra_content", "/google/thought_signature"), ("provider_specific_fields", "/thought_signature")];
 
 /// Gemini's signature of a call.
-pub(super) fn call_signature(call: &mut Members) -> Option<String> {
+pub(super) fn call_signature(call: &mut ObjectMembers) -> Option<String> {
     let found = CALL_SIGNATURES.map(|(name, pointer)| {
         let value = call.take(name)?;
-        value.pointer(pointer).and_then(Value::as_str).map(|signature| tag(Owner::Gemini, signature))
+        value.pointer(pointer).and_then(Value::as_str).map(|signature| tag(SignatureOwner::Gemini, signature))
     });
     found.into_iter().flatten().next()
 }
@@ -126,12 +131,12 @@ pub(super) fn source(url: String) -> Source {
     }
 }
 
-fn read_part(part: &mut Members, speaker: Speaker, losses: &mut Losses) -> Result<Option<Part>, Invalid> {
+fn read_part(part: &mut ObjectMembers, speaker: Speaker, losses: &mut Losses) -> Result<Option<MessagePart>, Invalid> {
     let kind = part.required_string("type")?;
     let cache = part.take("cache_control").map(|value| cache_hint(&value));
     let supported = speaker.supported();
     Ok(Some(match kind.as_str() {
-        "text" => Part::Text { text: part.required_string("text")?, cache },
+        "text" => MessagePart::Text { text: part.required_string("text")?, cache },
         "thinking" | "redacted_thinking" if speaker == Speaker::Assistant => {
             let mut block = serde_json::Map::new();
             for name in ["thinking", "signature", "data"] {
@@ -140,27 +145,27 @@ fn read_part(part: &mut Members, speaker: Speaker, losses: &mut Losses) -> Resul
             block.insert("type".to_owned(), Value::from(kind));
             // Mistral says whether a thought is finished.
             part.take("closed");
-            return Ok(thinking_block(&Value::Object(block)).map(Part::Thinking));
+            return Ok(thinking_block(&Value::Object(block)).map(MessagePart::Thinking));
         }
         // Not of the vendor, but harmless: an assistant's image in a history.
-        "image_url" if speaker != Speaker::System => Part::Image(image(part, cache, losses)?),
+        "image_url" if speaker != Speaker::System => MessagePart::Image(image(part, cache, losses)?),
         other if !supported.contains(&other) => {
             return Err(wrong_value(&part.path_of("type"), other, supported));
         }
-        "refusal" => Part::Refusal(part.required_string("refusal")?),
-        "input_audio" => Part::Audio(audio(part, losses)?),
-        "file" => Part::Document(file(part, cache, losses)?),
+        "refusal" => MessagePart::Refusal(part.required_string("refusal")?),
+        "input_audio" => MessagePart::Audio(audio(part, losses)?),
+        "file" => MessagePart::Document(file(part, cache, losses)?),
         other => return Err(wrong_value(&part.path_of("type"), other, supported)),
     }))
 }
 
-fn image(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Image, Invalid> {
+fn image(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Image, Invalid> {
     let path = part.path_of("image_url");
     let mut image = match part.take("image_url") {
         None => return Err(missing(&path)),
         // Some clients write the bare URL.
         Some(Value::String(url)) => return Ok(Image { source: source(url), detail: None, cache }),
-        Some(object) => Members::new(object, path)?,
+        Some(object) => ObjectMembers::new(object, path)?,
     };
     let url = image.required_string("url")?;
     if url.is_empty() {
@@ -172,14 +177,14 @@ fn image(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> R
     Ok(Image { source: source(url), detail, cache })
 }
 
-fn audio(part: &mut Members, losses: &mut Losses) -> Result<Audio, Invalid> {
+fn audio(part: &mut ObjectMembers, losses: &mut Losses) -> Result<Audio, Invalid> {
     let mut audio = part.required_object("input_audio")?;
     let read = Audio { data: audio.required_string("data")?, format: audio.required_string("format")? };
     audio.tell_rest(losses);
     Ok(read)
 }
 
-fn file(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Document, Invalid> {
+fn file(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses) -> Result<Document, Invalid> {
     let mut file = part.required_object("file")?;
     let name = file.string("filename")?;
     let source = match (file.string("file_data")?, file.string("file_id")?) {
@@ -194,12 +199,16 @@ fn file(part: &mut Members, cache: Option<CacheHint>, losses: &mut Losses) -> Re
 }
 
 /// Anthropic's form, so a bare signature is Anthropic's; Mistral's `thinking` is a list of text parts.
-fn thinking_block(block: &Value) -> Option<Thinking> {
+fn thinking_block(block: &Value) -> Option<ReasoningPart> {
     let text = |name| block.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
-    let owner = if block.get("thinking").is_some_and(Value::is_array) { Owner::OpenAi } else { Owner::Anthropic };
+    let owner = if block.get("thinking").is_some_and(Value::is_array) {
+        SignatureOwner::OpenAi
+    } else {
+        SignatureOwner::Anthropic
+    };
     let signed = |name| text(name).map(|signature| tag(owner, &signature));
     if block.get("type").and_then(Value::as_str) == Some("redacted_thinking") {
-        return Some(Thinking { signature: Some(signed("data")?), redacted: true, ..Thinking::default() });
+        return Some(ReasoningPart { signature: Some(signed("data")?), redacted: true, ..ReasoningPart::default() });
     }
     let listed = || {
         let parts = block.get("thinking")?.as_array()?;
@@ -207,16 +216,20 @@ fn thinking_block(block: &Value) -> Option<Thinking> {
     };
     let thought = text("thinking").or_else(listed).unwrap_or_default();
     let signature = signed("signature");
-    (!thought.is_empty() || signature.is_some()).then_some(Thinking { text: thought, signature, ..Thinking::default() })
+    (!thought.is_empty() || signature.is_some()).then_some(ReasoningPart {
+        text: thought,
+        signature,
+        ..ReasoningPart::default()
+    })
 }
 
 /// OpenRouter's form: an entry for a text with its signature, a summary, or something encrypted; the last two may share an id.
 /// What is bare may be any vendor's, behind the server that gave it.
-fn of_details(details: &[Value]) -> Vec<Thinking> {
-    let mut thoughts: Vec<Thinking> = Vec::new();
+fn of_details(details: &[Value]) -> Vec<ReasoningPart> {
+    let mut thoughts: Vec<ReasoningPart> = Vec::new();
     for detail in details {
         let text = |name| detail.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
-        let signed = |name| text(name).map(|signature| tag(Owner::OpenAi, &signature));
+        let signed = |name| text(name).map(|signature| tag(SignatureOwner::OpenAi, &signature));
         let id = text("id");
         let thought = match detail.get("type").and_then(Value::as_str) {
             Some("reasoning.encrypted") => {
@@ -226,14 +239,14 @@ fn of_details(details: &[Value]) -> Vec<Thinking> {
                     summary.signature.get_or_insert(data);
                     continue;
                 }
-                Thinking { signature: Some(data), redacted: true, id, ..Thinking::default() }
+                ReasoningPart { signature: Some(data), redacted: true, id, ..ReasoningPart::default() }
             }
             _ => {
                 let (words, signature) = (text("text").or_else(|| text("summary")), signed("signature"));
                 if words.is_none() && signature.is_none() {
                     continue;
                 }
-                Thinking { text: words.unwrap_or_default(), signature, redacted: false, id }
+                ReasoningPart { text: words.unwrap_or_default(), signature, redacted: false, id }
             }
         };
         thoughts.push(thought);

@@ -2,11 +2,11 @@
 
 use super::Payload;
 use crate::protocol::PayloadKind;
-use crate::protocol::json::{Broken, Json, characters};
+use crate::protocol::json::{InvalidJson, Json, characters};
 
 /// What a delta holds.
 #[derive(Default)]
-pub(super) struct Delta<'a> {
+pub(super) struct DeltaPayload<'a> {
     pub payload: Option<Payload>,
     /// The one plain string that is all of it.
     pub text: Option<&'a str>,
@@ -15,14 +15,14 @@ pub(super) struct Delta<'a> {
 }
 
 /// Takes the text of a legacy completion.
-pub(super) fn of_text<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
+pub(super) fn of_text<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, InvalidJson> {
     let mut text = None;
     let payload = text_or_parts(json, PayloadKind::Text, &mut text)?;
-    Ok(Delta { payload, text, calls: false })
+    Ok(DeltaPayload { payload, text, calls: false })
 }
 
 /// Takes a delta.
-pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
+pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, InvalidJson> {
     let (mut answer, mut reasoning, mut details) = (None, None, None);
     let mut calls = false;
     let (mut text, mut strings, mut others) = (None, 0, 0);
@@ -67,7 +67,7 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<Delta<'a>, Broken> {
     })?;
     let text = text.filter(|_| strings == 1 && others == 0);
     // Details repeat what stands beside them as plain text.
-    Ok(Delta { payload: merge(answer, reasoning.or(details)), text, calls })
+    Ok(DeltaPayload { payload: merge(answer, reasoning.or(details)), text, calls })
 }
 
 /// A string, which is then remembered, or a list of parts.
@@ -75,7 +75,7 @@ fn text_or_parts<'a>(
     json: &mut Json<'a>,
     kind: PayloadKind,
     text: &mut Option<&'a str>,
-) -> Result<Option<Payload>, Broken> {
+) -> Result<Option<Payload>, InvalidJson> {
     if json.peek() == Some(b'[') {
         return parts(json, kind);
     }
@@ -96,12 +96,12 @@ pub(super) fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
 }
 
 /// A string, or a list of parts.
-fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
+fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     text_or_parts(json, kind, &mut None)
 }
 
 /// Mistral: `thinking` and `text`, each again a string or a list.
-fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Broken> {
+fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
         let (mut thinking, mut part) = (false, None);
@@ -122,7 +122,7 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Brok
 }
 
 /// OpenRouter's list of what was thought: texts and summaries. Signatures and what is encrypted are not generated text.
-fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
         json.object(|name, json| {
@@ -136,7 +136,7 @@ fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// Whether there is any, and what of it is output.
-fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), Broken> {
+fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJson> {
     let (mut found, mut all) = (false, None);
     json.list(|json| {
         found = true;
@@ -152,7 +152,7 @@ fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), Broken> {
 }
 
 /// Characters of a call's name and arguments, a custom tool's input among them.
-fn function(json: &mut Json<'_>) -> Result<u32, Broken> {
+fn function(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
     let mut chars: u32 = 0;
     json.object(|name, json| {
         let more = match (name, json.peek()) {
@@ -171,7 +171,7 @@ fn tool(chars: u32) -> Option<Payload> {
     (chars > 0).then_some(Payload { kind: PayloadKind::Tool, chars })
 }
 
-fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut chars: u32 = 0;
     json.object(|name, json| {
         let value = json.string_or_skip()?;
@@ -184,7 +184,7 @@ fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
 }
 
 /// OpenRouter: a list of `image_url` parts.
-fn images(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn images(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
         json.object(|name, json| match name {

@@ -4,11 +4,11 @@ use std::str;
 
 use serde_json::Value;
 
-use super::calls::Calls;
-use crate::protocol::json::{Broken, Json};
-use crate::protocol::neutral::signature::{Owner, tag};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
-use crate::protocol::sse::Event;
+use super::calls::ChoiceCalls;
+use crate::protocol::json::{InvalidJson, Json};
+use crate::protocol::neutral::signature::{SignatureOwner, tag};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
 
@@ -17,24 +17,24 @@ const CHOICES_MAX: usize = 128;
 
 /// Reads one stream.
 #[derive(Default)]
-pub struct Reader {
+pub struct OpenAiReader {
     id_told: bool,
     model_told: bool,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceReader>,
 }
 
 #[derive(Default)]
-struct Choice {
+struct ChoiceReader {
     index: u32,
-    calls: Calls,
-    thoughts: Thoughts,
+    calls: ChoiceCalls,
+    thoughts: ReasoningBlocks,
     /// Some vendors repeat the reason beside the usage.
     finished: bool,
 }
 
 /// Which block of reasoning is under way. Plain text names none; a signature ends one.
 #[derive(Default)]
-struct Thoughts {
+struct ReasoningBlocks {
     block: u32,
     /// The block has text.
     open: bool,
@@ -48,8 +48,8 @@ struct Thoughts {
     plain: bool,
 }
 
-impl ReadPieces for Reader {
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
+impl ReadPieces for OpenAiReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let before = pieces.len();
         let Some(data) = event.fields().data else { return };
         let Ok(text) = str::from_utf8(&data) else { return };
@@ -59,8 +59,8 @@ impl ReadPieces for Reader {
     }
 }
 
-impl Reader {
-    fn chunk(&mut self, text: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+impl OpenAiReader {
+    fn chunk(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let start = pieces.len();
         let (mut id, mut model, mut usage) = (None, None, Usage::default());
         let mut json = Json::new(text);
@@ -82,20 +82,25 @@ impl Reader {
             Ok(())
         })?;
         if json.peek().is_some() {
-            return Err(Broken);
+            return Err(InvalidJson);
         }
         if id.is_some() || model.is_some() {
             self.id_told |= id.is_some();
             self.model_told |= model.is_some();
-            pieces.insert(start, Piece::Start { id: id.map(words), model: model.map(words) });
+            pieces.insert(start, AnswerPiece::Start { id: id.map(words), model: model.map(words) });
         }
         if usage != Usage::default() {
-            pieces.push(Piece::Usage(usage));
+            pieces.push(AnswerPiece::Usage(usage));
         }
         Ok(())
     }
 
-    fn choice(&mut self, json: &mut Json<'_>, usage: &mut Usage, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    fn choice(
+        &mut self,
+        json: &mut Json<'_>,
+        usage: &mut Usage,
+        pieces: &mut Vec<AnswerPiece>,
+    ) -> Result<(), InvalidJson> {
         let (mut index, mut delta, mut message, mut text, mut reason, mut sequence) = (0, None, None, None, None, None);
         json.object(|name, json| {
             match name {
@@ -119,18 +124,18 @@ impl Reader {
         }
         if let Some(reason) = reason.filter(|_| !choice.finished) {
             choice.finished = true;
-            pieces.push(Piece::Finish { index, finish: finish_of(&words(reason), sequence.map(words)) });
+            pieces.push(AnswerPiece::Finish { index, finish: finish_of(&words(reason), sequence.map(words)) });
         }
         Ok(())
     }
 
-    fn choice_at(&mut self, index: u32) -> Option<&mut Choice> {
+    fn choice_at(&mut self, index: u32) -> Option<&mut ChoiceReader> {
         let position = self.choices.iter().position(|choice| choice.index == index);
         if position.is_none() {
             if self.choices.len() >= CHOICES_MAX {
                 return None;
             }
-            self.choices.push(Choice { index, ..Choice::default() });
+            self.choices.push(ChoiceReader { index, ..ChoiceReader::default() });
         }
         let position = position.unwrap_or(self.choices.len() - 1);
         self.choices.get_mut(position)
@@ -139,7 +144,7 @@ impl Reader {
 
 /// The members of a delta, as they are written.
 #[derive(Default)]
-struct Delta<'a> {
+struct DeltaMembers<'a> {
     content: Option<&'a str>,
     reasoning: Option<&'a str>,
     details: Option<&'a str>,
@@ -151,9 +156,9 @@ struct Delta<'a> {
     annotations: Option<&'a str>,
 }
 
-impl Choice {
-    fn delta(&mut self, text: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
-        let mut delta = Delta::default();
+impl ChoiceReader {
+    fn delta(&mut self, text: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
+        let mut delta = DeltaMembers::default();
         Json::new(text).object(|name, json| {
             let place = match name {
                 "content" => &mut delta.content,
@@ -176,23 +181,23 @@ impl Choice {
         delta.content.map_or(Ok(()), |text| self.content(text, pieces))?;
         if let Some(refusal) = delta.refusal {
             let text = words_of_parts(refusal)?;
-            pieces.extend((!text.is_empty()).then_some(Piece::Refusal { index: self.index, text }));
+            pieces.extend((!text.is_empty()).then_some(AnswerPiece::Refusal { index: self.index, text }));
         }
         delta.calls.map_or(Ok(()), |text| self.calls.read(self.index, text, pieces))?;
         delta.function.map_or(Ok(()), |text| self.calls.read_legacy(self.index, text, pieces))?;
         delta.audio.map_or(Ok(()), |text| self.audio(text, pieces))?;
         delta.images.map_or(Ok(()), |text| self.images(text, pieces))?;
-        pieces.extend(delta.annotations.map(|_| Piece::Other("annotations".to_owned())));
+        pieces.extend(delta.annotations.map(|_| AnswerPiece::Other("annotations".to_owned())));
         Ok(())
     }
 
     /// A string, or Mistral's list of `text` and `thinking` parts.
-    fn content(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    fn content(&mut self, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let index = self.index;
         let mut json = Json::new(raw);
         if json.peek() != Some(b'[') {
             let text = json.string_or_skip()?.map(words).filter(|text| !text.is_empty());
-            pieces.extend(text.map(|text| Piece::Text { index, text }));
+            pieces.extend(text.map(|text| AnswerPiece::Text { index, text }));
             return Ok(());
         }
         json.list(|json| {
@@ -211,17 +216,17 @@ impl Choice {
                 self.thought(words_of_parts(thought)?, pieces);
             } else if let Some(text) = text {
                 let text = words_of_parts(text)?;
-                pieces.extend((!text.is_empty()).then_some(Piece::Text { index, text }));
+                pieces.extend((!text.is_empty()).then_some(AnswerPiece::Text { index, text }));
             } else if let Some(image) = image {
                 pieces.push(image_of(index, image));
             } else if let Some(kind) = kind {
-                pieces.push(Piece::Other(words(kind)));
+                pieces.push(AnswerPiece::Other(words(kind)));
             }
             Ok(())
         })
     }
 
-    fn reasoning(&mut self, delta: &Delta<'_>, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    fn reasoning(&mut self, delta: &DeltaMembers<'_>, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let plain = delta.reasoning.map(words_of_parts).transpose()?.filter(|text| !text.is_empty());
         self.thoughts.plain |= plain.is_some();
         let details = delta.details.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw).ok()).unwrap_or_default();
@@ -234,17 +239,17 @@ impl Choice {
         Ok(())
     }
 
-    fn thought(&mut self, text: String, pieces: &mut Vec<Piece>) {
+    fn thought(&mut self, text: String, pieces: &mut Vec<AnswerPiece>) {
         if text.is_empty() {
             return;
         }
         self.thoughts.reopen();
         self.thoughts.open = true;
-        pieces.push(Piece::Thinking { index: self.index, block: self.thoughts.block, text });
+        pieces.push(AnswerPiece::Thinking { index: self.index, block: self.thoughts.block, text });
     }
 
     /// One of OpenRouter's `reasoning_details`.
-    fn detail(&mut self, detail: &Value, pieces: &mut Vec<Piece>) {
+    fn detail(&mut self, detail: &Value, pieces: &mut Vec<AnswerPiece>) {
         let index = self.index;
         let text = |name| detail.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
         let same =
@@ -252,13 +257,13 @@ impl Choice {
         if !same {
             self.thoughts.turn_to(detail);
         }
-        if let Some(data) = text("data").map(|data| tag(Owner::OpenAi, &data)) {
+        if let Some(data) = text("data").map(|data| tag(SignatureOwner::OpenAi, &data)) {
             // What is encrypted belongs to the summary of the same id, if there is one.
             if same {
-                pieces.push(Piece::Signature { index, block: self.thoughts.block, signature: data });
+                pieces.push(AnswerPiece::Signature { index, block: self.thoughts.block, signature: data });
             } else {
                 self.thoughts.next();
-                pieces.push(Piece::Redacted { index, block: self.thoughts.block, data });
+                pieces.push(AnswerPiece::Redacted { index, block: self.thoughts.block, data });
             }
             self.thoughts.closed = true;
             return;
@@ -266,15 +271,15 @@ impl Choice {
         if let Some(words) = text("text").or_else(|| text("summary")).filter(|_| !self.thoughts.plain) {
             self.thought(words, pieces);
         }
-        if let Some(signature) = text("signature").map(|signature| tag(Owner::OpenAi, &signature)) {
+        if let Some(signature) = text("signature").map(|signature| tag(SignatureOwner::OpenAi, &signature)) {
             self.thoughts.reopen();
-            pieces.push(Piece::Signature { index, block: self.thoughts.block, signature });
+            pieces.push(AnswerPiece::Signature { index, block: self.thoughts.block, signature });
             self.thoughts.closed = true;
         }
         self.thoughts.id = text("id").or(self.thoughts.id.take());
     }
 
-    fn audio(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    fn audio(&mut self, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         let (mut id, mut data, mut transcript) = (None, String::new(), String::new());
         Json::new(raw).object(|name, json| {
             let value = json.string_or_skip()?.map(words);
@@ -287,12 +292,12 @@ impl Choice {
             Ok(())
         })?;
         if id.is_some() || !data.is_empty() || !transcript.is_empty() {
-            pieces.push(Piece::Audio { index: self.index, id, data, transcript });
+            pieces.push(AnswerPiece::Audio { index: self.index, id, data, transcript });
         }
         Ok(())
     }
 
-    fn images(&mut self, raw: &str, pieces: &mut Vec<Piece>) -> Result<(), Broken> {
+    fn images(&mut self, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         Json::new(raw).list(|json| {
             json.object(|name, json| {
                 let value = json.skip()?;
@@ -303,7 +308,7 @@ impl Choice {
     }
 }
 
-impl Thoughts {
+impl ReasoningBlocks {
     /// Goes over to the block that a detail names, if it is another.
     fn turn_to(&mut self, detail: &Value) {
         let number = detail.get("index").and_then(Value::as_u64);
@@ -334,7 +339,7 @@ impl Thoughts {
 }
 
 /// A string, or the texts of a list of parts.
-fn words_of_parts(raw: &str) -> Result<String, Broken> {
+fn words_of_parts(raw: &str) -> Result<String, InvalidJson> {
     let mut json = Json::new(raw);
     if json.peek() != Some(b'[') {
         return Ok(json.string_or_skip()?.map(words).unwrap_or_default());
@@ -351,25 +356,27 @@ fn words_of_parts(raw: &str) -> Result<String, Broken> {
 }
 
 /// `image_url`: an object with a URL, or the URL itself.
-fn image_of(index: u32, raw: &str) -> Piece {
+fn image_of(index: u32, raw: &str) -> AnswerPiece {
     let value: Value = serde_json::from_str(raw).unwrap_or_default();
     let url = value.get("url").unwrap_or(&value).as_str().unwrap_or_default();
     match url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) {
-        Some((media_type, data)) => Piece::Image { index, media_type: media_type.to_owned(), data: data.to_owned() },
-        None => Piece::Other("images".to_owned()),
+        Some((media_type, data)) => {
+            AnswerPiece::Image { index, media_type: media_type.to_owned(), data: data.to_owned() }
+        }
+        None => AnswerPiece::Other("images".to_owned()),
     }
 }
 
-fn finish_of(reason: &str, sequence: Option<String>) -> Finish {
+fn finish_of(reason: &str, sequence: Option<String>) -> FinishReason {
     match reason {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => match sequence {
-            Some(sequence) => Finish::StopSequence(Some(sequence)),
-            None => Finish::Stop,
+            Some(sequence) => FinishReason::StopSequence(Some(sequence)),
+            None => FinishReason::Stop,
         },
-        "length" | "max_tokens" | "model_length" => Finish::Length,
-        "tool_calls" | "function_call" | "tool_use" => Finish::ToolCalls,
-        "content_filter" => Finish::Filtered,
-        "refusal" => Finish::Refusal,
-        other => Finish::Other(other.to_owned()),
+        "length" | "max_tokens" | "model_length" => FinishReason::Length,
+        "tool_calls" | "function_call" | "tool_use" => FinishReason::ToolCalls,
+        "content_filter" => FinishReason::Filtered,
+        "refusal" => FinishReason::Refusal,
+        other => FinishReason::Other(other.to_owned()),
     }
 }

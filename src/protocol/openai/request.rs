@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::turns;
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{effort_of, strict_of};
 
@@ -18,7 +18,7 @@ const USER_MAX: usize = 64;
 const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
 
 /// Writes a conversation as a chat request.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         body.extend(value.map(|value| (name.to_owned(), value)));
@@ -109,7 +109,7 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
 }
 
 /// Chat knows efforts and no budgets, and does not let choose whether thoughts are shown.
-fn effort(reasoning: &Reasoning, options: &Options, losses: &mut Losses) -> Option<Value> {
+fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Losses) -> Option<Value> {
     if reasoning.encrypted {
         losses.hint("reasoning.encrypted_content");
     }
@@ -126,7 +126,7 @@ fn effort(reasoning: &Reasoning, options: &Options, losses: &mut Losses) -> Opti
 }
 
 /// OpenAI itself knows no `top_k`, and no more than a few stop sequences.
-fn taken(sampling: &Sampling, options: &Options, losses: &mut Losses) -> Sampling {
+fn taken(sampling: &Sampling, options: &TranslationOptions, losses: &mut Losses) -> Sampling {
     let mut taken = sampling.clone();
     if options.max_completion_tokens {
         if taken.top_k.take().is_some() {

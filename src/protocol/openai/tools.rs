@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::members::{Members, kind_of, wrong_type, wrong_value};
+use super::members::{ObjectMembers, kind_of, wrong_type, wrong_value};
 use super::parts::cache_hint;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
@@ -11,7 +11,7 @@ use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 ///
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
-pub(super) fn read(request: &mut Members, conversation: &mut Conversation) -> Result<(), Invalid> {
+pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     let listed = request.has("tools") || request.has("functions");
     for mut tool in request.objects("tools")? {
         conversation.tools.extend(read_tool(&mut tool, &mut conversation.losses)?);
@@ -38,7 +38,7 @@ pub(super) fn read(request: &mut Members, conversation: &mut Conversation) -> Re
 }
 
 /// None for a tool that the vendor runs itself.
-fn read_tool(tool: &mut Members, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
+fn read_tool(tool: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
     let kind = tool.required_string("type")?;
     let cache = tool.take("cache_control").map(|value| cache_hint(&value));
     let mut read = match kind.as_str() {
@@ -53,7 +53,7 @@ fn read_tool(tool: &mut Members, losses: &mut Losses) -> Result<Option<Tool>, In
     Ok(Some(read))
 }
 
-fn function_of(mut function: Members, losses: &mut Losses) -> Result<Tool, Invalid> {
+fn function_of(mut function: ObjectMembers, losses: &mut Losses) -> Result<Tool, Invalid> {
     let path = function.path_of("parameters");
     let parameters = match function.take("parameters") {
         Some(Value::Object(schema)) if schema.is_empty() => None,
@@ -73,7 +73,7 @@ fn function_of(mut function: Members, losses: &mut Losses) -> Result<Tool, Inval
     Ok(read)
 }
 
-fn custom_of(mut custom: Members, losses: &mut Losses) -> Result<Tool, Invalid> {
+fn custom_of(mut custom: ObjectMembers, losses: &mut Losses) -> Result<Tool, Invalid> {
     let name = custom.required_string("name")?;
     let description = custom.string("description")?;
     // Chat wraps the grammar in an object of its own; the neutral form is the flat one of Responses.
@@ -86,7 +86,7 @@ fn custom_of(mut custom: Members, losses: &mut Losses) -> Result<Tool, Invalid> 
 }
 
 /// None for free text.
-fn grammar_of(mut format: Members, losses: &mut Losses) -> Result<Option<Value>, Invalid> {
+fn grammar_of(mut format: ObjectMembers, losses: &mut Losses) -> Result<Option<Value>, Invalid> {
     let grammar = match format.required_string("type")?.as_str() {
         "text" => None,
         "grammar" => {
@@ -105,7 +105,7 @@ fn grammar_of(mut format: Members, losses: &mut Losses) -> Result<Option<Value>,
 fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
     let mut object = match value {
         Value::String(word) => return named_choice(&word, "tool_choice"),
-        Value::Object(_) => Members::new(value, "tool_choice".to_owned())?,
+        Value::Object(_) => ObjectMembers::new(value, "tool_choice".to_owned())?,
         other => return Err(wrong_type("tool_choice", "one of a string or object", kind_of(&other))),
     };
     let kind = object.required_string("type")?;
@@ -132,12 +132,12 @@ fn named_choice(word: &str, path: &str) -> Result<ToolChoice, Invalid> {
     }
 }
 
-fn legacy_choice(request: &mut Members) -> Result<Option<ToolChoice>, Invalid> {
+fn legacy_choice(request: &mut ObjectMembers) -> Result<Option<ToolChoice>, Invalid> {
     match request.take("function_call") {
         None => Ok(None),
         Some(Value::String(word)) => named_choice(&word, "function_call").map(Some),
         Some(object) => {
-            let mut object = Members::new(object, "function_call".to_owned())?;
+            let mut object = ObjectMembers::new(object, "function_call".to_owned())?;
             Ok(Some(ToolChoice::Named(object.required_string("name")?)))
         }
     }

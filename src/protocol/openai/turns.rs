@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::protocol::neutral::{
-    Audio, Call, Conversation, Document, Image, Losses, Part, Role, Source, ToolResult, Turn,
+    Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
 use crate::protocol::outgoing::results_first;
 
@@ -16,7 +16,7 @@ const GAP: &str = "\n\n";
 
 /// All messages. `takes_thoughts`: thoughts go back beside the calls that they led to.
 pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses: &mut Losses) -> Vec<Value> {
-    let mut writing = Writing { messages: Vec::new(), losses };
+    let mut writing = TurnsWriter { messages: Vec::new(), losses };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
     }
@@ -37,21 +37,21 @@ pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses
     writing.messages
 }
 
-fn has_results(turn: &Turn) -> bool {
-    turn.parts.iter().any(|part| matches!(part, Part::Result(_)))
+fn has_results(turn: &ConversationTurn) -> bool {
+    turn.parts.iter().any(|part| matches!(part, MessagePart::Result(_)))
 }
 
-struct Writing<'a> {
+struct TurnsWriter<'a> {
     messages: Vec<Value>,
     losses: &'a mut Losses,
 }
 
-impl Writing<'_> {
-    fn system(&mut self, parts: &[Part]) {
+impl TurnsWriter<'_> {
+    fn system(&mut self, parts: &[MessagePart]) {
         let mut texts = Vec::new();
         for part in parts {
             match part {
-                Part::Text { text, .. } => texts.push(text.as_str()),
+                MessagePart::Text { text, .. } => texts.push(text.as_str()),
                 _ => self.losses.meaning("system"),
             }
             self.note_cache(part);
@@ -60,7 +60,7 @@ impl Writing<'_> {
     }
 
     /// User turns that follow each other: their results first, for these must stand right behind the calls.
-    fn user(&mut self, turns: &[&Turn]) {
+    fn user(&mut self, turns: &[&ConversationTurn]) {
         let mut attachments = Vec::new();
         for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
             let content = self.result(result, &mut attachments);
@@ -89,7 +89,7 @@ impl Writing<'_> {
         let before = attachments.len();
         for part in &result.parts {
             match (part, self.user_part(part)) {
-                (Part::Text { text, .. }, _) => texts.push(text.clone()),
+                (MessagePart::Text { text, .. }, _) => texts.push(text.clone()),
                 (_, Some(value)) => {
                     if attachments.len() == before {
                         let label = format!("Attachments of the result of tool call {}:", result.call_id);
@@ -107,18 +107,20 @@ impl Writing<'_> {
     }
 
     /// None for a result, which is a message of its own, and for what is lost.
-    fn user_part(&mut self, part: &Part) -> Option<Value> {
+    fn user_part(&mut self, part: &MessagePart) -> Option<Value> {
         self.note_cache(part);
         match part {
-            Part::Text { text, .. } | Part::Refusal(text) => Some(json!({ "type": "text", "text": text })),
-            Part::Image(image) => self.image(image),
-            Part::Document(document) => self.document(document),
-            Part::Audio(Audio { format, data }) => {
+            MessagePart::Text { text, .. } | MessagePart::Refusal(text) => {
+                Some(json!({ "type": "text", "text": text }))
+            }
+            MessagePart::Image(image) => self.image(image),
+            MessagePart::Document(document) => self.document(document),
+            MessagePart::Audio(Audio { format, data }) => {
                 Some(json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } }))
             }
-            Part::Result(_) => None,
-            Part::Thinking(_) => self.lost("thinking"),
-            Part::Call(_) => self.lost("tool_calls"),
+            MessagePart::Result(_) => None,
+            MessagePart::Thinking(_) => self.lost("thinking"),
+            MessagePart::Call(_) => self.lost("tool_calls"),
         }
     }
 
@@ -150,14 +152,14 @@ impl Writing<'_> {
     }
 
     /// Assistant turns that follow each other are one message: parallel calls must stand in one.
-    fn assistant(&mut self, turns: &[&Turn], in_loop: bool) {
+    fn assistant(&mut self, turns: &[&ConversationTurn], in_loop: bool) {
         let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for part in turns.iter().flat_map(|turn| &turn.parts) {
             self.note_cache(part);
             match part {
                 // A refusal has a member of its own at OpenAI only.
-                Part::Text { text, .. } | Part::Refusal(text) => texts.push(text.as_str()),
-                Part::Thinking(thinking) => {
+                MessagePart::Text { text, .. } | MessagePart::Refusal(text) => texts.push(text.as_str()),
+                MessagePart::Thinking(thinking) => {
                     if thinking.signature.is_some() {
                         self.losses.hint("signature");
                     }
@@ -165,11 +167,11 @@ impl Writing<'_> {
                         thoughts.push(thinking.text.as_str());
                     }
                 }
-                Part::Call(call) => calls.push(self.call(call)),
-                Part::Image(_) => self.losses.meaning("image"),
-                Part::Document(_) => self.losses.meaning("document"),
-                Part::Audio(_) => self.losses.meaning("audio"),
-                Part::Result(_) => self.losses.meaning("tool_result"),
+                MessagePart::Call(call) => calls.push(self.call(call)),
+                MessagePart::Image(_) => self.losses.meaning("image"),
+                MessagePart::Document(_) => self.losses.meaning("document"),
+                MessagePart::Audio(_) => self.losses.meaning("audio"),
+                MessagePart::Result(_) => self.losses.meaning("tool_result"),
             }
         }
         let mut message = Map::from_iter([("role".to_owned(), Value::from("assistant"))]);
@@ -186,7 +188,7 @@ impl Writing<'_> {
         self.messages.push(Value::Object(message));
     }
 
-    fn call(&mut self, call: &Call) -> Value {
+    fn call(&mut self, call: &ToolCall) -> Value {
         if call.signature.is_some() {
             self.losses.hint("thought_signature");
         }
@@ -203,12 +205,12 @@ impl Writing<'_> {
         None
     }
 
-    fn note_cache(&mut self, part: &Part) {
+    fn note_cache(&mut self, part: &MessagePart) {
         let cache = match part {
-            Part::Text { cache, .. } => cache,
-            Part::Image(image) => &image.cache,
-            Part::Document(document) => &document.cache,
-            Part::Call(call) => &call.cache,
+            MessagePart::Text { cache, .. } => cache,
+            MessagePart::Image(image) => &image.cache,
+            MessagePart::Document(document) => &document.cache,
+            MessagePart::Call(call) => &call.cache,
             _ => return,
         };
         if cache.is_some() {
@@ -217,9 +219,9 @@ impl Writing<'_> {
     }
 }
 
-fn as_result(part: &Part) -> Option<&ToolResult> {
+fn as_result(part: &MessagePart) -> Option<&ToolResult> {
     match part {
-        Part::Result(result) => Some(result),
+        MessagePart::Result(result) => Some(result),
         _ => None,
     }
 }

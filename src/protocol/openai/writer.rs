@@ -10,28 +10,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 
-use crate::protocol::neutral::signature::{Owner, shown};
-use crate::protocol::neutral::{Finish, Piece, WritePieces};
-use crate::protocol::openai::Names;
+use crate::protocol::neutral::signature::{SignatureOwner, shown};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
+use crate::protocol::openai::ChunkNames;
 use crate::protocol::usage::Usage;
 
 /// Writes one stream.
-pub struct Writer {
+pub struct OpenAiWriter {
     id: Option<String>,
     model: String,
     created: u64,
     include_usage: bool,
     /// An event up to its choices; empty until the first is written.
     head: String,
-    choices: Vec<Choice>,
+    choices: Vec<ChoiceWriter>,
     usage: Option<Usage>,
 }
 
 #[derive(Default)]
-struct Choice {
+struct ChoiceWriter {
     index: u32,
     /// Calls by their place.
-    calls: HashMap<u32, Call>,
+    calls: HashMap<u32, WrittenCall>,
     /// Text of the blocks of reasoning that may still be signed.
     thoughts: Vec<(u32, String)>,
     details: u32,
@@ -40,15 +40,15 @@ struct Choice {
     finished: bool,
 }
 
-struct Call {
+struct WrittenCall {
     custom: bool,
     has_arguments: bool,
 }
 
-impl Writer {
+impl OpenAiWriter {
     /// `model` is the name that stands until the upstream names its own.
-    pub fn new(model: &str, include_usage: bool) -> Writer {
-        Writer {
+    pub fn new(model: &str, include_usage: bool) -> OpenAiWriter {
+        OpenAiWriter {
             id: None,
             model: model.to_owned(),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
@@ -60,47 +60,51 @@ impl Writer {
     }
 }
 
-impl Writer {
+impl OpenAiWriter {
     /// Goes on with an answer that was begun under these names.
-    pub fn behind(names: Names, include_usage: bool) -> Writer {
-        Writer {
+    pub fn behind(names: ChunkNames, include_usage: bool) -> OpenAiWriter {
+        OpenAiWriter {
             id: Some(names.id),
             created: names.created,
             // Its role was told.
-            choices: vec![Choice::default()],
-            ..Writer::new(&names.model, include_usage)
+            choices: vec![ChoiceWriter::default()],
+            ..OpenAiWriter::new(&names.model, include_usage)
         }
     }
 }
 
-impl WritePieces for Writer {
-    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
+impl WritePieces for OpenAiWriter {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
         match piece {
-            Piece::Start { id, model } => self.start(id, model),
-            Piece::Text { index, text } => self.text(index, "content", &text, out),
-            Piece::Refusal { index, text } => {
+            AnswerPiece::Start { id, model } => self.start(id, model),
+            AnswerPiece::Text { index, text } => self.text(index, "content", &text, out),
+            AnswerPiece::Refusal { index, text } => {
                 self.text(index, "refusal", &text, out);
                 self.choice(index, out).refused = true;
             }
-            Piece::Thinking { index, block, text } => {
+            AnswerPiece::Thinking { index, block, text } => {
                 self.text(index, "reasoning_content", &text, out);
                 self.choice(index, out).thought(block, &text);
             }
-            Piece::Signature { index, block, signature } => {
+            AnswerPiece::Signature { index, block, signature } => {
                 let text = self.choice(index, out).signed(block);
-                let signature = shown(Owner::OpenAi, &signature);
+                let signature = shown(SignatureOwner::OpenAi, &signature);
                 self.detail(index, json!({ "type": "reasoning.text", "text": text, "signature": signature }), out);
             }
-            Piece::Redacted { index, data, .. } => {
-                self.detail(index, json!({ "type": "reasoning.encrypted", "data": shown(Owner::OpenAi, &data) }), out);
+            AnswerPiece::Redacted { index, data, .. } => {
+                self.detail(
+                    index,
+                    json!({ "type": "reasoning.encrypted", "data": shown(SignatureOwner::OpenAi, &data) }),
+                    out,
+                );
             }
-            Piece::Call { index, call, id, name, custom, signature } => {
-                self.choice(index, out).calls.insert(call, Call { custom, has_arguments: false });
+            AnswerPiece::Call { index, call, id, name, custom, signature } => {
+                self.choice(index, out).calls.insert(call, WrittenCall { custom, has_arguments: false });
                 self.delta(index, &call_delta(call, id, &name, custom, signature), out);
             }
-            Piece::Arguments { index, call, text } => self.arguments(index, call, &text, out),
-            Piece::Audio { index, id, data, transcript } => self.audio(index, id, data, transcript, out),
-            Piece::Image { index, media_type, data } => {
+            AnswerPiece::Arguments { index, call, text } => self.arguments(index, call, &text, out),
+            AnswerPiece::Audio { index, id, data, transcript } => self.audio(index, id, data, transcript, out),
+            AnswerPiece::Image { index, media_type, data } => {
                 let choice = self.choice(index, out);
                 let number = choice.images;
                 choice.images += 1;
@@ -108,10 +112,10 @@ impl WritePieces for Writer {
                 let image = json!({ "index": number, "type": "image_url", "image_url": { "url": url } });
                 self.delta(index, &json!({ "images": [image] }), out);
             }
-            Piece::Finish { index, finish } => self.finish(index, &finish, out),
-            Piece::Usage(usage) => self.usage = Some(largest(self.usage.unwrap_or_default(), usage)),
+            AnswerPiece::Finish { index, finish } => self.finish(index, &finish, out),
+            AnswerPiece::Usage(usage) => self.usage = Some(largest(self.usage.unwrap_or_default(), usage)),
             // Chat has no place for what a vendor's own tool did.
-            Piece::Other(_) => {}
+            AnswerPiece::Other(_) => {}
         }
     }
 
@@ -119,7 +123,7 @@ impl WritePieces for Writer {
         // An upstream may end well and have lost its reason on the way.
         if self.choices.iter().all(|choice| !choice.finished) {
             let open: Vec<u32> = self.choices.iter().map(|choice| choice.index).collect();
-            open.into_iter().for_each(|index| self.finish(index, &Finish::Stop, out));
+            open.into_iter().for_each(|index| self.finish(index, &FinishReason::Stop, out));
         }
         if let Some(usage) = self.usage.filter(|_| self.include_usage) {
             out.put_slice(self.head().as_bytes());
@@ -129,7 +133,7 @@ impl WritePieces for Writer {
     }
 }
 
-impl Writer {
+impl OpenAiWriter {
     /// The id of a stream never changes once it has been written; a model's name may become known late.
     fn start(&mut self, id: Option<String>, model: Option<String>) {
         if let Some(id) = id.filter(|id| !id.is_empty() && self.id.is_none()) {
@@ -155,11 +159,11 @@ impl Writer {
     }
 
     /// The choice of this number; its role is written when it is new.
-    fn choice(&mut self, index: u32, out: &mut BytesMut) -> &mut Choice {
+    fn choice(&mut self, index: u32, out: &mut BytesMut) -> &mut ChoiceWriter {
         let at = match self.choices.iter().position(|choice| choice.index == index) {
             Some(at) => at,
             None => {
-                self.choices.push(Choice { index, ..Choice::default() });
+                self.choices.push(ChoiceWriter { index, ..ChoiceWriter::default() });
                 self.event(
                     index,
                     |out| out.put_slice(br#"{"role":"assistant","content":"","refusal":null}"#),
@@ -255,7 +259,7 @@ impl Writer {
         self.delta(index, &json!({ "audio": audio }), out);
     }
 
-    fn finish(&mut self, index: u32, finish: &Finish, out: &mut BytesMut) {
+    fn finish(&mut self, index: u32, finish: &FinishReason, out: &mut BytesMut) {
         let choice = self.choice(index, out);
         if std::mem::replace(&mut choice.finished, true) {
             return;
@@ -274,21 +278,21 @@ impl Writer {
         }
         let (reason, native) = match finish {
             // Some vendors do not tell a call from an end.
-            Finish::Stop | Finish::ToolCalls if called => ("tool_calls", None),
-            Finish::ToolCalls => ("tool_calls", None),
-            Finish::Stop | Finish::StopSequence(_) | Finish::Pause => ("stop", None),
-            Finish::Length => ("length", None),
+            FinishReason::Stop | FinishReason::ToolCalls if called => ("tool_calls", None),
+            FinishReason::ToolCalls => ("tool_calls", None),
+            FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::Pause => ("stop", None),
+            FinishReason::Length => ("length", None),
             // A refusal that was worded is an answer; one that was not is a cut.
-            Finish::Refusal if refused => ("stop", None),
-            Finish::Refusal | Finish::Filtered => ("content_filter", None),
+            FinishReason::Refusal if refused => ("stop", None),
+            FinishReason::Refusal | FinishReason::Filtered => ("content_filter", None),
             // Clients know only the vendor's own reasons.
-            Finish::Other(name) => ("stop", Some(name.as_str())),
+            FinishReason::Other(name) => ("stop", Some(name.as_str())),
         };
         self.event(index, |out| out.put_slice(b"{}"), Some((reason, native)), out);
     }
 }
 
-impl Choice {
+impl ChoiceWriter {
     fn thought(&mut self, block: u32, text: &str) {
         match self.thoughts.iter_mut().find(|(number, _)| *number == block) {
             Some((_, thought)) => thought.push_str(text),

@@ -8,13 +8,13 @@ use super::{ApiRequest, PROMPT_PARTS, Surface};
 use crate::protocol::prefix::Prefix;
 
 #[derive(Deserialize)]
-struct Turn {
+struct ContinuedTurn {
     #[serde(default)]
     role: String,
 }
 
 #[derive(Deserialize)]
-struct Echo {
+struct ReasoningEcho {
     echo: Option<bool>,
 }
 
@@ -26,7 +26,7 @@ impl ApiRequest {
         let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);
         let (inner, members) = match self.surface {
             Surface::Chat | Surface::Messages => {
-                let turns: Vec<Turn> = serde_json::from_slice(list).ok()?;
+                let turns: Vec<ContinuedTurn> = serde_json::from_slice(list).ok()?;
                 if turns.last()?.role == "assistant" {
                     return None;
                 }
@@ -50,7 +50,7 @@ impl ApiRequest {
 
     /// The prompt comes back in front of the completion.
     fn echoes(&self) -> bool {
-        serde_json::from_slice::<Echo>(&self.body).is_ok_and(|request| request.echo.unwrap_or(false))
+        serde_json::from_slice::<ReasoningEcho>(&self.body).is_ok_and(|request| request.echo.unwrap_or(false))
     }
 }
 

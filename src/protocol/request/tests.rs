@@ -107,10 +107,10 @@ proptest::proptest! {
         }).collect();
         let body = format!("{{\"model\":\"m\"{}{} }}", if members.is_empty() { "" } else { " , " }, members.join(" , "));
         let sent = body_for(&body, options);
-        let Members(after) = serde_json::from_str(&sent).unwrap();
+        let RequestMembers(after) = serde_json::from_str(&sent).unwrap();
         let rest: Vec<(String, &str)> = after.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
             .map(|(name, value)| (name.to_string(), value.get())).collect();
-        let Members(before) = serde_json::from_str(&body).unwrap();
+        let RequestMembers(before) = serde_json::from_str(&body).unwrap();
         let expected: Vec<(String, &str)> = before.iter().filter(|(name, _)| !["model", "stream", "stream_options"].contains(&name.as_ref()))
             .map(|(name, value)| (name.to_string(), value.get())).collect();
         proptest::prop_assert_eq!(rest, expected);

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::place::Place;
+use super::wire_position::WirePosition;
 use crate::protocol::client_error::ErrorShape;
 use crate::protocol::dialect::Surface;
-use crate::protocol::neutral::{Piece, ReadPieces, WritePieces};
-use crate::protocol::sse::Scanner;
+use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
+use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
 /// Bytes of text, and of reasoning, that are kept: more than the longest answers have, which are of 128,000 tokens. What is longer
@@ -14,12 +14,12 @@ use crate::protocol::usage::Usage;
 const DELIVERED_MAX: usize = 1 << 20;
 
 /// Fed with everything that the client gets.
-pub struct Delivered {
+pub struct DeliveredAnswer {
     surface: Surface,
     reader: Box<dyn ReadPieces>,
     /// Used again for each event.
-    pieces: Vec<Piece>,
-    place: Place,
+    pieces: Vec<AnswerPiece>,
+    place: WirePosition,
     text: String,
     /// Reasoning, as long as there is no text.
     thoughts: String,
@@ -31,14 +31,14 @@ pub struct Delivered {
     barred: bool,
 }
 
-impl Delivered {
+impl DeliveredAnswer {
     /// Nothing yet of an answer on this surface.
-    pub fn new(surface: Surface) -> Delivered {
-        Delivered {
+    pub fn new(surface: Surface) -> DeliveredAnswer {
+        DeliveredAnswer {
             surface,
             reader: surface.dialect().reader(),
             pieces: Vec::new(),
-            place: Place::new(surface),
+            place: WirePosition::new(surface),
             text: String::new(),
             thoughts: String::new(),
             thinks: false,
@@ -49,7 +49,7 @@ impl Delivered {
 
     /// Whole events that the client gets now.
     pub fn add(&mut self, events: &Bytes) {
-        let mut scanner = Scanner::new(usize::MAX);
+        let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events.clone());
         while let Ok(Some(event)) = scanner.next_event() {
             self.place.see(&event, self.text.len());
@@ -123,15 +123,15 @@ impl Delivered {
         self.place.error_event(error).unwrap_or_else(|| self.surface.error_event(error))
     }
 
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: AnswerPiece) {
         match piece {
-            Piece::Start { .. } => {}
-            Piece::Usage(usage) => self.usage = usage.or(self.usage),
-            Piece::Text { index: 0, text } => {
+            AnswerPiece::Start { .. } => {}
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
+            AnswerPiece::Text { index: 0, text } => {
                 self.thinks = false;
                 self.text.push_str(&text);
             }
-            Piece::Thinking { index: 0, text, .. } => {
+            AnswerPiece::Thinking { index: 0, text, .. } => {
                 self.thinks = true;
                 if self.text.is_empty() {
                     self.thoughts.push_str(&text);

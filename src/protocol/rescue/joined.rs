@@ -3,14 +3,14 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::delivered::Delivered;
-use crate::protocol::neutral::{Piece, ReadPieces, WritePieces};
-use crate::protocol::sse::Scanner;
+use super::delivered::DeliveredAnswer;
+use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
+use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
 /// How the other one was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum JoinMethod {
     /// With so many bytes of the delivered text in the request: it goes on behind them.
     Prefix(usize),
     /// As the first one was: it has to repeat what was delivered.
@@ -22,11 +22,11 @@ pub enum Way {
 pub struct Diverged;
 
 /// One answer in the joining.
-pub struct Joined {
+pub struct JoinedAnswer {
     reader: Box<dyn ReadPieces>,
     writer: Box<dyn WritePieces>,
     /// Used again for each event.
-    pieces: Vec<Piece>,
+    pieces: Vec<AnswerPiece>,
     /// To be repeated; none where its reasoning is left out.
     thoughts: Option<Repeated>,
     text: Repeated,
@@ -36,15 +36,15 @@ pub struct Joined {
     usage: Usage,
 }
 
-impl Joined {
+impl JoinedAnswer {
     /// `include_usage`: a chat client asked for usage.
-    pub fn new(delivered: &Delivered, way: Way, include_usage: bool) -> Joined {
+    pub fn new(delivered: &DeliveredAnswer, way: JoinMethod, include_usage: bool) -> JoinedAnswer {
         let text = match way {
-            Way::Prefix(shown) => Repeated::blank(delivered.text().get(shown..).unwrap_or_default()),
-            Way::Replay => Repeated::exact(delivered.text()),
+            JoinMethod::Prefix(shown) => Repeated::blank(delivered.text().get(shown..).unwrap_or_default()),
+            JoinMethod::Replay => Repeated::exact(delivered.text()),
         };
         let thoughts = delivered.thoughts();
-        Joined {
+        JoinedAnswer {
             reader: delivered.surface().dialect().reader(),
             writer: delivered.writer(include_usage),
             pieces: Vec::new(),
@@ -60,7 +60,7 @@ impl Joined {
     /// # Errors
     /// Once it says something else than what was delivered.
     pub fn add(&mut self, events: &Bytes, out: &mut BytesMut) -> Result<(), Diverged> {
-        let mut scanner = Scanner::new(usize::MAX);
+        let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events.clone());
         let mut pieces = std::mem::take(&mut self.pieces);
         while let Ok(Some(event)) = scanner.next_event() {
@@ -82,7 +82,7 @@ impl Joined {
         }
         let usage = self.before.plus(self.usage);
         if usage != Usage::default() {
-            self.writer.write(Piece::Usage(usage), out);
+            self.writer.write(AnswerPiece::Usage(usage), out);
         }
         self.writer.end(out);
         Ok(())
@@ -97,30 +97,30 @@ impl Joined {
         self.text.is_level() && self.thoughts.as_ref().is_none_or(Repeated::is_level)
     }
 
-    fn take(&mut self, piece: Piece, out: &mut BytesMut) -> Result<(), Diverged> {
+    fn take(&mut self, piece: AnswerPiece, out: &mut BytesMut) -> Result<(), Diverged> {
         match piece {
-            Piece::Start { .. } => {}
-            Piece::Usage(usage) => self.usage = usage.or(self.usage),
-            Piece::Thinking { index: 0, block, text } => {
+            AnswerPiece::Start { .. } => {}
+            AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
+            AnswerPiece::Thinking { index: 0, block, text } => {
                 // Behind text it is how this one came to the same.
                 let Some(thoughts) = &mut self.thoughts else { return Ok(()) };
                 let text = thoughts.rest(&text)?.to_owned();
                 if !text.is_empty() {
-                    self.writer.write(Piece::Thinking { index: 0, block, text }, out);
+                    self.writer.write(AnswerPiece::Thinking { index: 0, block, text }, out);
                 }
             }
-            Piece::Signature { .. } | Piece::Redacted { .. } if self.thoughts.is_none() => {}
-            Piece::Text { index: 0, text } => {
+            AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } if self.thoughts.is_none() => {}
+            AnswerPiece::Text { index: 0, text } => {
                 if !self.thoughts.as_ref().is_none_or(Repeated::is_level) {
                     return Err(Diverged);
                 }
                 let text = self.text.rest(&text)?.to_owned();
                 if !text.is_empty() {
-                    self.writer.write(Piece::Text { index: 0, text }, out);
+                    self.writer.write(AnswerPiece::Text { index: 0, text }, out);
                 }
             }
             // What it signed was said by two.
-            Piece::Signature { .. } | Piece::Redacted { .. } => return Err(Diverged),
+            AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } => return Err(Diverged),
             other if self.is_level() => self.writer.write(other, out),
             _ => return Err(Diverged),
         }

@@ -5,7 +5,7 @@ mod model_check;
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::{Delivered, Diverged, Joined, Way};
+use super::{DeliveredAnswer, Diverged, JoinMethod, JoinedAnswer};
 use crate::protocol::Surface;
 use crate::protocol::client_error::ErrorShape;
 
@@ -86,15 +86,15 @@ fn finished(surface: Surface, id: &str) -> String {
     }
 }
 
-fn delivered(surface: Surface, events: &str) -> Delivered {
-    let mut delivered = Delivered::new(surface);
+fn delivered(surface: Surface, events: &str) -> DeliveredAnswer {
+    let mut delivered = DeliveredAnswer::new(surface);
     delivered.add(&Bytes::copy_from_slice(events.as_bytes()));
     delivered
 }
 
 /// All that the client gets of it.
-fn joined(delivered: &Delivered, way: Way, events: &str) -> Result<String, Diverged> {
-    let (mut joined, mut out) = (Joined::new(delivered, way, true), BytesMut::new());
+fn joined(delivered: &DeliveredAnswer, way: JoinMethod, events: &str) -> Result<String, Diverged> {
+    let (mut joined, mut out) = (JoinedAnswer::new(delivered, way, true), BytesMut::new());
     joined.add(&Bytes::copy_from_slice(events.as_bytes()), &mut out)?;
     joined.end(&mut out)?;
     Ok(String::from_utf8(out.to_vec()).unwrap())
@@ -121,10 +121,10 @@ fn said(surface: Surface, text: &str) -> String {
 
 #[test]
 fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
-    use Way::{Prefix, Replay};
+    use JoinMethod::{Prefix, Replay};
 
     /// What was delivered, how the other was asked, what it says, and what of that goes out.
-    type Case = (&'static [&'static str], Way, &'static [&'static str], Result<&'static str, Diverged>);
+    type Case = (&'static [&'static str], JoinMethod, &'static [&'static str], Result<&'static str, Diverged>);
     let table: &[Case] = &[
         (&["Hel", "lo"], Replay, &["Hello wor", "ld"], Ok(" world")),
         (&["Hel", "lo"], Replay, &["H", "e", "l", "l", "o", "!"], Ok("!")),
@@ -160,8 +160,11 @@ fn the_client_sees_one_answer() {
     for surface in TEXTS {
         let before = begun(surface, "one", &["Hel", "lo"]);
         let delivered = delivered(surface, &before);
-        let after =
-            joined(&delivered, Way::Replay, &(begun(surface, "two", &["Hello", " you"]) + &finished(surface, "two")));
+        let after = joined(
+            &delivered,
+            JoinMethod::Replay,
+            &(begun(surface, "two", &["Hello", " you"]) + &finished(surface, "two")),
+        );
         let after = after.unwrap();
         assert!(!after.contains("\"two\""), "{surface:?}: {after}");
         let events = events(&(before + &after));
@@ -203,10 +206,10 @@ fn a_call_may_follow_but_none_that_was_begun_is_gone_on_with() {
     );
     let finish = data(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}));
     let all = delivered(Surface::Chat, &before);
-    let after = joined(&all, Way::Replay, &(before.clone() + &call + &finish)).unwrap();
+    let after = joined(&all, JoinMethod::Replay, &(before.clone() + &call + &finish)).unwrap();
     assert!(after.contains("{\\\"a\\\":1}") && after.contains("\"finish_reason\":\"tool_calls\""), "{after}");
     // It may not begin before everything was repeated.
-    assert_eq!(joined(&all, Way::Replay, &(begun(Surface::Chat, "two", &["I"]) + &call)), Err(Diverged));
+    assert_eq!(joined(&all, JoinMethod::Replay, &(begun(Surface::Chat, "two", &["I"]) + &call)), Err(Diverged));
     assert!(!delivered(Surface::Chat, &(before + &call)).may_go_on());
 }
 
@@ -274,12 +277,12 @@ fn reasoning_is_repeated_only_where_there_is_no_text_yet() {
     };
     let text = |text: &str| begun(Surface::Chat, "two", &[text]);
     let in_it = delivered(Surface::Chat, &think("one", "let me"));
-    let after = joined(&in_it, Way::Replay, &(think("two", "let me see") + &text("yes"))).unwrap();
+    let after = joined(&in_it, JoinMethod::Replay, &(think("two", "let me see") + &text("yes"))).unwrap();
     assert!(after.contains(r#""reasoning_content":" see""#) && said(Surface::Chat, &after) == "yes", "{after}");
-    assert_eq!(joined(&in_it, Way::Replay, &think("two", "let us")), Err(Diverged));
-    assert_eq!(joined(&in_it, Way::Replay, &text("yes")), Err(Diverged));
+    assert_eq!(joined(&in_it, JoinMethod::Replay, &think("two", "let us")), Err(Diverged));
+    assert_eq!(joined(&in_it, JoinMethod::Replay, &text("yes")), Err(Diverged));
     let behind = delivered(Surface::Chat, &(think("one", "let me") + &text("ye")));
-    let after = joined(&behind, Way::Replay, &(think("two", "otherwise") + &text("yes"))).unwrap();
+    let after = joined(&behind, JoinMethod::Replay, &(think("two", "otherwise") + &text("yes"))).unwrap();
     assert!(!after.contains("otherwise") && said(Surface::Chat, &after) == "s", "{after}");
 }
 

@@ -4,13 +4,13 @@
 
 use serde_json::{Value, json};
 
-use super::Event;
-use super::wire::{Data, Wire, data_of};
+use super::SseEvent;
+use super::wire::{EventData, ResponsesWire, data_of};
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
-pub struct Assembly {
+pub struct ResponseAssembly {
     /// As the event that came last tells it.
     response: Value,
     /// Items that are done, by `output_index`.
@@ -19,11 +19,13 @@ pub struct Assembly {
     sounds: bool,
 }
 
-impl Assemble for Assembly {
-    fn add(&mut self, event: &Event) -> bool {
-        let Data::Json { data, name } = data_of(event) else { return true };
+impl Assemble for ResponseAssembly {
+    fn add(&mut self, event: &SseEvent) -> bool {
+        let EventData::Json { data, name } = data_of(event) else { return true };
         // Deltas are not looked into, so what they hold need not be understood.
-        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| Wire::read(text).ok()) else { return false };
+        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text).ok()) else {
+            return false;
+        };
         let kind = if wire.kind.is_empty() { name } else { wire.kind };
         let value = |text: Option<&str>| text.map(serde_json::from_str::<Value>).transpose();
         match kind {
@@ -43,7 +45,7 @@ impl Assemble for Assembly {
     }
 
     fn finish(&mut self) -> Option<Whole> {
-        let Assembly { mut response, mut items, sounds } = std::mem::take(self);
+        let ResponseAssembly { mut response, mut items, sounds } = std::mem::take(self);
         if !response.is_object() {
             response = json!({ "object": "response" });
         }

@@ -6,7 +6,7 @@ use super::Invalid;
 
 /// What a JSON value is, as OpenAI calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum JsonType {
     Null,
     Bool,
     Integer,
@@ -16,68 +16,68 @@ enum Kind {
     Object,
 }
 
-impl Kind {
-    fn of(value: &Value) -> Kind {
+impl JsonType {
+    fn of(value: &Value) -> JsonType {
         match value {
-            Value::Null => Kind::Null,
-            Value::Bool(_) => Kind::Bool,
-            Value::Number(number) if number.is_f64() => Kind::Decimal,
-            Value::Number(_) => Kind::Integer,
-            Value::String(_) => Kind::String,
-            Value::Array(_) => Kind::Array,
-            Value::Object(_) => Kind::Object,
+            Value::Null => JsonType::Null,
+            Value::Bool(_) => JsonType::Bool,
+            Value::Number(number) if number.is_f64() => JsonType::Decimal,
+            Value::Number(_) => JsonType::Integer,
+            Value::String(_) => JsonType::String,
+            Value::Array(_) => JsonType::Array,
+            Value::Object(_) => JsonType::Object,
         }
     }
 
-    fn of_text(text: &str) -> Kind {
+    fn of_text(text: &str) -> JsonType {
         match text.trim_start().bytes().next() {
-            Some(b'"') => Kind::String,
-            Some(b'[') => Kind::Array,
-            Some(b'{') => Kind::Object,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') | None => Kind::Null,
-            Some(_) if text.contains(['.', 'e', 'E']) => Kind::Decimal,
-            Some(_) => Kind::Integer,
+            Some(b'"') => JsonType::String,
+            Some(b'[') => JsonType::Array,
+            Some(b'{') => JsonType::Object,
+            Some(b't' | b'f') => JsonType::Bool,
+            Some(b'n') | None => JsonType::Null,
+            Some(_) if text.contains(['.', 'e', 'E']) => JsonType::Decimal,
+            Some(_) => JsonType::Integer,
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Kind::Null => "null",
-            Kind::Bool => "a boolean",
-            Kind::Integer => "an integer",
-            Kind::Decimal => "a decimal",
-            Kind::String => "a string",
-            Kind::Array => "an array",
-            Kind::Object => "an object",
+            JsonType::Null => "null",
+            JsonType::Bool => "a boolean",
+            JsonType::Integer => "an integer",
+            JsonType::Decimal => "a decimal",
+            JsonType::String => "a string",
+            JsonType::Array => "an array",
+            JsonType::Object => "an object",
         }
     }
 }
 
 /// Top-level members, what they may be, and how that is said. Null stands for none everywhere but in the first two.
-const MEMBERS: [(&str, &[Kind], &str); 22] = [
-    ("model", &[Kind::String], "a string"),
-    ("input", &[Kind::String, Kind::Array], "one of a string or array of objects"),
-    ("background", &[Kind::Bool], "a boolean"),
-    ("frequency_penalty", &[Kind::Integer, Kind::Decimal], "a decimal"),
-    ("include", &[Kind::Array], "an array of strings"),
-    ("instructions", &[Kind::String], "a string"),
-    ("max_output_tokens", &[Kind::Integer], "an integer"),
-    ("metadata", &[Kind::Object], "an object"),
-    ("parallel_tool_calls", &[Kind::Bool], "a boolean"),
-    ("presence_penalty", &[Kind::Integer, Kind::Decimal], "a decimal"),
-    ("previous_response_id", &[Kind::String], "a string"),
-    ("reasoning", &[Kind::Object], "an object"),
-    ("safety_identifier", &[Kind::String], "a string"),
-    ("service_tier", &[Kind::String], "a string"),
-    ("store", &[Kind::Bool], "a boolean"),
-    ("stream", &[Kind::Bool], "a boolean"),
-    ("temperature", &[Kind::Integer, Kind::Decimal], "a decimal"),
-    ("text", &[Kind::Object], "an object"),
-    ("tools", &[Kind::Array], "an array of objects"),
-    ("top_logprobs", &[Kind::Integer], "an integer"),
-    ("top_p", &[Kind::Integer, Kind::Decimal], "a decimal"),
-    ("user", &[Kind::String], "a string"),
+const MEMBERS: [(&str, &[JsonType], &str); 22] = [
+    ("model", &[JsonType::String], "a string"),
+    ("input", &[JsonType::String, JsonType::Array], "one of a string or array of objects"),
+    ("background", &[JsonType::Bool], "a boolean"),
+    ("frequency_penalty", &[JsonType::Integer, JsonType::Decimal], "a decimal"),
+    ("include", &[JsonType::Array], "an array of strings"),
+    ("instructions", &[JsonType::String], "a string"),
+    ("max_output_tokens", &[JsonType::Integer], "an integer"),
+    ("metadata", &[JsonType::Object], "an object"),
+    ("parallel_tool_calls", &[JsonType::Bool], "a boolean"),
+    ("presence_penalty", &[JsonType::Integer, JsonType::Decimal], "a decimal"),
+    ("previous_response_id", &[JsonType::String], "a string"),
+    ("reasoning", &[JsonType::Object], "an object"),
+    ("safety_identifier", &[JsonType::String], "a string"),
+    ("service_tier", &[JsonType::String], "a string"),
+    ("store", &[JsonType::Bool], "a boolean"),
+    ("stream", &[JsonType::Bool], "a boolean"),
+    ("temperature", &[JsonType::Integer, JsonType::Decimal], "a decimal"),
+    ("text", &[JsonType::Object], "an object"),
+    ("tools", &[JsonType::Array], "an array of objects"),
+    ("top_logprobs", &[JsonType::Integer], "an integer"),
+    ("top_p", &[JsonType::Integer, JsonType::Decimal], "a decimal"),
+    ("user", &[JsonType::String], "a string"),
 ];
 
 /// What may stand for an `input`.
@@ -88,25 +88,25 @@ const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversat
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    check_kinds(&|name| member(name).map(Kind::of_text))
+    check_kinds(&|name| member(name).map(JsonType::of_text))
 }
 
 /// The same for one that was parsed.
 pub(super) fn check_members(body: &Map<String, Value>) -> Result<(), Invalid> {
-    check_kinds(&|name| body.get(name).map(Kind::of))
+    check_kinds(&|name| body.get(name).map(JsonType::of))
 }
 
-fn check_kinds(kind_of: &dyn Fn(&str) -> Option<Kind>) -> Result<(), Invalid> {
+fn check_kinds(kind_of: &dyn Fn(&str) -> Option<JsonType>) -> Result<(), Invalid> {
     if kind_of("model").is_none() {
         return Err(missing("model"));
     }
-    let given = |name: &&str| kind_of(name).is_some_and(|kind| kind != Kind::Null);
+    let given = |name: &&str| kind_of(name).is_some_and(|kind| kind != JsonType::Null);
     if !INPUTS.iter().any(given) {
         return Err(missing("input"));
     }
     for (name, kinds, expected) in MEMBERS {
         match kind_of(name) {
-            Some(Kind::Null) if name != "model" => {}
+            Some(JsonType::Null) if name != "model" => {}
             Some(kind) if !kinds.contains(&kind) => return Err(wrong_kind(name, expected, kind)),
             _ => {}
         }
@@ -119,10 +119,10 @@ pub(super) fn missing(param: &str) -> Invalid {
 }
 
 pub(super) fn wrong_type(param: &str, expected: &str, value: &Value) -> Invalid {
-    wrong_kind(param, expected, Kind::of(value))
+    wrong_kind(param, expected, JsonType::of(value))
 }
 
-fn wrong_kind(param: &str, expected: &str, kind: Kind) -> Invalid {
+fn wrong_kind(param: &str, expected: &str, kind: JsonType) -> Invalid {
     Invalid {
         message: format!("Invalid type for '{param}': expected {expected}, but got {} instead.", kind.as_str()),
         param: Some(param.to_owned()),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Invalid;
 use super::check::{missing, optional, required, wrong_type, wrong_value};
-use crate::protocol::neutral::{Audio, Document, Image, Losses, Part, Source};
+use crate::protocol::neutral::{Audio, Document, Image, Losses, MessagePart, Source};
 
 const OF_USER: [&str; 4] = ["input_text", "input_image", "input_file", "input_audio"];
 const OF_ASSISTANT: [&str; 2] = ["output_text", "refusal"];
@@ -21,9 +21,9 @@ pub(super) fn thoughts(item: &Value) -> String {
 }
 
 /// Reads a string or a list of parts. `path` is where it stands.
-pub(super) fn read(content: &Value, path: &str, assistant: bool) -> Result<Vec<Part>, Invalid> {
+pub(super) fn read(content: &Value, path: &str, assistant: bool) -> Result<Vec<MessagePart>, Invalid> {
     match content {
-        Value::String(text) => Ok(vec![Part::Text { text: text.clone(), cache: None }]),
+        Value::String(text) => Ok(vec![MessagePart::Text { text: text.clone(), cache: None }]),
         Value::Array(parts) => {
             parts.iter().enumerate().map(|(at, part)| read_part(part, &format!("{path}[{at}]"), assistant)).collect()
         }
@@ -32,16 +32,16 @@ pub(super) fn read(content: &Value, path: &str, assistant: bool) -> Result<Vec<P
     }
 }
 
-fn read_part(part: &Value, path: &str, assistant: bool) -> Result<Part, Invalid> {
+fn read_part(part: &Value, path: &str, assistant: bool) -> Result<MessagePart, Invalid> {
     if !part.is_object() {
         return Err(wrong_type(path, "an object", part));
     }
     let kind = required(part, path, "type")?;
     match kind {
         "input_text" | "output_text" if assistant == (kind == "output_text") => {
-            Ok(Part::Text { text: required(part, path, "text")?.to_owned(), cache: None })
+            Ok(MessagePart::Text { text: required(part, path, "text")?.to_owned(), cache: None })
         }
-        "refusal" if assistant => Ok(Part::Refusal(required(part, path, "refusal")?.to_owned())),
+        "refusal" if assistant => Ok(MessagePart::Refusal(required(part, path, "refusal")?.to_owned())),
         "input_image" if !assistant => image(part, path),
         "input_file" if !assistant => file(part, path),
         "input_audio" if !assistant => {
@@ -50,7 +50,7 @@ fn read_part(part: &Value, path: &str, assistant: bool) -> Result<Part, Invalid>
                 return Err(missing(&path));
             }
             let text = |name: &str| required(audio, &path, name).map(str::to_owned);
-            Ok(Part::Audio(Audio { format: text("format")?, data: text("data")? }))
+            Ok(MessagePart::Audio(Audio { format: text("format")?, data: text("data")? }))
         }
         other => {
             let supported: &[&str] = if assistant { &OF_ASSISTANT } else { &OF_USER };
@@ -59,7 +59,7 @@ fn read_part(part: &Value, path: &str, assistant: bool) -> Result<Part, Invalid>
     }
 }
 
-fn image(part: &Value, path: &str) -> Result<Part, Invalid> {
+fn image(part: &Value, path: &str) -> Result<MessagePart, Invalid> {
     let detail = optional(part, path, "detail")?.filter(|detail| detail != "auto");
     let at = format!("{path}.image_url");
     let source = match (optional(part, path, "image_url")?, optional(part, path, "file_id")?) {
@@ -67,10 +67,10 @@ fn image(part: &Value, path: &str) -> Result<Part, Invalid> {
         (None, Some(id)) => Source::File(id),
         (None, None) => return Err(missing(&at)),
     };
-    Ok(Part::Image(Image { source, detail, cache: None }))
+    Ok(MessagePart::Image(Image { source, detail, cache: None }))
 }
 
-fn file(part: &Value, path: &str) -> Result<Part, Invalid> {
+fn file(part: &Value, path: &str) -> Result<MessagePart, Invalid> {
     let name = optional(part, path, "filename")?;
     let text = |name: &str| optional(part, path, name);
     let source = match (text("file_data")?, text("file_url")?, text("file_id")?) {
@@ -81,7 +81,7 @@ fn file(part: &Value, path: &str) -> Result<Part, Invalid> {
         (None, None, Some(id)) => Source::File(id),
         (None, None, None) => return Err(missing(&format!("{path}.file_id"))),
     };
-    Ok(Part::Document(Document { source, name, cache: None }))
+    Ok(MessagePart::Document(Document { source, name, cache: None }))
 }
 
 fn no_url(param: &str, what: &str, media_type: &str) -> Invalid {
@@ -106,15 +106,15 @@ fn data_url(url: &str) -> Option<Source> {
 }
 
 /// Writes a part of a user's message or of a tool's result. None if it cannot be one, which is told to `losses`.
-pub(super) fn write(part: &Part, losses: &mut Losses) -> Option<Value> {
+pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
-        Part::Text { text, cache } => {
+        MessagePart::Text { text, cache } => {
             if cache.is_some() {
                 losses.hint("cache_control");
             }
             Some(json!({ "type": "input_text", "text": text }))
         }
-        Part::Image(image) => {
+        MessagePart::Image(image) => {
             if image.cache.is_some() {
                 losses.hint("cache_control");
             }
@@ -122,13 +122,13 @@ pub(super) fn write(part: &Part, losses: &mut Losses) -> Option<Value> {
             let url = url_of(&image.source, losses)?;
             Some(json!({ "type": "input_image", "image_url": url, "detail": detail }))
         }
-        Part::Document(document) => write_document(document, losses),
-        Part::Audio(audio) => Some(json!({
+        MessagePart::Document(document) => write_document(document, losses),
+        MessagePart::Audio(audio) => Some(json!({
             "type": "input_audio", "input_audio": { "data": audio.data, "format": audio.format },
         })),
-        Part::Refusal(text) => Some(json!({ "type": "input_text", "text": text })),
+        MessagePart::Refusal(text) => Some(json!({ "type": "input_text", "text": text })),
         // These are items of their own.
-        Part::Thinking(_) | Part::Call(_) | Part::Result(_) => None,
+        MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
     }
 }
 

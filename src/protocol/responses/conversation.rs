@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::check::{check_members, missing, optional, optional_bool, required, wrong_type, wrong_value};
 use super::{Invalid, items};
-use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Part, Reasoning, Tool, ToolChoice};
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
 
 /// Members that help the vendor and do not change what is asked. `max_tool_calls` counts only the tools that the vendor runs.
 const HINTS: [&str; 5] =
@@ -47,7 +47,7 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let mut conversation = Conversation::default();
     // It stands before every system message of the input.
     if let Some(Value::String(text)) = body.get("instructions") {
-        conversation.system.push(Part::Text { text: text.clone(), cache: None });
+        conversation.system.push(MessagePart::Text { text: text.clone(), cache: None });
     }
     for (name, value) in &body {
         if !value.is_null() {

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::numbered::Numbered;
-use super::{ErrorShape, Event};
-use crate::protocol::neutral::Finish;
+use super::{ErrorShape, SseEvent};
+use crate::protocol::neutral::FinishReason;
 use crate::protocol::usage::Usage;
 
 /// What stays the same over one answer.
@@ -34,11 +34,11 @@ pub(super) enum Status {
 }
 
 impl Status {
-    pub fn of(finish: Option<&Finish>) -> Status {
+    pub fn of(finish: Option<&FinishReason>) -> Status {
         match finish {
-            Some(Finish::Length) => Status::Incomplete("max_output_tokens"),
+            Some(FinishReason::Length) => Status::Incomplete("max_output_tokens"),
             // What another vendor calls a refusal is its filter, which cut the answer.
-            Some(Finish::Filtered | Finish::Refusal) => Status::Incomplete("content_filter"),
+            Some(FinishReason::Filtered | FinishReason::Refusal) => Status::Incomplete("content_filter"),
             _ => Status::Completed,
         }
     }
@@ -151,8 +151,8 @@ pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
 
 /// The same for a stream of the vendor's own, of which the first event is known and the last one that had data: the response is
 /// that of the first, and the numbers go on.
-pub fn error_event_behind(first: &Event, last: &Event, error: &ErrorShape<'_>) -> Bytes {
-    let member = |event: &Event, name: &str| {
+pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<'_>) -> Bytes {
+    let member = |event: &SseEvent, name: &str| {
         let mut data: Map<String, Value> = serde_json::from_slice(event.fields().data.as_deref()?).ok()?;
         data.shift_remove(name)
     };

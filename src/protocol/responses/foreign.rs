@@ -3,16 +3,16 @@
 
 use serde_json::Value;
 
-use crate::protocol::neutral::signature::{Taken, cleaned};
+use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
 /// The request without reasoning that others made, or without any. None if there is none.
-pub fn without_reasoning(body: &[u8], taken: Taken) -> Option<Vec<u8>> {
+pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
         let before = items.len();
         items.retain(|item| !is_reasoning(item) || !taken.takes(item, &["encrypted_content"]));
         let found = items.len() < before;
-        if found && taken == Taken::All {
+        if found && taken == RemovedReasoning::All {
             items.iter_mut().for_each(unname);
         }
         found

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::check::{optional, required, wrong_type, wrong_value};
 use super::{Invalid, content};
-use crate::protocol::neutral::signature::{Held, Owner, held, own};
-use crate::protocol::neutral::{Call, Conversation, Losses, Part, Role, Thinking, ToolResult, Turn};
+use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
+use crate::protocol::neutral::{
+    Conversation, ConversationTurn, Losses, MessagePart, ReasoningPart, Role, ToolCall, ToolResult,
+};
 
 const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 
@@ -43,18 +45,18 @@ fn tell(object: &Value, path: &str, known: &[&str], losses: &mut Losses) {
 pub(super) fn read(input: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
     let items = match input {
         Value::String(text) => {
-            let parts = vec![Part::Text { text: text.clone(), cache: None }];
-            conversation.turns.push(Turn { role: Role::User, parts });
+            let parts = vec![MessagePart::Text { text: text.clone(), cache: None }];
+            conversation.turns.push(ConversationTurn { role: Role::User, parts });
             return Ok(());
         }
         Value::Array(items) => items,
         _ => return Ok(()),
     };
-    let mut reader = Reader { conversation, names: HashMap::new(), signature: None };
+    let mut reader = ItemReader { conversation, names: HashMap::new(), signature: None };
     items.iter().enumerate().try_for_each(|(at, item)| reader.item(item, &format!("input[{at}]")))
 }
 
-struct Reader<'a> {
+struct ItemReader<'a> {
     conversation: &'a mut Conversation,
     /// Names of the functions, by the id of the call.
     names: HashMap<String, String>,
@@ -62,7 +64,7 @@ struct Reader<'a> {
     signature: Option<String>,
 }
 
-impl Reader<'_> {
+impl ItemReader<'_> {
     fn item(&mut self, item: &Value, path: &str) -> Result<(), Invalid> {
         if !item.is_object() {
             return Err(wrong_type(path, "an object", item));
@@ -113,18 +115,18 @@ impl Reader<'_> {
         };
         let parts = content::read(&item["content"], &format!("{path}.content"), role == Role::Assistant)?;
         match role {
-            Role::User => self.conversation.turns.push(Turn { role, parts }),
+            Role::User => self.conversation.turns.push(ConversationTurn { role, parts }),
             Role::Assistant => self.add(role, parts),
             Role::System => {
-                let (texts, others): (Vec<Part>, Vec<Part>) =
-                    parts.into_iter().partition(|part| matches!(part, Part::Text { .. }));
+                let (texts, others): (Vec<MessagePart>, Vec<MessagePart>) =
+                    parts.into_iter().partition(|part| matches!(part, MessagePart::Text { .. }));
                 if !others.is_empty() {
                     self.conversation.losses.meaning(format!("{path}.content"));
                 }
                 if self.conversation.turns.is_empty() {
                     self.conversation.system.extend(texts);
                 } else {
-                    self.conversation.turns.push(Turn { role, parts: texts });
+                    self.conversation.turns.push(ConversationTurn { role, parts: texts });
                 }
             }
         }
@@ -135,8 +137,8 @@ impl Reader<'_> {
         let text = |name: &str| required(item, path, name).map(str::to_owned);
         let (id, name, arguments, custom) = (text("call_id")?, text("name")?, text(arguments)?, arguments == "input");
         self.names.insert(id.clone(), name.clone());
-        let call = Call { id, name, arguments, custom, signature: self.signature.take(), cache: None };
-        self.add(Role::Assistant, vec![Part::Call(call)]);
+        let call = ToolCall { id, name, arguments, custom, signature: self.signature.take(), cache: None };
+        self.add(Role::Assistant, vec![MessagePart::Call(call)]);
         Ok(())
     }
 
@@ -144,11 +146,11 @@ impl Reader<'_> {
         let call_id = required(item, path, "call_id")?.to_owned();
         let parts = content::read(&item["output"], &format!("{path}.output"), false)?;
         let name = self.names.get(&call_id).cloned();
-        let result = Part::Result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
+        let result = MessagePart::Result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
         // Results of calls that were made at once belong together; what the user says is another turn.
         match self.conversation.turns.last_mut() {
-            Some(turn) if matches!(turn.parts.last(), Some(Part::Result(_))) => turn.parts.push(result),
-            _ => self.conversation.turns.push(Turn { role: Role::User, parts: vec![result] }),
+            Some(turn) if matches!(turn.parts.last(), Some(MessagePart::Result(_))) => turn.parts.push(result),
+            _ => self.conversation.turns.push(ConversationTurn { role: Role::User, parts: vec![result] }),
         }
         Ok(())
     }
@@ -156,33 +158,33 @@ impl Reader<'_> {
     fn reasoning(&mut self, item: &Value, path: &str) -> Result<(), Invalid> {
         let encrypted = optional(item, path, "encrypted_content")?;
         let id = optional(item, path, "id")?;
-        let mut thinking = Thinking { text: content::thoughts(item), ..Thinking::default() };
-        match held(Owner::Responses, &encrypted.unwrap_or_default()) {
-            Held::Thought(signature) => {
-                if own(Owner::Responses, &signature).is_some() {
+        let mut thinking = ReasoningPart { text: content::thoughts(item), ..ReasoningPart::default() };
+        match held(SignatureOwner::Responses, &encrypted.unwrap_or_default()) {
+            SignatureUse::Thought(signature) => {
+                if own(SignatureOwner::Responses, &signature).is_some() {
                     thinking.redacted = thinking.text.is_empty();
                     thinking.id = id;
                 }
                 thinking.signature = Some(signature);
             }
-            Held::Redacted(data) => {
+            SignatureUse::Redacted(data) => {
                 thinking.signature = Some(data);
                 thinking.redacted = true;
             }
-            Held::Call(signature) => self.signature = Some(signature),
-            Held::Unsigned => {}
+            SignatureUse::Call(signature) => self.signature = Some(signature),
+            SignatureUse::Unsigned => {}
         }
         if !thinking.text.is_empty() || thinking.signature.is_some() {
-            self.add(Role::Assistant, vec![Part::Thinking(thinking)]);
+            self.add(Role::Assistant, vec![MessagePart::Thinking(thinking)]);
         }
         Ok(())
     }
 
     /// Adds to the turn that is under way, if it is this role's.
-    fn add(&mut self, role: Role, parts: Vec<Part>) {
+    fn add(&mut self, role: Role, parts: Vec<MessagePart>) {
         match self.conversation.turns.last_mut() {
             Some(turn) if turn.role == role => turn.parts.extend(parts),
-            _ => self.conversation.turns.push(Turn { role, parts }),
+            _ => self.conversation.turns.push(ConversationTurn { role, parts }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The `responses` dialect: OpenAI's Responses API, as what a provider speaks and as what an app calls.
 //!
-//! [`read()`] is for the race, [`Reader`] and [`request()`] are for translating what a provider speaks, [`conversation()`] and
-//! [`Writer`] for translating what an app calls.
+//! [`read()`] is for the race, [`ResponsesReader`] and [`request()`] are for translating what a provider speaks, [`conversation()`] and
+//! [`ResponsesWriter`] for translating what an app calls.
 
 mod assemble;
 mod check;
@@ -23,30 +23,30 @@ mod writer;
 mod tests;
 
 use super::client_error::{ErrorShape, Invalid};
-use super::dialect::Options;
-use super::sse::Event;
+use super::dialect::TranslationOptions;
+use super::sse::SseEvent;
 
-pub use assemble::Assembly;
+pub use assemble::ResponseAssembly;
 pub use check::check;
 pub use conversation::conversation;
 pub use envelope::{error_event, error_event_behind};
 pub use foreign::without_reasoning;
 pub use read::read;
-pub use reader::Reader;
+pub use reader::ResponsesReader;
 pub use request::request;
 pub use whole::events_of_whole;
-pub use writer::{OpenMessage, Writer};
+pub use writer::{OpenMessage, ResponsesWriter};
 
 /// Whether every official client takes this event for an error and stops at it. The SDKs raise at `error`, Codex does not
 /// know it; what all of them know is `response.failed`.
-pub fn is_error_event(event: &Event) -> bool {
+pub fn is_error_event(event: &SseEvent) -> bool {
     const FAILED: &[u8] = b"response.failed";
     let named = event.fields().name == Some(FAILED);
     named
         || match wire::data_of(event) {
-            wire::Data::Json { data, .. } => std::str::from_utf8(&data)
+            wire::EventData::Json { data, .. } => std::str::from_utf8(&data)
                 .ok()
-                .and_then(|text| wire::Wire::read(text).ok())
+                .and_then(|text| wire::ResponsesWire::read(text).ok())
                 .is_some_and(|wire| wire.kind.as_bytes() == FAILED),
             _ => false,
         }

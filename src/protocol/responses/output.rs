@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 /// What a part of a message holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum OutputText {
     Text,
     Refusal,
 }
 
 /// A call that is under way.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct OutputCall {
     /// `output_index`
     pub index: usize,
     /// Of the item.
@@ -23,7 +23,7 @@ pub(super) struct Call {
     pub custom: bool,
 }
 
-impl Call {
+impl OutputCall {
     /// The item as it stands.
     pub fn item(&self, status: &str) -> Value {
         let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
@@ -35,9 +35,9 @@ impl Call {
     }
 }
 
-pub(super) fn part_of(said: Said, text: &str) -> Value {
+pub(super) fn part_of(said: OutputText, text: &str) -> Value {
     match said {
-        Said::Text => json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text }),
-        Said::Refusal => json!({ "type": "refusal", "refusal": text }),
+        OutputText::Text => json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text }),
+        OutputText::Refusal => json!({ "type": "refusal", "refusal": text }),
     }
 }

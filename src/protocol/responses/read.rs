@@ -4,40 +4,40 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::Event;
-use super::wire::{Data, Wire, data_of};
+use super::SseEvent;
+use super::wire::{EventData, ResponsesWire, data_of};
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{Broken, Json, characters, unescape};
+use crate::protocol::json::{InvalidJson, Json, characters, unescape};
 use crate::protocol::{Dialect, PayloadKind, other_dialect};
 
 /// Reads one event.
-pub fn read(event: &Event) -> Frame<'_> {
+pub fn read(event: &SseEvent) -> Frame<'_> {
     match data_of(event) {
-        Data::None => Frame::KeepAlive,
+        EventData::None => Frame::KeepAlive,
         // Not the vendor's own, but some servers write it behind the end.
-        Data::Done => Frame::Done(Chunk::default()),
-        Data::Json { data: Cow::Borrowed(data), name } => read_data(data, name),
+        EventData::Done => Frame::Done(Chunk::default()),
+        EventData::Json { data: Cow::Borrowed(data), name } => read_data(data, name),
         // Data in several lines is rare: a JSON text that is spread over lines.
-        Data::Json { data: Cow::Owned(data), name } => read_data(&data, name).into_owned(),
+        EventData::Json { data: Cow::Owned(data), name } => read_data(&data, name).into_owned(),
     }
 }
 
 fn read_data<'a>(data: &'a [u8], name: &'a str) -> Frame<'a> {
-    let frame = std::str::from_utf8(data).map_err(|_| Broken).and_then(|text| {
-        let mut wire = Wire::read(text)?;
+    let frame = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(|text| {
+        let mut wire = ResponsesWire::read(text)?;
         if wire.kind.is_empty() {
             wire.kind = name;
         }
         frame_of(&wire, data)
     });
-    frame.unwrap_or_else(|Broken| match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
+    frame.unwrap_or_else(|InvalidJson| match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
         // JSON that is odd beyond reason carries nothing, but is passed on.
         Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
         _ => Frame::Malformed,
     })
 }
 
-fn frame_of<'a>(wire: &Wire<'a>, data: &'a [u8]) -> Result<Frame<'a>, Broken> {
+fn frame_of<'a>(wire: &ResponsesWire<'a>, data: &'a [u8]) -> Result<Frame<'a>, InvalidJson> {
     let facts = wire.response.map(response).transpose()?.unwrap_or_default();
     match wire.kind {
         "error" | "response.failed" | "response.cancelled" => {
@@ -124,7 +124,7 @@ fn payload(kind: PayloadKind, text: &str) -> Payload {
 
 /// What matters of a response object.
 #[derive(Default)]
-struct Facts<'a> {
+struct ResponseFacts<'a> {
     model: Option<Cow<'a, str>>,
     usage: Option<&'a str>,
     /// `incomplete_details.reason`
@@ -132,8 +132,8 @@ struct Facts<'a> {
     payload: Option<Payload>,
 }
 
-fn response(text: &str) -> Result<Facts<'_>, Broken> {
-    let mut facts = Facts::default();
+fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
+    let mut facts = ResponseFacts::default();
     Json::new(text).object(|name, json| {
         match name {
             "model" => facts.model = text_of(json)?,
@@ -156,12 +156,12 @@ fn response(text: &str) -> Result<Facts<'_>, Broken> {
     Ok(facts)
 }
 
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Broken> {
+fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }
 
 /// What an output item holds of generated output.
-fn item(text: &str) -> Result<Option<Payload>, Broken> {
+fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
     let (mut kind, mut called, mut result) = ("", 0_u32, None);
     let mut parts = [None; 2];
     Json::new(text).object(|name, json| {
@@ -191,7 +191,7 @@ fn item(text: &str) -> Result<Option<Payload>, Broken> {
 }
 
 /// The text of an item's parts.
-fn content(json: &mut Json<'_>) -> Result<Option<Payload>, Broken> {
+fn content(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
         json.object(|name, json| {

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::Event;
-use super::wire::{Data, Wire, data_of};
-use crate::protocol::neutral::signature::{Held, Owner, held, own};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
+use super::SseEvent;
+use super::wire::{EventData, ResponsesWire, data_of};
+use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
 
 /// Reads one stream.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ResponsesReader {
     /// With their `output_index`, in the order of their coming.
-    items: Vec<(u64, Item)>,
+    items: Vec<(u64, OutputItem)>,
     /// Where the item of an index stands: the last of them, as some servers count all alike.
     places: HashMap<u64, usize>,
     calls: u32,
@@ -27,7 +27,7 @@ pub struct Reader {
 
 /// What is known of an output item, and what of it was passed on.
 #[derive(Debug, Default)]
-struct Item {
+struct OutputItem {
     /// Number of the call, once it was begun.
     call: Option<u32>,
     /// Number of the block of reasoning.
@@ -36,15 +36,17 @@ struct Item {
     part: Option<(bool, u64)>,
     /// Text or arguments of it were passed on.
     said: bool,
-    /// Its name was, as [`Piece::Other`].
+    /// Its name was, as [`AnswerPiece::Other`].
     named: bool,
     done: bool,
 }
 
-impl ReadPieces for Reader {
-    fn read(&mut self, event: &Event, pieces: &mut Vec<Piece>) {
-        let Data::Json { data, name } = data_of(event) else { return };
-        let Some(mut wire) = std::str::from_utf8(&data).ok().and_then(|text| Wire::read(text).ok()) else { return };
+impl ReadPieces for ResponsesReader {
+    fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
+        let EventData::Json { data, name } = data_of(event) else { return };
+        let Some(mut wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text).ok()) else {
+            return;
+        };
         if wire.kind.is_empty() {
             wire.kind = name;
         }
@@ -52,8 +54,8 @@ impl ReadPieces for Reader {
     }
 }
 
-impl Reader {
-    fn read_wire(&mut self, wire: &Wire<'_>, pieces: &mut Vec<Piece>) {
+impl ResponsesReader {
+    fn read_wire(&mut self, wire: &ResponsesWire<'_>, pieces: &mut Vec<AnswerPiece>) {
         match wire.kind {
             "response.created" | "response.in_progress" | "response.queued" => {
                 if let Some(response) = value(wire.response) {
@@ -74,7 +76,7 @@ impl Reader {
             }
             "response.output_text.annotation.added" => {
                 let kind = value(wire.annotation).and_then(|note| note["type"].as_str().map(str::to_owned));
-                pieces.push(Piece::Other(kind.unwrap_or_else(|| "annotation".to_owned())));
+                pieces.push(AnswerPiece::Other(kind.unwrap_or_else(|| "annotation".to_owned())));
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 if let Some(response) = value(wire.response) {
@@ -85,12 +87,12 @@ impl Reader {
         }
     }
 
-    fn start(&mut self, response: &Value, pieces: &mut Vec<Piece>) {
+    fn start(&mut self, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         let text = |name: &str| response[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let (id, model) = (text("id"), text("model"));
         if !self.started && (id.is_some() || model.is_some()) {
             self.started = true;
-            pieces.push(Piece::Start { id, model });
+            pieces.push(AnswerPiece::Start { id, model });
         }
     }
 
@@ -104,13 +106,13 @@ impl Reader {
     }
 
     fn push(&mut self, index: u64) -> usize {
-        self.items.push((index, Item::default()));
+        self.items.push((index, OutputItem::default()));
         self.places.insert(index, self.items.len() - 1);
         self.items.len() - 1
     }
 
     /// An item was added. Gives where it stands.
-    fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<Piece>) -> usize {
+    fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) -> usize {
         // Another item of an index that is done.
         let at = match self.items.get(at) {
             Some((index, known)) if known.done => self.push(*index),
@@ -125,13 +127,13 @@ impl Reader {
                 let (call, custom) = (next(calls), kind == "custom_tool_call");
                 known.call = Some(call);
                 let signature = self.signature.take();
-                pieces.push(Piece::Call { index: 0, call, id, name: text("name"), custom, signature });
+                pieces.push(AnswerPiece::Call { index: 0, call, id, name: text("name"), custom, signature });
             }
             "reasoning" if known.block.is_none() => known.block = Some(next(blocks)),
             "message" | "function_call" | "custom_tool_call" | "reasoning" | "image_generation_call" | "" => {}
             other if !known.named => {
                 known.named = true;
-                pieces.push(Piece::Other(other.to_owned()));
+                pieces.push(AnswerPiece::Other(other.to_owned()));
             }
             _ => {}
         }
@@ -139,7 +141,7 @@ impl Reader {
     }
 
     /// An item is done: what of it has not been told yet is told now.
-    fn close(&mut self, at: usize, item: &Value, pieces: &mut Vec<Piece>) {
+    fn close(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) {
         let at = self.begin(at, item, pieces);
         let Some((_, known)) = self.items.get_mut(at) else { return };
         known.done = true;
@@ -147,14 +149,14 @@ impl Reader {
             "function_call" | "custom_tool_call" if !known.said => {
                 let text = item["arguments"].as_str().or(item["input"].as_str()).unwrap_or_default().to_owned();
                 if let Some(call) = known.call.filter(|_| !text.is_empty()) {
-                    pieces.push(Piece::Arguments { index: 0, call, text });
+                    pieces.push(AnswerPiece::Arguments { index: 0, call, text });
                 }
             }
             "message" if !known.said => {
                 for part in item["content"].as_array().into_iter().flatten() {
                     let text = |name: &str| part[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-                    pieces.extend(text("text").map(|text| Piece::Text { index: 0, text }));
-                    pieces.extend(text("refusal").map(|text| Piece::Refusal { index: 0, text }));
+                    pieces.extend(text("text").map(|text| AnswerPiece::Text { index: 0, text }));
+                    pieces.extend(text("refusal").map(|text| AnswerPiece::Refusal { index: 0, text }));
                 }
             }
             "reasoning" => {
@@ -162,39 +164,41 @@ impl Reader {
                 if !known.said {
                     let text = super::content::thoughts(item);
                     known.said = !text.is_empty();
-                    pieces.extend(known.said.then_some(Piece::Thinking { index: 0, block, text }));
+                    pieces.extend(known.said.then_some(AnswerPiece::Thinking { index: 0, block, text }));
                 }
                 let encrypted = item["encrypted_content"].as_str().filter(|encrypted| !encrypted.is_empty());
-                match held(Owner::Responses, encrypted.unwrap_or_default()) {
-                    Held::Thought(data) if !known.said && own(Owner::Responses, &data).is_some() => {
-                        pieces.push(Piece::Redacted { index: 0, block, data });
+                match held(SignatureOwner::Responses, encrypted.unwrap_or_default()) {
+                    SignatureUse::Thought(data) if !known.said && own(SignatureOwner::Responses, &data).is_some() => {
+                        pieces.push(AnswerPiece::Redacted { index: 0, block, data });
                     }
-                    Held::Thought(signature) => pieces.push(Piece::Signature { index: 0, block, signature }),
-                    Held::Redacted(data) => pieces.push(Piece::Redacted { index: 0, block, data }),
-                    Held::Call(signature) => self.signature = Some(signature),
-                    Held::Unsigned => {}
+                    SignatureUse::Thought(signature) => {
+                        pieces.push(AnswerPiece::Signature { index: 0, block, signature })
+                    }
+                    SignatureUse::Redacted(data) => pieces.push(AnswerPiece::Redacted { index: 0, block, data }),
+                    SignatureUse::Call(signature) => self.signature = Some(signature),
+                    SignatureUse::Unsigned => {}
                 }
             }
             "image_generation_call" => {
                 let format = item["output_format"].as_str().unwrap_or("png");
                 if let Some(data) = item["result"].as_str().filter(|data| !data.is_empty()) {
                     let (media_type, data) = (format!("image/{format}"), data.to_owned());
-                    pieces.push(Piece::Image { index: 0, media_type, data });
+                    pieces.push(AnswerPiece::Image { index: 0, media_type, data });
                 }
             }
             _ => {}
         }
     }
 
-    fn delta(&mut self, wire: &Wire<'_>, pieces: &mut Vec<Piece>) {
+    fn delta(&mut self, wire: &ResponsesWire<'_>, pieces: &mut Vec<AnswerPiece>) {
         let Some(text) = wire.delta.map(words) else { return };
         let summary = matches!(wire.kind, "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta");
         match wire.kind {
             "response.audio.delta" | "response.output_audio.delta" => {
-                return pieces.push(Piece::Audio { index: 0, id: None, data: text, transcript: String::new() });
+                return pieces.push(AnswerPiece::Audio { index: 0, id: None, data: text, transcript: String::new() });
             }
             "response.audio.transcript.delta" | "response.output_audio_transcript.delta" => {
-                return pieces.push(Piece::Audio { index: 0, id: None, data: String::new(), transcript: text });
+                return pieces.push(AnswerPiece::Audio { index: 0, id: None, data: String::new(), transcript: text });
             }
             "response.output_text.delta"
             | "response.refusal.delta"
@@ -210,12 +214,12 @@ impl Reader {
         let blocks = &mut self.blocks;
         let Some((_, known)) = self.items.get_mut(at) else { return };
         match wire.kind {
-            "response.output_text.delta" => pieces.push(Piece::Text { index: 0, text }),
-            "response.refusal.delta" => pieces.push(Piece::Refusal { index: 0, text }),
+            "response.output_text.delta" => pieces.push(AnswerPiece::Text { index: 0, text }),
+            "response.refusal.delta" => pieces.push(AnswerPiece::Refusal { index: 0, text }),
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 // Without its call it is nobody's; it comes once more in the item that is done.
                 let Some(call) = known.call else { return };
-                pieces.push(Piece::Arguments { index: 0, call, text });
+                pieces.push(AnswerPiece::Arguments { index: 0, call, text });
             }
             _ => {
                 let block = *known.block.get_or_insert_with(|| next(blocks));
@@ -223,13 +227,13 @@ impl Reader {
                 // Parts are paragraphs.
                 let apart = known.part.replace(part).is_some_and(|before| before != part);
                 let text = if apart { format!("\n\n{text}") } else { text };
-                pieces.push(Piece::Thinking { index: 0, block, text });
+                pieces.push(AnswerPiece::Thinking { index: 0, block, text });
             }
         }
         known.said = true;
     }
 
-    fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<Piece>) {
+    fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.start(response, pieces);
         // A server that tells everything at the end.
         if self.items.is_empty() {
@@ -240,18 +244,18 @@ impl Reader {
         }
         let reason = response["incomplete_details"]["reason"].as_str();
         let finish = match reason {
-            Some("max_output_tokens") => Finish::Length,
-            Some("content_filter") => Finish::Filtered,
-            Some(other) => Finish::Other(other.to_owned()),
-            None if kind == "response.incomplete" => Finish::Other("incomplete".to_owned()),
-            None if self.calls > 0 => Finish::ToolCalls,
-            None => Finish::Stop,
+            Some("max_output_tokens") => FinishReason::Length,
+            Some("content_filter") => FinishReason::Filtered,
+            Some(other) => FinishReason::Other(other.to_owned()),
+            None if kind == "response.incomplete" => FinishReason::Other("incomplete".to_owned()),
+            None if self.calls > 0 => FinishReason::ToolCalls,
+            None => FinishReason::Stop,
         };
-        pieces.push(Piece::Finish { index: 0, finish });
+        pieces.push(AnswerPiece::Finish { index: 0, finish });
         if response["usage"].is_object() {
             let mut usage = Usage::default();
             usage.add(&response["usage"].to_string());
-            pieces.push(Piece::Usage(usage));
+            pieces.push(AnswerPiece::Usage(usage));
         }
     }
 }

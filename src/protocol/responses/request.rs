@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Options, content};
-use crate::protocol::neutral::signature::{Owner, own};
+use super::{TranslationOptions, content};
+use crate::protocol::neutral::signature::{SignatureOwner, own};
 use crate::protocol::neutral::{
-    Call, Conversation, Effort, Format, Losses, Part, Reasoning, Role, Thinking, Tool, ToolChoice, ToolResult,
+    Conversation, Effort, Format, Losses, MessagePart, Reasoning, ReasoningPart, Role, Tool, ToolCall, ToolChoice,
+    ToolResult,
 };
 use crate::protocol::outgoing::{effort_of, strict_of};
 
@@ -16,7 +17,7 @@ const USER_MAX: usize = 64;
 const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
 
 /// Writes a conversation as a request. Nothing of it is to be stored: it is whole each time.
-pub fn request(conversation: &Conversation, options: &Options, losses: &mut Losses) -> Value {
+pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
     put("model", Value::from(options.model.as_str()));
@@ -118,11 +119,11 @@ fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mu
 }
 
 /// The texts of system prompts, as one.
-fn texts(parts: &[Part], losses: &mut Losses) -> String {
+fn texts(parts: &[MessagePart], losses: &mut Losses) -> String {
     let mut texts = Vec::new();
     for part in parts {
         match part {
-            Part::Text { text, cache } => {
+            MessagePart::Text { text, cache } => {
                 if cache.is_some() {
                     losses.hint("cache_control");
                 }
@@ -140,9 +141,9 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
         let mut message = Vec::new();
         for part in &turn.parts {
             let item = match part {
-                Part::Result(result) => Some(write_result(result, losses)),
-                Part::Call(call) => Some(write_call(call, losses)),
-                Part::Thinking(thinking) => match write_thinking(thinking) {
+                MessagePart::Result(result) => Some(write_result(result, losses)),
+                MessagePart::Call(call) => Some(write_call(call, losses)),
+                MessagePart::Thinking(thinking) => match write_thinking(thinking) {
                     Some(item) => Some(item),
                     None => {
                         losses.hint("reasoning");
@@ -180,32 +181,32 @@ fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
 }
 
 /// A part of what the assistant said.
-fn write_output(part: &Part, losses: &mut Losses) -> Option<Value> {
+fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
-        Part::Text { text, cache } => {
+        MessagePart::Text { text, cache } => {
             if cache.is_some() {
                 losses.hint("cache_control");
             }
             Some(json!({ "type": "output_text", "text": text, "annotations": [] }))
         }
-        Part::Refusal(text) => Some(json!({ "type": "refusal", "refusal": text })),
-        Part::Image(_) => {
+        MessagePart::Refusal(text) => Some(json!({ "type": "refusal", "refusal": text })),
+        MessagePart::Image(_) => {
             losses.meaning("image");
             None
         }
-        Part::Document(_) => {
+        MessagePart::Document(_) => {
             losses.meaning("document");
             None
         }
-        Part::Audio(_) => {
+        MessagePart::Audio(_) => {
             losses.meaning("audio");
             None
         }
-        Part::Thinking(_) | Part::Call(_) | Part::Result(_) => None,
+        MessagePart::Thinking(_) | MessagePart::Call(_) | MessagePart::Result(_) => None,
     }
 }
 
-fn write_call(call: &Call, losses: &mut Losses) -> Value {
+fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
     if call.cache.is_some() {
         losses.hint("cache_control");
     }
@@ -228,15 +229,15 @@ fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     let kind = if result.custom { "custom_tool_call_output" } else { "function_call_output" };
     let output = match result.parts.as_slice() {
         [] => Value::from(""),
-        [Part::Text { text, cache: None }] => Value::from(text.as_str()),
+        [MessagePart::Text { text, cache: None }] => Value::from(text.as_str()),
         parts => parts.iter().filter_map(|part| content::write(part, losses)).collect(),
     };
     json!({ "type": kind, "call_id": result.call_id, "output": output })
 }
 
 /// Reasoning that the Responses API made itself. None if it is another's, which it would not take.
-fn write_thinking(thinking: &Thinking) -> Option<Value> {
-    let encrypted = thinking.signature.as_deref().and_then(|signature| own(Owner::Responses, signature))?;
+fn write_thinking(thinking: &ReasoningPart) -> Option<Value> {
+    let encrypted = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Responses, signature))?;
     let summary: Vec<Value> = Some(&thinking.text)
         .filter(|text| !text.is_empty())
         .map(|text| json!({ "type": "summary_text", "text": text }))

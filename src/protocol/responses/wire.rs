@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::Event;
-use crate::protocol::json::{Broken, Json};
+use super::SseEvent;
+use crate::protocol::json::{InvalidJson, Json};
 
 /// The members of one event. Strings are what stands between the quotes.
 #[derive(Default)]
-pub(super) struct Wire<'a> {
+pub(super) struct ResponsesWire<'a> {
     /// `type`, or the name of the event where it has none.
     pub kind: &'a str,
     pub delta: Option<&'a str>,
@@ -24,9 +24,9 @@ pub(super) struct Wire<'a> {
     pub part_index: Option<u64>,
 }
 
-impl<'a> Wire<'a> {
-    pub fn read(text: &'a str) -> Result<Wire<'a>, Broken> {
-        let mut wire = Wire::default();
+impl<'a> ResponsesWire<'a> {
+    pub fn read(text: &'a str) -> Result<ResponsesWire<'a>, InvalidJson> {
+        let mut wire = ResponsesWire::default();
         let mut json = Json::new(text);
         json.object(|name, json| {
             match name {
@@ -45,29 +45,29 @@ impl<'a> Wire<'a> {
             }
             Ok(())
         })?;
-        if json.peek().is_some() { Err(Broken) } else { Ok(wire) }
+        if json.peek().is_some() { Err(InvalidJson) } else { Ok(wire) }
     }
 }
 
 /// What an event's bytes are before their JSON is looked at.
-pub(super) enum Data<'a> {
+pub(super) enum EventData<'a> {
     None,
     Done,
     Json { data: Cow<'a, [u8]>, name: &'a str },
 }
 
-pub(super) fn data_of(event: &Event) -> Data<'_> {
+pub(super) fn data_of(event: &SseEvent) -> EventData<'_> {
     let fields = event.fields();
     let name = fields.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
     match fields.data {
         // Some servers write a bare JSON line into a 200 when something is wrong.
         None if event.raw.trim_ascii_start().starts_with(b"{") => {
-            Data::Json { data: Cow::Borrowed(&event.raw), name: "" }
+            EventData::Json { data: Cow::Borrowed(&event.raw), name: "" }
         }
-        None => Data::None,
-        Some(data) if data.trim_ascii().is_empty() => Data::None,
-        Some(data) if data.trim_ascii() == b"[DONE]" => Data::Done,
-        Some(data) => Data::Json { data, name },
+        None => EventData::None,
+        Some(data) if data.trim_ascii().is_empty() => EventData::None,
+        Some(data) if data.trim_ascii() == b"[DONE]" => EventData::Done,
+        Some(data) => EventData::Json { data, name },
     }
 }
 

@@ -13,43 +13,43 @@ use serde_json::{Map, Value, json};
 use super::ErrorShape;
 use super::envelope::{Envelope, Status, fail};
 use super::numbered::Numbered;
-use super::output::{Call, Said, part_of};
-use crate::protocol::neutral::signature::{Owner, UNSIGNED, append, of_call, of_redacted, own, shown};
-use crate::protocol::neutral::{Finish, Piece, WritePieces};
+use super::output::{OutputCall, OutputText, part_of};
+use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, append, of_call, of_redacted, own, shown};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
 
 pub use behind::OpenMessage;
 
 /// Writes one stream.
 #[derive(Debug)]
-pub struct Writer {
+pub struct ResponsesWriter {
     envelope: Envelope,
     numbered: Numbered,
     started: bool,
     /// By `output_index`; null as long as the item is open.
     output: Vec<Value>,
-    open: Open,
+    open: OpenOutput,
     /// By their numbers.
-    calls: BTreeMap<u32, Call>,
+    calls: BTreeMap<u32, OutputCall>,
     /// Signatures that came in the midst of a message, to be told behind it.
     late: Vec<String>,
     usage: Option<Usage>,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     /// Sound and words came, so that their ends have to.
     audio: (bool, bool),
 }
 
 /// The item that is under way, calls left out.
 #[derive(Debug)]
-enum Open {
+enum OpenOutput {
     Nothing,
-    Message { index: usize, id: String, content: Vec<Value>, part: Option<(Said, String)> },
+    Message { index: usize, id: String, content: Vec<Value>, part: Option<(OutputText, String)> },
     Reasoning { index: usize, id: String, block: u32, text: String, signature: String },
 }
 
-impl WritePieces for Writer {
-    fn write(&mut self, piece: Piece, out: &mut BytesMut) {
-        if let Piece::Start { id, model } = &piece {
+impl WritePieces for ResponsesWriter {
+    fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
+        if let AnswerPiece::Start { id, model } = &piece {
             if !self.started {
                 self.envelope.name(id.as_deref(), model.as_deref());
             }
@@ -57,25 +57,25 @@ impl WritePieces for Writer {
         }
         self.start(out);
         match piece {
-            Piece::Text { index: 0, text } => self.say(Said::Text, &text, out),
-            Piece::Refusal { index: 0, text } => self.say(Said::Refusal, &text, out),
-            Piece::Thinking { index: 0, block, text } => self.think(block, &text, out),
-            Piece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
-            Piece::Redacted { index: 0, data, .. } => {
-                let own = own(Owner::Responses, &data).map(str::to_owned);
+            AnswerPiece::Text { index: 0, text } => self.say(OutputText::Text, &text, out),
+            AnswerPiece::Refusal { index: 0, text } => self.say(OutputText::Refusal, &text, out),
+            AnswerPiece::Thinking { index: 0, block, text } => self.think(block, &text, out),
+            AnswerPiece::Signature { index: 0, block, signature } => self.sign(block, &signature, out),
+            AnswerPiece::Redacted { index: 0, data, .. } => {
+                let own = own(SignatureOwner::Responses, &data).map(str::to_owned);
                 self.sealed(&own.unwrap_or_else(|| of_redacted(&data)), out);
             }
-            Piece::Call { index: 0, call, id, name, custom, signature } => {
+            AnswerPiece::Call { index: 0, call, id, name, custom, signature } => {
                 if let Some(signature) = signature {
                     self.sealed(&of_call(&signature), out);
                 }
                 self.call(call, id, name, custom, out);
             }
-            Piece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
-            Piece::Audio { index: 0, data, transcript, .. } => self.sound(&data, &transcript, out),
-            Piece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
-            Piece::Finish { index: 0, finish } => self.finish = Some(finish),
-            Piece::Usage(usage) => self.count(usage),
+            AnswerPiece::Arguments { index: 0, call, text } => self.arguments(call, &text, out),
+            AnswerPiece::Audio { index: 0, data, transcript, .. } => self.sound(&data, &transcript, out),
+            AnswerPiece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
+            AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
+            AnswerPiece::Usage(usage) => self.count(usage),
             // There is one answer, and no word for what another vendor alone knows.
             _ => {}
         }
@@ -111,16 +111,16 @@ impl WritePieces for Writer {
     }
 }
 
-impl Writer {
+impl ResponsesWriter {
     /// `model` is the name that stands in the answer until the upstream names its own.
     /// `echo` are members of the request that the answer repeats.
-    pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> Writer {
-        Writer {
+    pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> ResponsesWriter {
+        ResponsesWriter {
             envelope: Envelope::new(model, echo),
             numbered: Numbered::default(),
             started: false,
             output: Vec::new(),
-            open: Open::Nothing,
+            open: OpenOutput::Nothing,
             calls: BTreeMap::new(),
             late: Vec::new(),
             usage: None,
@@ -138,23 +138,23 @@ impl Writer {
         self.emit("response.in_progress", json!({ "response": response }), out);
     }
 
-    fn say(&mut self, said: Said, text: &str, out: &mut BytesMut) {
+    fn say(&mut self, said: OutputText, text: &str, out: &mut BytesMut) {
         if text.is_empty() {
             return;
         }
-        if !matches!(self.open, Open::Message { .. }) {
+        if !matches!(self.open, OpenOutput::Message { .. }) {
             self.close(Status::Completed, out);
             let (index, id) = self.reserve("msg");
             let item =
                 json!({ "id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": [] });
             self.added(index, item, out);
-            self.open = Open::Message { index, id, content: Vec::new(), part: None };
+            self.open = OpenOutput::Message { index, id, content: Vec::new(), part: None };
         }
-        let other = matches!(&self.open, Open::Message { part: Some((before, _)), .. } if *before != said);
+        let other = matches!(&self.open, OpenOutput::Message { part: Some((before, _)), .. } if *before != said);
         if other {
             self.close_part(out);
         }
-        let Open::Message { index, id, content, part } = &mut self.open else { return };
+        let OpenOutput::Message { index, id, content, part } = &mut self.open else { return };
         let (index, id, at) = (*index, id.clone(), content.len());
         let begins = part.is_none();
         part.get_or_insert_with(|| (said, String::new())).1.push_str(text);
@@ -167,11 +167,11 @@ impl Writer {
             );
         }
         match said {
-            Said::Text => {
+            OutputText::Text => {
                 let place = format_args!(r#""content_index":{at},"logprobs":[]"#).to_string();
                 self.delta("response.output_text.delta", &id, index, &place, text, out);
             }
-            Said::Refusal => {
+            OutputText::Refusal => {
                 self.delta("response.refusal.delta", &id, index, &format!(r#""content_index":{at}"#), text, out);
             }
         }
@@ -182,7 +182,7 @@ impl Writer {
             return;
         }
         self.open_reasoning(block, out);
-        let Open::Reasoning { index, id, text: so_far, .. } = &mut self.open else { return };
+        let OpenOutput::Reasoning { index, id, text: so_far, .. } = &mut self.open else { return };
         let (index, id, begins) = (*index, id.clone(), so_far.is_empty());
         so_far.push_str(text);
         if begins {
@@ -199,20 +199,20 @@ impl Writer {
     /// A signature that comes behind its block has an item of its own.
     fn sign(&mut self, block: u32, signature: &str, out: &mut BytesMut) {
         match &mut self.open {
-            Open::Reasoning { block: at, signature: so_far, .. } if *at == block => append(so_far, signature),
-            Open::Message { .. } => self.late.push(shown(Owner::Responses, signature).to_owned()),
-            _ => self.sealed(shown(Owner::Responses, signature), out),
+            OpenOutput::Reasoning { block: at, signature: so_far, .. } if *at == block => append(so_far, signature),
+            OpenOutput::Message { .. } => self.late.push(shown(SignatureOwner::Responses, signature).to_owned()),
+            _ => self.sealed(shown(SignatureOwner::Responses, signature), out),
         }
     }
 
     fn open_reasoning(&mut self, block: u32, out: &mut BytesMut) {
-        if matches!(&self.open, Open::Reasoning { block: at, .. } if *at == block) {
+        if matches!(&self.open, OpenOutput::Reasoning { block: at, .. } if *at == block) {
             return;
         }
         self.close(Status::Completed, out);
         let (index, id) = self.reserve("rs");
         self.added(index, json!({ "id": id, "type": "reasoning", "summary": [] }), out);
-        self.open = Open::Reasoning { index, id, block, text: String::new(), signature: String::new() };
+        self.open = OpenOutput::Reasoning { index, id, block, text: String::new(), signature: String::new() };
     }
 
     /// Reasoning of which nothing can be read.
@@ -235,7 +235,7 @@ impl Writer {
         self.close(Status::Completed, out);
         let (index, id) = self.reserve(if custom { "ctc" } else { "fc" });
         let call_id = if call_id.is_empty() { self.envelope.item_id("call", index) } else { call_id };
-        let call = Call { index, id, call_id, name, arguments: String::new(), custom };
+        let call = OutputCall { index, id, call_id, name, arguments: String::new(), custom };
         self.added(index, call.item("in_progress"), out);
         self.calls.insert(number, call);
     }
@@ -275,15 +275,15 @@ impl Writer {
     /// Closes what is open, calls left out.
     fn close(&mut self, status: Status, out: &mut BytesMut) {
         self.close_part(out);
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Message { index, id, content, .. } => {
+        match std::mem::replace(&mut self.open, OpenOutput::Nothing) {
+            OpenOutput::Nothing => {}
+            OpenOutput::Message { index, id, content, .. } => {
                 let item = json!({
                     "id": id, "type": "message", "status": status.as_str(), "role": "assistant", "content": content,
                 });
                 self.done(index, item, out);
             }
-            Open::Reasoning { index, id, text, signature, .. } => {
+            OpenOutput::Reasoning { index, id, text, signature, .. } => {
                 let part = json!({ "type": "summary_text", "text": text });
                 let mut item = json!({ "id": id, "type": "reasoning", "summary": [] });
                 if !text.is_empty() {
@@ -298,7 +298,8 @@ impl Writer {
                     item["summary"] = Value::Array(vec![part]);
                 }
                 // Without it the vendor would look for an item of its own by the id.
-                let encrypted = if signature.is_empty() { UNSIGNED } else { shown(Owner::Responses, &signature) };
+                let encrypted =
+                    if signature.is_empty() { UNSIGNED } else { shown(SignatureOwner::Responses, &signature) };
                 item["encrypted_content"] = Value::from(encrypted);
                 self.done(index, item, out);
             }
@@ -309,19 +310,19 @@ impl Writer {
     }
 
     fn close_part(&mut self, out: &mut BytesMut) {
-        let Open::Message { index, id, content, part } = &mut self.open else { return };
+        let OpenOutput::Message { index, id, content, part } = &mut self.open else { return };
         let Some((said, text)) = part.take() else { return };
         let at = content.len();
         let whole = part_of(said, &text);
         content.push(whole.clone());
         let place = json!({ "item_id": id, "output_index": index, "content_index": at });
         let (kind, name) = match said {
-            Said::Text => ("response.output_text.done", "text"),
-            Said::Refusal => ("response.refusal.done", "refusal"),
+            OutputText::Text => ("response.output_text.done", "text"),
+            OutputText::Refusal => ("response.refusal.done", "refusal"),
         };
         let mut members = place.clone();
         members[name] = Value::from(text);
-        if said == Said::Text {
+        if said == OutputText::Text {
             members["logprobs"] = json!([]);
         }
         self.emit(kind, members, out);
@@ -330,7 +331,7 @@ impl Writer {
         self.emit("response.content_part.done", members, out);
     }
 
-    fn close_call(&mut self, mut call: Call, status: Status, out: &mut BytesMut) {
+    fn close_call(&mut self, mut call: OutputCall, status: Status, out: &mut BytesMut) {
         // A call without arguments has none of JSON either, and clients read it as JSON.
         if call.arguments.is_empty() && !call.custom {
             call.arguments.push_str("{}");

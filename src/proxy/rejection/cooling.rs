@@ -1,17 +1,19 @@
 //! What a request is answered with that no upstream may be asked for now.
 
-use super::{Failed, Rejection};
-use crate::health::{Cooling, cooling_down};
-use crate::routing::cooldown::Aside;
+use super::{FailedUpstream, Rejection};
+use crate::health::{CooldownState, cooling_down};
+use crate::routing::cooldown::CooldownReason;
 
 /// Nobody may be asked. Where a refusal is among the reasons no wait is known to help, and the client is told of that.
-pub fn nobody_may_be_asked(cooling: Vec<(String, Cooling)>) -> Rejection {
-    let is_refused = |(_, cooling): &&(String, Cooling)| cooling.why.is_some_and(Aside::is_refusal);
+pub fn nobody_may_be_asked(cooling: Vec<(String, CooldownState)>) -> Rejection {
+    let is_refused = |(_, cooling): &&(String, CooldownState)| cooling.why.is_some_and(CooldownReason::is_refusal);
     let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));
     let limits = cooling.iter().filter(|cooling| !is_refused(cooling));
     let wait = limits.map(|(_, cooling)| cooling.wait).min();
-    let failed: Vec<Failed> =
-        cooling.into_iter().map(|(upstream, cooling)| Failed { upstream, failure: cooling_down(cooling) }).collect();
+    let failed: Vec<FailedUpstream> = cooling
+        .into_iter()
+        .map(|(upstream, cooling)| FailedUpstream { upstream, failure: cooling_down(cooling) })
+        .collect();
     match any_refused {
         true => Rejection::refused(&failed, wait),
         false => Rejection::cooling_down(&failed, wait.unwrap_or_default()),
@@ -28,10 +30,11 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_as_such_and_a_rate_limit_as_a_429() {
-        let limit = |seconds| (Some(Aside::RateLimited), seconds);
-        let account = |seconds| (Some(Aside::AccountRateLimited), seconds);
-        let [key, access, model] = [Aside::KeyRefused, Aside::Forbidden, Aside::NotFound].map(|why| (Some(why), 9));
-        type Row<'a> = (&'a [(Option<Aside>, u64)], StatusCode, Option<&'a str>);
+        let limit = |seconds| (Some(CooldownReason::RateLimited), seconds);
+        let account = |seconds| (Some(CooldownReason::AccountRateLimited), seconds);
+        let [key, access, model] =
+            [CooldownReason::KeyRefused, CooldownReason::Forbidden, CooldownReason::NotFound].map(|why| (Some(why), 9));
+        type Row<'a> = (&'a [(Option<CooldownReason>, u64)], StatusCode, Option<&'a str>);
         let table: &[Row<'_>] = &[
             (&[limit(7)], StatusCode::TOO_MANY_REQUESTS, Some("7")),
             (&[limit(7), account(3)], StatusCode::TOO_MANY_REQUESTS, Some("3")),
@@ -41,9 +44,9 @@ mod tests {
             (&[limit(20), key], StatusCode::BAD_GATEWAY, Some("20")),
         ];
         for (aside, status, retry_after) in table {
-            let cooling = aside
-                .iter()
-                .map(|(why, seconds)| ("a/m".to_owned(), Cooling { wait: Duration::from_secs(*seconds), why: *why }));
+            let cooling = aside.iter().map(|(why, seconds)| {
+                ("a/m".to_owned(), CooldownState { wait: Duration::from_secs(*seconds), why: *why })
+            });
             let answer = nobody_may_be_asked(cooling.collect()).into_response();
             let told = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
             assert_eq!((answer.status(), told), (*status, *retry_after), "{aside:?}");

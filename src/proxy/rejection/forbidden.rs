@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Failed, Rejection, SERVER};
+use super::{FailedUpstream, Rejection, SERVER};
 use crate::printable::quoted;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
@@ -43,7 +43,7 @@ impl Rejection {
     /// Everybody who could serve it is set aside, some of them for refusing our key, the model or our account. `wait`: the
     /// shortest of those that only asked for a pause. Without one no Retry-After: clients obey it before they tell anybody, and
     /// waiting mends no key.
-    pub fn refused(failed: &[Failed], wait: Option<Duration>) -> Rejection {
+    pub fn refused(failed: &[FailedUpstream], wait: Option<Duration>) -> Rejection {
         // These messages are the gateway's own.
         let told: Vec<String> = failed
             .iter()

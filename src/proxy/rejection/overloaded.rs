@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Failed, INVALID, Rejection, SERVER, summary};
+use super::{FailedUpstream, INVALID, Rejection, SERVER, summary};
 use crate::config::units::format_bytes;
-use crate::proxy::admission::Shed;
+use crate::proxy::admission::ShedReason;
 
 const OVERLOADED: &str = "photofinish_overloaded";
 
 impl Rejection {
     /// There is no room for a request now.
-    pub fn overloaded(shed: Shed) -> Rejection {
+    pub fn overloaded(shed: ShedReason) -> Rejection {
         let why = match shed {
-            Shed::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",
-            Shed::Memory => "the memory for bodies and buffers, memory under [server], is in use",
-            Shed::Descriptors => {
+            ShedReason::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",
+            ShedReason::Memory => "the memory for bodies and buffers, memory under [server], is in use",
+            ShedReason::Descriptors => {
                 "the gateway has hardly a file descriptor left; its operator may raise the limit (ulimit -n)"
             }
         };
@@ -33,7 +33,7 @@ impl Rejection {
     /// A request takes more memory than is free, or than there is.
     pub fn no_memory(bytes: usize, max: usize) -> Rejection {
         if bytes <= max {
-            return Rejection::overloaded(Shed::Memory);
+            return Rejection::overloaded(ShedReason::Memory);
         }
         let max = format_bytes(u64::try_from(max).unwrap_or(u64::MAX));
         let message = format!(
@@ -51,7 +51,7 @@ impl Rejection {
     }
 
     /// The gateway itself had no descriptor or no memory for an attempt, and no other one served the request.
-    pub fn gateway_limit(failed: &[Failed]) -> Rejection {
+    pub fn gateway_limit(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("the gateway ran out of descriptors or memory: {}", summary(failed));
         let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
         rejection.0.attempts = failed.to_vec();

@@ -15,8 +15,11 @@ use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
 use crate::race::retries::Retries;
-use crate::race::{Again, Arrival, Attempt, Cut, Held, Launch, Replan, Running, Starting, Which};
-use crate::routing::plan::Plan;
+use crate::race::{
+    AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, ReadyArrival, Replan, RetryDecision,
+    RunningAttempt,
+};
+use crate::routing::plan::RacePlan;
 
 /// What one candidate does each time it is started.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +62,7 @@ pub struct World {
 /// One row for each started attempt, as the guard would write it.
 #[derive(Debug, Default)]
 pub struct Log {
-    pub started: Vec<Starting>,
+    pub started: Vec<AttemptStart>,
     /// By ordinal: how it ended.
     pub rows: Vec<(usize, &'static str)>,
     pub running: usize,
@@ -76,7 +79,7 @@ pub struct Log {
 
 impl Log {
     /// A start ends the wait of a retry, which has to be over.
-    fn note_start(&mut self, starting: &Starting) {
+    fn note_start(&mut self, starting: &AttemptStart) {
         let retry = self.due.iter().position(|(candidate, ..)| *candidate == starting.candidate);
         if let Some(position) = retry {
             let (candidate, due, _) = self.due.remove(position);
@@ -98,11 +101,11 @@ pub struct Row {
 }
 
 impl Row {
-    fn cut(&mut self, cut: Cut) {
+    fn cut(&mut self, cut: CutReason) {
         self.ended = match cut {
-            Cut::Lost => "lost",
-            Cut::Late => "late",
-            Cut::Deadline => "deadline",
+            CutReason::Lost => "lost",
+            CutReason::Late => "late",
+            CutReason::Deadline => "deadline",
         };
     }
 }
@@ -171,10 +174,10 @@ impl Future for Fake {
     }
 }
 
-impl Attempt for Fake {
+impl RacingAttempt for Fake {
     type Ready = Token;
 
-    fn cut(&mut self, cut: Cut) {
+    fn cut(&mut self, cut: CutReason) {
         self.row.as_mut().expect("cut after its end").cut(cut);
     }
 
@@ -197,7 +200,7 @@ impl Token {
     }
 }
 
-impl Held for Token {
+impl HeldAttempt for Token {
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         let held = self.row.log.borrow().held.map(|(ordinal, _)| ordinal);
         assert_eq!(held, Some(self.row.ordinal), "only the one that is held is polled so");
@@ -209,7 +212,7 @@ impl Held for Token {
         })
     }
 
-    fn cut(&mut self, cut: Cut) {
+    fn cut(&mut self, cut: CutReason) {
         self.row.cut(cut);
     }
 }
@@ -245,7 +248,7 @@ pub struct Fakes {
 }
 
 impl Fakes {
-    pub fn new(world: World, decide: Decide, plan: &Plan, log: &Rc<RefCell<Log>>) -> Fakes {
+    pub fn new(world: World, decide: Decide, plan: &RacePlan, log: &Rc<RefCell<Log>>) -> Fakes {
         let (most, wait_max, _) = world.retries;
         let retries = Retries::new(most, wait_max, world.courses.len());
         let deadline = Instant::now() + plan.total;
@@ -257,7 +260,7 @@ impl Launch for Fakes {
     type Ready = Token;
     type Attempt = Fake;
 
-    fn launch(&mut self, starting: Starting) -> Fake {
+    fn launch(&mut self, starting: AttemptStart) -> Fake {
         let course = self.world.courses[starting.candidate];
         let mut log = self.log.borrow_mut();
         assert_eq!(starting.ordinal, log.started.len(), "ordinals count the starts");
@@ -271,25 +274,25 @@ impl Launch for Fakes {
         Fake { row: Some(row), course, whole: self.world.whole, begun: false, sleep }
     }
 
-    fn failed(&mut self, candidate: usize, failure: &Failure) -> Again {
+    fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
         let again = self.world.asks_again == Some(candidate) && !self.asked_again;
         self.asked_again |= again;
         if again {
-            return Again::Now;
+            return RetryDecision::Now;
         }
         let jitter = match &mut self.decide {
             Decide::As(_) => 0.0,
             Decide::AtRandom(random) => random.f64(),
         };
-        let Some(wait) = self.retries.next(candidate, failure, None, jitter) else { return Again::No };
+        let Some(wait) = self.retries.next(candidate, failure, None, jitter) else { return RetryDecision::No };
         let (due, first) = (Instant::now() + wait, self.world.retries.2);
         if due < self.deadline {
             self.log.borrow_mut().due.push((candidate, due, first));
         }
-        Again::Later { wait, first }
+        RetryDecision::Later { wait, first }
     }
 
-    fn affords_retry(&mut self, candidate: usize, running: &[Running<Fake>]) -> bool {
+    fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<Fake>]) -> bool {
         assert!(!running.is_empty(), "a retry alone is always affordable");
         let affords = match &mut self.decide {
             Decide::As(script) => !script.is_poor,
@@ -310,7 +313,7 @@ impl Launch for Fakes {
         self.keep_or_drop(ready.row);
     }
 
-    fn replan(&mut self, running: &[Running<Fake>], waiting: &[usize]) -> Replan {
+    fn replan(&mut self, running: &[RunningAttempt<Fake>], waiting: &[usize]) -> Replan {
         assert!(!running.is_empty() && !waiting.is_empty(), "asked for nothing");
         assert!(!running.iter().any(|running| running.attempt().begun), "asked beside one that has begun");
         assert_eq!(self.log.borrow().held, None, "asked beside one that is held back");
@@ -335,7 +338,7 @@ impl Launch for Fakes {
         }
     }
 
-    fn hold(&mut self, ready: &Arrival<Token>, running: &[Running<Fake>]) -> Option<Duration> {
+    fn hold(&mut self, ready: &ReadyArrival<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {
         assert!(!running.is_empty(), "held for nobody");
         let hold = match &mut self.decide {
             Decide::As(script) => script.hold.take(),
@@ -352,7 +355,7 @@ impl Launch for Fakes {
         hold
     }
 
-    fn prefer(&mut self, held: &Arrival<Token>, new: &Arrival<Token>) -> Which {
+    fn prefer(&mut self, held: &ReadyArrival<Token>, new: &ReadyArrival<Token>) -> RaceSide {
         let (ordinal, until) = self.log.borrow_mut().held.take().expect("nobody is held");
         assert!(ordinal == held.ready().row.ordinal && ordinal != new.ready().row.ordinal);
         assert!(Instant::now() <= until, "held for too long");
@@ -360,10 +363,10 @@ impl Launch for Fakes {
             Decide::As(script) => script.prefers_new,
             Decide::AtRandom(random) => random.bool(),
         };
-        if new { Which::New } else { Which::Held }
+        if new { RaceSide::New } else { RaceSide::Held }
     }
 
-    fn hopeless(&mut self, running: &[Running<Fake>]) -> Option<usize> {
+    fn hopeless(&mut self, running: &[RunningAttempt<Fake>]) -> Option<usize> {
         assert!(running.len() > 1, "asked of one alone");
         if self.world.first_decides {
             let first = running.iter().position(|running| running.attempt().begun)?;

@@ -12,18 +12,18 @@ use crate::clock::Instant;
 use crate::config::ContentPolicy;
 use crate::failure::FailureKind;
 use crate::history::StartReason;
-use crate::race::{Finish, Race, Replan};
-use crate::routing::plan::{Entry, Plan, Start};
+use crate::race::{Race, RaceFinish, Replan};
+use crate::routing::plan::{PlannedStart, RacePlan, StartRule};
 
-const NOW: Start = Start::At(Duration::ZERO);
-const LATER: Start = Start::AfterFailure;
+const NOW: StartRule = StartRule::At(Duration::ZERO);
+const LATER: StartRule = StartRule::AfterFailure;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn after(delay: u64) -> Start {
-    Start::At(millis(delay))
+fn after(delay: u64) -> StartRule {
+    StartRule::At(millis(delay))
 }
 
 /// First token, or failure, after so many milliseconds.
@@ -62,13 +62,13 @@ fn hang() -> Course {
 
 struct Story {
     world: World,
-    plan: Plan,
+    plan: RacePlan,
     script: Script,
 }
 
 /// Candidates in the plan's order: what each does, and when it is started.
-fn story<const N: usize>(candidates: [(Course, Start); N]) -> Story {
-    let entry = |(candidate, (_, start)): (usize, &(Course, Start))| Entry {
+fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
+    let entry = |(candidate, (_, start)): (usize, &(Course, StartRule))| PlannedStart {
         candidate,
         start: *start,
         first_token: millis(9_000),
@@ -79,7 +79,7 @@ fn story<const N: usize>(candidates: [(Course, Start); N]) -> Story {
     let courses = candidates.iter().map(|(course, _)| *course).collect();
     Story {
         world: World { courses, ..World::default() },
-        plan: Plan {
+        plan: RacePlan {
             entries,
             max_attempts: 4,
             total: millis(9_000),
@@ -163,12 +163,12 @@ impl Story {
         let began = Instant::now();
         let (mut race, log) = self.race();
         let finish = match race.run().await {
-            Finish::Won { mut ready, ordinal, .. } => {
+            RaceFinish::Won { mut ready, ordinal, .. } => {
                 ready.row.ended = "won";
                 format!("won by {ordinal}")
             }
-            Finish::Failed => "failed".to_owned(),
-            Finish::Deadline => "deadline".to_owned(),
+            RaceFinish::Failed => "failed".to_owned(),
+            RaceFinish::Deadline => "deadline".to_owned(),
         };
         let elapsed = began.elapsed().as_millis();
         drop(race);

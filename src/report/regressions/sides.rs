@@ -6,18 +6,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::history::class::Input;
-use crate::history::facts::{Facts, RequestFacts};
+use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::goodput;
-use crate::history::regression::{Sample, Stratum};
+use crate::history::regression::{RegressionStratum, Sample};
 use crate::history::spread::{Spread, Times};
 use crate::history::summary::Summary;
-use crate::history::survival::{Audit, Observation, Point};
-use crate::history::{AttemptOutcome, Short};
-use crate::store::{Cell, Gather};
+use crate::history::survival::{AuditedLoser, Observation, SurvivalPoint};
+use crate::history::{AttemptOutcome, ShortBytes};
+use crate::store::{Gather, RollupCell};
 
 /// Of each upstream, what is in each stratum.
 #[derive(Debug, Default)]
-pub(super) struct Sides {
+pub(super) struct UpstreamSides {
     places: HashMap<String, usize>,
     upstreams: Vec<(String, Strata)>,
     /// The name that was looked up last; kept for its memory.
@@ -25,11 +25,11 @@ pub(super) struct Sides {
 }
 
 /// By hour of the day, UTC, and input class; in an order, since sums of fractions differ by theirs.
-type Strata = BTreeMap<(i64, Input), Side>;
+type Strata = BTreeMap<(i64, Input), StratumSide>;
 
 /// One stratum of one side.
 #[derive(Debug, Default)]
-struct Side {
+struct StratumSide {
     ttft: Times,
     /// The same with every weight squared.
     squares: Times,
@@ -43,8 +43,8 @@ struct Side {
 
 /// Strata of one upstream with attempts on both sides.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    strata: Vec<(Flat, Flat)>,
+pub(super) struct SharedStrata {
+    strata: Vec<(FlatSide, FlatSide)>,
     /// In these strata.
     pub attempts_before: u64,
     /// In these strata.
@@ -53,15 +53,15 @@ pub(super) struct Shared {
 
 /// A side as the statistics take it.
 #[derive(Debug)]
-struct Flat {
-    ttft: Vec<Point>,
-    squares: Vec<Point>,
+struct FlatSide {
+    ttft: Vec<SurvivalPoint>,
+    squares: Vec<SurvivalPoint>,
     tpot: Vec<(f64, u64)>,
     attempts: u64,
     failures: u64,
 }
 
-impl Sides {
+impl UpstreamSides {
     /// The upstreams with attempts on this side.
     pub fn upstreams(&self) -> impl Iterator<Item = &str> {
         self.upstreams.iter().map(|(name, _)| name.as_str())
@@ -73,8 +73,8 @@ impl Sides {
     }
 
     /// With this as `now`: what can be compared of an upstream.
-    pub fn shared(&self, before: &Sides, upstream: &str) -> Shared {
-        let mut shared = Shared::default();
+    pub fn shared(&self, before: &UpstreamSides, upstream: &str) -> SharedStrata {
+        let mut shared = SharedStrata::default();
         let (Some(now), Some(before)) = (self.strata(upstream), before.strata(upstream)) else {
             return shared;
         };
@@ -87,7 +87,7 @@ impl Sides {
         shared
     }
 
-    fn side(&mut self, (provider, model_sent): (&str, &str), started_at: i64, input: Input) -> &mut Side {
+    fn side(&mut self, (provider, model_sent): (&str, &str), started_at: i64, input: Input) -> &mut StratumSide {
         self.name.clear();
         [provider, "/", model_sent].iter().for_each(|part| self.name.push_str(part));
         let name = std::mem::take(&mut self.name);
@@ -110,23 +110,26 @@ impl Sides {
     }
 }
 
-impl Shared {
-    pub fn strata(&self) -> Vec<Stratum<'_>> {
-        self.strata.iter().map(|(before, now)| Stratum { before: before.sample(), now: now.sample() }).collect()
+impl SharedStrata {
+    pub fn strata(&self) -> Vec<RegressionStratum<'_>> {
+        self.strata
+            .iter()
+            .map(|(before, now)| RegressionStratum { before: before.sample(), now: now.sample() })
+            .collect()
     }
 }
 
-impl Side {
+impl StratumSide {
     fn add(&mut self, observation: &Observation) {
         self.ttft.add(observation, 1.0, true);
         // Weights are 1 and, for who was picked with probability p, 1/p from the loss on; 1/p² is that of p².
-        let square = |audit: Audit| Audit { probability: audit.probability.min(1.0).powi(2), ..audit };
+        let square = |audit: AuditedLoser| AuditedLoser { probability: audit.probability.min(1.0).powi(2), ..audit };
         self.squares.add(&Observation { audit: observation.audit.map(square), ..*observation }, 1.0, true);
     }
 
-    fn flat(&self) -> Flat {
+    fn flat(&self) -> FlatSide {
         let tpot = self.tpot.values().into_iter().map(|(ns, weight)| (ns as f64 / 1e3, weight.round() as u64));
-        Flat {
+        FlatSide {
             ttft: [self.ttft.points(), self.rolled.points()].concat(),
             squares: [self.squares.points(), self.rolled.coarse_squares()].concat(),
             tpot: tpot.collect(),
@@ -135,7 +138,7 @@ impl Side {
         }
     }
 
-    fn merge(&mut self, other: Side) {
+    fn merge(&mut self, other: StratumSide) {
         self.ttft.merge(other.ttft);
         self.squares.merge(other.squares);
         self.rolled.merge(other.rolled);
@@ -145,7 +148,7 @@ impl Side {
     }
 }
 
-impl Flat {
+impl FlatSide {
     fn sample(&self) -> Sample<'_> {
         Sample {
             ttft: &self.ttft,
@@ -157,8 +160,8 @@ impl Flat {
     }
 }
 
-impl Gather for Sides {
-    fn attempt(&mut self, facts: &Facts<'_>) {
+impl Gather for UpstreamSides {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         use AttemptOutcome::{Failed, FailedMid, Refused, Timeout};
         // Of a race that still runs the losers are written and the winner is not: each would look slower than it is.
         let Some(request) = &facts.request else { return };
@@ -176,7 +179,7 @@ impl Gather for Sides {
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         // Without a model: attempts whose race is not there, which are left out as rows are.
         let (Some(upstream), Some(_), Some(class)) = (cell.upstream, cell.model, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
@@ -189,7 +192,7 @@ impl Gather for Sides {
         Ok(())
     }
 
-    fn merge(&mut self, other: Sides) {
+    fn merge(&mut self, other: UpstreamSides) {
         for (upstream, strata) in other.upstreams {
             let place = self.place(&upstream);
             let mine = &mut self.upstreams[place].1;

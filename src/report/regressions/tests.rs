@@ -10,7 +10,7 @@ use crate::history::sample;
 use crate::history::summary::Summary;
 use crate::history::{AttemptOutcome, AttemptRecord, CensorCause};
 use crate::report::question::moment;
-use crate::store::{Cell, Class, Record, Roller, Step, Store};
+use crate::store::{Class, Record, Roller, RollupCell, RollupStep, Store};
 
 /// 2026-01-09T04:00:00Z: a week after the sample's hour, at its end.
 const NOW: i64 = (sample::STARTED_AT / HOUR_US + 1) * HOUR_US + 7 * DAY_US;
@@ -114,11 +114,11 @@ async fn history(before: World, now: World) -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-fn answer(path: &Path, question: &Question) -> Regressions {
-    ask(&Reader::open(path).unwrap(), question, NOW).unwrap()
+fn answer(path: &Path, question: &RegressionsQuestion) -> Regressions {
+    ask(&StoreReader::open(path).unwrap(), question, NOW).unwrap()
 }
 
-fn figures(answer: &Regressions) -> Vec<(&str, Figure)> {
+fn figures(answer: &Regressions) -> Vec<(&str, TestedFigure)> {
     answer.findings.iter().map(|found| (found.upstream.as_str(), found.figure())).collect()
 }
 
@@ -127,12 +127,12 @@ const GROQ: &str = "groq/llama-70b";
 #[tokio::test]
 async fn what_is_worse_is_found() {
     for (now, figure, name) in [
-        (World { ttft_ms: 600.0, ..USUAL }, Figure::Ttft, "TTFT p"),
-        (World { tpot_ms: 40.0, ..USUAL }, Figure::Tpot, "TPOT p50 "),
-        (World { failing: 0.5, ..USUAL }, Figure::Failures, "failures "),
+        (World { ttft_ms: 600.0, ..USUAL }, TestedFigure::Ttft, "TTFT p"),
+        (World { tpot_ms: 40.0, ..USUAL }, TestedFigure::Tpot, "TPOT p50 "),
+        (World { failing: 0.5, ..USUAL }, TestedFigure::Failures, "failures "),
     ] {
         let (_directory, path, _store) = history(USUAL, now).await;
-        let answer = answer(&path, &Question::default());
+        let answer = answer(&path, &RegressionsQuestion::default());
         assert_eq!(figures(&answer), [(GROQ, figure)]);
         assert_eq!((answer.upstreams, answer.attempts_now, answer.attempts_before), (2, 400, 840));
         let found = &answer.findings[0];
@@ -140,7 +140,7 @@ async fn what_is_worse_is_found() {
         let object = found.object();
         assert_eq!(object.len(), NAMES.len());
         assert_eq!((&object["figure"], &object["attempts_before"]), (&json!(figure.as_str()), &json!(420)));
-        let share = figure == Figure::Failures;
+        let share = figure == TestedFigure::Failures;
         assert_eq!((object["now_ms"].is_null(), object["now_share"].is_null()), (share, !share));
     }
 }
@@ -149,7 +149,7 @@ async fn what_is_worse_is_found() {
 async fn a_rival_that_changes_is_no_regression_of_ours() {
     for rival_ms in [150.0, 600.0] {
         let (_directory, path, _store) = history(USUAL, World { rival_ms, ..USUAL }).await;
-        let answer = answer(&path, &Question::default());
+        let answer = answer(&path, &RegressionsQuestion::default());
         let found = figures(&answer);
         assert!(found.iter().all(|(upstream, _)| *upstream != GROQ), "{found:?}");
         assert_eq!(found.len(), usize::from(rival_ms > 300.0), "{found:?}");
@@ -159,9 +159,9 @@ async fn a_rival_that_changes_is_no_regression_of_ours() {
 #[tokio::test]
 async fn nothing_has_changed() {
     let (_directory, path, _store) = history(USUAL, USUAL).await;
-    let found = answer(&path, &Question::default());
+    let found = answer(&path, &RegressionsQuestion::default());
     assert_eq!((figures(&found), found.upstreams, found.too_few.len()), (Vec::new(), 2, 0));
-    let mut other = Question::default();
+    let mut other = RegressionsQuestion::default();
     other.window.provider = Some("rival".into());
     assert_eq!(answer(&path, &other).upstreams, 1);
     other.window.user = Some("bob".into());
@@ -171,7 +171,7 @@ async fn nothing_has_changed() {
 /// The days before as they are left when their rows are gone.
 fn roll_up(path: &Path) {
     let mut roller = Roller::new(path, || false);
-    while roller.step(NOW, Some(NOW - 20 * HOUR_US)).unwrap() != Step::Nothing {}
+    while roller.step(NOW, Some(NOW - 20 * HOUR_US)).unwrap() != RollupStep::Nothing {}
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn rolled_up_hours_tell_the_same_as_rows() {
     for now in [usual, World { ttft_ms: 500.0, tpot_ms: 30.0, ..usual }, World { rival_ms: 600.0, ..usual }] {
         let (_directory, path, store) = history(usual, now).await;
         store.close().await;
-        let question = Question::default();
+        let question = RegressionsQuestion::default();
         let of_rows = answer(&path, &question);
         roll_up(&path);
         let of_cells = answer(&path, &question);
@@ -199,7 +199,7 @@ async fn too_little_is_not_compared() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("history.db");
     let store = Store::open(&path).await.unwrap();
-    let question = Question::default();
+    let question = RegressionsQuestion::default();
     assert_eq!(answer(&path, &question).upstreams, 0);
     let mut draws = fastrand::Rng::with_seed(8);
     store.write(&USUAL.races(NOW - HOUR_US - DAY_US, 19, &mut draws)).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_race_that_still_runs_is_left_out() {
     let mut late = World { ttft_ms: 30_000.0, ..USUAL }.races(NOW - HOUR_US + 7_000, 100, &mut draws);
     late.retain(runs);
     store.write(&late).await.unwrap();
-    let answer = answer(&path, &Question::default());
+    let answer = answer(&path, &RegressionsQuestion::default());
     assert_eq!((figures(&answer), answer.attempts_now), (Vec::new(), 400));
 }
 
@@ -241,7 +241,7 @@ fn the_same_hours_are_whole_and_apart() {
 fn now_is_an_hour_and_at_most_a_day() {
     let question = |since: Option<&str>, until: Option<&str>| {
         let [since, until] = [since, until].map(|text| text.map(|text| moment(text).unwrap()));
-        Question { window: Window { since, until, ..Window::default() } }
+        RegressionsQuestion { window: RaceWindow { since, until, ..RaceWindow::default() } }
     };
     assert_eq!(question(None, None).now(NOW), (NOW - HOUR_US, NOW));
     assert_eq!(question(Some("3h"), Some("1h")).now(NOW), (NOW - 3 * HOUR_US, NOW - HOUR_US));
@@ -256,19 +256,21 @@ fn now_is_an_hour_and_at_most_a_day() {
 }
 
 /// Adds a rolled-up hour; `model` is none for attempts without their race.
-fn add_hour(sides: &mut Sides, start_us: i64, model: Option<&str>, attempts: u64) {
+fn add_hour(sides: &mut UpstreamSides, start_us: i64, model: Option<&str>, attempts: u64) {
     let mut summary = Summary::default();
     summary.attempts = attempts;
     let summary = summary.encode();
     let class = Some(Class { input: Input::of(100), concurrency: Concurrency::of(1), stream: true });
     let upstream = Some(("groq", "llama-70b"));
     let (span_us, count) = (HOUR_US, attempts);
-    sides.cell(&Cell { start_us, span_us, upstream, model, user: None, class, count, summary: &summary }).unwrap();
+    sides
+        .cell(&RollupCell { start_us, span_us, upstream, model, user: None, class, count, summary: &summary })
+        .unwrap();
 }
 
 #[test]
 fn rolled_up_attempts_without_their_race_are_left_out() {
-    let mut sides = Sides::default();
+    let mut sides = UpstreamSides::default();
     add_hour(&mut sides, NOW, None, 5);
     assert_eq!(sides.attempts(GROQ), 0);
     add_hour(&mut sides, NOW, Some("m"), 3);
@@ -277,7 +279,7 @@ fn rolled_up_attempts_without_their_race_are_left_out() {
 
 #[test]
 fn strata_are_in_order_so_that_sums_are_the_same_each_time() {
-    let mut sides = Sides::default();
+    let mut sides = UpstreamSides::default();
     for hour in (0..24).rev() {
         add_hour(&mut sides, hour * HOUR_US, Some("m"), hour.unsigned_abs() + 1);
     }

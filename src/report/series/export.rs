@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{By, Line, Metric, Place, Point, Question, Series};
+use super::{Metric, PointPlace, SeriesDimension, SeriesLine, SeriesPoint, SeriesQuestion, SeriesReport};
 
 /// The names of all that an object may have, in their order; these are the columns of CSV.
-pub fn names(question: &Question) -> Vec<&'static str> {
+pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
     let mut names = vec![question.by.name()];
-    names.extend(if question.by == By::Concurrency { &["concurrency"][..] } else { &["start", "span_s"] });
+    names.extend(if question.by == SeriesDimension::Concurrency { &["concurrency"][..] } else { &["start", "span_s"] });
     names.extend(question.metric.has_quantile().then_some("quantile"));
     names.push(question.metric.field());
     names.extend((question.metric == Metric::Ttft).then_some("ttft_over_ms"));
@@ -20,18 +20,18 @@ pub fn names(question: &Question) -> Vec<&'static str> {
 }
 
 /// An object for each point, series by series.
-pub fn objects(question: &Question, series: &Series) -> Vec<Map<String, Value>> {
+pub fn objects(question: &SeriesQuestion, series: &SeriesReport) -> Vec<Map<String, Value>> {
     let points = series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)));
     points.map(|(line, point)| object(question, line, point)).collect()
 }
 
-impl By {
+impl SeriesDimension {
     /// Of a series' name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            By::Upstream | By::Concurrency => "upstream",
-            By::Model => "model",
-            By::User => "user",
+            SeriesDimension::Upstream | SeriesDimension::Concurrency => "upstream",
+            SeriesDimension::Model => "model",
+            SeriesDimension::User => "user",
         }
     }
 }
@@ -50,16 +50,16 @@ impl Metric {
     }
 }
 
-fn object(question: &Question, line: &Line, point: &Point) -> Map<String, Value> {
+fn object(question: &SeriesQuestion, line: &SeriesLine, point: &SeriesPoint) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
     put(question.by.name(), line.name.json());
     match point.place {
-        Place::Time { start_us, span_us } => {
+        PointPlace::Time { start_us, span_us } => {
             put("start", json!(Timestamp::from_microsecond(start_us).ok().map(|start| start.to_string())));
             put("span_s", json!(span_us / 1_000_000));
         }
-        Place::Class(class) => {
+        PointPlace::Class(class) => {
             put("concurrency", json!(class.name()));
         }
     }

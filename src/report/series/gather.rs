@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::By;
-use crate::history::Short;
+use super::SeriesDimension;
+use crate::history::ShortBytes;
 use crate::history::class::Concurrency;
-use crate::history::facts::{Facts, RequestFacts};
+use crate::history::facts::{AttemptFacts, RequestFacts};
 use crate::history::summary::Summary;
-use crate::report::dimension::Part;
-use crate::store::{Cell, Gather};
+use crate::report::dimension::GroupValue;
+use crate::store::{Gather, RollupCell};
 
 /// How attempts are gathered.
 #[derive(Debug)]
-pub(super) struct Rules {
-    by: By,
+pub(super) struct SeriesRules {
+    by: SeriesDimension,
     /// Microseconds; none over concurrency.
     every_us: Option<i64>,
     /// Requests that nobody answered count once for each upstream that tried, and not once for all.
@@ -25,8 +25,8 @@ pub(super) struct Rules {
 
 /// Everything that was read.
 #[derive(Debug)]
-pub(super) struct Gathered<'r> {
-    rules: &'r Rules,
+pub(super) struct GatheredSeries<'r> {
+    rules: &'r SeriesRules,
     /// Of each name, its place among the lines.
     places: HashMap<String, usize>,
     /// The line of those without a name: the race's own row is not written yet, or there are no users.
@@ -42,15 +42,15 @@ pub(super) struct Gathered<'r> {
 
 #[derive(Debug)]
 pub(super) struct GatheredLine {
-    pub name: Part,
+    pub name: GroupValue,
     pub attempts: u64,
     /// By the step's start in microseconds since 1970, or by the place of the class.
-    pub steps: BTreeMap<i64, Step>,
+    pub steps: BTreeMap<i64, SeriesStep>,
 }
 
 /// One point to be.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct SeriesStep {
     rows: Summary,
     /// As they are stored, which takes a hundredth of the room that they take unpacked; and whether the requests that
     /// nobody answered count.
@@ -59,17 +59,18 @@ pub(super) struct Step {
     pub cell_span_us: i64,
 }
 
-impl Rules {
+impl SeriesRules {
     /// `of_one_provider`: nothing else is gathered.
-    pub fn new(by: By, every_us: Option<i64>, of_one_provider: bool, now_us: i64) -> Rules {
-        let unserved_by_upstream = of_one_provider || matches!(by, By::Upstream | By::Concurrency);
-        Rules { by, every_us, unserved_by_upstream, now_us }
+    pub fn new(by: SeriesDimension, every_us: Option<i64>, of_one_provider: bool, now_us: i64) -> SeriesRules {
+        let unserved_by_upstream =
+            of_one_provider || matches!(by, SeriesDimension::Upstream | SeriesDimension::Concurrency);
+        SeriesRules { by, every_us, unserved_by_upstream, now_us }
     }
 }
 
-impl<'r> Gathered<'r> {
-    pub fn new(rules: &'r Rules) -> Gathered<'r> {
-        Gathered {
+impl<'r> GatheredSeries<'r> {
+    pub fn new(rules: &'r SeriesRules) -> GatheredSeries<'r> {
+        GatheredSeries {
             rules,
             places: HashMap::new(),
             unknown: None,
@@ -91,7 +92,7 @@ impl<'r> Gathered<'r> {
 
     fn line_of(&mut self, upstream: (&str, &str), model: Option<&str>, user: Option<&str>) -> &mut GatheredLine {
         let place = match self.rules.by {
-            By::Upstream | By::Concurrency => {
+            SeriesDimension::Upstream | SeriesDimension::Concurrency => {
                 let mut joined = std::mem::take(&mut self.joined);
                 joined.clear();
                 [upstream.0, "/", upstream.1].iter().for_each(|part| joined.push_str(part));
@@ -99,8 +100,8 @@ impl<'r> Gathered<'r> {
                 self.joined = joined;
                 place
             }
-            By::Model => self.place(model),
-            By::User => self.place(user),
+            SeriesDimension::Model => self.place(model),
+            SeriesDimension::User => self.place(user),
         };
         &mut self.lines[place]
     }
@@ -112,11 +113,11 @@ impl<'r> Gathered<'r> {
             let part = match name {
                 Some(name) => {
                     self.places.insert(name.to_owned(), place);
-                    Part::Name(name.to_owned())
+                    GroupValue::Name(name.to_owned())
                 }
                 None => {
                     self.unknown = Some(place);
-                    Part::Unknown
+                    GroupValue::Unknown
                 }
             };
             self.lines.push(GatheredLine { name: part, attempts: 0, steps: BTreeMap::new() });
@@ -132,8 +133,8 @@ impl<'r> Gathered<'r> {
     }
 }
 
-impl Gather for Gathered<'_> {
-    fn attempt(&mut self, facts: &Facts<'_>) {
+impl Gather for GatheredSeries<'_> {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         self.saw(facts.started_at);
         if facts.is_of_a_running_race(self.rules.now_us) {
             self.running += 1;
@@ -155,7 +156,7 @@ impl Gather for Gathered<'_> {
         self.without_attempts += 1;
     }
 
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         self.saw(cell.start_us);
         let unserved = self.rules.unserved_by_upstream;
         if cell.upstream.is_none() {
@@ -179,7 +180,7 @@ impl Gather for Gathered<'_> {
         other.oldest.into_iter().for_each(|oldest| self.saw(oldest));
         for line in other.lines {
             let place = match &line.name {
-                Part::Name(name) => self.place(Some(name)),
+                GroupValue::Name(name) => self.place(Some(name)),
                 _ => self.place(None),
             };
             let mine = &mut self.lines[place];
@@ -194,12 +195,12 @@ impl Gather for Gathered<'_> {
     }
 }
 
-impl Step {
+impl SeriesStep {
     /// All of it.
     ///
     /// # Errors
     /// When a stored part is damaged.
-    pub fn summary(self) -> Result<Summary, Short> {
+    pub fn summary(self) -> Result<Summary, ShortBytes> {
         let mut summary = self.rows;
         for (unserved, bytes) in &self.cells {
             summary.absorb(bytes, 1.0, *unserved)?;

@@ -1,8 +1,8 @@
 //! What was gathered of each step, as the one figure that was asked for.
 
-use super::gather::{Gathered, GatheredLine};
-use super::{Line, Metric, Place, Point, Question, SERIES_MAX, Series};
-use crate::history::Short;
+use super::gather::{GatheredLine, GatheredSeries};
+use super::{Metric, PointPlace, SERIES_MAX, SeriesLine, SeriesPoint, SeriesQuestion, SeriesReport};
+use crate::history::ShortBytes;
 use crate::history::class::Concurrency;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, is_firm};
@@ -11,7 +11,11 @@ use crate::history::survival::{Estimate, is_firm};
 ///
 /// # Errors
 /// When what was stored is damaged.
-pub(super) fn fill(series: &mut Series, gathered: Gathered<'_>, question: &Question) -> Result<(), Short> {
+pub(super) fn fill(
+    series: &mut SeriesReport,
+    gathered: GatheredSeries<'_>,
+    question: &SeriesQuestion,
+) -> Result<(), ShortBytes> {
     let mut lines = gathered.lines;
     lines.retain(|line| line.attempts > 0);
     lines.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.name.cmp(&b.name)));
@@ -25,16 +29,20 @@ pub(super) fn fill(series: &mut Series, gathered: Gathered<'_>, question: &Quest
     Ok(())
 }
 
-fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Result<Line, Short> {
+fn finished(
+    series: &mut SeriesReport,
+    line: GatheredLine,
+    question: &SeriesQuestion,
+) -> Result<SeriesLine, ShortBytes> {
     let mut points = Vec::new();
     for (at, step) in line.steps {
         let (place, seconds) = match series.every_us {
-            None => (Place::Class(Concurrency::at(at as u8)), seconds(series.span_us, i64::MIN, i64::MAX)),
+            None => (PointPlace::Class(Concurrency::at(at as u8)), seconds(series.span_us, i64::MIN, i64::MAX)),
             Some(every_us) => {
                 series.whole_hours += usize::from(step.cell_span_us > every_us);
                 let whole_us = every_us.max(step.cell_span_us);
                 let seconds = seconds(series.span_us, at, at.saturating_add(whole_us));
-                (Place::Time { start_us: at, span_us: (seconds * 1e6).round() as i64 }, seconds)
+                (PointPlace::Time { start_us: at, span_us: (seconds * 1e6).round() as i64 }, seconds)
             }
         };
         let summary = step.summary()?;
@@ -43,11 +51,11 @@ fn finished(series: &mut Series, line: GatheredLine, question: &Question) -> Res
         }
         series.without_speed += summary.without_speed();
         if question.metric == Metric::Goodput {
-            series.without_verdict += summary.requests.judge(&question.slo()).unknown;
+            series.without_verdict += summary.requests.outcome_reporter(&question.slo()).unknown;
         }
         points.push(point(question, place, &summary, seconds));
     }
-    Ok(Line { name: line.name, attempts: line.attempts, points })
+    Ok(SeriesLine { name: line.name, attempts: line.attempts, points })
 }
 
 /// Of the window, what lies in the step.
@@ -55,13 +63,13 @@ fn seconds((from_us, until_us): (i64, i64), start_us: i64, end_us: i64) -> f64 {
     (end_us.min(until_us) - start_us.max(from_us)).max(0) as f64 / 1e6
 }
 
-fn point(question: &Question, place: Place, summary: &Summary, seconds: f64) -> Point {
+fn point(question: &SeriesQuestion, place: PointPlace, summary: &Summary, seconds: f64) -> SeriesPoint {
     let p = question.quantile().unwrap_or(0.5);
-    let bare = Point { place, value: None, over: None, samples: 0, firm: true, cost: None };
+    let bare = SeriesPoint { place, value: None, over: None, samples: 0, firm: true, cost: None };
     match question.metric {
         Metric::Ttft => {
             let estimate = summary.ttft.survival().quantile(p);
-            Point {
+            SeriesPoint {
                 value: estimate.and_then(Estimate::reached).map(|us| us as f64 / 1e3),
                 over: match estimate {
                     Some(Estimate::NotReached { over_us }) => Some(over_us as f64 / 1e3),
@@ -74,25 +82,25 @@ fn point(question: &Question, place: Place, summary: &Summary, seconds: f64) -> 
         }
         Metric::ClientTtft => {
             let ([us], samples) = (summary.client_ttft.quantiles([p]), summary.client_ttft.count);
-            Point { value: us.map(|us| us as f64 / 1e3), samples, firm: is_firm(samples as f64, p), ..bare }
+            SeriesPoint { value: us.map(|us| us as f64 / 1e3), samples, firm: is_firm(samples as f64, p), ..bare }
         }
         Metric::TokS => {
             let ([ns], samples) = (summary.tpot.quantiles_from_above([p]), summary.tpot.count);
-            Point { value: ns.map(|ns| 1e9 / ns as f64), samples, firm: is_firm(samples as f64, p), ..bare }
+            SeriesPoint { value: ns.map(|ns| 1e9 / ns as f64), samples, firm: is_firm(samples as f64, p), ..bare }
         }
         Metric::Goodput => {
-            let judged = summary.requests.judge(&question.slo());
+            let judged = summary.requests.outcome_reporter(&question.slo());
             let requests = judged.met + judged.missed;
             let rate = Some(judged.met / seconds).filter(|rate| requests > 0.0 && rate.is_finite());
-            Point { value: rate, samples: requests.round() as u64, ..bare }
+            SeriesPoint { value: rate, samples: requests.round() as u64, ..bare }
         }
         Metric::Failures => {
             let samples = summary.attempts;
             let share = summary.failed() as f64 / samples as f64;
-            Point { value: Some(share), samples, firm: is_firm(samples as f64, 0.5), ..bare }
+            SeriesPoint { value: Some(share), samples, firm: is_firm(samples as f64, 0.5), ..bare }
         }
         Metric::Cost => {
-            Point { value: summary.cost.usd(), samples: summary.attempts, cost: Some(summary.cost), ..bare }
+            SeriesPoint { value: summary.cost.usd(), samples: summary.attempts, cost: Some(summary.cost), ..bare }
         }
     }
 }

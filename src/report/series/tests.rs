@@ -10,9 +10,9 @@ use super::*;
 use crate::history::sample::{self, STARTED_AT};
 use crate::history::survival::Estimate;
 use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome};
-use crate::report::figures::Figures;
+use crate::report::figures::GroupFigures;
 use crate::report::stats;
-use crate::store::{Record, Roller, Step, Store};
+use crate::store::{Record, Roller, RollupStep, Store};
 
 #[derive(clap::Parser)]
 struct Line<Q: Args> {
@@ -40,8 +40,8 @@ async fn store_with(batch: Vec<Record>) -> (TempDir, PathBuf, Store) {
     (directory, path, store)
 }
 
-fn answered(path: &std::path::Path, line: &str) -> Series {
-    ask(&Reader::open(path).unwrap(), &question(line), NOW).unwrap()
+fn answered(path: &std::path::Path, line: &str) -> SeriesReport {
+    ask(&StoreReader::open(path).unwrap(), &question(line), NOW).unwrap()
 }
 
 fn attempt(record: AttemptRecord) -> Record {
@@ -84,7 +84,7 @@ fn races() -> Vec<Record> {
 }
 
 /// The figure of a group of `stats` as a point has it: value, and what it is over.
-fn figure(metric: Metric, tail: bool, figures: &Figures) -> (Option<f64>, Option<f64>, u64) {
+fn figure(metric: Metric, tail: bool, figures: &GroupFigures) -> (Option<f64>, Option<f64>, u64) {
     let place = usize::from(tail);
     match metric {
         Metric::Ttft => {
@@ -114,11 +114,11 @@ fn agree(path: &std::path::Path, metric: Metric, by: &str, tail: bool) -> usize 
     let every = if by == "concurrency" { "" } else { "--every 10m" };
     let line = format!("{window} --metric {} --by {by} {share} {every}", metric.name());
     let series = answered(path, &line);
-    let reader = Reader::open(path).unwrap();
+    let reader = StoreReader::open(path).unwrap();
     let mut compared = 0;
     for (line, point) in series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point))) {
         let (keys, window, by) = match point.place {
-            Place::Time { start_us, span_us } => {
+            PointPlace::Time { start_us, span_us } => {
                 assert_eq!(span_us, 600 * SECOND_US);
                 (
                     vec![line.name.clone()],
@@ -126,11 +126,11 @@ fn agree(path: &std::path::Path, metric: Metric, by: &str, tail: bool) -> usize 
                     by,
                 )
             }
-            Place::Class(class) => {
-                (vec![line.name.clone(), Part::Concurrency(class)], window.to_owned(), "upstream,concurrency")
+            PointPlace::Class(class) => {
+                (vec![line.name.clone(), GroupValue::Concurrency(class)], window.to_owned(), "upstream,concurrency")
             }
         };
-        let question: stats::Question = question(&format!("{window} --by {by}"));
+        let question: stats::StatsQuestion = question(&format!("{window} --by {by}"));
         let stats = stats::ask(&reader, &question, NOW).unwrap();
         let group = stats.groups.iter().find(|group| group.keys == keys).unwrap();
         assert_eq!((point.value, point.over, point.samples), figure(metric, tail, group), "{metric:?} {keys:?}");
@@ -164,8 +164,8 @@ async fn a_point_that_is_not_reached_and_a_step_without_attempts() {
     assert_eq!(names, ["cerebras/llama-70b", "groq/llama-70b"]);
     let starts = |line: usize| -> Vec<i64> {
         let minutes = series.lines[line].points.iter().map(|point| match point.place {
-            Place::Time { start_us, .. } => (start_us - THREE) / (60 * SECOND_US),
-            Place::Class(_) => -1,
+            PointPlace::Time { start_us, .. } => (start_us - THREE) / (60 * SECOND_US),
+            PointPlace::Class(_) => -1,
         });
         minutes.collect()
     };
@@ -197,7 +197,7 @@ async fn where_rows_are_gone_hours_are_points() {
     let before = lines.map(|line| answered(&path, line));
     let mut roller = Roller::new(&path, || false);
     // Two whole hours go; the last half hour stays.
-    while roller.step(NOW, Some(THREE + 2 * HOUR_US)).unwrap() != Step::Nothing {}
+    while roller.step(NOW, Some(THREE + 2 * HOUR_US)).unwrap() != RollupStep::Nothing {}
     let after = lines.map(|line| answered(&path, line));
 
     let spans: Vec<(i64, i64)> = after[0].lines[1].points.iter().filter_map(place).collect();
@@ -206,12 +206,14 @@ async fn where_rows_are_gone_hours_are_points() {
     assert_eq!(spans, expected.map(|(start, span)| (THREE + minutes(start), minutes(span))));
     // Those of both upstreams; their rates are by the second of the hour.
     assert_eq!((after[0].whole_hours, after[0].rolled_until), (4, Some(THREE + 2 * HOUR_US)));
-    let rates = |series: &Series| series.lines[1].points.iter().map(|point| point.value.unwrap()).collect::<Vec<_>>();
+    let rates =
+        |series: &SeriesReport| series.lines[1].points.iter().map(|point| point.value.unwrap()).collect::<Vec<_>>();
     let (of_steps, of_hours) = (rates(&after[0]), rates(&after[1]));
     // The window begins with the oldest that is known of: now the hour itself.
     assert!(of_steps[..2] == of_hours[..2] && (of_hours[1] / rates(&before[1])[1] - 1.0).abs() < 0.05, "{of_hours:?}");
 
-    let ends = |series: &Series| series.lines.iter().flat_map(|line| line.points.clone()).collect::<Vec<Point>>();
+    let ends =
+        |series: &SeriesReport| series.lines.iter().flat_map(|line| line.points.clone()).collect::<Vec<SeriesPoint>>();
     let (exact, coarse) = (ends(&before[2]), ends(&after[2]));
     assert_eq!((exact.len(), coarse.len(), after[2].whole_hours), (6, 6, 0));
     for (exact, coarse) in exact.iter().zip(&coarse) {
@@ -219,19 +221,19 @@ async fn where_rows_are_gone_hours_are_points() {
         let [exact_ms, coarse_ms] = [exact, coarse].map(|point| point.value.or(point.over).unwrap());
         assert!((coarse_ms / exact_ms - 1.0).abs() < 0.016, "{exact:?} {coarse:?}");
         assert_eq!(coarse.over.is_some(), exact.over.is_some());
-        let start = |point: &Point| place(point).map(|(start_us, _)| start_us);
+        let start = |point: &SeriesPoint| place(point).map(|(start_us, _)| start_us);
         assert_eq!((start(coarse), coarse.samples), (start(exact), exact.samples));
     }
     let cost = answered(&path, "--metric cost --every 1d").lines[1].points[0].clone();
     assert_eq!(cost.samples, 120);
     // Nothing is left before the hour that was rolled up, and that is known without its rows.
-    assert_eq!(Reader::open(&path).unwrap().oldest().unwrap(), Some(THREE));
+    assert_eq!(StoreReader::open(&path).unwrap().oldest().unwrap(), Some(THREE));
 }
 
-fn place(point: &Point) -> Option<(i64, i64)> {
+fn place(point: &SeriesPoint) -> Option<(i64, i64)> {
     match point.place {
-        Place::Time { start_us, span_us } => Some((start_us, span_us)),
-        Place::Class(_) => None,
+        PointPlace::Time { start_us, span_us } => Some((start_us, span_us)),
+        PointPlace::Class(_) => None,
     }
 }
 
@@ -266,11 +268,11 @@ async fn steps_are_round_and_bounded() {
     }
     // The races are two days old, and only the file knows that.
     let (_directory, path, _store) = store_with(races()).await;
-    let reader = Reader::open(&path).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
     let error = ask(&reader, &question("--every 1m"), NOW).unwrap_err();
     let text = error.to_string();
     assert!(
-        matches!(error, AskError::Steps(_)) && text.contains("2881 steps") && text.contains("such as 30m"),
+        matches!(error, SeriesError::Steps(_)) && text.contains("2881 steps") && text.contains("such as 30m"),
         "{text}"
     );
     assert!(ask(&reader, &question("--every 2m"), NOW).is_ok());
@@ -280,7 +282,7 @@ async fn steps_are_round_and_bounded() {
 #[test]
 fn what_cannot_be_asked_is_refused() {
     let refused =
-        |line: &str| Line::<Question>::try_parse_from(["history"].into_iter().chain(line.split(' '))).is_err();
+        |line: &str| Line::<SeriesQuestion>::try_parse_from(["history"].into_iter().chain(line.split(' '))).is_err();
     for share in ["0", "1", "95", "p0", "p100", "-0.5", "nan", "inf", "p", "median"] {
         assert!(refused(&format!("--quantile={share}")), "{share}");
     }
@@ -299,15 +301,15 @@ fn what_cannot_be_asked_is_refused() {
         ("--slo ttft=1s,tpot=50ms", "--slo does not go with ttft"),
         ("--by concurrency --every 1h", "--by concurrency exclude"),
     ] {
-        let problem = question::<Question>(line).problem(NOW);
+        let problem = question::<SeriesQuestion>(line).problem(NOW);
         assert!(problem.as_deref().is_some_and(|problem| problem.contains(words)), "{line}: {problem:?}");
     }
     for line in ["--since 1h --every 1h", "--since 1d --every 1m", "--every 1d", "--metric tok_s --quantile p99.9"] {
-        assert_eq!(question::<Question>(line).problem(NOW), None, "{line}");
+        assert_eq!(question::<SeriesQuestion>(line).problem(NOW), None, "{line}");
     }
-    assert_eq!(question::<Question>("--quantile p99.9").quantile(), Some(0.999));
+    assert_eq!(question::<SeriesQuestion>("--quantile p99.9").quantile(), Some(0.999));
     assert_eq!(
-        (question::<Question>("").quantile(), question::<Question>("--metric cost").quantile()),
+        (question::<SeriesQuestion>("").quantile(), question::<SeriesQuestion>("--metric cost").quantile()),
         (Some(0.5), None)
     );
 }
@@ -321,7 +323,7 @@ async fn points_have_the_names_of_the_contract() {
         store_with(vec![race, attempt(sample::won(0)), attempt(sample::lost(0, 90_000)), attempt(empty)]).await;
     let told = |line: &str| {
         let question = question(line);
-        let series = ask(&Reader::open(&path).unwrap(), &question, NOW).unwrap();
+        let series = ask(&StoreReader::open(&path).unwrap(), &question, NOW).unwrap();
         let names = names(&question);
         let objects = objects(&question, &series);
         // What an object has stands in the order of the columns.

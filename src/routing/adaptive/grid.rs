@@ -20,23 +20,23 @@ const EIGHTHS: u32 = 20;
 const FIRST_BUCKET: usize = (32_768.0_f32.to_bits() >> EIGHTHS) as usize;
 
 /// A value for each point of the grid.
-pub type Row = [f32; TIMES];
+pub type GridRow = [f32; TIMES];
 
 /// What depends on the grid alone.
 pub struct Grid {
     /// The points, µs.
-    pub times: Row,
+    pub times: GridRow,
     /// What each point stands for in an integral over time from 0, µs.
-    pub widths: Row,
+    pub widths: GridRow,
     /// Points before the beginning of each bucket.
     before: [u8; BUCKETS],
     /// For each point: where the others lie once it is the beginning.
-    after: [[Place; TIMES]; TIMES],
+    after: [[GridPosition; TIMES]; TIMES],
 }
 
 /// A place between two points.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct GridPosition {
     /// The point before it, counted from 1; 0 is the time from 0 to the first.
     before: u8,
     /// How far to the next, 0..1.
@@ -55,7 +55,7 @@ pub fn position(time_us: f64) -> f64 {
 }
 
 /// The sum of the products, in lanes that a processor adds side by side.
-pub fn dot(one: &Row, other: &Row) -> f32 {
+pub fn dot(one: &GridRow, other: &GridRow) -> f32 {
     let mut sums = [0.0_f32; LANES];
     for (one, other) in one.chunks_exact(LANES).zip(other.chunks_exact(LANES)) {
         for (sum, (one, other)) in sums.iter_mut().zip(one.iter().zip(other)) {
@@ -67,7 +67,7 @@ pub fn dot(one: &Row, other: &Row) -> f32 {
 
 /// What is met at each time by an attempt of this survival that begins at a point of the grid: 1 − S(t − begun). Until then
 /// `met` stays as it is.
-pub fn met(row: &Row, from: usize, met: &mut Row) {
+pub fn met(row: &GridRow, from: usize, met: &mut GridRow) {
     let mut padded = [row[TIMES - 1]; 64];
     padded[0] = 1.0;
     padded[1..=TIMES].copy_from_slice(row);
@@ -80,7 +80,7 @@ pub fn met(row: &Row, from: usize, met: &mut Row) {
 }
 
 /// The survival of one that begins later: S(t − `delay_us`).
-pub fn delayed(row: &Row, delay_us: f32) -> Row {
+pub fn delayed(row: &GridRow, delay_us: f32) -> GridRow {
     if delay_us <= 0.0 {
         return *row;
     }
@@ -88,7 +88,7 @@ pub fn delayed(row: &Row, delay_us: f32) -> Row {
 }
 
 /// What is left of survival after `waited_us`: S(t + waited) / S(waited).
-pub fn given(row: &Row, waited_us: f32) -> Row {
+pub fn given(row: &GridRow, waited_us: f32) -> GridRow {
     if waited_us <= 0.0 {
         return *row;
     }
@@ -97,7 +97,7 @@ pub fn given(row: &Row, waited_us: f32) -> Row {
 }
 
 /// The value of a survival row at any time.
-pub fn at(row: &Row, time_us: f64) -> f32 {
+pub fn at(row: &GridRow, time_us: f64) -> f32 {
     let position = (position(time_us) + 1.0).clamp(0.0, TIMES as f64);
     let padded = padded(row);
     let before = (position as usize).min(TIMES - 1);
@@ -105,7 +105,7 @@ pub fn at(row: &Row, time_us: f64) -> f32 {
 }
 
 /// The row's values at the grid's times, each moved by `shift_us`, times `factor`. Between two points a straight line.
-fn walk(row: &Row, shift_us: f32, factor: f32) -> Row {
+fn walk(row: &GridRow, shift_us: f32, factor: f32) -> GridRow {
     let grid = grid();
     let times = &grid.times;
     let mut moved = [factor.min(1.0); TIMES];
@@ -127,7 +127,7 @@ fn walk(row: &Row, shift_us: f32, factor: f32) -> Row {
 }
 
 /// With the 1 before the first point, and the last value once more.
-fn padded(row: &Row) -> [f32; 65] {
+fn padded(row: &GridRow) -> [f32; 65] {
     let mut padded = [row[TIMES - 1]; 65];
     padded[0] = 1.0;
     padded[1..=TIMES].copy_from_slice(row);
@@ -136,7 +136,7 @@ fn padded(row: &Row) -> [f32; 65] {
 
 impl Grid {
     fn new() -> Grid {
-        let times: Row = std::array::from_fn(|point| (FIRST + point as f64 * STEP).exp() as f32);
+        let times: GridRow = std::array::from_fn(|point| (FIRST + point as f64 * STEP).exp() as f32);
         let widths = std::array::from_fn(|point| {
             let earlier = if point == 0 { -times[0] } else { times[point - 1] };
             let later = times.get(point + 1).unwrap_or(&times[point]);
@@ -147,7 +147,7 @@ impl Grid {
             times.partition_point(|time| *time < begins) as u8
         });
         let after = std::array::from_fn(|from| {
-            std::array::from_fn(|point| Place::of(f64::from(times[point]) - f64::from(times[from])))
+            std::array::from_fn(|point| GridPosition::of(f64::from(times[point]) - f64::from(times[from])))
         });
         Grid { times, widths, before, after }
     }
@@ -160,14 +160,14 @@ impl Grid {
     }
 }
 
-impl Place {
-    fn of(time_us: f64) -> Place {
+impl GridPosition {
+    fn of(time_us: f64) -> GridPosition {
         let position = (position(time_us) + 1.0).clamp(0.0, TIMES as f64);
         // Before the first point the grid is a line over time, as everywhere else between two points.
         if position < 1.0 {
-            return Place { before: 0, share: (time_us / FIRST.exp()).clamp(0.0, 1.0) as f32 };
+            return GridPosition { before: 0, share: (time_us / FIRST.exp()).clamp(0.0, 1.0) as f32 };
         }
-        Place { before: position as u8, share: position.fract() as f32 }
+        GridPosition { before: position as u8, share: position.fract() as f32 }
     }
 }
 
@@ -175,7 +175,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn exponential(mean_us: f32) -> Row {
+    fn exponential(mean_us: f32) -> GridRow {
         grid().times.map(|time| (-time / mean_us).exp())
     }
 

@@ -1,9 +1,9 @@
 //! At and after first tokens: whether to hold one back for an attempt that should finish sooner, and which attempts of a race
-//! to the whole answer have lost. Not for `Aim::Ttft`, where the first token decides.
+//! to the whole answer have lost. Not for `Minimise::Ttft`, where the first token decides.
 
 use super::grid;
-use super::predict::{Prospect, TPOT_US};
-use super::{Aim, AttemptView, Candidate, Picks, Question};
+use super::predict::{AttemptForecast, TPOT_US};
+use super::{AdaptiveQuestion, AttemptView, CandidateForecast, CandidateOrder, Minimise};
 
 /// For so long, µs.
 const HOLDS_US: [i64; 4] = [50_000, 100_000, 200_000, 400_000];
@@ -22,17 +22,17 @@ const STILL: f64 = 0.25;
 /// How long to hold back the first token of `ready` for the others in `running`, µs; none: commit it now. When the time is
 /// over, or another first token is there, the caller commits the one that should finish first. `hold_max_us` counts from the
 /// first token.
-pub fn hold(question: &Question<'_>, ready: usize, running: &[AttemptView], hold_max_us: i64) -> Option<i64> {
+pub fn hold(question: &AdaptiveQuestion<'_>, ready: usize, running: &[AttemptView], hold_max_us: i64) -> Option<i64> {
     let ready = question.candidates.get(ready)?;
     let mut best = (0.0, None);
     for running in running {
         let Some(candidate) = question.candidates.get(running.candidate) else { continue };
-        let prospect = Prospect::new(question, candidate, running.waited_us);
+        let prospect = AttemptForecast::new(question, candidate, running.waited_us);
         for hold_us in HOLDS_US.into_iter().filter(|hold_us| *hold_us <= hold_max_us) {
             let gain = match question.aim {
-                Aim::Ttft => 0.0,
-                Aim::Completion => sooner(question, ready, candidate, &prospect, hold_us),
-                Aim::Goodput { ttft_us, tpot_us } => {
+                Minimise::Ttft => 0.0,
+                Minimise::Completion => sooner(question, ready, candidate, &prospect, hold_us),
+                Minimise::Goodput { ttft_us, tpot_us } => {
                     let in_time = question.elapsed_us + hold_us < ttft_us;
                     let faster = within(candidate, tpot_us) - within(ready, tpot_us);
                     let there = 1.0 - grid::at(&prospect.alive, hold_us as f64);
@@ -49,9 +49,9 @@ pub fn hold(question: &Question<'_>, ready: usize, running: &[AttemptView], hold
 
 /// Those of a race to the whole answer that should be cut: they would finish later than 1.05 × the best + 50 ms. Nobody before
 /// one has shown 8 tokens.
-pub fn hopeless(question: &Question<'_>, running: &[AttemptView]) -> Picks {
+pub fn hopeless(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> CandidateOrder {
     if running.iter().all(|progress| progress.tokens < PACE_TOKENS) {
-        return Picks::default();
+        return CandidateOrder::default();
     }
     let begun = running.iter().filter(|progress| progress.first_token_us.is_some());
     let best = begun.filter_map(|progress| rest_us(question, progress)).fold(f64::INFINITY, f64::min);
@@ -61,10 +61,10 @@ pub fn hopeless(question: &Question<'_>, running: &[AttemptView]) -> Picks {
 
 /// What waiting for so long is expected to save until the end of the answer, less what it delays its beginning, µs.
 fn sooner(
-    question: &Question<'_>,
-    ready: &Candidate<'_>,
-    other: &Candidate<'_>,
-    prospect: &Prospect,
+    question: &AdaptiveQuestion<'_>,
+    ready: &CandidateForecast<'_>,
+    other: &CandidateForecast<'_>,
+    prospect: &AttemptForecast,
     hold_us: i64,
 ) -> f32 {
     let saved_us = decode_us(question, ready) - decode_us(question, other);
@@ -80,7 +80,7 @@ fn sooner(
 }
 
 /// Until the end of the answer, µs.
-fn rest_us(question: &Question<'_>, progress: &AttemptView) -> Option<f64> {
+fn rest_us(question: &AdaptiveQuestion<'_>, progress: &AttemptView) -> Option<f64> {
     let candidate = question.candidates.get(progress.candidate)?;
     let usual = question.terms.answer_tokens;
     let left = (usual - progress.tokens as f64).max(STILL * usual);
@@ -91,7 +91,7 @@ fn rest_us(question: &Question<'_>, progress: &AttemptView) -> Option<f64> {
         }
         Some(_) => Some(left * tpot_us(candidate)),
         None => {
-            let alive = Prospect::new(question, candidate, progress.waited_us).alive;
+            let alive = AttemptForecast::new(question, candidate, progress.waited_us).alive;
             let median = alive.partition_point(|alive| *alive > 0.5);
             let first_us = grid::grid().times.get(median).map_or(f64::INFINITY, |time| f64::from(*time));
             Some(first_us + left * tpot_us(candidate))
@@ -99,16 +99,16 @@ fn rest_us(question: &Question<'_>, progress: &AttemptView) -> Option<f64> {
     }
 }
 
-fn decode_us(question: &Question<'_>, candidate: &Candidate<'_>) -> f64 {
+fn decode_us(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f64 {
     question.terms.answer_tokens * tpot_us(candidate)
 }
 
-fn tpot_us(candidate: &Candidate<'_>) -> f64 {
-    candidate.outlook.tpot_us(candidate.sent.in_flight).unwrap_or(TPOT_US)
+fn tpot_us(candidate: &CandidateForecast<'_>) -> f64 {
+    candidate.forecast.tpot_us(candidate.sent.in_flight).unwrap_or(TPOT_US)
 }
 
-fn within(candidate: &Candidate<'_>, limit_us: i64) -> f32 {
-    candidate.outlook.tpot.within(limit_us as f64, candidate.sent.in_flight) as f32
+fn within(candidate: &CandidateForecast<'_>, limit_us: i64) -> f32 {
+    candidate.forecast.tpot.within(limit_us as f64, candidate.sent.in_flight) as f32
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! What one upstream has shown: every attempt is told here, winner or loser. Not for deciding: that reads the [`Outlook`].
+//! What one upstream has shown: every attempt is told here, winner or loser. Not for deciding: that reads the [`LatencyForecast`].
 
 use super::level::Level;
-use super::load::Load;
-use super::residuals::{Residuals, Shape};
+use super::load::LoadSlope;
+use super::residuals::{ResidualShape, Residuals};
 use super::size::Size;
 use super::throttle::Throttle;
 use super::tpot::Tpot;
-use super::{Outlook, Sent};
+use super::{LatencyForecast, SendConditions};
 
 /// An observation that tells less than this only enters the scatter.
 const TELLING: f64 = 0.05;
@@ -26,11 +26,11 @@ const KEPT: f64 = 1.0 - 1.0 / 800.0;
 #[derive(Clone, Debug)]
 pub struct Learner {
     size: Size,
-    load: Load,
+    load: LoadSlope,
     level: Level,
     residuals: Residuals,
     /// Of `residuals`, as they are.
-    shape: Shape,
+    shape: ResidualShape,
     variance: f64,
     tpot: Tpot,
     throttle: Throttle,
@@ -53,7 +53,7 @@ impl Learner {
         let residuals = Residuals::new();
         Learner {
             size: Size::new(),
-            load: Load::default(),
+            load: LoadSlope::default(),
             level: Level::new(),
             shape: residuals.shape(),
             residuals,
@@ -74,13 +74,13 @@ impl Learner {
     }
 
     /// An attempt's first token was there after `ttft_us`.
-    pub fn first_token(&mut self, sent: Sent, ttft_us: i64, now: i64) {
+    pub fn first_token(&mut self, sent: SendConditions, ttft_us: i64, now: i64) {
         self.answered_us = self.answered_us.max(now.saturating_sub(ttft_us));
         self.observe(sent, ttft_us, true, now);
     }
 
     /// An attempt was cut, or gave up, with still no token after `waited_us`.
-    pub fn censored(&mut self, sent: Sent, waited_us: i64, now: i64) {
+    pub fn censored(&mut self, sent: SendConditions, waited_us: i64, now: i64) {
         self.observe(sent, waited_us, false, now);
     }
 
@@ -100,8 +100,8 @@ impl Learner {
     }
 
     /// What deciding needs, to be published after every change.
-    pub fn outlook(&self) -> Outlook {
-        Outlook {
+    pub fn forecast(&self) -> LatencyForecast {
+        LatencyForecast {
             line: self.size.line(),
             load: self.load,
             level: self.level,
@@ -118,7 +118,7 @@ impl Learner {
 
     /// An early cut carries almost no information: it weighs what share of all would have been there by then, and stands for
     /// what it may have become.
-    fn observe(&mut self, sent: Sent, after_us: i64, event: bool, now: i64) {
+    fn observe(&mut self, sent: SendConditions, after_us: i64, event: bool, now: i64) {
         if after_us <= 0 {
             return;
         }

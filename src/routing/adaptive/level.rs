@@ -49,7 +49,7 @@ pub struct Level {
 }
 
 /// What is left of both after some time.
-struct Left {
+struct DecayFactors {
     fast: f64,
     slow: f64,
 }
@@ -145,13 +145,13 @@ impl Level {
         self.run.abs() >= SURE || self.run.abs() >= RUN && (self.run_until - self.run_since).abs() >= APART_US
     }
 
-    fn left(&self, now: i64) -> Left {
+    fn left(&self, now: i64) -> DecayFactors {
         let passed_us = (now - self.at).max(0) as f64;
         let fades_us = match self.confirmed {
             0 => FADES_US,
             confirmed => (DOUBTED_US * f64::from(1_u32 << (confirmed - 1))).min(FADES_US),
         };
-        Left { fast: (-passed_us / fades_us).exp(), slow: (-passed_us / STAYS_US).exp() }
+        DecayFactors { fast: (-passed_us / fades_us).exp(), slow: (-passed_us / STAYS_US).exp() }
     }
 }
 

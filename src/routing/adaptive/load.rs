@@ -11,13 +11,13 @@ const RIDGE: f64 = 0.25;
 
 /// The slope, and the load around which it turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct LoadSlope {
     slope: f64,
     /// Mean of ln(1 + in flight).
     mean: f64,
 }
 
-impl Load {
+impl LoadSlope {
     /// What this load adds to the logarithm of the time.
     pub fn effect(&self, in_flight: u32) -> f64 {
         self.slope * (load(in_flight) - self.mean)
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_slope_is_found() {
-        let mut known = Load::default();
+        let mut known = LoadSlope::default();
         let mean = (0..16).map(load).sum::<f64>() / 16.0;
         for step in 0..2000_u32 {
             let in_flight = step * 7 % 16;
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn load_never_helps_and_never_explains_everything() {
-        let mut known = Load::default();
+        let mut known = LoadSlope::default();
         for step in 0..500 {
             known.observe(step % 8, 1.0 - load(step % 8), 1.0);
         }

@@ -6,38 +6,39 @@
 //! race, nor for sharing what was learnt between threads.
 //!
 //! The way of a request: [`open`] at its arrival, [`next`] at each timer or failure, [`hold`] at a first token, and what each
-//! attempt showed goes to its upstream's [`Learner`], whose [`Outlook`] the next request is decided by. [`Ledger`] holds the
+//! attempt showed goes to its upstream's [`Learner`], whose [`LatencyForecast`] the next request is decided by. [`CostBudget`] holds the
 //! money.
 
+mod cost_budget;
+mod forecast;
 mod grid;
 mod hold;
 mod learner;
-mod ledger;
 mod level;
 mod load;
 mod optimiser;
 mod order;
-mod outlook;
 mod predict;
 mod question;
+mod reason;
 mod residuals;
 pub mod rule;
 mod size;
 mod throttle;
 mod tpot;
-mod why;
 
+pub use cost_budget::{BudgetSnapshot, CostBudget};
+pub use forecast::LatencyForecast;
 pub use hold::{hold, hopeless};
 pub use learner::Learner;
-pub use ledger::{Ledger, Terms};
 pub use optimiser::{next, open};
 pub use order::order;
-pub use outlook::Outlook;
 pub use predict::TPOT_US;
 pub use question::{
-    Aim, AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Sent, WAITING_MAX, Waiting,
+    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise, NextDecision, Opening,
+    OtherWaiting, SendConditions, WAITING_MAX,
 };
-pub use why::Why;
+pub use reason::DecisionReason;
 
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,12 @@
 //! probability that it is started. Everything is a sum over one grid of times, and only what can be best is looked at: the
 //! best few candidates, and a dozen timers around the primary's median.
 
-use super::grid::{self, Row, TIMES, grid};
-use super::predict::{Prospect, Weights};
-use super::{AttemptView, CANDIDATES_MAX, Candidate, Next, Opening, Picks, Question, Why, rule};
+use super::grid::{self, GridRow, TIMES, grid};
+use super::predict::{AttemptForecast, SurvivalWeights};
+use super::{
+    AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, NextDecision,
+    Opening, rule,
+};
 
 /// Primaries that are tried at arrival.
 const PRIMARIES: usize = 2;
@@ -31,20 +34,27 @@ const AGAIN_US: i64 = 100_000;
 const LATEST_US: i64 = 2_000_000;
 
 /// At a request's arrival. With no candidate that can be started the answer names the first.
-pub fn open(question: &Question<'_>) -> Opening {
-    let weights = Weights::new(question);
-    let scores = Scores::new(question, &weights);
+pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
+    let weights = SurvivalWeights::new(question);
+    let scores = CandidateScores::new(question, &weights);
     let Some(best) = scores.best.first() else {
-        return Opening { primary: 0, also: Picks::default(), hedge_at_us: None, hedge: None, why: Why::Alone };
+        return Opening {
+            primary: 0,
+            also: CandidateOrder::default(),
+            hedge_at_us: None,
+            hedge: None,
+            why: DecisionReason::Alone,
+        };
     };
     if !scores.value[best].is_finite() {
         return rule::open(question);
     }
-    let unknown: Picks = scores.best.iter().filter(|place| question.candidates[*place].outlook.is_unknown()).collect();
+    let unknown: CandidateOrder =
+        scores.best.iter().filter(|place| question.candidates[*place].forecast.is_unknown()).collect();
     if !unknown.is_empty() {
         return cold(question, &scores, &unknown);
     }
-    let hedges = Hedges::new(question, &scores, &scores.prospects[best], &[]);
+    let hedges = HedgeOptions::new(question, &scores, &scores.prospects[best], &[]);
     let mut chosen = (best, f32::INFINITY, None);
     for primary in scores.best.iter().take(PRIMARIES) {
         let running = [AttemptView::waiting(primary, 0)];
@@ -60,37 +70,39 @@ pub fn open(question: &Question<'_>) -> Opening {
 }
 
 /// At a timer, or after a failure. With none running it names the best that is left.
-pub fn next(question: &Question<'_>, running: &[AttemptView]) -> (Next, Why) {
-    let weights = Weights::new(question);
-    let scores = Scores::new(question, &weights);
+pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
+    let weights = SurvivalWeights::new(question);
+    let scores = CandidateScores::new(question, &weights);
     let mut waiting = running.iter().filter_map(|running| {
         let candidate = question.candidates.get(running.candidate)?;
-        Some(Prospect::new(question, candidate, running.waited_us))
+        Some(AttemptForecast::new(question, candidate, running.waited_us))
     });
     let Some(first) = waiting.next() else {
-        return scores.best.first().map_or((Next::Never, Why::Alone), |best| (Next::Start(best), Why::Best));
+        return scores.best.first().map_or((NextDecision::Never, DecisionReason::Alone), |best| {
+            (NextDecision::Start(best), DecisionReason::Best)
+        });
     };
     if running.len() >= question.max_running {
-        return (Next::Never, Why::Best);
+        return (NextDecision::Never, DecisionReason::Best);
     }
     let all = waiting.fold(first, |all, other| all.with(&other));
-    let later = Next::AskAgain { after_us: (question.elapsed_us / 2).max(AGAIN_US) };
-    let hedges = Hedges::new(question, &scores, &all, running);
+    let later = NextDecision::AskAgain { after_us: (question.elapsed_us / 2).max(AGAIN_US) };
+    let hedges = HedgeOptions::new(question, &scores, &all, running);
     let best = hedges.best(question, &weights, &all, running);
     match best.map(|best| hedges.refined(question, &weights, &all, best)) {
-        Some(hedge) if !affordable(question, hedge.candidate) => (later, Why::Budget),
-        Some(Hedge { candidate, from: None, .. }) => (Next::Start(candidate), Why::Hedged),
-        Some(hedge) => (Next::AskAgain { after_us: hedge.after_us() }, Why::Hedge),
+        Some(hedge) if !affordable(question, hedge.candidate) => (later, DecisionReason::Budget),
+        Some(HedgeChoice { candidate, from: None, .. }) => (NextDecision::Start(candidate), DecisionReason::Hedged),
+        Some(hedge) => (NextDecision::AskAgain { after_us: hedge.after_us() }, DecisionReason::Hedge),
         None => match why_alone(question, running) {
-            Why::Best => (later, Why::Best),
-            why => (Next::Never, why),
+            DecisionReason::Best => (later, DecisionReason::Best),
+            why => (NextDecision::Never, why),
         },
     }
 }
 
 /// A hedge that pays.
 #[derive(Clone, Copy)]
-struct Hedge {
+struct HedgeChoice {
     candidate: usize,
     /// The point of the grid at which it is started; none: now.
     from: Option<usize>,
@@ -98,33 +110,33 @@ struct Hedge {
     gain: f32,
 }
 
-impl Hedge {
+impl HedgeChoice {
     fn after_us(&self) -> i64 {
         self.from.map_or(1, |from| grid().times[from] as i64)
     }
 }
 
 /// What each candidate is worth alone.
-pub(super) struct Scores {
+pub(super) struct CandidateScores {
     /// Weighed time, and a little for its cost.
     value: [f32; CANDIDATES_MAX],
-    prospects: [Prospect; CANDIDATES_MAX],
+    prospects: [AttemptForecast; CANDIDATES_MAX],
     /// Those that can be started, the best first.
-    pub(super) best: Picks,
+    pub(super) best: CandidateOrder,
 }
 
-impl Scores {
-    pub(super) fn new(question: &Question<'_>, weights: &Weights) -> Scores {
-        let mut scores = Scores {
+impl CandidateScores {
+    pub(super) fn new(question: &AdaptiveQuestion<'_>, weights: &SurvivalWeights) -> CandidateScores {
+        let mut scores = CandidateScores {
             value: [f32::INFINITY; CANDIDATES_MAX],
-            prospects: [Prospect::NONE; CANDIDATES_MAX],
-            best: Picks::default(),
+            prospects: [AttemptForecast::NONE; CANDIDATES_MAX],
+            best: CandidateOrder::default(),
         };
         let mut order = [(f32::INFINITY, 0_usize); CANDIDATES_MAX];
         let mut count = 0;
         for (place, candidate) in question.able() {
             let prospect = &mut scores.prospects[place];
-            *prospect = Prospect::new(question, candidate, 0);
+            *prospect = AttemptForecast::new(question, candidate, 0);
             let dearer = DEARER * share_of_mean(question, candidate);
             scores.value[place] = weights.cost(&prospect.missing) * (1.0 + dearer);
             order[count] = (scores.value[place], place);
@@ -138,22 +150,27 @@ impl Scores {
 }
 
 /// The hedges that are looked at: what each would have met by each time, started now or at one of the timers.
-struct Hedges {
-    candidates: Picks,
+struct HedgeOptions {
+    candidates: CandidateOrder,
     /// The first timer, a point of the grid.
     first: usize,
-    missing: [Row; HEDGES],
-    met: [[Row; TIMERS]; HEDGES],
+    missing: [GridRow; HEDGES],
+    met: [[GridRow; TIMERS]; HEDGES],
 }
 
-impl Hedges {
+impl HedgeOptions {
     /// The best few that may be started beside `running`, and timers around the median of `leader`.
-    fn new(question: &Question<'_>, scores: &Scores, leader: &Prospect, running: &[AttemptView]) -> Hedges {
+    fn new(
+        question: &AdaptiveQuestion<'_>,
+        scores: &CandidateScores,
+        leader: &AttemptForecast,
+        running: &[AttemptView],
+    ) -> HedgeOptions {
         let median = leader.alive.partition_point(|alive| *alive > 0.5);
-        let candidates: Picks = beside(question, scores, running).iter().take(HEDGES).collect();
+        let candidates: CandidateOrder = beside(question, scores, running).iter().take(HEDGES).collect();
         let first = median.saturating_sub(EARLIER);
         let mut hedges =
-            Hedges { candidates, first, missing: [[0.0; TIMES]; HEDGES], met: [[[0.0; TIMES]; TIMERS]; HEDGES] };
+            HedgeOptions { candidates, first, missing: [[0.0; TIMES]; HEDGES], met: [[[0.0; TIMES]; TIMERS]; HEDGES] };
         for (hedge, candidate) in candidates.iter().enumerate() {
             hedges.missing[hedge] = scores.prospects[candidate].missing;
             for (timer, met) in hedges.met[hedge].iter_mut().enumerate() {
@@ -168,28 +185,28 @@ impl Hedges {
     /// The hedge that gains most beside `all`, which runs as `running`; none if none is worth its cost.
     fn best(
         &self,
-        question: &Question<'_>,
-        weights: &Weights,
-        all: &Prospect,
+        question: &AdaptiveQuestion<'_>,
+        weights: &SurvivalWeights,
+        all: &AttemptForecast,
         running: &[AttemptView],
-    ) -> Option<Hedge> {
+    ) -> Option<HedgeChoice> {
         let now = all.open_at(weights, None);
-        let later: [Row; TIMERS] = std::array::from_fn(|timer| all.open_at(weights, point(self.first, timer)));
-        let mut best: Option<Hedge> = None;
-        let mut at_once: Option<Hedge> = None;
+        let later: [GridRow; TIMERS] = std::array::from_fn(|timer| all.open_at(weights, point(self.first, timer)));
+        let mut best: Option<HedgeChoice> = None;
+        let mut at_once: Option<HedgeChoice> = None;
         for (hedge, candidate) in self.candidates.iter().enumerate() {
             if !question.may_join(candidate, running) {
                 continue;
             }
             let price = price(question, candidate);
             let gain = grid::dot(&now, &self.missing[hedge].map(|missing| 1.0 - missing)) - price;
-            let immediate = Hedge { candidate, from: None, gain };
+            let immediate = HedgeChoice { candidate, from: None, gain };
             at_once = Some(at_once.map_or(immediate, |other| better(other, immediate)));
             best = Some(best.map_or(immediate, |other| better(other, immediate)));
             for (timer, open) in later.iter().enumerate() {
                 let Some(from) = point(self.first, timer) else { break };
                 let gain = grid::dot(open, &self.met[hedge][timer]) - price * all.alive[from];
-                best = best.map(|other| better(other, Hedge { candidate, from: Some(from), gain }));
+                best = best.map(|other| better(other, HedgeChoice { candidate, from: Some(from), gain }));
             }
         }
         let best = best.filter(|best| best.gain > 0.0)?;
@@ -197,7 +214,13 @@ impl Hedges {
     }
 
     /// The best of this moment and its neighbours.
-    fn refined(&self, question: &Question<'_>, weights: &Weights, all: &Prospect, best: Hedge) -> Hedge {
+    fn refined(
+        &self,
+        question: &AdaptiveQuestion<'_>,
+        weights: &SurvivalWeights,
+        all: &AttemptForecast,
+        best: HedgeChoice,
+    ) -> HedgeChoice {
         let hedge = self.candidates.iter().position(|candidate| candidate == best.candidate);
         let Some((from, hedge)) = best.from.zip(hedge) else { return best };
         let price = price(question, best.candidate);
@@ -206,7 +229,7 @@ impl Hedges {
             let mut met = [0.0; TIMES];
             grid::met(&self.missing[hedge], from, &mut met);
             let gain = grid::dot(&all.open_at(weights, Some(from)), &met) - price * all.alive[from];
-            better(best, Hedge { from: Some(from), gain, ..best })
+            better(best, HedgeChoice { from: Some(from), gain, ..best })
         })
     }
 }
@@ -217,36 +240,37 @@ fn point(first: usize, timer: usize) -> Option<usize> {
 }
 
 /// What a hedge must earn, µs.
-fn price(question: &Question<'_>, candidate: usize) -> f32 {
+fn price(question: &AdaptiveQuestion<'_>, candidate: usize) -> f32 {
     question.terms.lambda_us as f32 * share_of_mean(question, &question.candidates[candidate])
 }
 
-fn better(one: Hedge, other: Hedge) -> Hedge {
+fn better(one: HedgeChoice, other: HedgeChoice) -> HedgeChoice {
     if other.gain > one.gain { other } else { one }
 }
 
 /// Those that may be started beside what runs, the best first.
-fn beside(question: &Question<'_>, scores: &Scores, running: &[AttemptView]) -> Picks {
+fn beside(question: &AdaptiveQuestion<'_>, scores: &CandidateScores, running: &[AttemptView]) -> CandidateOrder {
     scores.best.iter().filter(|place| question.may_join(*place, running)).collect()
 }
 
-fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Opening {
-    let alone = Opening { primary, also: Picks::default(), hedge_at_us: None, hedge: None, why: Why::Best };
+fn opening(question: &AdaptiveQuestion<'_>, primary: usize, hedge: Option<HedgeChoice>) -> Opening {
+    let alone =
+        Opening { primary, also: CandidateOrder::default(), hedge_at_us: None, hedge: None, why: DecisionReason::Best };
     let running = [AttemptView::waiting(primary, 0)];
     if question.max_running < 2 {
         return alone;
     }
-    let also = probe(question, &running).into_iter().collect::<Picks>();
+    let also = probe(question, &running).into_iter().collect::<CandidateOrder>();
     let Some(hedge) = hedge else {
         let why = why_alone(question, &running);
-        let hedge_at_us = (why == Why::Best).then_some(LATEST_US);
-        return Opening { why: if also.is_empty() { why } else { Why::Probe }, hedge_at_us, also, ..alone };
+        let hedge_at_us = (why == DecisionReason::Best).then_some(LATEST_US);
+        return Opening { why: if also.is_empty() { why } else { DecisionReason::Probe }, hedge_at_us, also, ..alone };
     };
     let affordable = affordable(question, hedge.candidate);
     let why = match (affordable, also.is_empty()) {
-        (false, _) => Why::Budget,
-        (true, false) => Why::Probe,
-        (true, true) => Why::Hedge,
+        (false, _) => DecisionReason::Budget,
+        (true, false) => DecisionReason::Probe,
+        (true, true) => DecisionReason::Hedge,
     };
     let hedge_at_us = Some(if affordable { hedge.after_us() } else { hedge.after_us().max(AGAIN_US) });
     Opening { primary, also, hedge_at_us, hedge: affordable.then_some(hedge.candidate), why }
@@ -254,21 +278,31 @@ fn opening(question: &Question<'_>, primary: usize, hedge: Option<Hedge>) -> Ope
 
 /// Nobody knows some of them yet: they are tried beside the best, as many as may run and the bucket holds; where it holds
 /// none, in place of the best, which costs nothing extra.
-fn cold(question: &Question<'_>, scores: &Scores, unknown: &Picks) -> Opening {
+fn cold(question: &AdaptiveQuestion<'_>, scores: &CandidateScores, unknown: &CandidateOrder) -> Opening {
     let best = scores.best.first().unwrap_or(0);
     let beside_best = cold_beside(question, scores, unknown, best);
     // Without another attempt behind it a request is not one to try with.
     let instead = beside_best.is_empty() && question.max_running > 1;
     let primary = if instead { unknown.first().unwrap_or(best) } else { best };
-    let also = if primary == best { beside_best } else { Picks::default() };
+    let also = if primary == best { beside_best } else { CandidateOrder::default() };
     let running = [AttemptView::waiting(primary, 0)];
     let all = &scores.prospects[primary];
-    let hedge = Hedges::new(question, scores, all, &running).best(question, &Weights::new(question), all, &running);
-    Opening { also, why: Why::Cold, ..opening(question, primary, hedge) }
+    let hedge = HedgeOptions::new(question, scores, all, &running).best(
+        question,
+        &SurvivalWeights::new(question),
+        all,
+        &running,
+    );
+    Opening { also, why: DecisionReason::Cold, ..opening(question, primary, hedge) }
 }
 
-fn cold_beside(question: &Question<'_>, scores: &Scores, unknown: &Picks, best: usize) -> Picks {
-    let mut also = Picks::default();
+fn cold_beside(
+    question: &AdaptiveQuestion<'_>,
+    scores: &CandidateScores,
+    unknown: &CandidateOrder,
+    best: usize,
+) -> CandidateOrder {
+    let mut also = CandidateOrder::default();
     let mut left = question.terms.bucket;
     let running = [AttemptView::waiting(best, 0)];
     for place in beside(question, scores, &running).iter().filter(|place| unknown.contains(*place)) {
@@ -282,30 +316,34 @@ fn cold_beside(question: &Question<'_>, scores: &Scores, unknown: &Picks, best: 
 }
 
 /// Now and then one that nobody used for long, while the bucket is at least half full.
-fn probe(question: &Question<'_>, running: &[AttemptView]) -> Option<usize> {
+fn probe(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
     if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
         return None;
     }
-    let unused = |candidate: &Candidate<'_>| {
-        candidate.outlook.last_us().is_none_or(|last| question.now.saturating_sub(last) > UNUSED_US)
+    let unused = |candidate: &CandidateForecast<'_>| {
+        candidate.forecast.last_us().is_none_or(|last| question.now.saturating_sub(last) > UNUSED_US)
     };
     let may = question.beside(running).filter(|(place, candidate)| unused(candidate) && affordable(question, *place));
-    may.min_by_key(|(_, candidate)| candidate.outlook.last_us()).map(|(place, _)| place)
+    may.min_by_key(|(_, candidate)| candidate.forecast.last_us()).map(|(place, _)| place)
 }
 
-fn affordable(question: &Question<'_>, place: usize) -> bool {
+fn affordable(question: &AdaptiveQuestion<'_>, place: usize) -> bool {
     question.candidates[place].cost <= question.terms.bucket.max(0.0)
 }
 
 /// Why there is no hedge.
-fn why_alone(question: &Question<'_>, running: &[AttemptView]) -> Why {
+fn why_alone(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> DecisionReason {
     if question.beside(running).next().is_some() {
-        return Why::Best;
+        return DecisionReason::Best;
     }
     let others = || question.able().filter(|(place, _)| running.iter().all(|running| running.candidate != *place));
-    if others().any(|(_, candidate)| candidate.outlook.throttled(question.now)) { Why::Throttled } else { Why::Alone }
+    if others().any(|(_, candidate)| candidate.forecast.throttled(question.now)) {
+        DecisionReason::Throttled
+    } else {
+        DecisionReason::Alone
+    }
 }
 
-fn share_of_mean(question: &Question<'_>, candidate: &Candidate<'_>) -> f32 {
+fn share_of_mean(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>) -> f32 {
     if question.terms.mean_cost > 0.0 { (candidate.cost.max(0.0) / question.terms.mean_cost) as f32 } else { 0.0 }
 }

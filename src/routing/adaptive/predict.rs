@@ -1,7 +1,7 @@
 //! What each candidate is worth: its survival over the grid, and what that costs under an aim. Not for choosing.
 
-use super::grid::{self, Row, TIMES, grid};
-use super::{Aim, Candidate, Question};
+use super::grid::{self, GridRow, TIMES, grid};
+use super::{AdaptiveQuestion, CandidateForecast, Minimise};
 
 /// Between two tokens of an upstream whose answers nobody timed yet, µs.
 pub const TPOT_US: f64 = 20_000.0;
@@ -13,36 +13,36 @@ const MEAN_BESIDE: f32 = 0.05;
 const TAIL: [(f64, f64); 5] = [(0.9, 6.0), (1.1, 9.0), (1.3, 9.0), (1.7, 6.0), (2.6, 6.0)];
 
 /// What survival costs at each time, µs: a decision makes the sum of it small.
-pub struct Weights(pub Row);
+pub struct SurvivalWeights(pub GridRow);
 
 /// One attempt, begun or thought of.
 #[derive(Clone, Copy)]
-pub struct Prospect {
+pub struct AttemptForecast {
     /// Probability of no first token yet.
-    pub alive: Row,
+    pub alive: GridRow,
     /// Probability that what the aim wants is not reached: the first token, the whole answer, or a token in time and enough
     /// speed behind it.
-    pub missing: Row,
+    pub missing: GridRow,
     /// Probability that it is never reached because decoding is too slow.
     pub slow: f32,
 }
 
-impl Weights {
-    pub fn new(question: &Question<'_>) -> Weights {
+impl SurvivalWeights {
+    pub fn new(question: &AdaptiveQuestion<'_>) -> SurvivalWeights {
         let widths = &grid().widths;
         let p99_us = question.terms.p99_us.max(1000.0);
         let elapsed_us = question.elapsed_us.max(0) as f64;
         match question.aim {
-            Aim::Completion => Weights(*widths),
-            Aim::Ttft => {
-                let mut weights = Weights(*widths);
+            Minimise::Completion => SurvivalWeights(*widths),
+            Minimise::Ttft => {
+                let mut weights = SurvivalWeights(*widths);
                 for (multiple, weight) in TAIL {
                     weights.step(multiple * p99_us - elapsed_us, weight * p99_us);
                 }
                 weights
             }
-            Aim::Goodput { ttft_us, .. } => {
-                let mut weights = Weights(widths.map(|width| width * MEAN_BESIDE));
+            Minimise::Goodput { ttft_us, .. } => {
+                let mut weights = SurvivalWeights(widths.map(|width| width * MEAN_BESIDE));
                 weights.step(ttft_us as f64 - elapsed_us, MISSED * p99_us);
                 weights
             }
@@ -51,15 +51,15 @@ impl Weights {
 
     /// Where no hedge stands behind the choice the mean decides: how often each of several straggles is hardly known, and would
     /// drive requests from one to the next.
-    pub fn alone(question: &Question<'_>) -> Weights {
+    pub fn alone(question: &AdaptiveQuestion<'_>) -> SurvivalWeights {
         match question.aim {
-            Aim::Ttft | Aim::Completion => Weights(grid().widths),
-            Aim::Goodput { .. } => Weights::new(question),
+            Minimise::Ttft | Minimise::Completion => SurvivalWeights(grid().widths),
+            Minimise::Goodput { .. } => SurvivalWeights::new(question),
         }
     }
 
     /// What so much missing costs, µs.
-    pub fn cost(&self, missing: &Row) -> f32 {
+    pub fn cost(&self, missing: &GridRow) -> f32 {
         grid::dot(&self.0, missing)
     }
 
@@ -77,33 +77,33 @@ impl Weights {
     }
 }
 
-impl Prospect {
+impl AttemptForecast {
     /// Nobody.
-    pub const NONE: Prospect = Prospect { alive: [0.0; TIMES], missing: [0.0; TIMES], slow: 0.0 };
+    pub const NONE: AttemptForecast = AttemptForecast { alive: [0.0; TIMES], missing: [0.0; TIMES], slow: 0.0 };
 
     /// An attempt at this candidate that has waited so long.
-    pub fn new(question: &Question<'_>, candidate: &Candidate<'_>, waited_us: i64) -> Prospect {
-        let ln_ttft = candidate.outlook.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
-        let alive = grid::given(&candidate.outlook.survival(ln_ttft), waited_us as f32);
-        let tpot = &candidate.outlook.tpot;
+    pub fn new(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>, waited_us: i64) -> AttemptForecast {
+        let ln_ttft = candidate.forecast.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
+        let alive = grid::given(&candidate.forecast.survival(ln_ttft), waited_us as f32);
+        let tpot = &candidate.forecast.tpot;
         match question.aim {
-            Aim::Ttft => Prospect { alive, missing: alive, slow: 0.0 },
-            Aim::Completion => {
+            Minimise::Ttft => AttemptForecast { alive, missing: alive, slow: 0.0 },
+            Minimise::Completion => {
                 let tpot_us = tpot.usual_us(candidate.sent.in_flight).unwrap_or(TPOT_US);
                 let missing = grid::delayed(&alive, (question.terms.answer_tokens * tpot_us) as f32);
-                Prospect { alive, missing, slow: 0.0 }
+                AttemptForecast { alive, missing, slow: 0.0 }
             }
-            Aim::Goodput { tpot_us, .. } => {
+            Minimise::Goodput { tpot_us, .. } => {
                 let slow = 1.0 - tpot.within(tpot_us as f64, candidate.sent.in_flight) as f32;
-                Prospect { alive, missing: alive.map(|alive| slow + (1.0 - slow) * alive), slow }
+                AttemptForecast { alive, missing: alive.map(|alive| slow + (1.0 - slow) * alive), slow }
             }
         }
     }
 
     /// Both at once: none has a token, none reaches what is wanted.
-    pub fn with(&self, other: &Prospect) -> Prospect {
-        let both = |one: &Row, other: &Row| std::array::from_fn(|point| one[point] * other[point]);
-        Prospect {
+    pub fn with(&self, other: &AttemptForecast) -> AttemptForecast {
+        let both = |one: &GridRow, other: &GridRow| std::array::from_fn(|point| one[point] * other[point]);
+        AttemptForecast {
             alive: both(&self.alive, &other.alive),
             missing: both(&self.missing, &other.missing),
             slow: self.slow * other.slow,
@@ -112,7 +112,7 @@ impl Prospect {
 
     /// What is weighed if it has no token at `from`: the weight of each later time, times the probability that there is
     /// neither a token at `from` nor what is wanted at that time.
-    pub fn open_at(&self, weights: &Weights, from: Option<usize>) -> Row {
+    pub fn open_at(&self, weights: &SurvivalWeights, from: Option<usize>) -> GridRow {
         let Some(from) = from else {
             return std::array::from_fn(|point| weights.0[point] * self.missing[point]);
         };

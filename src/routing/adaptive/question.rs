@@ -1,6 +1,6 @@
 //! What is asked and answered when a request is decided: the words of the policy. Not for how it is decided.
 
-use super::{Outlook, Terms, Why};
+use super::{BudgetSnapshot, DecisionReason, LatencyForecast};
 use crate::clock::micros;
 use crate::config::{Objective, RaceSettings};
 
@@ -11,7 +11,7 @@ pub const WAITING_MAX: usize = 4;
 
 /// What the prediction of an attempt depends on, as it is when the attempt is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sent {
+pub struct SendConditions {
     /// Input tokens that this upstream has not cached.
     pub uncached_tokens: f64,
     /// Attempts that this upstream has running for us, this one not counted.
@@ -20,7 +20,7 @@ pub struct Sent {
 
 /// What is to be small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Aim {
+pub enum Minimise {
     /// The time to the first token, its tail most of all.
     #[default]
     Ttft,
@@ -35,14 +35,14 @@ pub enum Aim {
     },
 }
 
-impl Aim {
+impl Minimise {
     /// What a race's settings ask for.
-    pub fn of(settings: &RaceSettings) -> Aim {
+    pub fn of(settings: &RaceSettings) -> Minimise {
         match settings.optimise {
-            Objective::Ttft => Aim::Ttft,
-            Objective::Completion => Aim::Completion,
+            Objective::Ttft => Minimise::Ttft,
+            Objective::Completion => Minimise::Completion,
             Objective::Goodput => {
-                Aim::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) }
+                Minimise::Goodput { ttft_us: micros(settings.slo.ttft), tpot_us: micros(settings.slo.tpot) }
             }
         }
     }
@@ -50,17 +50,17 @@ impl Aim {
 
 /// An attempt of another request that still waits for its first token.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waiting {
-    pub sent: Sent,
+pub struct OtherWaiting {
+    pub sent: SendConditions,
     /// Since it was sent, µs.
     pub waited_us: i64,
 }
 
 /// An upstream that may serve the request.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
-    pub outlook: &'a Outlook,
-    pub sent: Sent,
+pub struct CandidateForecast<'a> {
+    pub forecast: &'a LatencyForecast,
+    pub sent: SendConditions,
     /// Of starting it and cutting it: its prompt, and half a usual answer where a cancelled one is billed on. In money, or in
     /// tokens where no price is known.
     pub cost: f64,
@@ -69,16 +69,16 @@ pub struct Candidate<'a> {
     /// It cannot be started (any more): it failed in this race, or cools down.
     pub out: bool,
     /// Attempts of other requests that wait there, the longest first: evidence before they end. At most [`WAITING_MAX`] count.
-    pub waiting: &'a [Waiting],
+    pub waiting: &'a [OtherWaiting],
 }
 
 /// One decision to take.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct AdaptiveQuestion<'a> {
     /// At most [`CANDIDATES_MAX`]; the answer speaks of them by their place in here.
-    pub candidates: &'a [Candidate<'a>],
-    pub aim: Aim,
-    pub terms: Terms,
+    pub candidates: &'a [CandidateForecast<'a>],
+    pub aim: Minimise,
+    pub terms: BudgetSnapshot,
     /// Attempts that may wait for their first token at once.
     pub max_running: usize,
     pub now: i64,
@@ -113,17 +113,17 @@ pub struct Opening {
     /// Started at once.
     pub primary: usize,
     /// Started with it, each if the ledger reserves its cost: upstreams that nobody knows yet, or a probe.
-    pub also: Picks,
+    pub also: CandidateOrder,
     /// When to ask [`next`](super::next()), µs from now; none: only after a failure.
     pub hedge_at_us: Option<i64>,
     /// Who would be started then, as it looks now.
     pub hedge: Option<usize>,
-    pub why: Why,
+    pub why: DecisionReason,
 }
 
 /// What to do at a timer, or after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextDecision {
     /// Start it, if the ledger reserves its cost; without any that runs it is no extra, and needs no reserve.
     Start(usize),
     /// Ask again so much later, µs, at least 1.
@@ -134,12 +134,12 @@ pub enum Next {
 
 /// Some of a question's candidates, in an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Picks {
+pub struct CandidateOrder {
     list: [u8; CANDIDATES_MAX],
     len: u8,
 }
 
-impl Picks {
+impl CandidateOrder {
     /// Leaves out what goes beyond [`CANDIDATES_MAX`].
     pub fn push(&mut self, candidate: usize) {
         if let (Some(place), Ok(candidate)) = (self.list.get_mut(usize::from(self.len)), u8::try_from(candidate)) {
@@ -169,22 +169,25 @@ impl Picks {
     }
 }
 
-impl FromIterator<usize> for Picks {
-    fn from_iter<I: IntoIterator<Item = usize>>(candidates: I) -> Picks {
-        let mut picks = Picks::default();
+impl FromIterator<usize> for CandidateOrder {
+    fn from_iter<I: IntoIterator<Item = usize>>(candidates: I) -> CandidateOrder {
+        let mut picks = CandidateOrder::default();
         candidates.into_iter().for_each(|candidate| picks.push(candidate));
         picks
     }
 }
 
-impl Question<'_> {
+impl AdaptiveQuestion<'_> {
     /// The candidates that can be started, with their places.
-    pub(super) fn able(&self) -> impl Iterator<Item = (usize, &Candidate<'_>)> {
+    pub(super) fn able(&self) -> impl Iterator<Item = (usize, &CandidateForecast<'_>)> {
         self.candidates.iter().enumerate().take(CANDIDATES_MAX).filter(|(_, candidate)| !candidate.out)
     }
 
     /// Those that may be started beside these.
-    pub(super) fn beside<'q>(&'q self, running: &'q [AttemptView]) -> impl Iterator<Item = (usize, &'q Candidate<'q>)> {
+    pub(super) fn beside<'q>(
+        &'q self,
+        running: &'q [AttemptView],
+    ) -> impl Iterator<Item = (usize, &'q CandidateForecast<'q>)> {
         self.able().filter(|(place, _)| self.may_join(*place, running))
     }
 
@@ -195,7 +198,7 @@ impl Question<'_> {
             let domain = self.candidates.get(other.candidate).and_then(|other| other.domain);
             other.candidate != place && (domain.is_none() || domain != candidate.domain)
         };
-        !candidate.out && !candidate.outlook.throttled(self.now) && running.iter().all(apart)
+        !candidate.out && !candidate.forecast.throttled(self.now) && running.iter().all(apart)
     }
 }
 
@@ -205,10 +208,10 @@ mod tests {
 
     #[test]
     fn picks_keep_their_order_and_their_bound() {
-        let picks: Picks = (0..40).rev().collect();
+        let picks: CandidateOrder = (0..40).rev().collect();
         assert_eq!(picks.len(), CANDIDATES_MAX);
         assert!(picks.iter().eq((24..40).rev()));
         assert!(picks.contains(24) && !picks.contains(23));
-        assert_eq!((picks.first(), Picks::default().first()), (Some(39), None));
+        assert_eq!((picks.first(), CandidateOrder::default().first()), (Some(39), None));
     }
 }

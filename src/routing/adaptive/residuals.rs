@@ -37,7 +37,7 @@ pub struct Residuals {
 
 /// What was seen of the scatter, ready to be read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
+pub struct ResidualShape {
     /// Probability of a residual beyond `SHAPE_FROM + point · STEP`.
     pub survival: [f32; SHAPE],
     /// E[min(r, 2) | r > that].
@@ -63,7 +63,7 @@ impl Residuals {
     }
 
     /// Kaplan–Meier over the bins, each hazard drawn to the prior's; those that were cut within a bin were at risk for half of it.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> ResidualShape {
         let mut edges = [1.0; BINS + 1];
         let mut known_until = LOWEST;
         let mut at_risk: f32 = self.events.iter().chain(&self.censored).sum();
@@ -76,13 +76,13 @@ impl Residuals {
             edges[bin + 1] = edges[bin] * (1.0 - hazard.clamp(0.0, 1.0));
             at_risk = (at_risk - self.events[bin] - self.censored[bin]).max(0.0);
         }
-        Shape::of(&edges, known_until as f32)
+        ResidualShape::of(&edges, known_until as f32)
     }
 }
 
-impl Shape {
+impl ResidualShape {
     /// `edges`: survival at the lower edge of each bin and at the upper one of the last.
-    fn of(edges: &[f32; BINS + 1], known_until: f32) -> Shape {
+    fn of(edges: &[f32; BINS + 1], known_until: f32) -> ResidualShape {
         // From above: what is left of E[min(r, 2)] in and beyond each bin.
         let mut beyond = [0.0; BINS + 1];
         beyond[BINS] = edges[BINS] * EXPECTED_MOST as f32;
@@ -106,7 +106,7 @@ impl Shape {
             let mean = if alive > 1e-6 { at(&beyond, residual(point)) / alive } else { EXPECTED_MOST as f32 };
             mean.max(residual(point).min(EXPECTED_MOST) as f32)
         });
-        Shape { survival, expected, known_until }
+        ResidualShape { survival, expected, known_until }
     }
 
     /// Probability of a residual beyond this one.

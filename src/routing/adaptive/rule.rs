@@ -1,7 +1,7 @@
 //! The simple rule: the smallest prediction first, and the second beside it when it takes 1.5 times its predicted median.
 //! The policy `rule`, and what is left of `adaptive` when the optimiser has nothing to count with.
 
-use super::{AttemptView, Next, Opening, Picks, Question, Why, order};
+use super::{AdaptiveQuestion, AttemptView, CandidateOrder, DecisionReason, NextDecision, Opening, order};
 
 /// A hedge after so many predicted medians of the one before.
 const PATIENCE: f64 = 1.5;
@@ -9,36 +9,36 @@ const PATIENCE: f64 = 1.5;
 const AGAIN_US: i64 = 500_000;
 
 /// As [`open`](super::open()). Whoever is unknown goes first: the prior alone may keep it from ever being tried.
-pub fn open(question: &Question<'_>) -> Opening {
+pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     let ordered = order(question);
-    let unknown = ordered.iter().find(|place| question.candidates[*place].outlook.is_unknown());
+    let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown());
     let primary = unknown.or(ordered.first()).unwrap_or(0);
     let running = [AttemptView::waiting(primary, 0)];
     let (next, why) = next(question, &running);
-    let hedge_at_us = if let Next::AskAgain { after_us } = next { Some(after_us) } else { None };
+    let hedge_at_us = if let NextDecision::AskAgain { after_us } = next { Some(after_us) } else { None };
     let hedge = hedge_at_us.and(order(question).iter().nth(1));
-    Opening { primary, also: Picks::default(), hedge_at_us, hedge, why }
+    Opening { primary, also: CandidateOrder::default(), hedge_at_us, hedge, why }
 }
 
 /// As [`next`](super::next()).
-pub fn next(question: &Question<'_>, running: &[AttemptView]) -> (Next, Why) {
+pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
     let ordered = order(question);
     let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {
-        return (ordered.first().map_or(Next::Never, Next::Start), Why::Rule);
+        return (ordered.first().map_or(NextDecision::Never, NextDecision::Start), DecisionReason::Rule);
     };
     let best = ordered.iter().find(|place| question.beside(running).any(|(other, _)| other == *place));
     let Some(best) = best.filter(|_| running.len() < question.max_running) else {
-        return (Next::Never, Why::Alone);
+        return (NextDecision::Never, DecisionReason::Alone);
     };
     let patience_us = question
         .candidates
         .get(latest.candidate)
-        .map(|candidate| (candidate.outlook.median_us(candidate.sent, question.now) * PATIENCE) as i64);
+        .map(|candidate| (candidate.forecast.median_us(candidate.sent, question.now) * PATIENCE) as i64);
     match patience_us.map(|patience_us| patience_us - latest.waited_us) {
-        Some(after_us) if after_us > 0 => (Next::AskAgain { after_us }, Why::Rule),
+        Some(after_us) if after_us > 0 => (NextDecision::AskAgain { after_us }, DecisionReason::Rule),
         _ if question.candidates[best].cost > question.terms.bucket => {
-            (Next::AskAgain { after_us: AGAIN_US }, Why::Budget)
+            (NextDecision::AskAgain { after_us: AGAIN_US }, DecisionReason::Budget)
         }
-        _ => (Next::Start(best), Why::Rule),
+        _ => (NextDecision::Start(best), DecisionReason::Rule),
     }
 }

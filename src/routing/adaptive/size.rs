@@ -16,7 +16,7 @@ const TOKENS: f64 = 2000.0;
 
 /// The line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct SizeLine {
     pub intercept: f64,
     pub slope: f64,
 }
@@ -31,7 +31,7 @@ pub struct Size {
     xy: f64,
 }
 
-impl Line {
+impl SizeLine {
     /// ln TTFT in µs for a prompt.
     pub fn at(&self, uncached_tokens: f64) -> f64 {
         self.intercept + self.slope * x(uncached_tokens)
@@ -57,11 +57,11 @@ impl Size {
         }
     }
 
-    pub fn line(&self) -> Line {
+    pub fn line(&self) -> SizeLine {
         let spread = self.weight * self.xx - self.x * self.x;
         let slope = if spread > 1e-9 { (self.weight * self.xy - self.x * self.y) / spread } else { SLOPE };
         let slope = slope.clamp(0.0, SLOPE_MOST);
-        Line { intercept: (self.y - slope * self.x) / self.weight, slope }
+        SizeLine { intercept: (self.y - slope * self.x) / self.weight, slope }
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn both_ends_of_the_line_are_found() {
         let mut size = Size::new();
-        let truth = Line { intercept: 12.2, slope: 0.8 };
+        let truth = SizeLine { intercept: 12.2, slope: 0.8 };
         for tokens in (0..400).map(|step| f64::from(step % 40) * 150.0) {
             size.observe(tokens, truth.at(tokens), 1.0);
         }

@@ -9,12 +9,12 @@ const NOW: i64 = 2000 * SECOND;
 #[derive(Clone, Copy)]
 struct Nature(f64, f64, f64);
 
-fn sent() -> Sent {
-    Sent { uncached_tokens: 1000.0, in_flight: 0 }
+fn sent() -> SendConditions {
+    SendConditions { uncached_tokens: 1000.0, in_flight: 0 }
 }
 
 /// What is known after twenty minutes, one attempt every two seconds.
-fn known(nature: Nature, tpot_us: f64) -> Outlook {
+fn known(nature: Nature, tpot_us: f64) -> LatencyForecast {
     let Nature(median_ms, deviation, stragglers) = nature;
     let mut learner = Learner::new();
     let mut draws = fastrand::Rng::with_seed(7);
@@ -27,20 +27,20 @@ fn known(nature: Nature, tpot_us: f64) -> Outlook {
         learner.decoded(tpot_us, 200, 0, now);
         learner.answered(now);
     }
-    learner.outlook()
+    learner.forecast()
 }
 
-fn candidate(outlook: &Outlook) -> Candidate<'_> {
-    Candidate { outlook, sent: sent(), cost: 1.0, domain: None, out: false, waiting: &[] }
+fn candidate(forecast: &LatencyForecast) -> CandidateForecast<'_> {
+    CandidateForecast { forecast, sent: sent(), cost: 1.0, domain: None, out: false, waiting: &[] }
 }
 
-fn terms(lambda_us: f64) -> Terms {
+fn terms(lambda_us: f64) -> BudgetSnapshot {
     let (mean_cost, bucket, capacity) = (1.0, 20.0, 20.0);
-    Terms { lambda_us, mean_cost, p99_us: 900_000.0, answer_tokens: 200.0, bucket, capacity }
+    BudgetSnapshot { lambda_us, mean_cost, p99_us: 900_000.0, answer_tokens: 200.0, bucket, capacity }
 }
 
-fn question<'a>(candidates: &'a [Candidate<'a>], terms: Terms) -> Question<'a> {
-    Question { candidates, aim: Aim::Ttft, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 }
+fn question<'a>(candidates: &'a [CandidateForecast<'a>], terms: BudgetSnapshot) -> AdaptiveQuestion<'a> {
+    AdaptiveQuestion { candidates, aim: Minimise::Ttft, terms, max_running: 3, now: NOW, elapsed_us: 0, draw: 1.0 }
 }
 
 fn running(candidate: usize, waited_us: i64) -> AttemptView {
@@ -54,9 +54,10 @@ const SLOW: Nature = Nature(2000.0, 0.15, 0.0);
 #[test]
 fn a_hedge_is_planned_where_the_tail_is_heavy() {
     let (heavy, steady) = (known(HEAVY, 2e4), known(Nature(320.0, 0.15, 0.0), 2e4));
-    let candidates = [candidate(&heavy), Candidate { domain: Some(1), ..candidate(&heavy) }, candidate(&steady)];
+    let candidates =
+        [candidate(&heavy), CandidateForecast { domain: Some(1), ..candidate(&heavy) }, candidate(&steady)];
     let opening = open(&question(&candidates[..2], terms(300_000.0)));
-    assert_eq!((opening.primary, opening.hedge, opening.why), (0, Some(1), Why::Hedge));
+    assert_eq!((opening.primary, opening.hedge, opening.why), (0, Some(1), DecisionReason::Hedge));
     let after = opening.hedge_at_us.unwrap();
     assert!((300_000..900_000).contains(&after), "when it is late for a usual one: {after}");
     let opening = open(&question(&candidates, terms(300_000.0)));
@@ -68,7 +69,7 @@ fn no_hedge_where_it_cannot_pay() {
     let (steady, slow) = (known(STEADY, 2e4), known(SLOW, 2e4));
     let candidates = [candidate(&steady), candidate(&slow)];
     let (next, why) = next(&question(&candidates, terms(3e6)), &[running(0, 100_000)]);
-    assert!(matches!(next, Next::AskAgain { after_us } if after_us >= 100_000), "{next:?} {why:?}");
+    assert!(matches!(next, NextDecision::AskAgain { after_us } if after_us >= 100_000), "{next:?} {why:?}");
     let opening = open(&question(&candidates, terms(3e6)));
     assert_eq!(opening.primary, 0);
     assert!(opening.hedge_at_us.is_none_or(|after| after > 600_000), "{opening:?}");
@@ -79,7 +80,7 @@ fn a_late_one_is_hedged_and_the_dearer_a_hedge_the_later() {
     let heavy = known(HEAVY, 2e4);
     let candidates = [candidate(&heavy), candidate(&heavy)];
     let late = next(&question(&candidates, terms(300_000.0)), &[running(0, 800_000)]);
-    assert_eq!(late, (Next::Start(1), Why::Hedged));
+    assert_eq!(late, (NextDecision::Start(1), DecisionReason::Hedged));
     let at = |lambda_us| open(&question(&candidates, terms(lambda_us))).hedge_at_us.unwrap_or(i64::MAX);
     assert!(at(1e3) < at(3e5) && at(3e5) < at(1e7), "{} {} {}", at(1e3), at(3e5), at(1e7));
     assert_eq!(at(0.0), 1, "what costs nothing is done at once");
@@ -88,77 +89,86 @@ fn a_late_one_is_hedged_and_the_dearer_a_hedge_the_later() {
 #[test]
 fn never_within_one_domain() {
     let heavy = known(HEAVY, 2e4);
-    let of = |domain| Candidate { domain: Some(domain), ..candidate(&heavy) };
+    let of = |domain| CandidateForecast { domain: Some(domain), ..candidate(&heavy) };
     let late = [running(0, 3 * SECOND)];
     let same = [of(1), of(1)];
-    assert_eq!(next(&question(&same, terms(0.0)), &late), (Next::Never, Why::Alone));
+    assert_eq!(next(&question(&same, terms(0.0)), &late), (NextDecision::Never, DecisionReason::Alone));
     assert_eq!(open(&question(&same, terms(0.0))).hedge_at_us, None);
     let other = [of(1), of(1), of(2)];
-    assert_eq!(next(&question(&other, terms(0.0)), &late), (Next::Start(2), Why::Hedged));
+    assert_eq!(next(&question(&other, terms(0.0)), &late), (NextDecision::Start(2), DecisionReason::Hedged));
 }
 
 #[test]
 fn an_empty_bucket_and_a_full_race_start_none() {
     let heavy = known(HEAVY, 2e4);
     let candidates = [candidate(&heavy); 4];
-    let empty = Terms { bucket: 0.5, ..terms(1e4) };
+    let empty = BudgetSnapshot { bucket: 0.5, ..terms(1e4) };
     let (answer, why) = next(&question(&candidates, empty), &[running(0, 3 * SECOND)]);
-    assert!(matches!(answer, Next::AskAgain { after_us } if after_us > 1) && why == Why::Budget, "{answer:?} {why:?}");
+    assert!(
+        matches!(answer, NextDecision::AskAgain { after_us } if after_us > 1) && why == DecisionReason::Budget,
+        "{answer:?} {why:?}"
+    );
     let opening = open(&question(&candidates, empty));
-    assert_eq!((opening.hedge, opening.why, opening.also.len()), (None, Why::Budget, 0));
+    assert_eq!((opening.hedge, opening.why, opening.also.len()), (None, DecisionReason::Budget, 0));
     let three = [running(0, 3 * SECOND), running(1, 2 * SECOND), running(2, SECOND)];
-    assert_eq!(next(&question(&candidates, terms(0.0)), &three).0, Next::Never);
+    assert_eq!(next(&question(&candidates, terms(0.0)), &three).0, NextDecision::Never);
 }
 
 #[test]
 fn the_cheaper_of_two_equal_ones_is_first_and_the_better_of_two() {
     let (steady, slow) = (known(STEADY, 2e4), known(SLOW, 2e4));
-    let dear = Candidate { cost: 3.0, ..candidate(&steady) };
+    let dear = CandidateForecast { cost: 3.0, ..candidate(&steady) };
     assert_eq!(open(&question(&[dear, candidate(&steady)], terms(1e5))).primary, 1);
     assert_eq!(open(&question(&[candidate(&slow), dear], terms(1e5))).primary, 1, "but not if it is slower");
-    let out = Candidate { out: true, ..candidate(&steady) };
+    let out = CandidateForecast { out: true, ..candidate(&steady) };
     assert_eq!(open(&question(&[out, candidate(&slow)], terms(1e5))).primary, 1);
     let all = [candidate(&slow), out, dear, candidate(&steady)];
     assert!(order(&question(&all, terms(1e5))).iter().eq([3, 2, 0]));
-    assert_eq!(next(&question(&all, terms(1e5)), &[]), (Next::Start(3), Why::Best), "after a failure");
+    assert_eq!(
+        next(&question(&all, terms(1e5)), &[]),
+        (NextDecision::Start(3), DecisionReason::Best),
+        "after a failure"
+    );
     assert_eq!(open(&question(&[], terms(1e5))).primary, 0);
-    assert_eq!(next(&question(&[], terms(1e5)), &[]).0, Next::Never);
+    assert_eq!(next(&question(&[], terms(1e5)), &[]).0, NextDecision::Never);
 }
 
 #[test]
 fn each_aim_has_its_favourite() {
     let (quick, fluent) = (known(Nature(250.0, 0.15, 0.0), 40_000.0), known(Nature(450.0, 0.15, 0.0), 10_000.0));
     let candidates = [candidate(&quick), candidate(&fluent)];
-    let primary = |aim| open(&Question { aim, ..question(&candidates, terms(1e6)) }).primary;
-    assert_eq!(primary(Aim::Ttft), 0);
-    assert_eq!(primary(Aim::Completion), 1);
-    assert_eq!(primary(Aim::Goodput { ttft_us: 900_000, tpot_us: 20_000 }), 1, "the other is never fluent enough");
-    assert_eq!(primary(Aim::Goodput { ttft_us: 350_000, tpot_us: 60_000 }), 0, "the other is never in time");
+    let primary = |aim| open(&AdaptiveQuestion { aim, ..question(&candidates, terms(1e6)) }).primary;
+    assert_eq!(primary(Minimise::Ttft), 0);
+    assert_eq!(primary(Minimise::Completion), 1);
+    assert_eq!(primary(Minimise::Goodput { ttft_us: 900_000, tpot_us: 20_000 }), 1, "the other is never fluent enough");
+    assert_eq!(primary(Minimise::Goodput { ttft_us: 350_000, tpot_us: 60_000 }), 0, "the other is never in time");
 }
 
 #[test]
 fn unknown_ones_are_tried_beside_the_best_as_far_as_the_bucket_holds() {
-    let (steady, unknown) = (known(STEADY, 2e4), Learner::new().outlook());
+    let (steady, unknown) = (known(STEADY, 2e4), Learner::new().forecast());
     let candidates = [candidate(&steady), candidate(&unknown), candidate(&unknown), candidate(&unknown)];
     let opening = open(&question(&candidates, terms(1e5)));
-    assert_eq!((opening.primary, opening.also.len(), opening.why), (0, 2, Why::Cold), "three may run");
-    let opening = open(&question(&candidates, Terms { bucket: 1.5, ..terms(1e5) }));
+    assert_eq!((opening.primary, opening.also.len(), opening.why), (0, 2, DecisionReason::Cold), "three may run");
+    let opening = open(&question(&candidates, BudgetSnapshot { bucket: 1.5, ..terms(1e5) }));
     assert_eq!(opening.also.len(), 1);
     let mut tried = Learner::new();
     (0..3).for_each(|_| tried.launched(NOW));
-    let tried = tried.outlook();
+    let tried = tried.forecast();
     let opening = open(&question(&[candidate(&steady), candidate(&tried)], terms(1e5)));
-    assert_ne!(opening.why, Why::Cold, "three times is enough");
+    assert_ne!(opening.why, DecisionReason::Cold, "three times is enough");
 }
 
 #[test]
 fn one_that_was_long_unused_is_probed_now_and_then() {
     let mut learner = Learner::new();
     (0..9).for_each(|second| learner.launched(NOW - 900 * SECOND + second));
-    let (steady, unused) = (known(STEADY, 2e4), learner.outlook());
+    let (steady, unused) = (known(STEADY, 2e4), learner.forecast());
     let candidates = [candidate(&steady), candidate(&unused)];
-    let asked = |draw, bucket| open(&Question { draw, ..question(&candidates, Terms { bucket, ..terms(1e5) }) });
-    assert!(asked(0.001, 20.0).also.contains(1) && asked(0.001, 20.0).why == Why::Probe);
+    let asked = |draw, bucket| {
+        open(&AdaptiveQuestion { draw, ..question(&candidates, BudgetSnapshot { bucket, ..terms(1e5) }) })
+    };
+    assert!(asked(0.001, 20.0).also.contains(1) && asked(0.001, 20.0).why == DecisionReason::Probe);
     assert!(asked(0.5, 20.0).also.is_empty(), "seldom");
     assert!(asked(0.001, 5.0).also.is_empty(), "not out of a bucket that is nearly empty");
 }
@@ -169,16 +179,19 @@ fn a_throttled_one_is_no_hedge() {
     let mut failing = Learner::new();
     (0..3).for_each(|_| failing.launched(NOW));
     (0..6).for_each(|_| failing.failed(NOW));
-    let failing = failing.outlook();
+    let failing = failing.forecast();
     let candidates = [candidate(&heavy), candidate(&failing)];
-    assert_eq!(next(&question(&candidates, terms(0.0)), &[running(0, 3 * SECOND)]), (Next::Never, Why::Throttled));
+    assert_eq!(
+        next(&question(&candidates, terms(0.0)), &[running(0, 3 * SECOND)]),
+        (NextDecision::Never, DecisionReason::Throttled)
+    );
 }
 
 #[test]
 fn others_that_wait_there_turn_a_request_away() {
     let (favourite, second) = (known(STEADY, 2e4), known(Nature(400.0, 0.15, 0.0), 2e4));
-    let late = [2 * SECOND, SECOND].map(|waited_us| Waiting { sent: sent(), waited_us });
-    let with = |waiting| [Candidate { waiting, ..candidate(&favourite) }, candidate(&second)];
+    let late = [2 * SECOND, SECOND].map(|waited_us| OtherWaiting { sent: sent(), waited_us });
+    let with = |waiting| [CandidateForecast { waiting, ..candidate(&favourite) }, candidate(&second)];
     assert_eq!(open(&question(&with(&[]), terms(1e6))).primary, 0);
     assert_eq!(open(&question(&with(&late), terms(1e6))).primary, 1);
 }
@@ -189,13 +202,16 @@ fn the_rule_takes_the_smallest_and_hedges_at_one_and_a_half_medians() {
     let candidates = [candidate(&slow), candidate(&quick), candidate(&slower)];
     let asked = question(&candidates, terms(1e9));
     let opening = rule::open(&asked);
-    assert_eq!((opening.primary, opening.hedge, opening.why), (1, Some(2), Why::Rule));
+    assert_eq!((opening.primary, opening.hedge, opening.why), (1, Some(2), DecisionReason::Rule));
     let after = opening.hedge_at_us.unwrap();
     assert!((390_000..510_000).contains(&after), "{after}");
-    assert_eq!(rule::next(&asked, &[running(1, 520_000)]).0, Next::Start(2), "whatever λ says");
+    assert_eq!(rule::next(&asked, &[running(1, 520_000)]).0, NextDecision::Start(2), "whatever λ says");
     let (then, _) = rule::next(&asked, &[running(1, 520_000), running(2, 0)]);
-    assert!(matches!(then, Next::AskAgain { after_us } if (500_000..700_000).contains(&after_us)), "{then:?}");
-    let poor = Question { terms: Terms { bucket: 0.0, ..terms(1.0) }, ..asked };
-    assert_eq!(rule::next(&poor, &[running(1, 520_000)]), (Next::AskAgain { after_us: 500_000 }, Why::Budget));
-    assert_eq!(rule::next(&asked, &[]).0, Next::Start(1), "a fallback is no extra");
+    assert!(matches!(then, NextDecision::AskAgain { after_us } if (500_000..700_000).contains(&after_us)), "{then:?}");
+    let poor = AdaptiveQuestion { terms: BudgetSnapshot { bucket: 0.0, ..terms(1.0) }, ..asked };
+    assert_eq!(
+        rule::next(&poor, &[running(1, 520_000)]),
+        (NextDecision::AskAgain { after_us: 500_000 }, DecisionReason::Budget)
+    );
+    assert_eq!(rule::next(&asked, &[]).0, NextDecision::Start(1), "a fallback is no extra");
 }

@@ -1,7 +1,7 @@
 //! The time between two tokens of an upstream's answers: mean and variance of its logarithm, and what our own load does to it.
 //! Not for TTFT, which is prefill and queue.
 
-use super::load::Load;
+use super::load::LoadSlope;
 
 /// Share that an answer of many tokens moves the mean by.
 const RATE: f64 = 0.1;
@@ -17,7 +17,7 @@ pub struct Tpot {
     mean: Option<f64>,
     /// Of ln TPOT around its prediction, less [`VARIANCE`].
     variance: f64,
-    load: Load,
+    load: LoadSlope,
 }
 
 impl Tpot {

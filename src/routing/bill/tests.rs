@@ -5,12 +5,12 @@ use crate::history::sample;
 
 const PRICE: Price = Price { input: 1.0, cached: 0.25, output: 10.0 };
 
-fn bill(cancel_billing: CancelBilling) -> Bill {
-    Bill { cancel_billing, per_byte: Some(PerByte { least: 0.2, most: 0.4 }), ..STOPS }
+fn bill(cancel_billing: CancelBilling) -> BillBounds {
+    BillBounds { cancel_billing, per_byte: Some(PerByte { least: 0.2, most: 0.4 }), ..STOPS }
 }
 
-const STOPS: Bill =
-    Bill { price: Some(PRICE), cancel_billing: CancelBilling::Stops, per_byte: None, per_byte_elsewhere: None };
+const STOPS: BillBounds =
+    BillBounds { price: Some(PRICE), cancel_billing: CancelBilling::Stops, per_byte: None, per_byte_elsewhere: None };
 
 /// 1,000 tokens in, 100 out, of which 20 were reasoning.
 fn row(change: impl FnOnce(&mut AttemptRecord)) -> AttemptRecord {
@@ -44,7 +44,7 @@ fn told(row: &AttemptRecord) -> Told {
 }
 
 /// What the last of these rows says once the race is over.
-fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, Bill)>) -> Told {
+fn settled(race: &RaceRecord, rows: Vec<(AttemptRecord, BillBounds)>) -> Told {
     let mut rows = rows;
     rows.iter_mut().for_each(|(row, bill)| bill.count(row, None));
     let mut attempts: Vec<_> = rows.iter_mut().map(|(row, bill)| (row, *bill)).collect();
@@ -56,7 +56,7 @@ use CostBasis::{AtLeast, AtMost, Computed, Reported, Unknown};
 
 #[test]
 fn a_cost_is_computed_only_from_what_was_counted() {
-    let cost = |mut row: AttemptRecord, reported: Option<f64>, bill: Bill| {
+    let cost = |mut row: AttemptRecord, reported: Option<f64>, bill: BillBounds| {
         bill.count(&mut row, reported);
         (row.cost_usd, row.cost_basis)
     };
@@ -72,13 +72,13 @@ fn a_cost_is_computed_only_from_what_was_counted() {
         (row.first_kind, row.output_tokens, row.reasoning_tokens) = (Some("whole"), None, None);
     };
     assert_eq!(cost(row(|row| embedding(row)), None, STOPS), (Some(0.001), Computed));
-    assert_eq!(cost(row(|_| {}), None, Bill { price: None, ..STOPS }), (None, Unknown));
+    assert_eq!(cost(row(|_| {}), None, BillBounds { price: None, ..STOPS }), (None, Unknown));
 }
 
 #[test]
 fn a_cut_loser_lies_between_bounds() {
     // The prompt: 2,000 to 4,000 tokens, so 0.0005 USD, all of it cached, to 0.004. The winner wrote 100 tokens: 0.001.
-    let of = |bill: Bill, change: fn(&mut AttemptRecord)| {
+    let of = |bill: BillBounds, change: fn(&mut AttemptRecord)| {
         let winner = row(|row| row.input_tokens = Some(3_000));
         settled(&race(), vec![(winner, STOPS), (cut(change), bill)])
     };
@@ -100,9 +100,9 @@ fn a_cut_loser_lies_between_bounds() {
     assert_eq!(of(unknown, counted), (Some(0.00301), AtLeast, Some(0.00301), Some(0.004)), "it counted its prompt");
     let unsent: fn(&mut AttemptRecord) = |row| (row.connect_us, row.headers_us) = (None, None);
     assert_eq!(of(bills_full, unsent), (Some(0.0), Computed, Some(0.0), Some(0.0)));
-    let free = Bill { price: Some(Price { input: 0.0, cached: 0.0, output: 0.0 }), ..unknown };
+    let free = BillBounds { price: Some(Price { input: 0.0, cached: 0.0, output: 0.0 }), ..unknown };
     assert_eq!(of(free, nothing), (Some(0.0), Computed, Some(0.0), Some(0.0)));
-    assert_eq!(of(Bill { price: None, ..stops }, nothing), (None, Unknown, None, None));
+    assert_eq!(of(BillBounds { price: None, ..stops }, nothing), (None, Unknown, None, None));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_answer_is_the_winners_or_what_was_asked_for() {
 fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
     let of = |per_byte: Option<PerByte>, counted: Option<i64>| {
         let winner = row(|row| (row.input_tokens, row.tok_src) = (counted, TokenSource::Usage));
-        let loser = Bill { per_byte, ..bill(CancelBilling::BillsFull) };
+        let loser = BillBounds { per_byte, ..bill(CancelBilling::BillsFull) };
         let told = settled(&race(), vec![(winner, STOPS), (cut(|_| {}), loser)]);
         // Without the answer's 0.001 USD.
         (told.2, told.3.map(|usd| ((usd - 0.001) * 1e9).round() / 1e9))
@@ -138,14 +138,14 @@ fn the_length_of_a_prompt_is_what_was_learnt_and_what_others_counted() {
     assert_eq!(of(learnt, Some(100)), (Some(0.000025), Some(0.004)), "an image, say");
     assert_eq!(of(None, Some(2_000)), (Some(0.00025), Some(0.004)), "another tokenizer: half of it to twice of it");
     assert_eq!(of(None, None), (Some(0.0), None), "no counts");
-    let elsewhere = Bill { per_byte: None, per_byte_elsewhere: learnt, ..bill(CancelBilling::BillsFull) };
+    let elsewhere = BillBounds { per_byte: None, per_byte_elsewhere: learnt, ..bill(CancelBilling::BillsFull) };
     let told = settled(&race(), vec![(cut(|_| {}), elsewhere)]);
     assert_eq!(
         (told.2, told.3),
         (Some(0.00025), Some(0.018)),
         "the same of others, and 1,000 tokens that were asked for"
     );
-    let mut rows = vec![(cut(|_| {}), Bill { per_byte: None, ..bill(CancelBilling::BillsFull) })];
+    let mut rows = vec![(cut(|_| {}), BillBounds { per_byte: None, ..bill(CancelBilling::BillsFull) })];
     assert_eq!(settled(&race(), vec![rows.remove(0)]), (None, Unknown, Some(0.0), None));
 }
 

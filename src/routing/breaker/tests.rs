@@ -1,13 +1,13 @@
 //! What happens to a breaker, and where it stands then.
 
-use super::Standing::{Closed, Due};
-use super::Trying::{Beside, InPlace};
+use super::BreakerStatus::{Closed, Due};
+use super::ProbeScope::{Beside, InPlace};
 use super::*;
 
-const UP: Asked<'static> = Asked { upstream: "a/m", surface: Surface::Chat, named: false };
+const UP: BreakerScope<'static> = BreakerScope { upstream: "a/m", surface: Surface::Chat, named: false };
 
-fn named(upstream: &str) -> Asked<'_> {
-    Asked { upstream, named: true, ..UP }
+fn named(upstream: &str) -> BreakerScope<'_> {
+    BreakerScope { upstream, named: true, ..UP }
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -18,8 +18,8 @@ fn settings(failures: u32) -> Settings {
     Settings { failures, open: seconds(5), open_max: seconds(60) }
 }
 
-fn open(wait: u64) -> Standing {
-    Standing::Open(seconds(wait))
+fn open(wait: u64) -> BreakerStatus {
+    BreakerStatus::Open(seconds(wait))
 }
 
 /// What happens at a time; times are seconds.
@@ -42,11 +42,11 @@ enum Event {
 }
 
 /// Where it stands after each event, at the time of the event.
-fn run(failures: u32, table: &[(u64, Event, Standing)]) {
+fn run(failures: u32, table: &[(u64, Event, BreakerStatus)]) {
     run_for(Beside, failures, table);
 }
 
-fn run_for(trying: Trying, failures: u32, table: &[(u64, Event, Standing)]) {
+fn run_for(trying: ProbeScope, failures: u32, table: &[(u64, Event, BreakerStatus)]) {
     let (mut breakers, settings, zero) = (Breakers::default(), settings(failures), Instant::now());
     let at = |time: u64| zero + seconds(time);
     for (row, (time, event, expected)) in table.iter().enumerate() {
@@ -191,9 +191,9 @@ fn no_failures_turn_it_off() {
     assert_eq!(breakers.failed(UP, &settings(1), false, None, now, now), Some(seconds(5)));
     assert_eq!(breakers.failed(UP, &settings(1), false, None, now, now), None, "it is open already");
     assert_eq!(breakers.standing(UP, &settings(0), None, Beside, now), Closed, "for a model that has none");
-    let other = Asked { upstream: "b/m", ..UP };
+    let other = BreakerScope { upstream: "b/m", ..UP };
     assert_eq!(breakers.standing(other, &settings(1), None, Beside, now), Closed, "another upstream");
-    let embeddings = Asked { surface: Surface::Embeddings, ..UP };
+    let embeddings = BreakerScope { surface: Surface::Embeddings, ..UP };
     assert_eq!(breakers.standing(embeddings, &settings(1), None, Beside, now), Closed, "another surface");
     assert_eq!(breakers.open(), BTreeSet::from([UP.upstream.to_owned()]));
     breakers.retain(|asked| asked != UP);

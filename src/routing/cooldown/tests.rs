@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn target(model: &str, key: &str) -> Target {
-    Target {
+fn target(model: &str, key: &str) -> CooldownTarget {
+    CooldownTarget {
         provider: "p".to_owned(),
         model: model.to_owned(),
         surface: Surface::Chat,
@@ -13,7 +13,7 @@ fn target(model: &str, key: &str) -> Target {
     }
 }
 
-fn wait(cooldowns: &Cooldowns, target: &Target, now: Instant) -> Option<Duration> {
+fn wait(cooldowns: &Cooldowns, target: &CooldownTarget, now: Instant) -> Option<Duration> {
     cooldowns.wait(target, now).map(|held| held.wait)
 }
 
@@ -22,10 +22,10 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_rate_limit_cools_one_key_for_one_model_for_retry_after() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::RateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    cooldowns.set_aside(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
     assert_eq!(wait(&cooldowns, &target("small", "k1"), now), None, "not another model");
     assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
-    let responses = Target { surface: Surface::Responses, ..target("big", "k1") };
+    let responses = CooldownTarget { surface: Surface::Responses, ..target("big", "k1") };
     assert_eq!(wait(&cooldowns, &responses, now), Some(SECOND * 7), "whatever the surface");
     cooldowns.clear(&target("small", "k1"), now + SECOND, now + SECOND);
     assert_eq!(
@@ -34,21 +34,21 @@ fn a_rate_limit_cools_one_key_for_one_model_for_retry_after() {
         "another model forgives nothing"
     );
     assert_eq!(wait(&cooldowns, &target("big", "k1"), now + SECOND * 7), None);
-    let wait = cooldowns.set_aside(Aside::RateLimited, &target("big", "k1"), Some(SECOND * 9_999), now, 0.0);
+    let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("big", "k1"), Some(SECOND * 9_999), now, 0.0);
     assert_eq!(wait, RETRY_AFTER_MAX);
 }
 
 #[test]
 fn a_rate_limit_of_the_account_cools_its_key_whatever_the_model() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
+    cooldowns.set_aside(CooldownReason::AccountRateLimited, &target("big", "k1"), Some(SECOND * 7), now, 0.0);
     assert_eq!(wait(&cooldowns, &target("small", "k1"), now), Some(SECOND * 7));
     assert_eq!(wait(&cooldowns, &target("big", "k2"), now), None, "not another key");
 }
 
 #[test]
 fn one_request_in_five_seconds_is_let_through_to_what_was_refused() {
-    for aside in [Aside::KeyRefused, Aside::Forbidden, Aside::NotFound] {
+    for aside in [CooldownReason::KeyRefused, CooldownReason::Forbidden, CooldownReason::NotFound] {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
         let at = |seconds| now + SECOND * seconds;
         let gone = target("gone", "k");
@@ -61,11 +61,11 @@ fn one_request_in_five_seconds_is_let_through_to_what_was_refused() {
         cooldowns.set_aside(aside, &gone, None, at(29), 0.0);
         cooldowns.set_aside(aside, &gone, None, at(30), 0.0);
         assert!(!cooldowns.let_through(&gone, at(34)), "it refused again");
-        cooldowns.set_aside(Aside::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
+        cooldowns.set_aside(CooldownReason::RateLimited, &gone, Some(SECOND * 60), at(34), 0.0);
         assert!(!cooldowns.let_through(&gone, at(40)), "it was told to wait as well");
     }
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    for aside in [Aside::RateLimited, Aside::AccountRateLimited] {
+    for aside in [CooldownReason::RateLimited, CooldownReason::AccountRateLimited] {
         cooldowns.set_aside(aside, &target("busy", "k"), Some(SECOND * 60), now, 0.0);
         assert!(!cooldowns.let_through(&target("busy", "k"), now + SECOND * 30), "{aside:?}: its Retry-After stands");
     }
@@ -77,7 +77,7 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     let mut at = now;
     let waits: Vec<u64> = (0..9)
         .map(|_| {
-            let wait = cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 1.0);
+            let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
             at += wait;
             wait.as_secs()
         })
@@ -85,14 +85,14 @@ fn a_back_off_doubles_to_a_minute_and_an_answer_ends_it() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     cooldowns.clear(&target("a", "k"), at, at);
     assert_eq!(wait(&cooldowns, &target("a", "k"), at), None);
-    let wait = cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 0.0);
+    let wait = cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 0.0);
     assert_eq!(wait, SECOND / 2, "from the start again, with the least jitter");
 }
 
 #[test]
 fn rate_limits_that_come_together_are_one_strike() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    let mut limited = |at| cooldowns.set_aside(Aside::RateLimited, &target("a", "k"), None, at, 1.0);
+    let mut limited = |at| cooldowns.set_aside(CooldownReason::RateLimited, &target("a", "k"), None, at, 1.0);
     assert_eq!(limited(now), SECOND);
     assert_eq!((0..7).map(|_| limited(now + SECOND / 4)).max(), Some(SECOND * 3 / 4), "what is left of it");
     assert_eq!(limited(now + SECOND), SECOND * 2, "the second strike");
@@ -103,12 +103,12 @@ fn rate_limits_that_come_together_are_one_strike() {
 fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let key = target("a", "k");
-    cooldowns.set_aside(Aside::RateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
+    cooldowns.set_aside(CooldownReason::RateLimited, &key, Some(SECOND * 60), now + SECOND, 0.0);
     cooldowns.clear(&key, now, now + SECOND * 2);
     assert_eq!(wait(&cooldowns, &key, now + SECOND * 2), Some(SECOND * 59), "sent before the 429 was heard");
     cooldowns.clear(&key, now + SECOND * 2, now + SECOND * 3);
     assert_eq!(wait(&cooldowns, &key, now + SECOND * 3), None, "sent after it");
-    cooldowns.set_aside(Aside::KeyRefused, &key, None, now + SECOND, 0.0);
+    cooldowns.set_aside(CooldownReason::KeyRefused, &key, None, now + SECOND, 0.0);
     cooldowns.clear(&key, now, now + SECOND * 2);
     assert!(wait(&cooldowns, &key, now + SECOND * 2).is_some(), "a refused key");
     cooldowns.clear(&key, now, now + SECOND + REFUSED_FIRST);
@@ -117,9 +117,14 @@ fn an_answer_to_what_was_sent_before_ends_no_cool_down() {
 
 #[test]
 fn without_a_key_only_the_upstream_is_set_aside() {
-    for aside in [Aside::RateLimited, Aside::AccountRateLimited, Aside::KeyRefused, Aside::NotFound] {
+    for aside in [
+        CooldownReason::RateLimited,
+        CooldownReason::AccountRateLimited,
+        CooldownReason::KeyRefused,
+        CooldownReason::NotFound,
+    ] {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-        let keyless = |model| Target { key_id: None, ..target(model, "") };
+        let keyless = |model| CooldownTarget { key_id: None, ..target(model, "") };
         cooldowns.set_aside(aside, &keyless("busy"), Some(SECOND), now, 0.0);
         assert!(wait(&cooldowns, &keyless("busy"), now).is_some(), "{aside:?}");
         assert_eq!(wait(&cooldowns, &keyless("idle"), now), None, "{aside:?}");
@@ -132,32 +137,35 @@ fn without_a_key_only_the_upstream_is_set_aside() {
 #[test]
 fn a_refused_upstream_leaves_the_key_s_other_models() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::NotFound, &target("gone", "k"), None, now, 0.0);
+    cooldowns.set_aside(CooldownReason::NotFound, &target("gone", "k"), None, now, 0.0);
     assert_eq!(wait(&cooldowns, &target("gone", "k"), now), Some(REFUSED_FIRST));
     assert_eq!(wait(&cooldowns, &target("here", "k"), now), None);
-    cooldowns.set_aside(Aside::KeyRefused, &target("gone", "k"), None, now, 0.0);
+    cooldowns.set_aside(CooldownReason::KeyRefused, &target("gone", "k"), None, now, 0.0);
     assert_eq!(wait(&cooldowns, &target("here", "k"), now), Some(REFUSED_FIRST));
 }
 
 #[test]
 fn what_is_used_up_rests_a_moment_for_this_key_and_model() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    assert_eq!(cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0), SECOND * 2);
+    assert_eq!(
+        cooldowns.set_aside(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 2), now, 0.0),
+        SECOND * 2
+    );
     assert_eq!(wait(&cooldowns, &target("a", "k"), now), Some(SECOND * 2));
     assert_eq!((wait(&cooldowns, &target("b", "k"), now), wait(&cooldowns, &target("a", "l"), now)), (None, None));
-    let wait = cooldowns.set_aside(Aside::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
+    let wait = cooldowns.set_aside(CooldownReason::Exhausted, &target("a", "k"), Some(SECOND * 3_600), now, 0.0);
     assert_eq!(wait, EXHAUSTED_MAX);
 }
 
 #[test]
 fn the_table_is_bounded() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
-    cooldowns.set_aside(Aside::KeyRefused, &target("m", "shared"), None, now, 0.0);
+    cooldowns.set_aside(CooldownReason::KeyRefused, &target("m", "shared"), None, now, 0.0);
     for key in 0..ENTRIES_MAX + 500 {
-        let brought = Target { own_key: true, ..target("m", &key.to_string()) };
-        cooldowns.set_aside(Aside::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
-        let named = Target { named: true, ..target(&key.to_string(), "shared") };
-        cooldowns.set_aside(Aside::NotFound, &named, None, now, 0.0);
+        let brought = CooldownTarget { own_key: true, ..target("m", &key.to_string()) };
+        cooldowns.set_aside(CooldownReason::RateLimited, &brought, Some(RETRY_AFTER_MAX), now, 0.0);
+        let named = CooldownTarget { named: true, ..target(&key.to_string(), "shared") };
+        cooldowns.set_aside(CooldownReason::NotFound, &named, None, now, 0.0);
     }
     assert!(cooldowns.made_up.len() <= ENTRIES_MAX);
     assert_eq!(wait(&cooldowns, &target("m", "shared"), now), Some(REFUSED_FIRST), "what callers make up");
@@ -167,7 +175,7 @@ fn the_table_is_bounded() {
 fn a_refusal_is_short_at_first_and_longer_each_time() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let mut at = now;
-    let mut refused = |at| cooldowns.set_aside(Aside::NotFound, &target("m", "k"), None, at, 0.0).as_secs();
+    let mut refused = |at| cooldowns.set_aside(CooldownReason::NotFound, &target("m", "k"), None, at, 0.0).as_secs();
     let waits: Vec<u64> = (0..8)
         .map(|_| {
             let wait = refused(at);
@@ -197,8 +205,8 @@ fn a_doubtful_refusal_counts_once_several_bodies_and_callers_met_it() {
         let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
         let mut certain = false;
         for (caller, body) in *met {
-            let witness = Witness { caller: *caller, body: *body };
-            certain = cooldowns.suspect(&target("m", "k"), witness, *callers, now);
+            let refusal_source = RefusalSource { caller: *caller, body: *body };
+            certain = cooldowns.suspect(&target("m", "k"), refusal_source, *callers, now);
         }
         assert_eq!(certain, *expected, "{met:?}");
         assert_eq!(wait(&cooldowns, &target("m", "k"), now), None);
@@ -209,14 +217,15 @@ fn a_doubtful_refusal_counts_once_several_bodies_and_callers_met_it() {
 fn doubt_ends_with_an_answer_and_with_time() {
     let (mut cooldowns, now) = (Cooldowns::default(), Instant::now());
     let key = target("m", "k");
-    let suspect =
-        |cooldowns: &mut Cooldowns, body, at| cooldowns.suspect(&target("m", "k"), Witness { caller: 0, body }, 1, at);
+    let suspect = |cooldowns: &mut Cooldowns, body, at| {
+        cooldowns.suspect(&target("m", "k"), RefusalSource { caller: 0, body }, 1, at)
+    };
     assert!(!suspect(&mut cooldowns, 1, now) && !suspect(&mut cooldowns, 2, now));
     cooldowns.clear(&key, now, now);
     assert!(!suspect(&mut cooldowns, 3, now) && !suspect(&mut cooldowns, 4, now), "it served one");
     let later = now + SUSPECTED_FOR;
     assert!(!suspect(&mut cooldowns, 5, later) && !suspect(&mut cooldowns, 6, later), "long ago");
-    let other = Target { surface: Surface::Embeddings, ..key.clone() };
-    assert!(!cooldowns.suspect(&other, Witness { caller: 0, body: 7 }, 1, later), "another surface");
+    let other = CooldownTarget { surface: Surface::Embeddings, ..key.clone() };
+    assert!(!cooldowns.suspect(&other, RefusalSource { caller: 0, body: 7 }, 1, later), "another surface");
     assert!(suspect(&mut cooldowns, 7, later));
 }

@@ -10,7 +10,7 @@ mod routing;
 mod schema;
 
 pub use openapi::openapi;
-pub use reads::Reads;
+pub use reads::DatabaseReads;
 use reads::unread;
 pub use routing::routing;
 
@@ -22,18 +22,18 @@ use http::{HeaderMap, HeaderValue, Response, Uri};
 use query::question;
 use serde_json::{Map, Value};
 
-use super::routes::Site;
+use super::routes::ServedPaths;
 use crate::proxy::{self, Rejection};
 use crate::report::question::{BadParameter, time};
-use crate::report::series::{self, AskError};
-use crate::report::{asked, export, races, regressions, stats};
-use crate::store::Reader;
+use crate::report::series::{self, SeriesError};
+use crate::report::{export, races, regressions, report_question, stats};
+use crate::store::StoreReader;
 
-pub async fn stats(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn stats(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
     let answer = async {
         proxy::admin(&site.gateway, &headers)?;
-        let (question, now_us) = question(&uri, asked::Question::problem)?;
-        let read = move |reader: &Reader| {
+        let (question, now_us) = question(&uri, report_question::ReportQuestion::problem)?;
+        let read = move |reader: &StoreReader| {
             if let Some(question) = question.of_regressions() {
                 let answer = regressions::ask(reader, &question, now_us).map_err(unread)?;
                 return Ok((answer.objects(), None));
@@ -48,15 +48,15 @@ pub async fn stats(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Re
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn history(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn history(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
     let answer = async {
         proxy::admin(&site.gateway, &headers)?;
-        let (question, now_us) = question(&uri, series::Question::problem)?;
-        let read = move |reader: &Reader| match series::ask(reader, &question, now_us) {
+        let (question, now_us) = question(&uri, series::SeriesQuestion::problem)?;
+        let read = move |reader: &StoreReader| match series::ask(reader, &question, now_us) {
             Ok(answer) => Ok((series::objects(&question, &answer), answer.rolled_until)),
-            Err(AskError::Steps(problem)) => Err(refused(BadParameter::of_problem(&problem))),
-            Err(AskError::Read(error)) => Err(unread(error)),
-            Err(error @ AskError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
+            Err(SeriesError::Steps(problem)) => Err(refused(BadParameter::of_problem(&problem))),
+            Err(SeriesError::Read(error)) => Err(unread(error)),
+            Err(error @ SeriesError::Damaged(_)) => Err(Rejection::history(error.to_string(), false)),
         };
         let (objects, rolled_until) = site.reads.read(read).await?;
         as_printed(&objects, rolled_until)
@@ -64,10 +64,10 @@ pub async fn history(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> 
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn races(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn races(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
     let answer = async {
         proxy::admin(&site.gateway, &headers)?;
-        let (question, now_us) = question(&uri, races::Question::problem)?;
+        let (question, now_us) = question(&uri, races::RacesQuestion::problem)?;
         let page = site.reads.read(move |reader| races::page(reader, &question, now_us).map_err(unread)).await?;
         Ok(json(page.json().to_string()))
     };
@@ -76,7 +76,7 @@ pub async fn races(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Re
 
 /// The id may be anything that a client can write, so also what is no text.
 pub async fn race(
-    State(site): State<Site>,
+    State(site): State<ServedPaths>,
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response<Body> {
@@ -97,7 +97,7 @@ pub async fn race(
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
-pub async fn document(State(site): State<Site>, headers: HeaderMap) -> Response<Body> {
+pub async fn document(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
     match proxy::admin(&site.gateway, &headers) {
         Ok(()) => json(openapi().to_string()),
         Err(rejection) => rejection.into_response(),

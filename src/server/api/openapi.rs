@@ -9,7 +9,7 @@ use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord};
 use crate::protocol::Surface;
 use crate::report::fields::{EVENT, FIGURES, KEYS, OF_ATTEMPT, OF_RACE, POINT, REGRESSION, of_columns};
-use crate::report::{asked as stats, races, series, timeline};
+use crate::report::{races, report_question as stats, series, timeline};
 
 /// OpenAPI 3.1, as JSON.
 pub fn openapi() -> Value {
@@ -120,7 +120,7 @@ fn schemas() -> Value {
 fn stats() -> Value {
     let about = "What `photofinish stats --json` prints: the figures of each group of attempts; with `regressions`, what is worse, and \
                  then `by`, `slo`, `min-samples`, `half-life`, `strata` and `exact` cannot be given.";
-    let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::Question>());
+    let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::ReportQuestion>());
     path["responses"]["200"] = in_json(
         "one object for each group, or for each regression",
         &json!({ "anyOf": [list("Group"), list("Regression")] }),
@@ -131,7 +131,7 @@ fn stats() -> Value {
 
 fn history() -> Value {
     let about = "What `photofinish history --json` prints: a point for each series and each step that had attempts.";
-    let mut path = asked("A figure over time, or over concurrency", about, parameters::<series::Question>());
+    let mut path = asked("A figure over time, or over concurrency", about, parameters::<series::SeriesQuestion>());
     path["responses"]["200"] = in_json("one object for each point", &list("Point"));
     path["responses"]["200"]["headers"] = rolled_until();
     path
@@ -147,7 +147,7 @@ fn rolled_until() -> Value {
 fn races() -> Value {
     let about = "Newest first; `provider` and `upstream` mean races with an attempt there. Races that begin while pages are \
                  read do not shift them. A race is there when it has ended.";
-    let mut path = asked("Races, page by page", about, parameters::<races::Question>());
+    let mut path = asked("Races, page by page", about, parameters::<races::RacesQuestion>());
     path["responses"]["200"] = in_json("a page", &reference("RacePage"));
     path
 }
@@ -168,7 +168,7 @@ fn race() -> Value {
 fn routing() -> Value {
     let about = "What `photofinish routing --json` prints: what is learnt of each upstream and each model's budget, and why an \
                  upstream is chosen or not. From memory, so it is of now.";
-    let mut path = asked("How every upstream stands, and why", about, parameters::<standing::Question>());
+    let mut path = asked("How every upstream stands, and why", about, parameters::<standing::RoutingQuestion>());
     path["tags"] = json!(["operation"]);
     path["responses"] = json!({
         "200": in_json("how it stands", &reference("Routing")),

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;
-use crate::store::{OpenError, ReadError, Reader};
+use crate::store::{OpenError, ReadError, StoreReader};
 
 /// Questions that are answered at once.
 const READS_MAX: usize = 4;
@@ -18,7 +18,7 @@ const WAIT_FOR: Duration = Duration::from_secs(5);
 
 /// Answers questions to one database. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub struct Reads {
+pub struct DatabaseReads {
     path: PathBuf,
     places: Arc<Semaphore>,
     shutdown: Shutdown,
@@ -33,9 +33,9 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Reads {
-    pub fn new(path: PathBuf, shutdown: Shutdown) -> Reads {
-        Reads { path, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
+impl DatabaseReads {
+    pub fn new(path: PathBuf, shutdown: Shutdown) -> DatabaseReads {
+        DatabaseReads { path, places: Arc::new(Semaphore::new(READS_MAX)), shutdown }
     }
 
     /// Opens the database and reads an answer.
@@ -44,7 +44,7 @@ impl Reads {
     /// 500 or 503: too many read, the gateway is shut down, or the history cannot be read.
     pub async fn read<T, F>(&self, read: F) -> Result<T, Rejection>
     where
-        F: FnOnce(&Reader) -> Result<T, Rejection> + Send + 'static,
+        F: FnOnce(&StoreReader) -> Result<T, Rejection> + Send + 'static,
         T: Send + 'static,
     {
         let place = tokio::time::timeout(WAIT_FOR, self.places.clone().acquire_owned());
@@ -54,7 +54,7 @@ impl Reads {
         let answer = self.shutdown.run_blocking(move || {
             // Held until the read has really ended.
             let _place = place;
-            let reader = Reader::open(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
+            let reader = StoreReader::open(&path).map_err(|error| unopened(&error))?.stopped_by(stopped);
             read(&reader)
         });
         tokio::select! {

@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 use super::json;
 use super::query::question;
 use super::schema::object;
-use crate::health::standing::{CODES, MODEL, PREDICTED, REASON, UPSTREAM};
+use crate::health::routing_status::{CODES, MODEL, PREDICTED, REASON, UPSTREAM};
 use crate::proxy::{self, Rejection};
-use crate::server::routes::Site;
+use crate::server::routes::ServedPaths;
 
 /// What is asked.
 #[derive(Args, Clone, Debug)]
-pub struct Question {
+pub struct RoutingQuestion {
     /// Only this model: a name, an alias, or upstreams as PROVIDER/MODEL with commas between.
     #[arg(long)]
     pub model: Option<String>,
 }
 
-pub async fn routing(State(site): State<Site>, headers: HeaderMap, uri: Uri) -> Response<Body> {
+pub async fn routing(State(site): State<ServedPaths>, headers: HeaderMap, uri: Uri) -> Response<Body> {
     let answer = || {
         proxy::admin(&site.gateway, &headers)?;
-        let (question, _) = question::<Question>(&uri, |_, _| None)?;
+        let (question, _) = question::<RoutingQuestion>(&uri, |_, _| None)?;
         let told = site.gateway.routing(question.model.as_deref())?;
         let mut text =
             serde_json::to_string_pretty(&told).map_err(|error| Rejection::history(error.to_string(), false))?;

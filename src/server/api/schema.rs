@@ -7,7 +7,7 @@ use clap::builder::PossibleValue;
 use clap::{Arg, Args, Command};
 use serde_json::{Map, Value, json};
 
-use crate::report::fields::{Field, Kind};
+use crate::report::fields::{FieldKind, MemberField};
 
 /// What a question takes, as parameters of a query.
 pub(super) fn parameters<Q: Args>() -> Vec<Value> {
@@ -16,7 +16,7 @@ pub(super) fn parameters<Q: Args>() -> Vec<Value> {
 }
 
 /// An object of these members and no others.
-pub(super) fn object(about: &str, fields: &[&[Field]]) -> Value {
+pub(super) fn object(about: &str, fields: &[&[MemberField]]) -> Value {
     let fields = || fields.iter().copied().flatten();
     let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
     let required: Vec<&str> = fields().filter(|field| !field.optional).map(|field| field.name).collect();
@@ -29,19 +29,19 @@ pub(super) fn object(about: &str, fields: &[&[Field]]) -> Value {
     })
 }
 
-fn member(field: &Field) -> Value {
+fn member(field: &MemberField) -> Value {
     let kind = match field.kind {
-        Kind::Integer => "integer",
-        Kind::Number => "number",
-        Kind::Text => "string",
-        Kind::Boolean => "boolean",
-        Kind::Counts => "object",
+        FieldKind::Integer => "integer",
+        FieldKind::Number => "number",
+        FieldKind::Text => "string",
+        FieldKind::Boolean => "boolean",
+        FieldKind::Counts => "object",
     };
     let mut schema = json!({ "type": kind, "description": field.about });
     if field.nullable {
         schema["type"] = json!([kind, "null"]);
     }
-    if field.kind == Kind::Counts {
+    if field.kind == FieldKind::Counts {
         schema["additionalProperties"] = json!({ "type": "integer" });
     }
     if !field.unit.is_empty() {

@@ -145,11 +145,11 @@ fn the_document_has_the_parameters_of_the_questions() {
 #[tokio::test]
 async fn answers_are_as_the_document_says() {
     let (_directory, path) = stored().await;
-    let reader = Reader::open(&path).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
     let (document, now_us) = (openapi(), sample::STARTED_AT + 60_000_000);
     let pairs = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     for by in ["upstream", "model,user", "hour,weekday", "input,concurrency"] {
-        let question: stats::Question = from_pairs(&pairs("by", by)).unwrap();
+        let question: stats::StatsQuestion = from_pairs(&pairs("by", by)).unwrap();
         let answer = stats::ask(&reader, &question, now_us).unwrap();
         let groups = Value::from_iter(export::objects(&question.by, &answer.groups));
         assert_fits(&document, answer_of(&document, "/api/stats"), &groups, by);
@@ -159,7 +159,7 @@ async fn answers_are_as_the_document_says() {
         .into_iter()
         .chain([("by", "model"), ("by", "user"), ("by", "concurrency")])
     {
-        let question: series::Question = from_pairs(&pairs(name, value)).unwrap();
+        let question: series::SeriesQuestion = from_pairs(&pairs(name, value)).unwrap();
         let answer = series::ask(&reader, &question, now_us).unwrap();
         let points = Value::from_iter(series::objects(&question, &answer));
         assert!(!points.as_array().unwrap().is_empty());
@@ -223,14 +223,14 @@ fn how_routing_stands_is_as_the_document_says() {
         }],
     });
     // Read and written again, it is what the gateway writes.
-    let read: crate::health::standing::Routing = serde_json::from_value(told.clone()).unwrap();
+    let read: crate::health::routing_status::RoutingReport = serde_json::from_value(told.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), told);
     assert_fits(&document, answer_of(&document, "/api/routing"), &told, "routing");
 }
 
-fn reads(path: PathBuf) -> (Reads, Shutdown) {
+fn reads(path: PathBuf) -> (DatabaseReads, Shutdown) {
     let shutdown = Shutdown::new();
-    (Reads::new(path, shutdown.clone()), shutdown)
+    (DatabaseReads::new(path, shutdown.clone()), shutdown)
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,7 +267,7 @@ async fn a_read_ends_with_its_request_and_with_the_gateway() {
     let (_directory, path) = stored().await;
     let (reads, shutdown) = reads(path);
     let endless = |begun: mpsc::SyncSender<()>| {
-        move |reader: &Reader| -> Result<(), Rejection> {
+        move |reader: &StoreReader| -> Result<(), Rejection> {
             begun.try_send(()).ok();
             loop {
                 races::page(reader, &from_pairs(&[]).unwrap(), 0).map_err(unread)?;

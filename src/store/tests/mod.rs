@@ -21,8 +21,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::wall_micros;
-use crate::history::facts::{Facts, RequestFacts};
-use crate::history::{AttemptRecord, RaceRecord, Short};
+use crate::history::facts::{AttemptFacts, RequestFacts};
+use crate::history::{AttemptRecord, RaceRecord, ShortBytes};
 
 /// A database as the version with only the first `migrations` made it.
 async fn old_store(migrations: usize) -> (TempDir, PathBuf) {
@@ -71,7 +71,7 @@ struct Counted {
 }
 
 impl Gather for Counted {
-    fn attempt(&mut self, _: &Facts<'_>) {
+    fn attempt(&mut self, _: &AttemptFacts<'_>) {
         self.attempts += 1;
     }
 
@@ -79,7 +79,7 @@ impl Gather for Counted {
         self.without_attempts += 1;
     }
 
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         match cell.upstream {
             Some(_) => self.attempts += cell.count,
             None => self.without_attempts += cell.count,
@@ -93,7 +93,7 @@ impl Gather for Counted {
     }
 }
 
-fn counted(reader: &Reader, filter: &AttemptFilter) -> Result<u64, ReadError> {
+fn counted(reader: &StoreReader, filter: &AttemptFilter) -> Result<u64, ReadError> {
     let selection = Selection { filter: filter.clone(), now_us: wall_micros(), ..Selection::default() };
     Ok(reader.gather(&selection, Counted::default)?.0.attempts)
 }

@@ -12,7 +12,7 @@ async fn refused(path: &Path) -> String {
 }
 
 fn refused_reading(path: &Path) -> String {
-    match Reader::open(path) {
+    match StoreReader::open(path) {
         Ok(_) => panic!("{} was opened", path.display()),
         Err(error) => error.to_string(),
     }
@@ -149,13 +149,13 @@ async fn a_lock_is_named() {
 #[tokio::test]
 async fn reading_works_before_during_and_after_writing() {
     let (_directory, path, store) = new_store().await;
-    let reader = Reader::open(&path).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 0);
     store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
     drop(reader);
     store.close().await;
-    let reader = Reader::open(&path).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1);
 }
 
@@ -170,7 +170,7 @@ fn set_mode(path: &Path, mode: u32) {
 async fn a_database_that_may_only_be_read_is_read() {
     let (directory, path, store) = new_store().await;
     store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
-    let read = || counted(&Reader::open(&path).unwrap(), &AttemptFilter::default()).unwrap();
+    let read = || counted(&StoreReader::open(&path).unwrap(), &AttemptFilter::default()).unwrap();
     set_mode(&path, 0o444);
     assert_eq!(read(), 1, "while a gateway writes");
     store.close().await;

@@ -6,7 +6,7 @@ use crate::history::table::Subset as _;
 use crate::history::{AttemptOutcome, RaceOutcome, sample};
 
 /// Races 0 to 9: `groq` is tried in all, `cerebras` in the even ones; 3 was rejected, and 5 is bob's.
-async fn ten_races() -> (TempDir, Reader) {
+async fn ten_races() -> (TempDir, StoreReader) {
     let (directory, path, store) = new_store().await;
     let mut batch = Vec::new();
     for n in 0..10 {
@@ -18,10 +18,10 @@ async fn ten_races() -> (TempDir, Reader) {
         batch.extend((n % 2 == 0).then(|| attempt(sample::lost(n, 99_000))));
     }
     store.write(&batch).await.unwrap();
-    (directory, Reader::open(&path).unwrap())
+    (directory, StoreReader::open(&path).unwrap())
 }
 
-fn numbers(rows: &[Row]) -> Vec<i64> {
+fn numbers(rows: &[ExportRow]) -> Vec<i64> {
     rows.iter().map(|row| (row["started_at"].as_i64().unwrap() - sample::STARTED_AT) / 1_000).collect()
 }
 
@@ -78,10 +78,10 @@ async fn a_row_is_told_as_it_is_read_back() {
     let (_directory, path, store) = new_store().await;
     let batch = [race(sample::race(1)), attempt(sample::won(1)), attempt(sample::lost(1, 99_000))];
     store.write(&batch).await.unwrap();
-    let (of_race, of_attempts) = Reader::open(&path).unwrap().race(&sample::race_id(1)).unwrap();
+    let (of_race, of_attempts) = StoreReader::open(&path).unwrap().race(&sample::race_id(1)).unwrap();
     for (record, read) in batch.iter().zip(of_race.into_iter().chain(of_attempts)) {
         let told = record.row();
-        let read: Row = read.into_iter().filter(|(column, _)| told.contains_key(column)).collect();
+        let read: ExportRow = read.into_iter().filter(|(column, _)| told.contains_key(column)).collect();
         assert_eq!(told, read);
     }
 }
@@ -91,13 +91,13 @@ async fn a_row_is_told_as_it_is_read_back() {
 struct Told(Vec<String>);
 
 impl Gather for Told {
-    fn attempt(&mut self, facts: &Facts<'_>) {
-        self.0.push(format!("{:?}", Facts { race: 0, ..*facts }));
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
+        self.0.push(format!("{:?}", AttemptFacts { race: 0, ..*facts }));
     }
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
-    fn cell(&mut self, _: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, _: &RollupCell<'_>) -> Result<(), ShortBytes> {
         Ok(())
     }
 
@@ -130,7 +130,7 @@ async fn the_facts_of_rows_at_hand_are_those_of_the_database() {
     let batch: Vec<Record> = [race(sample::race(1))].into_iter().chain(attempts.clone().map(attempt)).collect();
     store.write(&batch).await.unwrap();
     let selection = Selection { now_us: wall_micros(), ..Selection::default() };
-    let read = Reader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
+    let read = StoreReader::open(&path).unwrap().gather(&selection, Told::default).unwrap().0.0;
     let (of_race, started_at) = (RequestRow::of(&sample::race(1)), sample::race(1).started_at);
     let attempts = attempts.each_ref().map(MeasuredAttempt::of);
     let mut made = Vec::new();
@@ -172,7 +172,7 @@ async fn what_nobody_waits_for_is_stopped() {
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
     store.write(&batch).await.unwrap();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let reader = Reader::open(&path).unwrap().stopped_by(stop.clone());
+    let reader = StoreReader::open(&path).unwrap().stopped_by(stop.clone());
     assert_eq!(counted(&reader, &AttemptFilter::default()).unwrap(), 1_000);
     let selection = Selection { now_us: wall_micros(), ..Selection::default() };
     let make = || {

@@ -8,7 +8,7 @@ use crate::store::RecordedFilter;
 
 fn read(path: &std::path::Path, filter: &RecordedFilter) -> Vec<Recorded> {
     let mut read = Vec::new();
-    Reader::open(path).unwrap().recorded(filter, |recorded| read.push(recorded)).unwrap();
+    StoreReader::open(path).unwrap().recorded(filter, |recorded| read.push(recorded)).unwrap();
     read
 }
 
@@ -65,7 +65,7 @@ async fn of_each_upstream_its_newest_come_whatever_else_was_recorded() {
         let upstreams: Vec<String> = upstreams.iter().map(|name| (*name).to_owned()).collect();
         let mut read = Vec::new();
         let each = |recorded: Recorded| read.push((recorded.started_at - sample::STARTED_AT) / 1_000);
-        Reader::open(&path).unwrap().recorded_of(&upstreams, newest, each).unwrap();
+        StoreReader::open(&path).unwrap().recorded_of(&upstreams, newest, each).unwrap();
         read
     };
     let won = sample::won(0);

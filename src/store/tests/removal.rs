@@ -16,7 +16,7 @@ async fn a_step_that_is_given_up_leaves_everything_as_it_was() {
         let seen = AtomicUsize::new(0);
         let mut roller = Roller::new(&path, move || seen.fetch_add(1, Relaxed) >= looks);
         while let Ok(step) = roller.step(NOW_US, Some(START_US + 2 * DAY_US)) {
-            if step == Step::Nothing {
+            if step == RollupStep::Nothing {
                 break;
             }
         }
@@ -53,19 +53,19 @@ async fn old_rows_go_and_their_figures_stay() {
     let answers = || -> Vec<_> { queries.iter().map(|query| counts(&ask(&of_cells(&path), query))).collect() };
     let before = answers();
     let removed = roll(&path, Some(keep_from));
-    let all_small = removed.iter().all(|step| matches!(step, Step::Removed { races: 1..=200 }));
+    let all_small = removed.iter().all(|step| matches!(step, RollupStep::Removed { races: 1..=200 }));
     assert!(all_small && removed.len() > 40, "{removed:?}");
     assert_eq!(rows_before(&path, whole_hour).await, (0, 0));
     assert_eq!(rows_before(&path, NOW_US).await, kept);
     assert_eq!(answers(), before);
-    let default = Reader::open(&path).unwrap();
+    let default = StoreReader::open(&path).unwrap();
     assert_eq!(counts(&ask(&default, "by=upstream")), before[0]);
     assert_eq!(ask(&default, "by=upstream").rolled_until, Some(whole_hour), "the rest is exact");
     // Too late by the whole retention: not counted, and not kept.
     let mut late = sample::won(0);
     late.race_id = world::id(1, START_US + 8 * HOUR_US);
     write_now(&path, vec![attempt(late)]);
-    assert_eq!(roll(&path, Some(keep_from)).last(), Some(&Step::Removed { races: 1 }));
+    assert_eq!(roll(&path, Some(keep_from)).last(), Some(&RollupStep::Removed { races: 1 }));
     assert_eq!(answers(), before);
 }
 
@@ -77,13 +77,13 @@ async fn nothing_goes_that_is_not_rolled_up() {
     let mut was_removed = true;
     loop {
         match roller.step(NOW_US, Some(i64::MAX)).unwrap() {
-            Step::Nothing => break,
-            Step::RolledUp { .. } => {
+            RollupStep::Nothing => break,
+            RollupStep::RolledUp { .. } => {
                 assert!(was_removed, "a full disk must not wait for all roll-ups");
                 (was_removed, rolled) = (false, rolled + 1);
             }
-            Step::Day => {}
-            Step::Removed { races } => (was_removed, removed) = (true, removed + races),
+            RollupStep::Day => {}
+            RollupStep::Removed { races } => (was_removed, removed) = (true, removed + races),
         }
     }
     assert!(rolled > 50 && removed > 200, "{rolled} {removed}");
@@ -104,7 +104,7 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
             let mut roller = Roller::new(&path, || false);
             let mut steps = 0;
             while !written.load(Relaxed) || steps == 0 {
-                steps += usize::from(roller.step(NOW_US, Some(START_US)).unwrap() != Step::Nothing);
+                steps += usize::from(roller.step(NOW_US, Some(START_US)).unwrap() != RollupStep::Nothing);
             }
         });
         for batch in records.chunks(100) {
@@ -114,7 +114,7 @@ fn the_writer_and_the_roller_do_not_stop_each_other() {
     });
     roll(&path, None);
     let query = "by=upstream,input";
-    assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&Reader::open(&path).unwrap(), query)));
+    assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&StoreReader::open(&path).unwrap(), query)));
 }
 
 #[tokio::test]
@@ -123,14 +123,14 @@ async fn a_history_of_the_first_edition_is_rolled_up() {
     store.close().await;
     let (_directory, path) = old_store(1).await;
     copy_rows(&new_path, &path).await;
-    assert!(Reader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
+    assert!(StoreReader::open(&path).is_err_and(|error| error.to_string().contains("older photofinish")));
     let store = Store::open(&path).await.unwrap();
     let query = "by=model,upstream";
     let before = counts(&ask(&of_cells(&path), query));
     assert_eq!(ask(&of_cells(&path), query).rolled_until, None);
     let steps = roll(&path, Some(START_US + DAY_US));
-    assert_eq!(steps.iter().filter(|step| **step == Step::Day).count(), DAYS as usize);
-    assert!(steps.iter().any(|step| matches!(step, Step::Removed { .. })));
+    assert_eq!(steps.iter().filter(|step| **step == RollupStep::Day).count(), DAYS as usize);
+    assert!(steps.iter().any(|step| matches!(step, RollupStep::Removed { .. })));
     assert_eq!(counts(&ask(&of_cells(&path), query)), before);
     store.close().await;
 }
@@ -139,7 +139,7 @@ async fn a_history_of_the_first_edition_is_rolled_up() {
 async fn a_file_that_is_replaced_is_rolled_up_and_one_that_is_gone_is_an_error() {
     let (directory, path, store) = written(&world::records(11, 200)).await;
     let mut roller = Roller::new(&path, || false);
-    while roller.step(NOW_US, None).unwrap() != Step::Nothing {}
+    while roller.step(NOW_US, None).unwrap() != RollupStep::Nothing {}
     store.close().await;
     std::fs::rename(&path, directory.path().join("away.db")).unwrap();
     let error = roller.step(NOW_US, None).unwrap_err().to_string();
@@ -147,7 +147,8 @@ async fn a_file_that_is_replaced_is_rolled_up_and_one_that_is_gone_is_an_error()
     assert!(!path.exists());
     let store = Store::open(&path).await.unwrap();
     store.write(&world::records(12, 200)).await.unwrap();
-    let steps = std::iter::from_fn(|| Some(roller.step(NOW_US, None).unwrap()).filter(|step| *step != Step::Nothing));
+    let steps =
+        std::iter::from_fn(|| Some(roller.step(NOW_US, None).unwrap()).filter(|step| *step != RollupStep::Nothing));
     assert!(steps.count() > 20);
     store.close().await;
 }

@@ -7,20 +7,20 @@ use super::world::{self, DAYS, NOW_US, START_US};
 use super::*;
 use crate::history::sample;
 use crate::history::summary::Summary;
-use crate::report::figures::Figures;
+use crate::report::figures::GroupFigures;
 use crate::report::question::{from_pairs, time};
-use crate::report::stats::{self, Question, Stats};
+use crate::report::stats::{self, Stats, StatsQuestion};
 use crate::store::rollup as made;
 use crate::store::times::{DAY_US, HOUR_US};
 
 pub const RACES: usize = 1_500;
 
 /// Steps until there is nothing more to do, each by a roller of its own, as after a kill; all that they did.
-pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<Step> {
+pub fn roll(path: &Path, keep_from: Option<i64>) -> Vec<RollupStep> {
     let mut steps = Vec::new();
     loop {
         match Roller::new(path, || false).step(NOW_US, keep_from).unwrap() {
-            Step::Nothing => return steps,
+            RollupStep::Nothing => return steps,
             step => steps.push(step),
         }
         assert!(steps.len() < 5_000, "it never ends: {:?}", &steps[4_990..]);
@@ -36,25 +36,25 @@ pub async fn written(records: &[Record]) -> (TempDir, PathBuf, Store) {
 }
 
 /// Out of cells as far as there are any.
-pub fn of_cells(path: &Path) -> Reader {
-    Reader::open(path).unwrap().with_exact_max(0)
+pub fn of_cells(path: &Path) -> StoreReader {
+    StoreReader::open(path).unwrap().with_exact_max(0)
 }
 
-pub fn ask(reader: &Reader, query: &str) -> Stats {
+pub fn ask(reader: &StoreReader, query: &str) -> Stats {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let pairs: Vec<_> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     // A limit within a bucket is met by a share of it: none is here.
     let pairs = [pairs, vec![("slo".to_owned(), "ttft=1d".to_owned())]].concat();
-    let question: Question = from_pairs(&pairs).unwrap();
+    let question: StatsQuestion = from_pairs(&pairs).unwrap();
     stats::ask(reader, &question, NOW_US).unwrap()
 }
 
 /// Everything that is counted.
 pub fn counts(stats: &Stats) -> Vec<String> {
-    let group = |figures: &Figures| {
-        let Figures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
-        let Figures { ttft_samples, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
-        let Figures { without_speed, without_verdict, .. } = figures;
+    let group = |figures: &GroupFigures| {
+        let GroupFigures { keys, attempts, wins, failures, failure_kinds, empty, censored, .. } = figures;
+        let GroupFigures { ttft_samples, tok_s_samples, requests, attainment, client_ttft_samples, .. } = figures;
+        let GroupFigures { without_speed, without_verdict, .. } = figures;
         let costs = [&figures.cost, &figures.extra_cost];
         let costs = costs.map(|cost| (*cost, cost.usd(), cost.basis(), cost.min_usd(), cost.max_usd()));
         let effective = (figures.ttft_effective * 1e6).round();
@@ -101,8 +101,8 @@ const FILTERS: [&str; 4] = ["", "model=fast", "user=ann", "provider=my-vllm"];
 async fn counts_and_costs_are_those_of_the_rows() {
     let (_directory, path, _store) = written(&world::records(1, RACES)).await;
     let steps = roll(&path, None);
-    assert_eq!(steps.iter().filter(|step| **step == Step::Day).count(), DAYS as usize, "{steps:?}");
-    let (rows, cells) = (Reader::open(&path).unwrap(), of_cells(&path));
+    assert_eq!(steps.iter().filter(|step| **step == RollupStep::Day).count(), DAYS as usize, "{steps:?}");
+    let (rows, cells) = (StoreReader::open(&path).unwrap(), of_cells(&path));
     for window in windows() {
         for by in GROUPS {
             for filter in FILTERS {
@@ -123,13 +123,13 @@ async fn counts_and_costs_are_those_of_the_rows() {
 struct Whole(Summary);
 
 impl Gather for Whole {
-    fn attempt(&mut self, facts: &Facts<'_>) {
+    fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         self.0.add(facts, 1.0, false);
     }
 
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
-    fn cell(&mut self, cell: &Cell<'_>) -> Result<(), Short> {
+    fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
         self.0.absorb(cell.summary, 1.0, cell.upstream.is_none())
     }
 
@@ -138,7 +138,7 @@ impl Gather for Whole {
     }
 }
 
-fn whole(reader: &Reader, selection: Selection) -> Summary {
+fn whole(reader: &StoreReader, selection: Selection) -> Summary {
     reader.gather(&Selection { now_us: NOW_US, ..selection }, Whole::default).unwrap().0.0
 }
 
@@ -146,7 +146,7 @@ fn whole(reader: &Reader, selection: Selection) -> Summary {
 async fn quantiles_are_within_a_bucket_and_a_rank() {
     let (_directory, path, _store) = written(&world::records(2, RACES)).await;
     roll(&path, None);
-    let (rows, cells) = (Reader::open(&path).unwrap(), of_cells(&path));
+    let (rows, cells) = (StoreReader::open(&path).unwrap(), of_cells(&path));
     for provider in ["groq", "cerebras", "my-vllm"] {
         let filter = AttemptFilter { provider: Some(provider.into()), ..AttemptFilter::default() };
         let selection = Selection { filter, ..Selection::default() };
@@ -208,7 +208,7 @@ async fn rows_that_come_late_are_found() {
     let (_directory, path, store) = written(early).await;
     roll(&path, None);
     store.write(late).await.unwrap();
-    let expected = |query: &str| counts(&ask(&Reader::open(&whole_path).unwrap(), query));
+    let expected = |query: &str| counts(&ask(&StoreReader::open(&whole_path).unwrap(), query));
     let query = "by=model,upstream,input";
     assert_eq!(counts(&ask(&of_cells(&path), query)), expected(query), "before the next roll-up");
     assert!(!roll(&path, None).is_empty());
@@ -244,10 +244,10 @@ async fn a_row_that_comes_while_its_hour_is_read_is_not_lost() {
         }
         false
     });
-    assert_eq!(roller.step(NOW_US, None).unwrap(), Step::RolledUp { attempts: 1_999 });
+    assert_eq!(roller.step(NOW_US, None).unwrap(), RollupStep::RolledUp { attempts: 1_999 });
     assert!(came.load(Relaxed), "the hour was too small");
     assert_eq!(ask(&of_cells(&path), "by=upstream").rolled_until, None, "what was read is not kept");
-    assert_eq!(roller.step(NOW_US, None).unwrap(), Step::RolledUp { attempts: 2_000 });
+    assert_eq!(roller.step(NOW_US, None).unwrap(), RollupStep::RolledUp { attempts: 2_000 });
     assert_eq!(ask(&of_cells(&path), "by=upstream").attempts, 2_000);
 }
 
@@ -258,7 +258,7 @@ async fn a_damaged_summary_is_an_error_that_says_so() {
     let mut other = plain(&path).await;
     for broken in ["UPDATE rollup SET total = x'00'", "UPDATE rollup SET total = substr(total, 1, length(total) - 1)"] {
         sqlx::query(broken).execute(&mut other).await.unwrap();
-        let question: Question = from_pairs(&[]).unwrap();
+        let question: StatsQuestion = from_pairs(&[]).unwrap();
         let error = stats::ask(&of_cells(&path), &question, NOW_US).unwrap_err().to_string();
         assert!(error.contains("summary is damaged"), "{error}");
     }

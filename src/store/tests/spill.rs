@@ -50,7 +50,7 @@ async fn rows_that_are_in_both_files_come_back_once() {
     spill.append(&races(0..10)).await.unwrap();
     // As after a crash between the copy and the removal.
     store.write(&races(0..4)).await.unwrap();
-    assert_eq!(spill.move_some(&store).await.unwrap(), Moved { rows: 30, more: false });
+    assert_eq!(spill.move_some(&store).await.unwrap(), SpillProgress { rows: 30, more: false });
     assert_eq!(number(&path, "SELECT count(*) FROM attempt").await, 20);
 }
 

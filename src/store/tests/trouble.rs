@@ -11,11 +11,11 @@ use crate::history::sample;
 use crate::store::times::{DAY_US, HOUR_US};
 
 /// Steps until there is nothing more to do, and what went wrong.
-fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<Step>, Vec<String>) {
+fn until_done(roller: &mut Roller, now_us: i64, keep_from: Option<i64>) -> (Vec<RollupStep>, Vec<String>) {
     let (mut steps, mut errors) = (Vec::new(), Vec::new());
     loop {
         match roller.step(now_us, keep_from) {
-            Ok(Step::Nothing) => return (steps, errors),
+            Ok(RollupStep::Nothing) => return (steps, errors),
             Ok(step) => steps.push(step),
             Err(error) => {
                 assert!(error.left_aside, "{error}");
@@ -52,7 +52,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
     assert!(errors[0].contains("the hour that began 1767312000 s after 1970"), "{errors:?}");
     assert_eq!(number(&path, ROLLED_HOURS).await, hours - 1);
     assert_eq!(number(&path, ROLLED_DAYS).await, DAYS - 1, "a day is made of all its hours");
-    assert!(steps.iter().any(|step| matches!(step, Step::Removed { .. })));
+    assert!(steps.iter().any(|step| matches!(step, RollupStep::Removed { .. })));
     let left = "SELECT sum(race_id < ?1), sum(race_id >= ?1) FROM attempt WHERE race_id < ?2";
     let ends = [START_US + HOUR_US, START_US + 2 * DAY_US].map(times::first_race_id);
     let left: (i64, i64) =
@@ -63,7 +63,7 @@ async fn an_hour_that_cannot_be_read_stops_nothing_else() {
     assert_eq!(until_done(&mut roller, NOW_US + HOUR_US / 2, None), (vec![], vec![]), "it is left aside");
     let (steps, errors) = until_done(&mut roller, NOW_US + HOUR_US, None);
     assert!(errors.is_empty(), "{errors:?}");
-    assert!(steps.contains(&Step::Day), "{steps:?}");
+    assert!(steps.contains(&RollupStep::Day), "{steps:?}");
     assert_eq!(number(&path, ROLLED_DAYS).await, DAYS);
 }
 
@@ -79,7 +79,7 @@ async fn a_panic_is_left_aside_like_an_error() {
     sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut plain(&path).await).await.unwrap();
     change(&path, "UPDATE rollup_span SET state = 0 WHERE hours = 24").await;
     let (steps, errors) = until_done(&mut roller, NOW_US, None);
-    assert_eq!(steps, vec![Step::Day; DAYS as usize - 1]);
+    assert_eq!(steps, vec![RollupStep::Day; DAYS as usize - 1]);
     assert!(errors.len() == 1 && errors[0].contains("the day that began 1767312000 s after 1970"), "{errors:?}");
 }
 
@@ -140,7 +140,7 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
     let late = records.split_off(2_999);
     let (_directory, path, _store) = written(&records).await;
     let hour = Roller::new(&path, || false).step(NOW_US, None).unwrap();
-    assert_eq!(hour, Step::RolledUp { attempts: 2_999 });
+    assert_eq!(hour, RollupStep::RolledUp { attempts: 2_999 });
     let came = Arc::new(AtomicBool::new(false));
     let (from, come) = (path.clone(), Arc::clone(&came));
     let mut roller = Roller::new(&path, move || {
@@ -150,9 +150,9 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
         false
     });
     let query = "by=model,upstream";
-    while roller.step(NOW_US, None).unwrap() != Step::Nothing {
+    while roller.step(NOW_US, None).unwrap() != RollupStep::Nothing {
         // What came is in rows alone, or in cells alone.
-        assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&Reader::open(&path).unwrap(), query)));
+        assert_eq!(counts(&ask(&of_cells(&path), query)), counts(&ask(&StoreReader::open(&path).unwrap(), query)));
     }
     assert!(came.load(Relaxed), "the day was too small");
     assert_eq!(number(&path, ROLLED_DAYS).await, 1);
@@ -172,5 +172,5 @@ async fn a_day_is_not_made_while_one_of_its_hours_is_to_be() {
     )
     .await;
     let (steps, errors) = until_done(&mut Roller::new(&path, || false), NOW_US, None);
-    assert_eq!((steps, errors.len()), (vec![Step::Day; DAYS as usize - 1], 1));
+    assert_eq!((steps, errors.len()), (vec![RollupStep::Day; DAYS as usize - 1], 1));
 }

@@ -115,9 +115,9 @@ async fn an_attempt_and_its_race() {
         ]
     );
 
-    type Race = (Option<String>, Option<f64>, Option<f64>, Option<f64>);
+    type ScannedRace = (Option<String>, Option<f64>, Option<f64>, Option<f64>);
     let sql = "SELECT upstream, client_ttft_ms, overhead_ms, duration_ms FROM race_speed ORDER BY race_id";
-    let rows: Vec<Race> = sqlx::query_as(sql).fetch_all(&mut other).await.unwrap();
+    let rows: Vec<ScannedRace> = sqlx::query_as(sql).fetch_all(&mut other).await.unwrap();
     let winner = Some("groq/llama-70b".to_owned());
     assert_eq!(
         rows,
@@ -192,7 +192,7 @@ async fn the_filter_cuts_by_time_model_and_provider() {
         .flat_map(|n| [race(sample::race(n)), attempt(sample::won(n)), attempt(sample::lost(n, 90_000))])
         .collect();
     store.write(&batch).await.unwrap();
-    let reader = Reader::open(&path).unwrap();
+    let reader = StoreReader::open(&path).unwrap();
     let all = AttemptFilter::default();
     let since = AttemptFilter { since: Some(sample::STARTED_AT + 1_000), ..all.clone() };
     let provider = AttemptFilter { provider: Some("groq".into()), ..since.clone() };
@@ -208,7 +208,7 @@ async fn a_query_that_takes_too_long_is_stopped() {
     let (_directory, path, store) = new_store().await;
     let batch: Vec<Record> = (0..1_000).map(|n| attempt(sample::won(n))).collect();
     store.write(&batch).await.unwrap();
-    let mut reader = Reader::open(&path).unwrap();
+    let mut reader = StoreReader::open(&path).unwrap();
     reader.time_limit = std::time::Duration::ZERO;
     let error = counted(&reader, &AttemptFilter::default()).unwrap_err();
     assert!(matches!(error, ReadError::TimeLimit { .. }), "{error}");

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use photofinish::attempt::{EventStream, Item, Kind, Ready, Spec, start};
+use photofinish::attempt::{AttemptSpec, EventStream, ItemKind, ReadyAttempt, StreamItem, start};
 use photofinish::clock::Instant;
 use photofinish::config;
 use photofinish::failure::{FailureKind, Phase};
 use photofinish::history::StartReason;
 use photofinish::protocol::Surface;
 use photofinish::protocol::request::ApiRequest;
-use photofinish::protocol::upward::Upward;
-use photofinish::race::Starting;
-use photofinish::recorder::{Recorder, Writer};
+use photofinish::protocol::request_translation::RequestTranslation;
+use photofinish::race::AttemptStart;
+use photofinish::recorder::{Recorder, WriterTask};
 use photofinish::shutdown::Shutdown;
 use photofinish::store::Store;
-use photofinish::upstream::{Client, Endpoint};
+use photofinish::upstream::{Endpoint, UpstreamClient};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -31,8 +31,8 @@ use crate::support::{FakeProvider, Gate, Script, soon};
 
 /// One attempt without a race, and the database that its row goes to.
 struct Alone {
-    ready: Ready,
-    writer: Writer,
+    ready: ReadyAttempt,
+    writer: WriterTask,
     directory: TempDir,
 }
 
@@ -45,19 +45,21 @@ impl Alone {
         let (recorder, writer) = Recorder::start(Store::open(&directory.path().join("test.db")).await.unwrap());
         let shutdown = Shutdown::new();
         let body = Bytes::from_static(br#"{"model":"m","stream":true,"messages":[{}]}"#);
-        let spec = Spec {
-            client: Client::new(shutdown.clone()).unwrap(),
+        let spec = AttemptSpec {
+            client: UpstreamClient::new(shutdown.clone()).unwrap(),
             event_max: 8 << 20,
             budget: photofinish::budget::Budget::new(1 << 30),
             recorder,
             shutdown,
             race_id: "0197".to_owned(),
             read_at: Instant::now(),
-            starting: Starting { candidate: 0, ordinal: 0, reason: StartReason::First, p_include: 1.0 },
+            starting: AttemptStart { candidate: 0, ordinal: 0, reason: StartReason::First, p_include: 1.0 },
             upstream: config.model("m").unwrap().upstreams[0].clone(),
             endpoint: Endpoint::parse(&fake.base_url()).unwrap(),
             key: None,
-            upward: Arc::new(Upward::untouched(Arc::new(ApiRequest::parse(Surface::Chat, body).unwrap()))),
+            request_translation: Arc::new(RequestTranslation::untouched(Arc::new(
+                ApiRequest::parse(Surface::Chat, body).unwrap(),
+            ))),
             choices: None,
             include_usage: false,
             stream_options: false,
@@ -66,7 +68,7 @@ impl Alone {
             fresh: false,
             p_audit: 0.0,
             slot: None,
-            sighting: None,
+            attempt_observer: None,
         };
         let ready = soon("the first token", start(spec)).await.unwrap();
         Alone { ready, writer, directory }
@@ -84,7 +86,7 @@ impl Alone {
     }
 
     /// Everything behind the first token, as the relay takes it.
-    async fn rest(&mut self) -> Vec<Item> {
+    async fn rest(&mut self) -> Vec<StreamItem> {
         let stream = &mut self.ready.stream;
         stream.serve(Duration::from_secs(5));
         let mut items = Vec::new();
@@ -118,11 +120,11 @@ async fn what_comes_meanwhile_is_read_and_goes_out_later_in_its_order() {
     assert_eq!(alone.hold(EventStream::is_complete).await, None, "a whole answer breaks no more");
     assert_eq!(events(&alone.ready.stream), 3, "stamped before anybody took them");
     let items = alone.rest().await;
-    let payload: Vec<&Item> = items.iter().filter(|item| matches!(item.kind, Kind::Payload)).collect();
-    let has = |item: &Item, text: &str| String::from_utf8_lossy(&item.raw).contains(&json!(text).to_string());
+    let payload: Vec<&StreamItem> = items.iter().filter(|item| matches!(item.kind, ItemKind::Payload)).collect();
+    let has = |item: &StreamItem, text: &str| String::from_utf8_lossy(&item.raw).contains(&json!(text).to_string());
     assert!(payload.len() == 2 && has(payload[0], "b") && has(payload[1], "c"));
-    assert!(items.iter().any(|item| matches!(item.kind, Kind::UsageOnly)));
-    assert_eq!(items.iter().filter(|item| matches!(item.kind, Kind::Done)).count(), 1);
+    assert!(items.iter().any(|item| matches!(item.kind, ItemKind::UsageOnly)));
+    assert_eq!(items.iter().filter(|item| matches!(item.kind, ItemKind::Done)).count(), 1);
     alone.ready.stream.won();
     let columns = ["outcome", "payload_events", "output_tokens", "client_stalled"];
     assert_eq!(pick(&alone.row().await, &columns), json!(["won", 3, 3, 0]));
@@ -142,7 +144,7 @@ async fn it_reads_ahead_within_a_bound() {
     }
     assert_eq!(events(&alone.ready.stream), 5, "it waits until somebody takes them");
     let items = alone.rest().await;
-    assert_eq!(items.iter().filter(|item| matches!(item.kind, Kind::Payload)).count(), 20, "and then the rest");
+    assert_eq!(items.iter().filter(|item| matches!(item.kind, ItemKind::Payload)).count(), 20, "and then the rest");
 }
 
 /// Makes a script break, perhaps by this error.

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use photofinish::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord, StartReason};
-use photofinish::routing::adaptive::Sent;
+use photofinish::routing::adaptive::SendConditions;
 use photofinish::store::Record;
 use serde_json::json;
 
@@ -68,9 +68,9 @@ fn hello() -> Script {
 
 /// The median that is expected of an upstream now, in milliseconds.
 fn median_ms(gateway: &TestGateway, upstream: &str) -> f64 {
-    let (learning, sent) = (gateway.learning(), Sent { uncached_tokens: 100.0, in_flight: 0 });
-    let outlook = learning.upstream(upstream).outlook();
-    outlook.ttft_quantile_us(sent, 0.5, learning.now_us()).unwrap() / 1e3
+    let (learning, sent) = (gateway.learning(), SendConditions { uncached_tokens: 100.0, in_flight: 0 });
+    let forecast = learning.upstream(upstream).forecast();
+    forecast.ttft_quantile_us(sent, 0.5, learning.now_us()).unwrap() / 1e3
 }
 
 #[tokio::test]
@@ -166,8 +166,8 @@ async fn what_happens_is_learnt_at_once() {
     }
     b.closed(4).await;
     let seen = |upstream: &str| {
-        let outlook = gateway.learning().upstream(upstream).outlook();
-        (outlook.launches(), outlook.seen())
+        let forecast = gateway.learning().upstream(upstream).forecast();
+        (forecast.launches(), forecast.seen())
     };
     let ((quick, quick_seen), (cut, cut_seen)) = (seen("a/m"), seen("b/m"));
     assert_eq!((quick, cut), (5, 5));

@@ -6,8 +6,8 @@ use crate::history::{CensorCause, sample};
 const RACE: &str = "race-1";
 
 /// An event of the race under test.
-pub fn step(ordinal: i64, upstream: &str, step: Step, dispatch_us: i64, at_us: i64) -> Event {
-    Event::Step(Stepped {
+pub fn step(ordinal: i64, upstream: &str, step: AttemptStep, dispatch_us: i64, at_us: i64) -> FeedEvent {
+    FeedEvent::Step(AttemptStepped {
         race_id: RACE.to_owned(),
         ordinal,
         upstream: upstream.to_owned(),
@@ -20,41 +20,41 @@ pub fn step(ordinal: i64, upstream: &str, step: Step, dispatch_us: i64, at_us: i
 }
 
 /// The events up to a first token, at these times since the request was read.
-pub fn run_to_token(ordinal: i64, upstream: &str, times_us: [i64; 4]) -> Vec<Event> {
-    let steps = [Step::Dispatched, Step::Connected, Step::Headers, Step::FirstToken];
+pub fn run_to_token(ordinal: i64, upstream: &str, times_us: [i64; 4]) -> Vec<FeedEvent> {
+    let steps = [AttemptStep::Dispatched, AttemptStep::Connected, AttemptStep::Headers, AttemptStep::FirstToken];
     steps.into_iter().zip(times_us).map(|(at, at_us)| step(ordinal, upstream, at, times_us[0], at_us)).collect()
 }
 
-pub fn won(ordinal: i64) -> Event {
-    Event::Committed { race_id: RACE.to_owned(), ordinal }
+pub fn won(ordinal: i64) -> FeedEvent {
+    FeedEvent::Committed { race_id: RACE.to_owned(), ordinal }
 }
 
 /// The row of an attempt that was dispatched at `dispatch_us` and ended `after_us` later.
-pub fn ended(ordinal: i64, dispatch_us: i64, after_us: i64, change: impl Fn(&mut AttemptRecord)) -> Event {
+pub fn ended(ordinal: i64, dispatch_us: i64, after_us: i64, change: impl Fn(&mut AttemptRecord)) -> FeedEvent {
     let mut row = sample::lost(1, after_us);
     (row.race_id, row.ordinal, row.dispatch_us, row.cancel_us) =
         (RACE.to_owned(), ordinal, dispatch_us, Some(after_us));
     change(&mut row);
-    Event::Recorded(Record::Attempt(Box::new(row)))
+    FeedEvent::Recorded(Record::Attempt(Box::new(row)))
 }
 
-pub fn failed(ordinal: i64, dispatch_us: i64, after_us: i64, failure: &'static str, status: i64) -> Event {
+pub fn failed(ordinal: i64, dispatch_us: i64, after_us: i64, failure: &'static str, status: i64) -> FeedEvent {
     ended(ordinal, dispatch_us, after_us, |row| {
         (row.outcome, row.failure, row.http_status) = (AttemptOutcome::Failed, Some(failure), Some(status));
         (row.cancel_us, row.eof_us) = (None, Some(after_us));
     })
 }
 
-fn said(board: &mut Board, events: &[Event]) -> Vec<String> {
+fn said(board: &mut RaceBoard, events: &[FeedEvent]) -> Vec<String> {
     let said = events.iter().filter_map(|event| board.take(event, 999));
     said.map(|said| format!("{} {} {}", said.at_us, said.upstream, said.what)).collect()
 }
 
 #[test]
 fn a_race_is_told_event_by_event() {
-    let mut board = Board::new(["a/x", "b/y"].map(str::to_owned));
+    let mut board = RaceBoard::new(["a/x", "b/y"].map(str::to_owned));
     let mut events = run_to_token(0, "a/x", [0, 10, 20, 30]);
-    events.push(step(1, "b/y", Step::Dispatched, 15, 15));
+    events.push(step(1, "b/y", AttemptStep::Dispatched, 15, 15));
     events.extend([ended(1, 15, 16, |_| ()), won(0)]);
     events.push(ended(0, 0, 90, |row| (row.outcome, row.censor_cause) = (AttemptOutcome::Won, None)));
     assert_eq!(
@@ -76,22 +76,22 @@ fn a_race_is_told_event_by_event() {
 
 #[test]
 fn losers_of_the_race_before_are_not_heard() {
-    let mut board = Board::new(["a/x".to_owned()]);
-    let Event::Step(stepped) = step(1, "a/x", Step::FirstToken, 0, 500) else { unreachable!() };
-    let before = Event::Step(Stepped { race_id: "race-0".to_owned(), ..stepped });
+    let mut board = RaceBoard::new(["a/x".to_owned()]);
+    let FeedEvent::Step(stepped) = step(1, "a/x", AttemptStep::FirstToken, 0, 500) else { unreachable!() };
+    let before = FeedEvent::Step(AttemptStepped { race_id: "race-0".to_owned(), ..stepped });
     let row = ended(1, 0, 500, |row| row.race_id = "race-0".to_owned());
     assert!(said(&mut board, &[before, row]).is_empty());
-    let started = said(&mut board, &[step(0, "a/x", Step::Dispatched, 0, 0)]);
+    let started = said(&mut board, &[step(0, "a/x", AttemptStep::Dispatched, 0, 0)]);
     assert_eq!(started, ["0 a/x started"]);
 }
 
 #[test]
 fn a_second_start_of_an_upstream_is_a_line_of_its_own() {
-    let mut board = Board::new(["a/x".to_owned()]);
+    let mut board = RaceBoard::new(["a/x".to_owned()]);
     let events = [
-        step(0, "a/x", Step::Dispatched, 0, 0),
+        step(0, "a/x", AttemptStep::Dispatched, 0, 0),
         failed(0, 0, 40, "server_error", 500),
-        step(1, "a/x", Step::Dispatched, 45, 45),
+        step(1, "a/x", AttemptStep::Dispatched, 45, 45),
     ];
     assert_eq!(
         said(&mut board, &events),

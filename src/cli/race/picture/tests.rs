@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::cli::race::board::tests::{ended, failed, run_to_token, step, won};
-use crate::cli::race::feed::Event;
+use crate::cli::race::feed::FeedEvent;
 use crate::history::AttemptOutcome;
-use crate::recorder::Step;
+use crate::recorder::AttemptStep;
 
-const SCREEN: Screen = Screen { width: 90, height: 24, colour: false };
+const SCREEN: ScreenSettings = ScreenSettings { width: 90, height: 24, colour: false };
 
-fn board(events: impl IntoIterator<Item = Event>) -> Board {
-    let mut board = Board::new(["quick/m", "steady/m", "broken/m", "spare/m"].map(str::to_owned));
+fn board(events: impl IntoIterator<Item = FeedEvent>) -> RaceBoard {
+    let mut board = RaceBoard::new(["quick/m", "steady/m", "broken/m", "spare/m"].map(str::to_owned));
     for event in events {
         board.take(&event, 0);
     }
@@ -17,21 +17,24 @@ fn board(events: impl IntoIterator<Item = Event>) -> Board {
 }
 
 /// After 200 ms: one that failed, one at its headers, one on its way, one that waits.
-fn waiting() -> Vec<Event> {
-    let mut events: Vec<Event> = run_to_token(0, "quick/m", [0, 20_000, 90_000, 250_000]);
+fn waiting() -> Vec<FeedEvent> {
+    let mut events: Vec<FeedEvent> = run_to_token(0, "quick/m", [0, 20_000, 90_000, 250_000]);
     events.pop();
-    events.extend([step(1, "steady/m", Step::Dispatched, 0, 0), step(1, "steady/m", Step::Connected, 0, 40_000)]);
-    events.extend([step(2, "broken/m", Step::Dispatched, 0, 0), failed(2, 0, 120_000, "server_error", 503)]);
+    events.extend([
+        step(1, "steady/m", AttemptStep::Dispatched, 0, 0),
+        step(1, "steady/m", AttemptStep::Connected, 0, 40_000),
+    ]);
+    events.extend([step(2, "broken/m", AttemptStep::Dispatched, 0, 0), failed(2, 0, 120_000, "server_error", 503)]);
     events
 }
 
-fn finished() -> Vec<Event> {
+fn finished() -> Vec<FeedEvent> {
     let mut events = waiting();
-    events.extend([step(0, "quick/m", Step::FirstToken, 0, 250_000), won(0), ended(1, 0, 250_100, |_| ())]);
+    events.extend([step(0, "quick/m", AttemptStep::FirstToken, 0, 250_000), won(0), ended(1, 0, 250_100, |_| ())]);
     events
 }
 
-fn drawn(board: &Board, screen: Screen, now_us: i64) -> String {
+fn drawn(board: &RaceBoard, screen: ScreenSettings, now_us: i64) -> String {
     draw(board, screen, now_us).join("\n")
 }
 
@@ -51,20 +54,20 @@ fn the_finish() {
 fn the_end_in_colour() {
     let mut events = finished();
     events.push(ended(0, 0, 900_000, |row| row.outcome = AttemptOutcome::Won));
-    let text = drawn(&board(events), Screen { colour: true, ..SCREEN }, 900_000).replace('\x1b', "ESC");
+    let text = drawn(&board(events), ScreenSettings { colour: true, ..SCREEN }, 900_000).replace('\x1b', "ESC");
     assert_eq!(text, END, "\n{text}");
 }
 
 #[test]
 fn a_narrow_terminal_has_no_bars() {
-    let text = drawn(&board(finished()), Screen { width: 40, ..SCREEN }, 250_500);
+    let text = drawn(&board(finished()), ScreenSettings { width: 40, ..SCREEN }, 250_500);
     assert_eq!(text, NARROW, "\n{text}");
 }
 
 #[test]
 fn nothing_is_wider_or_higher_than_the_screen() {
     let names = (0..40).map(|number| format!("a-provider-with-a-long-name-{number}/模型-of-that-name"));
-    let mut board = Board::new(names.clone());
+    let mut board = RaceBoard::new(names.clone());
     let started = names.enumerate().skip(25).take(10);
     for (number, name) in started {
         for event in run_to_token(number as i64, &name, [0, 1_000, 2_000, 3_000_000]) {
@@ -74,7 +77,7 @@ fn nothing_is_wider_or_higher_than_the_screen() {
     board.take(&won(30), 0);
     for width in 1..200 {
         for height in [1, 5, 24, 60] {
-            let screen = Screen { width, height, colour: false };
+            let screen = ScreenSettings { width, height, colour: false };
             let lines = draw(&board, screen, 3_500_000);
             let fits = |line: &String| columns(line) <= usize::from(width);
             assert!(
@@ -89,13 +92,13 @@ fn nothing_is_wider_or_higher_than_the_screen() {
 
 #[test]
 fn a_name_cannot_move_the_cursor() {
-    let board = Board::new(["a/\x1b[2Jx".to_owned()]);
+    let board = RaceBoard::new(["a/\x1b[2Jx".to_owned()]);
     assert!(!drawn(&board, SCREEN, 0).contains('\x1b'));
 }
 
 #[test]
 fn the_axis_grows_in_round_steps() {
-    let board = Board::default();
+    let board = RaceBoard::default();
     let axes = [0, 500_000, 500_001, 1_000_001, 2_000_001, 59_000_000].map(|now_us| axis(&board, now_us));
     assert_eq!(axes, [500_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 100_000_000]);
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::history::{CostBasis, sample};
 
-fn race(number: i64) -> Done {
+fn race(number: i64) -> FinishedRace {
     let lost = AttemptRecord { cost_usd: Some(0.001), cost_basis: CostBasis::AtLeast, ..sample::lost(number, 99_000) };
     let race = RaceRecord { attempts: 2, ..sample::race(number) };
-    Done { race, attempts: vec![sample::won(number), lost], answer: "hello".to_owned() }
+    FinishedRace { race, attempts: vec![sample::won(number), lost], answer: "hello".to_owned() }
 }
 
 fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
@@ -41,7 +41,7 @@ fn a_race_without_an_answer_and_without_prices() {
         ..sample::lost(1, 5)
     };
     let race = RaceRecord { outcome: RaceOutcome::Error, winner: None, first_token_sent_us: None, ..sample::race(1) };
-    let text = text(|out| write_one(&Done { race, attempts: vec![row], answer: String::new() }, None, out));
+    let text = text(|out| write_one(&FinishedRace { race, attempts: vec![row], answer: String::new() }, None, out));
     for words in ["failed: server_error (500)", "client: no answer after 2102 ms", "cost: not known"] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -51,13 +51,13 @@ fn a_race_without_an_answer_and_without_prices() {
 fn a_winner_that_did_not_end_well_says_so() {
     let row = AttemptRecord { outcome: AttemptOutcome::ClientGone, ..sample::won(1) };
     let race = RaceRecord { outcome: RaceOutcome::ClientGone, ..sample::race(1) };
-    let text = text(|out| write_one(&Done { race, attempts: vec![row], answer: String::new() }, None, out));
+    let text = text(|out| write_one(&FinishedRace { race, attempts: vec![row], answer: String::new() }, None, out));
     assert!(text.contains("won; cancelled") && text.contains("client: cancelled after 2102 ms"), "{text}");
 }
 
 #[test]
 fn many_races_count_their_losers() {
-    let races: Vec<Done> = (0..25).map(race).collect();
+    let races: Vec<FinishedRace> = (0..25).map(race).collect();
     let text = text(|out| write_many(&races, None, out));
     let (figures, notes) = text.split_once("TTFT: first token").unwrap();
     assert_eq!(format!("\n{figures}"), MANY, "\n{text}");

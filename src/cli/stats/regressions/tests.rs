@@ -14,10 +14,10 @@ use crate::store::{Record, Store};
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    options: super::super::Options,
+    options: super::super::StatsOptions,
 }
 
-fn parsed(line: &str) -> Result<super::super::Options, clap::Error> {
+fn parsed(line: &str) -> Result<super::super::StatsOptions, clap::Error> {
     let words = ["stats", "--regressions"].into_iter().chain(line.split_whitespace());
     Line::try_parse_from(words).map(|line| line.options)
 }
@@ -30,7 +30,7 @@ fn output(path: &Path, line: &str) -> String {
 
 fn text(answer: &Regressions, width: Option<usize>) -> String {
     let mut out = Vec::new();
-    write(&Question::default(), answer, width, &mut out).unwrap();
+    write(&RegressionsQuestion::default(), answer, width, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

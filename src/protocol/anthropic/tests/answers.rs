@@ -1,32 +1,32 @@
 //! Answers: streams into pieces, pieces into streams, streams into a whole.
 
 use super::*;
-use crate::protocol::neutral::signature::Taken;
-use crate::protocol::neutral::{Finish, Part};
+use crate::protocol::neutral::signature::RemovedReasoning;
+use crate::protocol::neutral::{FinishReason, MessagePart};
 use crate::protocol::usage::Usage;
 
-fn call(call: u32, id: &str, name: &str) -> Piece {
-    Piece::Call { index: 0, call, id: id.to_owned(), name: name.to_owned(), custom: false, signature: None }
+fn call(call: u32, id: &str, name: &str) -> AnswerPiece {
+    AnswerPiece::Call { index: 0, call, id: id.to_owned(), name: name.to_owned(), custom: false, signature: None }
 }
 
-fn arguments(call: u32, text: &str) -> Piece {
-    Piece::Arguments { index: 0, call, text: text.to_owned() }
+fn arguments(call: u32, text: &str) -> AnswerPiece {
+    AnswerPiece::Arguments { index: 0, call, text: text.to_owned() }
 }
 
-fn text(text: &str) -> Piece {
-    Piece::Text { index: 0, text: text.to_owned() }
+fn text(text: &str) -> AnswerPiece {
+    AnswerPiece::Text { index: 0, text: text.to_owned() }
 }
 
-fn thinking(block: u32, text: &str) -> Piece {
-    Piece::Thinking { index: 0, block, text: text.to_owned() }
+fn thinking(block: u32, text: &str) -> AnswerPiece {
+    AnswerPiece::Thinking { index: 0, block, text: text.to_owned() }
 }
 
-fn signature(block: u32, signature: &str) -> Piece {
-    Piece::Signature { index: 0, block, signature: signature.to_owned() }
+fn signature(block: u32, signature: &str) -> AnswerPiece {
+    AnswerPiece::Signature { index: 0, block, signature: signature.to_owned() }
 }
 
-fn usage(input: i64, cached: i64, output: i64) -> Piece {
-    Piece::Usage(Usage {
+fn usage(input: i64, cached: i64, output: i64) -> AnswerPiece {
+    AnswerPiece::Usage(Usage {
         input_tokens: Some(input),
         cached_input_tokens: Some(cached),
         output_tokens: Some(output),
@@ -37,7 +37,7 @@ fn usage(input: i64, cached: i64, output: i64) -> Piece {
 #[test]
 fn what_went_into_a_cache_is_counted_apart() {
     let counts = Usage { cache_creation_tokens: Some(100), ..Usage::default() };
-    let whole = assembled(&events(&written(&[usage(125, 20, 7), Piece::Usage(counts)])));
+    let whole = assembled(&events(&written(&[usage(125, 20, 7), AnswerPiece::Usage(counts)])));
     let expected = json!({
         "input_tokens": 5, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 20, "output_tokens": 7,
     });
@@ -47,7 +47,7 @@ fn what_went_into_a_cache_is_counted_apart() {
 #[test]
 fn ids_that_might_come_again_are_made_anew() {
     let made = |ids: &[&str]| -> Vec<String> {
-        let calls: Vec<Piece> = (0..).zip(ids).map(|(at, id)| call(at, id, "f")).collect();
+        let calls: Vec<AnswerPiece> = (0..).zip(ids).map(|(at, id)| call(at, id, "f")).collect();
         let whole = assembled(&events(&written(&calls)));
         whole["content"].as_array().unwrap().iter().map(|block| block["id"].as_str().unwrap().to_owned()).collect()
     };
@@ -61,13 +61,13 @@ fn ids_that_might_come_again_are_made_anew() {
     assert_eq!((twice[0].as_str(), twice[1].starts_with("toolu_")), ("call_abc", true));
 }
 
-fn finish(finish: Finish) -> Piece {
-    Piece::Finish { index: 0, finish }
+fn finish(finish: FinishReason) -> AnswerPiece {
+    AnswerPiece::Finish { index: 0, finish }
 }
 
 #[test]
 fn a_stream_is_read_into_pieces() {
-    let stream: Vec<Event> = [
+    let stream: Vec<SseEvent> = [
         r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"usage":{"input_tokens":5,"cache_read_input_tokens":20,"output_tokens":1}}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
         r#"{"type":"ping"}"#,
@@ -96,22 +96,22 @@ fn a_stream_is_read_into_pieces() {
     .into();
     let counts =
         Usage { input_tokens: Some(25), cached_input_tokens: Some(20), output_tokens: Some(1), ..Usage::default() };
-    let start = Piece::Start { id: Some("msg_1".to_owned()), model: Some("claude-x".to_owned()) };
+    let start = AnswerPiece::Start { id: Some("msg_1".to_owned()), model: Some("claude-x".to_owned()) };
     let expected = [
         start,
-        Piece::Usage(counts),
+        AnswerPiece::Usage(counts),
         thinking(0, "hm"),
         signature(0, "photofinish.anthropic.EqQB"),
-        Piece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.EtgB".to_owned() },
-        Piece::Other("server_tool_use".to_owned()),
+        AnswerPiece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.EtgB".to_owned() },
+        AnswerPiece::Other("server_tool_use".to_owned()),
         text("Hi"),
-        Piece::Other("citations_delta".to_owned()),
+        AnswerPiece::Other("citations_delta".to_owned()),
         call(0, "toolu_1", "get"),
         arguments(0, "{\"a\":1}"),
         call(1, "toolu_2", "put"),
         arguments(1, "{\"b\":2}"),
-        Piece::Usage(Usage { output_tokens: Some(30), ..Usage::default() }),
-        finish(Finish::ToolCalls),
+        AnswerPiece::Usage(Usage { output_tokens: Some(30), ..Usage::default() }),
+        finish(FinishReason::ToolCalls),
     ];
     assert_eq!(pieces(&stream), expected);
 }
@@ -119,12 +119,12 @@ fn a_stream_is_read_into_pieces() {
 #[test]
 fn stop_reasons_mean_the_same_both_ways() {
     let table = [
-        ("end_turn", Finish::Stop),
-        ("stop_sequence", Finish::StopSequence(Some("END".to_owned()))),
-        ("max_tokens", Finish::Length),
-        ("tool_use", Finish::ToolCalls),
-        ("refusal", Finish::Refusal),
-        ("pause_turn", Finish::Pause),
+        ("end_turn", FinishReason::Stop),
+        ("stop_sequence", FinishReason::StopSequence(Some("END".to_owned()))),
+        ("max_tokens", FinishReason::Length),
+        ("tool_use", FinishReason::ToolCalls),
+        ("refusal", FinishReason::Refusal),
+        ("pause_turn", FinishReason::Pause),
     ];
     for (reason, meaning) in table {
         let delta = json!({ "stop_reason": reason, "stop_sequence": (reason == "stop_sequence").then_some("END") });
@@ -133,24 +133,27 @@ fn stop_reasons_mean_the_same_both_ways() {
         let written = data(&written(&[text("x"), finish(meaning)]));
         assert_eq!(written[written.len() - 2]["delta"], delta);
     }
-    let reason = |pieces: &[Piece]| {
+    let reason = |pieces: &[AnswerPiece]| {
         let written = data(&written(pieces));
         written[written.len() - 2]["delta"]["stop_reason"].clone()
     };
-    assert_eq!(reason(&[text("x"), finish(Finish::Filtered)]), "refusal");
-    assert_eq!(reason(&[text("x"), finish(Finish::Other("odd".to_owned()))]), "end_turn");
-    assert_eq!(reason(&[call(0, "a", "f"), finish(Finish::Stop)]), "tool_use");
-    assert_eq!(reason(&[Piece::Refusal { index: 0, text: "no".to_owned() }, finish(Finish::Stop)]), "refusal");
+    assert_eq!(reason(&[text("x"), finish(FinishReason::Filtered)]), "refusal");
+    assert_eq!(reason(&[text("x"), finish(FinishReason::Other("odd".to_owned()))]), "end_turn");
+    assert_eq!(reason(&[call(0, "a", "f"), finish(FinishReason::Stop)]), "tool_use");
+    assert_eq!(
+        reason(&[AnswerPiece::Refusal { index: 0, text: "no".to_owned() }, finish(FinishReason::Stop)]),
+        "refusal"
+    );
     assert_eq!(reason(&[text("x")]), "end_turn");
     let window = event(r#"{"type":"message_delta","delta":{"stop_reason":"model_context_window_exceeded"}}"#);
-    assert_eq!(pieces(&[window]), [finish(Finish::Length)]);
+    assert_eq!(pieces(&[window]), [finish(FinishReason::Length)]);
 }
 
 #[test]
 fn pieces_are_written_as_blocks_one_behind_another() {
     let out = written(&[
-        Piece::Start { id: Some("chatcmpl-1".to_owned()), model: Some("upstream".to_owned()) },
-        Piece::Usage(Usage { input_tokens: Some(25), cached_input_tokens: Some(20), ..Usage::default() }),
+        AnswerPiece::Start { id: Some("chatcmpl-1".to_owned()), model: Some("upstream".to_owned()) },
+        AnswerPiece::Usage(Usage { input_tokens: Some(25), cached_input_tokens: Some(20), ..Usage::default() }),
         thinking(0, "hm"),
         signature(0, "photofinish.anthropic.EqQB"),
         text("Hi"),
@@ -160,7 +163,7 @@ fn pieces_are_written_as_blocks_one_behind_another() {
         arguments(0, "{\"a\":"),
         arguments(0, "1}"),
         call(1, "", "now"),
-        finish(Finish::ToolCalls),
+        finish(FinishReason::ToolCalls),
         usage(25, 20, 7),
     ]);
     let mut told = data(&out);
@@ -210,7 +213,7 @@ fn calls_that_come_at_once_wait_for_each_other() {
         arguments(2, "{}"),
         arguments(0, "}"),
         arguments(1, "2}"),
-        finish(Finish::ToolCalls),
+        finish(FinishReason::ToolCalls),
     ]);
     let order: Vec<Value> = data(&out).iter().filter_map(|event| event.get("index").cloned()).collect();
     assert!(order.is_sorted_by_key(|index| index.as_u64()), "{order:?}");
@@ -223,16 +226,16 @@ fn calls_that_come_at_once_wait_for_each_other() {
 fn an_answer_without_anything_is_a_message_all_the_same() {
     let kinds: Vec<Value> = data(&written(&[])).iter().map(|event| event["type"].clone()).collect();
     assert_eq!(kinds, ["message_start", "message_delta", "message_stop"]);
-    let other_choice = Piece::Text { index: 1, text: "x".to_owned() };
+    let other_choice = AnswerPiece::Text { index: 1, text: "x".to_owned() };
     assert_eq!(data(&written(&[other_choice])).len(), 3);
 }
 
 #[test]
 fn what_messages_has_no_blocks_for_is_text() {
     let out = written(&[
-        Piece::Audio { index: 0, id: None, data: "AAAA".to_owned(), transcript: "Hi ".to_owned() },
-        Piece::Image { index: 0, media_type: "image/png".to_owned(), data: "iVBO".to_owned() },
-        Piece::Other("web_search_call".to_owned()),
+        AnswerPiece::Audio { index: 0, id: None, data: "AAAA".to_owned(), transcript: "Hi ".to_owned() },
+        AnswerPiece::Image { index: 0, media_type: "image/png".to_owned(), data: "iVBO".to_owned() },
+        AnswerPiece::Other("web_search_call".to_owned()),
     ]);
     let content = &assembled(&events(&out))["content"];
     assert_eq!(*content, json!([{ "type": "text", "text": "Hi ![image](data:image/png;base64,iVBO)" }]));
@@ -240,7 +243,7 @@ fn what_messages_has_no_blocks_for_is_text() {
 
 #[test]
 fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
-    let gemini = Piece::Call {
+    let gemini = AnswerPiece::Call {
         index: 0,
         call: 0,
         id: "call_a".to_owned(),
@@ -254,7 +257,7 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
         signature(1, "photofinish.responses.gAAAAAB"),
         thinking(2, "own"),
         signature(2, "photofinish.anthropic.EqQB"),
-        Piece::Redacted { index: 0, block: 3, data: "photofinish.responses.gAAAAAC".to_owned() },
+        AnswerPiece::Redacted { index: 0, block: 3, data: "photofinish.responses.gAAAAAC".to_owned() },
         gemini,
         arguments(0, "{}"),
     ]);
@@ -283,8 +286,10 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
         .parts
         .iter()
         .map(|part| match part {
-            Part::Thinking(thought) => format!("{}|{}", thought.text, thought.signature.as_deref().unwrap_or("-")),
-            Part::Call(call) => format!("call {}", call.signature.as_deref().unwrap_or("-")),
+            MessagePart::Thinking(thought) => {
+                format!("{}|{}", thought.text, thought.signature.as_deref().unwrap_or("-"))
+            }
+            MessagePart::Call(call) => format!("call {}", call.signature.as_deref().unwrap_or("-")),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -301,50 +306,52 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
     // Anthropic gets back its own alone, translated or not.
     let (request, _, _) = request_for("claude-opus-4-6", &read);
     let bare: Value =
-        serde_json::from_slice(&without_reasoning(body.to_string().as_bytes(), Taken::Foreign).unwrap()).unwrap();
+        serde_json::from_slice(&without_reasoning(body.to_string().as_bytes(), RemovedReasoning::Foreign).unwrap())
+            .unwrap();
     let own = json!([
         { "type": "thinking", "thinking": "own", "signature": "EqQB" },
         { "type": "tool_use", "id": "call_a", "name": "f", "input": {} },
     ]);
     assert_eq!((&request["messages"][1]["content"], &bare["messages"][1]["content"]), (&own, &own));
-    assert_eq!(without_reasoning(bare.to_string().as_bytes(), Taken::Foreign), None);
+    assert_eq!(without_reasoning(bare.to_string().as_bytes(), RemovedReasoning::Foreign), None);
 }
 
 #[test]
 fn a_mark_in_a_text_is_no_mark_and_an_empty_turn_is_left_out() {
     let quoted = json!({ "messages": [{ "role": "user", "content": "photofinish.unsigned: what is it?" }] });
-    assert_eq!(without_reasoning(quoted.to_string().as_bytes(), Taken::Foreign), None);
+    assert_eq!(without_reasoning(quoted.to_string().as_bytes(), RemovedReasoning::Foreign), None);
     let alone = json!({ "messages": [{ "role": "assistant", "content": [
         { "type": "thinking", "thinking": "x", "signature": "photofinish.unsigned" }] }, { "role": "user", "content": "y" }] });
     let bare: Value =
-        serde_json::from_slice(&without_reasoning(alone.to_string().as_bytes(), Taken::Foreign).unwrap()).unwrap();
+        serde_json::from_slice(&without_reasoning(alone.to_string().as_bytes(), RemovedReasoning::Foreign).unwrap())
+            .unwrap();
     assert_eq!(bare, json!({ "messages": [{ "role": "user", "content": "y" }] }));
 }
 
-fn any_piece() -> impl proptest::strategy::Strategy<Value = Piece> {
+fn any_piece() -> impl proptest::strategy::Strategy<Value = AnswerPiece> {
     use proptest::prelude::*;
     prop_oneof![
         4 => "\\PC{1,8}".prop_map(|t| text(&t)),
         2 => (0u32..2, "\\PC{1,8}").prop_map(|(block, t)| thinking(block, &t)),
         1 => (0u32..2, "photofinish\\.anthropic\\.[A-Za-z0-9]{4}").prop_map(|(block, t)| signature(block, &t)),
-        1 => "photofinish\\.anthropic\\.[A-Z]{4}".prop_map(|data| Piece::Redacted { index: 0, block: 5, data }),
+        1 => "photofinish\\.anthropic\\.[A-Z]{4}".prop_map(|data| AnswerPiece::Redacted { index: 0, block: 5, data }),
         1 => (1i64..100, 1i64..100).prop_map(|(input, output)| usage(input + 50, 50, output)),
     ]
 }
 
 /// What pieces say, however they are cut.
-fn said(pieces: &[Piece]) -> (String, String, String, Vec<(String, String)>) {
+fn said(pieces: &[AnswerPiece]) -> (String, String, String, Vec<(String, String)>) {
     let mut said = (String::new(), String::new(), String::new(), Vec::new());
     for piece in pieces {
         match piece {
-            Piece::Text { text, .. } => said.0.push_str(text),
-            Piece::Thinking { text, .. } => said.1.push_str(text),
-            Piece::Signature { signature, .. } => said.2.push_str(signature),
-            Piece::Redacted { data, .. } => said.2.push_str(data),
-            Piece::Call { name, signature, .. } => {
+            AnswerPiece::Text { text, .. } => said.0.push_str(text),
+            AnswerPiece::Thinking { text, .. } => said.1.push_str(text),
+            AnswerPiece::Signature { signature, .. } => said.2.push_str(signature),
+            AnswerPiece::Redacted { data, .. } => said.2.push_str(data),
+            AnswerPiece::Call { name, signature, .. } => {
                 said.3.push((format!("{name} {}", signature.as_deref().unwrap_or_default()), String::new()));
             }
-            Piece::Arguments { call, text, .. } => said.3[*call as usize].1.push_str(text),
+            AnswerPiece::Arguments { call, text, .. } => said.3[*call as usize].1.push_str(text),
             _ => {}
         }
     }
@@ -363,7 +370,7 @@ proptest::proptest! {
         let arguments_of: Vec<String> = inputs.iter().map(|text| json!({ "k": text }).to_string()).collect();
         (0..).zip(&arguments_of).for_each(|(at, _)| {
             let signature = (at % 2 == 1).then(|| "photofinish.gemini.s".to_owned());
-            told.push(Piece::Call { index: 0, call: at, id: format!("c{at}"), name: format!("f{at}"), custom: false, signature });
+            told.push(AnswerPiece::Call { index: 0, call: at, id: format!("c{at}"), name: format!("f{at}"), custom: false, signature });
         });
         // Arguments come in pieces, of one call and then of another.
         let mut rest: Vec<&str> = arguments_of.iter().map(String::as_str).collect();

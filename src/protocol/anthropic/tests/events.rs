@@ -83,7 +83,7 @@ fn finish_model_and_usage_are_read() {
 
 #[test]
 fn what_is_no_chunk_is_told_apart() {
-    let raw = |raw: &'static str| read(Box::leak(Box::new(Event { raw: Bytes::from_static(raw.as_bytes()) })));
+    let raw = |raw: &'static str| read(Box::leak(Box::new(SseEvent { raw: Bytes::from_static(raw.as_bytes()) })));
     assert_eq!(raw(": hello\n\n"), Frame::KeepAlive);
     assert_eq!(raw("event: ping\ndata: {\"type\": \"ping\"}\n\n"), Frame::KeepAlive);
     assert_eq!(raw("data: {\"type\": \"ping\"}\n\n"), Frame::KeepAlive);
@@ -98,7 +98,7 @@ fn what_is_no_chunk_is_told_apart() {
     ));
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     for bytes in [format!("event: error\ndata: {overloaded}\n\n"), format!("data: {overloaded}\n\n")] {
-        let event = Event { raw: Bytes::from(bytes) };
+        let event = SseEvent { raw: Bytes::from(bytes) };
         let Frame::Error { data, usage: None } = read(&event) else { panic!("no error") };
         assert_eq!(crate::protocol::error::of_frame(&data).kind, crate::failure::FailureKind::Overloaded);
     }
@@ -113,7 +113,7 @@ fn what_is_no_chunk_is_told_apart() {
 #[test]
 fn an_error_is_known_to_the_official_client_by_its_name() {
     assert!(is_error_event(&event(r#"{"type":"error","error":{}}"#)));
-    assert!(!is_error_event(&Event { raw: Bytes::from_static(b"data: {\"type\":\"error\",\"error\":{}}\n\n") }));
+    assert!(!is_error_event(&SseEvent { raw: Bytes::from_static(b"data: {\"type\":\"error\",\"error\":{}}\n\n") }));
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn a_delta_that_differs_in_its_text_needs_no_reading() {
 proptest::proptest! {
     #[test]
     fn never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-        let event = Event { raw: Bytes::from(bytes) };
+        let event = SseEvent { raw: Bytes::from(bytes) };
         read(&event);
         pieces(std::slice::from_ref(&event));
-        Assembly::default().add(&event);
+        MessageAssembly::default().add(&event);
         events_of_whole(&event.raw);
     }
 

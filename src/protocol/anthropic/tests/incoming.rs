@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::protocol::neutral::{
-    CacheHint, Call, Document, Effort, Format, Image, Part, Reasoning, Role, Source, Thinking, Tool, ToolChoice,
-    ToolResult,
+    CacheHint, Document, Effort, Format, Image, MessagePart, Reasoning, ReasoningPart, Role, Source, Tool, ToolCall,
+    ToolChoice, ToolResult,
 };
 
 fn read_body(members: Value) -> Conversation {
@@ -17,16 +17,16 @@ fn losses_of(members: Value) -> (Vec<String>, Vec<String>) {
     (meaning, hints)
 }
 
-fn text_part(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn text_part(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
-fn image(source: Source) -> Part {
-    Part::Image(Image { source, detail: None, cache: None })
+fn image(source: Source) -> MessagePart {
+    MessagePart::Image(Image { source, detail: None, cache: None })
 }
 
-fn document(source: Source, name: Option<&str>) -> Part {
-    Part::Document(Document { source, name: name.map(str::to_owned), cache: None })
+fn document(source: Source, name: Option<&str>) -> MessagePart {
+    MessagePart::Document(Document { source, name: name.map(str::to_owned), cache: None })
 }
 
 fn base64(media_type: &str, data: &str) -> Source {
@@ -62,7 +62,7 @@ fn every_block_becomes_a_part() {
     }))
     .unwrap();
     assert!(read.losses.is_empty());
-    assert_eq!(read.system, [Part::Text { text: "Be brief.".to_owned(), cache: hint }]);
+    assert_eq!(read.system, [MessagePart::Text { text: "Be brief.".to_owned(), cache: hint }]);
     let expected = [
         text_part("See:"),
         image(Source::Url("https://e.x/a.png".to_owned())),
@@ -73,33 +73,33 @@ fn every_block_becomes_a_part() {
     ];
     assert_eq!(read.turns[0].parts, expected);
     let expected = [
-        Part::Thinking(Thinking {
+        MessagePart::Thinking(ReasoningPart {
             text: "hm".to_owned(),
             signature: Some("photofinish.anthropic.EqQB".to_owned()),
-            ..Thinking::default()
+            ..ReasoningPart::default()
         }),
-        Part::Thinking(Thinking {
+        MessagePart::Thinking(ReasoningPart {
             signature: Some("photofinish.anthropic.EtgB".to_owned()),
             redacted: true,
-            ..Thinking::default()
+            ..ReasoningPart::default()
         }),
-        Part::Call(Call {
+        MessagePart::Call(ToolCall {
             id: "toolu_1".to_owned(),
             name: "get".to_owned(),
             arguments: "{\"a\":1}".to_owned(),
-            ..Call::default()
+            ..ToolCall::default()
         }),
     ];
     assert_eq!(read.turns[1].parts, expected);
     let result = |id: &str| ToolResult { call_id: id.to_owned(), ..ToolResult::default() };
     let expected = [
-        Part::Result(ToolResult {
+        MessagePart::Result(ToolResult {
             name: Some("get".to_owned()),
             parts: vec![text_part("no")],
             is_error: true,
             ..result("toolu_1")
         }),
-        Part::Result(result("toolu_9")),
+        MessagePart::Result(result("toolu_9")),
     ];
     assert_eq!(read.turns[2].parts, expected);
     assert_eq!((read.turns[3].role, &read.turns[3].parts), (Role::System, &vec![text_part("Now in French.")]));

@@ -15,19 +15,19 @@ use serde_json::Value;
 use super::*;
 use crate::protocol::assemble::Assemble;
 use crate::protocol::client_error::Invalid;
-use crate::protocol::dialect::Options;
-use crate::protocol::neutral::{Conversation, Losses, Piece, ReadPieces, WritePieces};
-use crate::protocol::sse::Scanner;
+use crate::protocol::dialect::TranslationOptions;
+use crate::protocol::neutral::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
+use crate::protocol::sse::SseScanner;
 
 /// An event that has its name, as the vendor's have.
-fn event(data: &str) -> Event {
+fn event(data: &str) -> SseEvent {
     let name = serde_json::from_str::<Value>(data).ok();
     let name = name.as_ref().and_then(|data| data["type"].as_str()).unwrap_or("message");
-    Event { raw: Bytes::from(format!("event: {name}\ndata: {data}\n\n")) }
+    SseEvent { raw: Bytes::from(format!("event: {name}\ndata: {data}\n\n")) }
 }
 
-fn events(stream: &[u8]) -> Vec<Event> {
-    let mut scanner = Scanner::new(1 << 20);
+fn events(stream: &[u8]) -> Vec<SseEvent> {
+    let mut scanner = SseScanner::new(1 << 20);
     scanner.push(Bytes::copy_from_slice(stream));
     let mut events = Vec::new();
     while let Some(event) = scanner.next_event().unwrap() {
@@ -39,7 +39,7 @@ fn events(stream: &[u8]) -> Vec<Event> {
 
 /// What stands in the events' data.
 fn data(stream: &[u8]) -> Vec<Value> {
-    let value = |event: &Event| {
+    let value = |event: &SseEvent| {
         let fields = event.fields();
         let value: Value = serde_json::from_slice(&fields.data.unwrap()).unwrap();
         assert_eq!(fields.name, value["type"].as_str().map(str::as_bytes), "an event is named by its type");
@@ -48,21 +48,21 @@ fn data(stream: &[u8]) -> Vec<Value> {
     events(stream).iter().map(value).collect()
 }
 
-fn pieces(events: &[Event]) -> Vec<Piece> {
-    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+fn pieces(events: &[SseEvent]) -> Vec<AnswerPiece> {
+    let (mut reader, mut pieces) = (AnthropicReader::default(), Vec::new());
     events.iter().for_each(|event| reader.read(event, &mut pieces));
     pieces
 }
 
-fn written(pieces: &[Piece]) -> BytesMut {
-    let (mut writer, mut out) = (Writer::new("asked"), BytesMut::new());
+fn written(pieces: &[AnswerPiece]) -> BytesMut {
+    let (mut writer, mut out) = (AnthropicWriter::new("asked"), BytesMut::new());
     pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
     writer.end(&mut out);
     out
 }
 
-fn assembled(events: &[Event]) -> Value {
-    let mut assembly = Assembly::default();
+fn assembled(events: &[SseEvent]) -> Value {
+    let mut assembly = MessageAssembly::default();
     assert!(events.iter().all(|event| assembly.add(event)));
     serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
@@ -74,7 +74,7 @@ fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {
 /// The request for a model, and what it lost, what decides first.
 fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
-    let options = Options { model: model.to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
 }

@@ -3,7 +3,7 @@
 use super::shared::*;
 use super::*;
 use crate::protocol::neutral::{
-    CacheHint, Effort, Format, Part, Reasoning, Role, Sampling, Thinking, Tool, ToolChoice,
+    CacheHint, Effort, Format, MessagePart, Reasoning, ReasoningPart, Role, Sampling, Tool, ToolChoice,
 };
 
 #[test]
@@ -182,14 +182,16 @@ fn what_thinking_excludes_gives_way_to_it_or_it_to_that() {
     assert_eq!(told(&thinks(&|c| c.sampling.temperature = Some(0.2))), (true, "temperature".to_owned(), false));
     assert_eq!(told(&thinks(&|c| c.sampling.top_p = Some(0.96))), (true, String::new(), true));
     // Results of calls that no signed thought led to.
-    let called = |parts: Vec<Part>| {
+    let called = |parts: Vec<MessagePart>| {
         move |c: &mut Conversation| {
             c.turns.extend([turn(Role::Assistant, parts.clone()), turn(Role::User, vec![result("a", vec![])])]);
         }
     };
     assert_eq!(told(&thinks(&called(vec![call("a", "{}")]))), (false, "reasoning_effort".to_owned(), true));
-    let signed =
-        Part::Thinking(Thinking { signature: Some("photofinish.anthropic.EqQB".to_owned()), ..Thinking::default() });
+    let signed = MessagePart::Thinking(ReasoningPart {
+        signature: Some("photofinish.anthropic.EqQB".to_owned()),
+        ..ReasoningPart::default()
+    });
     assert_eq!(told(&thinks(&called(vec![signed, call("a", "{}")]))), (true, String::new(), true));
     assert_eq!(told(&thinks(&called(vec![text("done")]))), (true, String::new(), true));
     // An answer that the caller began.

@@ -203,6 +203,6 @@ fn errors_have_the_vendor_s_shape() {
         json!({ "type": "invalid_request_error", "message": "no", "code": "photofinish_timeout", "param": "seed" });
     assert_eq!(error(&shape(400)), json!({ "type": "error", "error": inner }));
     assert_eq!(error(&shape(502))["error"]["attempts"], attempts);
-    let event = Event { raw: Surface::Messages.error_event(&shape(500)) };
+    let event = SseEvent { raw: Surface::Messages.error_event(&shape(500)) };
     assert!(is_error_event(&event) && matches!(read(&event), crate::protocol::frame::Frame::Error { .. }));
 }

@@ -2,7 +2,7 @@
 
 use super::shared::*;
 use super::*;
-use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Part, Role, Source, Thinking};
+use crate::protocol::neutral::{Audio, CacheHint, Document, Image, MessagePart, ReasoningPart, Role, Source};
 
 #[test]
 fn the_least_request() {
@@ -52,8 +52,8 @@ fn what_is_at_no_https_address_is_lost() {
         ("", false),
     ] {
         let source = || Source::Url(url.to_owned());
-        let image = Part::Image(Image { source: source(), detail: None, cache: None });
-        let document = Part::Document(Document { source: source(), name: None, cache: None });
+        let image = MessagePart::Image(Image { source: source(), detail: None, cache: None });
+        let document = MessagePart::Document(Document { source: source(), name: None, cache: None });
         for (part, name) in [(image, "image_url"), (document, "file_url")] {
             let (request, losses, keeps) = request_for(OLD, &asked(|c| c.turns[0].parts.push(part)));
             let lost = if kept { vec![] } else { vec![name.to_owned()] };
@@ -71,7 +71,7 @@ fn turns_alternate_and_results_go_first() {
         turn(Role::Assistant, vec![text(""), call("call.1", "{\"a\":1}"), call("call:1", "")]),
         turn(Role::User, vec![text("and"), result("call:1", vec![]), result("call.1", vec![text("1")])]),
         turn(Role::User, vec![]),
-        turn(Role::Assistant, vec![Part::Refusal("no".to_owned()), text("so \n")]),
+        turn(Role::Assistant, vec![MessagePart::Refusal("no".to_owned()), text("so \n")]),
     ];
     let expected = json!([
         { "role": "user", "content": "." },
@@ -131,13 +131,13 @@ fn images_and_documents_are_carried_over() {
     let cache = Some(CacheHint { ttl: None });
     let base64 =
         |media_type: &str, data: &str| Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() };
-    let image = |source| Part::Image(Image { source, detail: None, cache: None });
-    let document = |source| Part::Document(Document { source, name: Some("A".to_owned()), cache: None });
-    let block = |part: Part| {
+    let image = |source| MessagePart::Image(Image { source, detail: None, cache: None });
+    let document = |source| MessagePart::Document(Document { source, name: Some("A".to_owned()), cache: None });
+    let block = |part: MessagePart| {
         let (mut request, losses, keeps) = request_for(OLD, &asked(|c| c.turns[0].parts.push(part)));
         (request["messages"][0]["content"].get_mut(1).map(Value::take), losses, keeps)
     };
-    let carried: Vec<(Part, Value)> = vec![
+    let carried: Vec<(MessagePart, Value)> = vec![
         (
             image(Source::Url("https://e.x/a".to_owned())),
             json!({ "type": "image", "source": { "type": "url", "url": "https://e.x/a" } }),
@@ -163,20 +163,20 @@ fn images_and_documents_are_carried_over() {
             json!({ "type": "document", "source": { "type": "text", "media_type": "text/plain", "data": "t" }, "title": "A" }),
         ),
         (
-            Part::Text { text: "t".to_owned(), cache },
+            MessagePart::Text { text: "t".to_owned(), cache },
             json!({ "type": "text", "text": "t", "cache_control": { "type": "ephemeral" } }),
         ),
     ];
     for (part, expected) in carried {
         assert_eq!(block(part), (Some(expected), vec![], true));
     }
-    let lost: Vec<(Part, &str)> = vec![
+    let lost: Vec<(MessagePart, &str)> = vec![
         (image(base64("image/tiff", "x")), "image_url:image/tiff"),
         (image(Source::File("f".to_owned())), "file_id"),
         (document(Source::File("f".to_owned())), "file_id"),
         (document(base64("text/plain", "/w==")), "file:text/plain"),
         (document(base64("application/zip", "x")), "file:application/zip"),
-        (Part::Audio(Audio { format: "wav".to_owned(), data: "x".to_owned() }), "input_audio"),
+        (MessagePart::Audio(Audio { format: "wav".to_owned(), data: "x".to_owned() }), "input_audio"),
     ];
     for (part, name) in lost {
         assert_eq!(block(part), (None, vec![name.to_owned()], false));
@@ -186,10 +186,15 @@ fn images_and_documents_are_carried_over() {
 #[test]
 fn only_thoughts_that_anthropic_signed_go_back() {
     let thought = |signature: Option<&str>, redacted: bool| {
-        Part::Thinking(Thinking { text: "hm".to_owned(), signature: signature.map(str::to_owned), redacted, id: None })
+        MessagePart::Thinking(ReasoningPart {
+            text: "hm".to_owned(),
+            signature: signature.map(str::to_owned),
+            redacted,
+            id: None,
+        })
     };
-    let turns = |part: Part| vec![user("x"), turn(Role::Assistant, vec![part, text("y")]), user("z")];
-    let first = |part: Part| messages(turns(part))[1]["content"][0].clone();
+    let turns = |part: MessagePart| vec![user("x"), turn(Role::Assistant, vec![part, text("y")]), user("z")];
+    let first = |part: MessagePart| messages(turns(part))[1]["content"][0].clone();
     assert_eq!(
         first(thought(Some("photofinish.anthropic.EqQB"), false)),
         json!({ "type": "thinking", "thinking": "hm", "signature": "EqQB" })

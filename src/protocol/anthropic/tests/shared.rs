@@ -1,29 +1,34 @@
 //! Parts and turns for the tests of requests.
 
 use super::*;
-use crate::protocol::neutral::{Call, Part, Role, Tool, ToolResult, Turn};
+use crate::protocol::neutral::{ConversationTurn, MessagePart, Role, Tool, ToolCall, ToolResult};
 
 pub(super) const OLD: &str = "claude-sonnet-4-5";
 pub(super) const NEW: &str = "claude-opus-4-8";
 
-pub(super) fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+pub(super) fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
-pub(super) fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+pub(super) fn turn(role: Role, parts: Vec<MessagePart>) -> ConversationTurn {
+    ConversationTurn { role, parts }
 }
 
-pub(super) fn user(words: &str) -> Turn {
+pub(super) fn user(words: &str) -> ConversationTurn {
     turn(Role::User, vec![text(words)])
 }
 
-pub(super) fn call(id: &str, arguments: &str) -> Part {
-    Part::Call(Call { id: id.to_owned(), name: "get".to_owned(), arguments: arguments.to_owned(), ..Call::default() })
+pub(super) fn call(id: &str, arguments: &str) -> MessagePart {
+    MessagePart::Call(ToolCall {
+        id: id.to_owned(),
+        name: "get".to_owned(),
+        arguments: arguments.to_owned(),
+        ..ToolCall::default()
+    })
 }
 
-pub(super) fn result(id: &str, parts: Vec<Part>) -> Part {
-    Part::Result(ToolResult { call_id: id.to_owned(), parts, ..ToolResult::default() })
+pub(super) fn result(id: &str, parts: Vec<MessagePart>) -> MessagePart {
+    MessagePart::Result(ToolResult { call_id: id.to_owned(), parts, ..ToolResult::default() })
 }
 
 pub(super) fn tool(name: &str) -> Tool {
@@ -37,6 +42,6 @@ pub(super) fn asked(change: impl FnOnce(&mut Conversation)) -> Conversation {
     conversation
 }
 
-pub(super) fn messages(turns: Vec<Turn>) -> Value {
+pub(super) fn messages(turns: Vec<ConversationTurn>) -> Value {
     request_for(OLD, &Conversation { turns, ..Conversation::default() }).0["messages"].take()
 }

@@ -30,7 +30,7 @@ fn a_whole_answer_keeps_what_is_not_known() {
         "stop_details": { "k": 1 }, "context_management": { "e": [] },
     });
     assert_eq!(whole, expected);
-    assert!(!Assembly::default().add(&event("{\"type\":")), "what cannot be read makes nothing whole");
+    assert!(!MessageAssembly::default().add(&event("{\"type\":")), "what cannot be read makes nothing whole");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_model_that_the_vendor_went_over_to_names_the_answer() {
     let block = json!({ "type": "content_block_start", "index": 0, "content_block": block });
     let events = [event(&start.to_string()), event(&block.to_string())];
     assert_eq!(assembled(&events)["model"], "two");
-    let named = |piece: &Piece| matches!(piece, Piece::Start { model: Some(model), .. } if model == "two");
+    let named = |piece: &AnswerPiece| matches!(piece, AnswerPiece::Start { model: Some(model), .. } if model == "two");
     assert!(pieces(&events).last().is_some_and(named));
 }
 
@@ -53,7 +53,7 @@ fn an_answer_that_began_anew_is_the_second_one() {
                 .to_string(),
         )
     };
-    let texts = |events: &[Event]| assembled(events)["content"].as_array().unwrap().len();
+    let texts = |events: &[SseEvent]| assembled(events)["content"].as_array().unwrap().len();
     assert_eq!(
         assembled(&[start("a"), block("one"), start("b"), block("two")])["content"],
         json!([{ "type": "text", "text": "two" }])
@@ -81,7 +81,7 @@ fn an_input_that_was_cut_keeps_what_is_whole() {
         let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": text } });
         let ended = |reason: &str| {
             let end = json!({ "type": "message_delta", "delta": { "stop_reason": reason } });
-            let mut assembly = Assembly::default();
+            let mut assembly = MessageAssembly::default();
             assert!([&start, &delta, &end].iter().all(|of| assembly.add(&event(&of.to_string()))));
             assembly.finish().map(|whole| serde_json::from_slice::<Value>(&whole.body).unwrap())
         };

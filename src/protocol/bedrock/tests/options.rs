@@ -59,11 +59,13 @@ fn thinking_is_asked_for_as_each_model_takes_it() {
 
 #[test]
 fn no_thinking_is_asked_for_where_it_would_be_refused() {
-    let call = Part::Call(Call { id: "t".to_owned(), name: "f".to_owned(), ..Call::default() });
-    let result = Part::Result(ToolResult { call_id: "t".to_owned(), ..ToolResult::default() });
-    let thought =
-        Part::Thinking(Thinking { signature: Some("photofinish.anthropic.Erg=".to_owned()), ..Thinking::default() });
-    let text = Part::Text { text: "{".to_owned(), cache: None };
+    let call = MessagePart::Call(ToolCall { id: "t".to_owned(), name: "f".to_owned(), ..ToolCall::default() });
+    let result = MessagePart::Result(ToolResult { call_id: "t".to_owned(), ..ToolResult::default() });
+    let thought = MessagePart::Thinking(ReasoningPart {
+        signature: Some("photofinish.anthropic.Erg=".to_owned()),
+        ..ReasoningPart::default()
+    });
+    let text = MessagePart::Text { text: "{".to_owned(), cache: None };
     let table = [
         (vec![call.clone()], true, false),
         (vec![thought, call], true, true),
@@ -73,9 +75,9 @@ fn no_thinking_is_asked_for_where_it_would_be_refused() {
     for (parts, answered, thinks) in table {
         let reasoning = Some(Reasoning { effort: Some(Effort::Low), ..Reasoning::default() });
         let mut conversation = Conversation { reasoning, ..hello() };
-        conversation.turns.push(Turn { role: Role::Assistant, parts });
+        conversation.turns.push(ConversationTurn { role: Role::Assistant, parts });
         if answered {
-            conversation.turns.push(Turn { role: Role::User, parts: vec![result.clone()] });
+            conversation.turns.push(ConversationTurn { role: Role::User, parts: vec![result.clone()] });
         }
         let (body, losses) = ask(CLAUDE, &conversation);
         let lost = names(&losses).contains(&"reasoning_effort");

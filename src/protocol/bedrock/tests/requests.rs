@@ -8,12 +8,12 @@ pub const NEW_CLAUDE: &str = "us.anthropic.claude-opus-5";
 pub const NOVA: &str = "us.amazon.nova-pro-v1:0";
 pub const LLAMA: &str = "meta.llama3-8b-instruct-v1:0";
 
-fn said(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn said(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
-fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+fn turn(role: Role, parts: Vec<MessagePart>) -> ConversationTurn {
+    ConversationTurn { role, parts }
 }
 
 pub fn hello() -> Conversation {
@@ -37,7 +37,7 @@ fn a_plain_request_is_short() {
 
 #[test]
 fn turns_alternate_and_system_stands_apart() {
-    let image = |source| Part::Image(Image { source, detail: None, cache: None });
+    let image = |source| MessagePart::Image(Image { source, detail: None, cache: None });
     let png = Source::Base64 { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
     let conversation = Conversation {
         system: vec![said("be brief"), said(" ")],
@@ -48,7 +48,7 @@ fn turns_alternate_and_system_stands_apart() {
             turn(Role::Assistant, vec![said("")]),
             turn(Role::User, vec![said("again")]),
             turn(Role::System, vec![said("be kind")]),
-            turn(Role::Assistant, vec![Part::Refusal("no".to_owned())]),
+            turn(Role::Assistant, vec![MessagePart::Refusal("no".to_owned())]),
         ],
         ..Conversation::default()
     };
@@ -69,8 +69,9 @@ fn turns_alternate_and_system_stands_apart() {
 
 #[test]
 fn documents_are_bytes_with_a_name() {
-    let document =
-        |source, name: Option<&str>| Part::Document(Document { source, name: name.map(str::to_owned), cache: None });
+    let document = |source, name: Option<&str>| {
+        MessagePart::Document(Document { source, name: name.map(str::to_owned), cache: None })
+    };
     let pdf = Source::Base64 { media_type: "application/pdf".to_owned(), data: "AAAA".to_owned() };
     let mut conversation = hello();
     conversation.turns[0].parts.extend([
@@ -90,10 +91,15 @@ fn documents_are_bytes_with_a_name() {
 /// A question, two calls with their results.
 fn with_tools() -> Conversation {
     let call = |id: &str, arguments: &str| {
-        Part::Call(Call { id: id.to_owned(), name: "f".to_owned(), arguments: arguments.to_owned(), ..Call::default() })
+        MessagePart::Call(ToolCall {
+            id: id.to_owned(),
+            name: "f".to_owned(),
+            arguments: arguments.to_owned(),
+            ..ToolCall::default()
+        })
     };
     let result = |id: &str, parts, is_error| {
-        Part::Result(ToolResult { call_id: id.to_owned(), parts, is_error, ..ToolResult::default() })
+        MessagePart::Result(ToolResult { call_id: id.to_owned(), parts, is_error, ..ToolResult::default() })
     };
     let mut conversation = hello();
     conversation.turns.push(turn(Role::Assistant, vec![call("t1", r#"{"b":1,"a":[]}"#), call("t2", "")]));
@@ -141,7 +147,7 @@ fn turns_have_the_shape_that_is_taken() {
     let mut conversation = with_tools();
     conversation.turns[0] = turn(Role::User, vec![]);
     let cache = Some(CacheHint::default());
-    conversation.turns[2].parts.insert(0, Part::Text { text: "so".to_owned(), cache });
+    conversation.turns[2].parts.insert(0, MessagePart::Text { text: "so".to_owned(), cache });
     let (body, _) = ask(CLAUDE, &conversation);
     assert_eq!((&body["messages"][0], &body["messages"][1]["role"]), (&dot, &json!("assistant")));
     let kinds = |message: &Value| -> Vec<String> {
@@ -149,7 +155,7 @@ fn turns_have_the_shape_that_is_taken() {
         blocks.iter().map(|block| block.as_object().unwrap().keys().next().unwrap().clone()).collect()
     };
     assert_eq!(kinds(&body["messages"][2]), ["toolResult", "toolResult", "text", "cachePoint"]);
-    let document = Part::Document(Document { source: Source::Text("x".to_owned()), name: None, cache: None });
+    let document = MessagePart::Document(Document { source: Source::Text("x".to_owned()), name: None, cache: None });
     let alone = Conversation { turns: vec![turn(Role::User, vec![document])], ..Conversation::default() };
     assert_eq!(kinds(&ask(CLAUDE, &alone).0["messages"][0]), ["document", "text"]);
 }
@@ -199,7 +205,7 @@ fn the_choice_of_tools_is_told_or_lost() {
 fn only_claude_gets_its_own_reasoning_back() {
     let thinking = |signature: Option<&str>, redacted| {
         let text = if redacted { String::new() } else { "hm".to_owned() };
-        Part::Thinking(Thinking { text, signature: signature.map(str::to_owned), redacted, id: None })
+        MessagePart::Thinking(ReasoningPart { text, signature: signature.map(str::to_owned), redacted, id: None })
     };
     let parts = vec![
         thinking(Some("photofinish.anthropic.Erg="), false),
@@ -226,7 +232,7 @@ fn only_claude_gets_its_own_reasoning_back() {
 #[test]
 fn hints_to_cache_are_points() {
     let hint = |ttl: Option<&str>| Some(CacheHint { ttl: ttl.map(str::to_owned) });
-    let text = |text: &str, cache| Part::Text { text: text.to_owned(), cache };
+    let text = |text: &str, cache| MessagePart::Text { text: text.to_owned(), cache };
     let conversation = Conversation {
         system: vec![text("s", hint(Some("1h")))],
         turns: vec![turn(Role::User, vec![text("a", hint(Some("5m"))), text("b", None)])],
@@ -248,9 +254,16 @@ fn hints_to_cache_are_points() {
 
 #[test]
 fn many_of_anything_take_no_long_time() {
-    let document =
-        || Part::Document(Document { source: Source::Text("x".to_owned()), name: Some("a".to_owned()), cache: None });
-    let call = |number: usize| Part::Call(Call { id: "i".to_owned(), name: format!("f{number}"), ..Call::default() });
+    let document = || {
+        MessagePart::Document(Document {
+            source: Source::Text("x".to_owned()),
+            name: Some("a".to_owned()),
+            cache: None,
+        })
+    };
+    let call = |number: usize| {
+        MessagePart::Call(ToolCall { id: "i".to_owned(), name: format!("f{number}"), ..ToolCall::default() })
+    };
     let conversation = Conversation {
         turns: vec![
             turn(Role::User, (0..20_000).map(|_| document()).collect()),
@@ -269,17 +282,17 @@ proptest::proptest! {
     fn any_text_makes_a_request(texts in proptest::collection::vec("\\PC{0,80}", 6), model in "\\PC{0,40}", error: bool) {
         let [id, name, arguments, said_text, title, signature] = texts.try_into().unwrap();
         let source = Source::Text(said_text.clone());
-        let call = Call { id: id.clone(), name: name.clone(), arguments, ..Call::default() };
+        let call = ToolCall { id: id.clone(), name: name.clone(), arguments, ..ToolCall::default() };
         let result = ToolResult { call_id: id.clone(), parts: vec![said(&said_text)], is_error: error, ..ToolResult::default() };
         let conversation = Conversation {
             system: vec![said(&title)],
             turns: vec![
-                turn(Role::User, vec![Part::Document(Document { source, name: Some(title), cache: None })]),
+                turn(Role::User, vec![MessagePart::Document(Document { source, name: Some(title), cache: None })]),
                 turn(Role::Assistant, vec![
-                    Part::Thinking(Thinking { signature: Some(signature), ..Thinking::default() }),
-                    Part::Call(call),
+                    MessagePart::Thinking(ReasoningPart { signature: Some(signature), ..ReasoningPart::default() }),
+                    MessagePart::Call(call),
                 ]),
-                turn(Role::User, vec![Part::Result(result)]),
+                turn(Role::User, vec![MessagePart::Result(result)]),
             ],
             ..Conversation::default()
         };

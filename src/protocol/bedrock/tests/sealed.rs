@@ -9,10 +9,13 @@ fn what_is_sealed_is_told_when_it_is_whole() {
         event("contentBlockDelta", &delta.to_string())
     };
     let stop = |block: u32| event("contentBlockStop", &json!({ "contentBlockIndex": block }).to_string());
-    let signature =
-        |block, data: &str| Piece::Signature { index: 0, block, signature: format!("photofinish.anthropic.{data}") };
+    let signature = |block, data: &str| AnswerPiece::Signature {
+        index: 0,
+        block,
+        signature: format!("photofinish.anthropic.{data}"),
+    };
     let redacted =
-        |block, data: &str| Piece::Redacted { index: 0, block, data: format!("photofinish.anthropic.{data}") };
+        |block, data: &str| AnswerPiece::Redacted { index: 0, block, data: format!("photofinish.anthropic.{data}") };
     for (stream, expected) in [
         (vec![delta(0, "signature", "ab="), delta(0, "signature", "c"), stop(0)], vec![signature(0, "ab=c")]),
         // "a", "bc", "def", and "g": each is base64 by itself.
@@ -46,7 +49,7 @@ fn what_is_sealed_is_told_when_it_is_whole() {
                 signature(0, "a"),
                 signature(1, "b"),
                 redacted(1, "YQ=="),
-                Piece::Thinking { index: 0, block: 1, text: "c".to_owned() },
+                AnswerPiece::Thinking { index: 0, block: 1, text: "c".to_owned() },
             ],
         ),
     ] {

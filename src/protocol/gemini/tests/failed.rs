@@ -4,15 +4,15 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::failure::FailureKind;
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::error::of_frame;
 use crate::protocol::frame::Frame;
 use crate::protocol::gemini::{read, request};
 use crate::protocol::neutral::{Conversation, Format, Losses, Tool};
-use crate::protocol::sse::Event;
+use crate::protocol::sse::SseEvent;
 
-fn event(data: &str) -> Event {
-    Event { raw: Bytes::from(format!("data: {data}\n\n")) }
+fn event(data: &str) -> SseEvent {
+    SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) }
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn functions_and_a_form_of_the_answer_are_not_for_older_models() {
     let write = |model: &str, tools: Vec<Tool>, format: Format| {
         let conversation = Conversation { tools, format: Some(format), ..Conversation::default() };
         let mut losses = Losses::default();
-        let options = Options { model: model.to_owned(), ..Options::default() };
+        let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
         let body: Value = request(&conversation, &options, &mut losses);
         (body["generationConfig"]["responseMimeType"].is_string(), losses.of_meaning().to_vec())
     };
@@ -68,7 +68,7 @@ fn a_schema_of_the_answer_has_its_name_in_it() {
         Format::Schema { name: Some("cat".to_owned()), description: None, schema: schema.clone(), strict: Some(true) };
     let conversation = Conversation { format: Some(format), ..Conversation::default() };
     let mut losses = Losses::default();
-    let body = request(&conversation, &Options::default(), &mut losses);
+    let body = request(&conversation, &TranslationOptions::default(), &mut losses);
     let mut wanted = schema;
     wanted["title"] = json!("cat");
     let expected = json!({ "responseMimeType": "application/json", "responseJsonSchema": wanted });

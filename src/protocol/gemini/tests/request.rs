@@ -2,37 +2,37 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::gemini::request;
 use crate::protocol::neutral::{
-    Audio, CacheHint, Call, Conversation, Document, Effort, Format, Image, Losses, Part, Reasoning, Role, Sampling,
-    Source, Thinking, Tool, ToolChoice, ToolResult, Turn,
+    Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
+    ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
-fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+fn turn(role: Role, parts: Vec<MessagePart>) -> ConversationTurn {
+    ConversationTurn { role, parts }
 }
 
-fn user(words: &str) -> Turn {
+fn user(words: &str) -> ConversationTurn {
     turn(Role::User, vec![text(words)])
 }
 
-fn call(id: &str, name: &str, arguments: &str) -> Call {
-    Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), ..Call::default() }
+fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), ..ToolCall::default() }
 }
 
-fn result(id: &str, parts: Vec<Part>) -> ToolResult {
+fn result(id: &str, parts: Vec<MessagePart>) -> ToolResult {
     ToolResult { call_id: id.to_owned(), parts, ..ToolResult::default() }
 }
 
 /// The request, and what is lost: what decides, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
-    let options = Options { model: model.to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
     (body, losses.of_meaning().to_vec(), losses.names().map(str::to_owned).collect())
 }
@@ -44,7 +44,7 @@ fn whole(conversation: &Conversation, model: &str) -> Value {
     body
 }
 
-fn contents(turns: Vec<Turn>, model: &str) -> Value {
+fn contents(turns: Vec<ConversationTurn>, model: &str) -> Value {
     whole(&Conversation { turns, ..Conversation::default() }, model)["contents"].clone()
 }
 
@@ -56,10 +56,13 @@ fn a_conversation_with_everything_in_it() {
     let conversation = Conversation {
         system: vec![text("Be brief."), text("Be kind.")],
         turns: vec![
-            turn(Role::User, vec![text("What is it?"), Part::Image(Image { source: png, detail: None, cache: None })]),
+            turn(
+                Role::User,
+                vec![text("What is it?"), MessagePart::Image(Image { source: png, detail: None, cache: None })],
+            ),
             turn(Role::User, vec![text("Look it up.")]),
-            turn(Role::Assistant, vec![text("Yes."), Part::Call(call("c1", "look", "{\"x\":1}"))]),
-            turn(Role::User, vec![Part::Result(result("c1", vec![text("a "), text("cat")]))]),
+            turn(Role::Assistant, vec![text("Yes."), MessagePart::Call(call("c1", "look", "{\"x\":1}"))]),
+            turn(Role::User, vec![MessagePart::Result(result("c1", vec![text("a "), text("cat")]))]),
         ],
         tools: vec![
             Tool {
@@ -120,10 +123,13 @@ fn results_stand_in_the_order_of_their_calls_and_media_behind_them() {
     let unknown = ToolResult { name: Some("third".to_owned()), ..result("c9", vec![]) };
     let turns = vec![
         user("go"),
-        turn(Role::Assistant, vec![Part::Call(call("c1", "first", "")), Part::Call(call("c2", "second", "{}"))]),
-        turn(Role::User, vec![Part::Result(result("c2", vec![text("two"), Part::Image(image)]))]),
-        turn(Role::User, vec![Part::Result(unknown)]),
-        turn(Role::User, vec![Part::Result(failed), text("and now?")]),
+        turn(
+            Role::Assistant,
+            vec![MessagePart::Call(call("c1", "first", "")), MessagePart::Call(call("c2", "second", "{}"))],
+        ),
+        turn(Role::User, vec![MessagePart::Result(result("c2", vec![text("two"), MessagePart::Image(image)]))]),
+        turn(Role::User, vec![MessagePart::Result(unknown)]),
+        turn(Role::User, vec![MessagePart::Result(failed), text("and now?")]),
     ];
     let expected = json!([
         { "functionResponse": { "name": "first", "response": { "error": "no" } } },
@@ -138,8 +144,8 @@ fn results_stand_in_the_order_of_their_calls_and_media_behind_them() {
 #[test]
 fn calls_of_other_models_need_a_word_in_place_of_a_signature() {
     let turns = |signature: Option<&str>| {
-        let first = Call { signature: signature.map(str::to_owned), ..call("a", "f", "{}") };
-        vec![user("go"), turn(Role::Assistant, vec![Part::Call(first), Part::Call(call("b", "f", "{}"))])]
+        let first = ToolCall { signature: signature.map(str::to_owned), ..call("a", "f", "{}") };
+        vec![user("go"), turn(Role::Assistant, vec![MessagePart::Call(first), MessagePart::Call(call("b", "f", "{}"))])]
     };
     let signatures = |signature, model| {
         let contents = contents(turns(signature), model);
@@ -161,10 +167,10 @@ fn calls_of_other_models_need_a_word_in_place_of_a_signature() {
 #[test]
 fn only_gemini_s_own_thoughts_go_back() {
     let thinking = |text: &str, signature: Option<&str>| {
-        Part::Thinking(Thinking {
+        MessagePart::Thinking(ReasoningPart {
             text: text.to_owned(),
             signature: signature.map(str::to_owned),
-            ..Thinking::default()
+            ..ReasoningPart::default()
         })
     };
     let own = "photofinish.gemini.s1".to_owned();
@@ -184,10 +190,10 @@ fn only_gemini_s_own_thoughts_go_back() {
 
 #[test]
 fn sources_are_taken_or_told_to_be_lost() {
-    let image = |source| Part::Image(Image { source, detail: None, cache: None });
-    let document = |source| Part::Document(Document { source, name: None, cache: None });
+    let image = |source| MessagePart::Image(Image { source, detail: None, cache: None });
+    let document = |source| MessagePart::Document(Document { source, name: None, cache: None });
     let url = |url: &str| Source::Url(url.to_owned());
-    let one = |part: Part, model: &str| {
+    let one = |part: MessagePart, model: &str| {
         let turns = vec![turn(Role::User, vec![part])];
         let (body, meaning, _) = write(&Conversation { turns, ..Conversation::default() }, model);
         (body["contents"][0]["parts"][0].clone(), meaning)
@@ -204,9 +210,9 @@ fn sources_are_taken_or_told_to_be_lost() {
         (document(url("https://a.example/x.pdf")), file(Some("application/pdf"), "https://a.example/x.pdf")),
         (document(pdf), json!({ "inlineData": { "mimeType": "application/pdf", "data": "AA" } })),
         (document(Source::Text("words".to_owned())), json!({ "text": "words" })),
-        (Part::Refusal("no".to_owned()), json!({ "text": "no" })),
+        (MessagePart::Refusal("no".to_owned()), json!({ "text": "no" })),
         (
-            Part::Audio(Audio { format: "wav".to_owned(), data: "AA".to_owned() }),
+            MessagePart::Audio(Audio { format: "wav".to_owned(), data: "AA".to_owned() }),
             json!({ "inlineData": { "mimeType": "audio/wav", "data": "AA" } }),
         ),
     ] {
@@ -357,7 +363,11 @@ fn what_cannot_be_said_is_told() {
     let conversation = Conversation {
         turns: vec![turn(
             Role::User,
-            vec![Part::Text { text: "x".to_owned(), cache }, Part::Image(image), Part::Document(document)],
+            vec![
+                MessagePart::Text { text: "x".to_owned(), cache },
+                MessagePart::Image(image),
+                MessagePart::Document(document),
+            ],
         )],
         tools: vec![Tool { name: "f".to_owned(), strict: Some(true), ..Tool::default() }, custom],
         parallel_tool_calls: Some(false),

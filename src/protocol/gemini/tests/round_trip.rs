@@ -3,28 +3,37 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::protocol::dialect::Options;
-use crate::protocol::gemini::{Reader, request};
-use crate::protocol::neutral::{Call, Conversation, Losses, Part, Piece, ReadPieces, Role, Thinking, Turn};
-use crate::protocol::sse::Event;
+use crate::protocol::dialect::TranslationOptions;
+use crate::protocol::gemini::{GeminiReader, request};
+use crate::protocol::neutral::{
+    AnswerPiece, Conversation, ConversationTurn, Losses, MessagePart, ReadPieces, ReasoningPart, Role, ToolCall,
+};
+use crate::protocol::sse::SseEvent;
 
 /// The parts of one answer, as a client sends them back.
-fn parts(pieces: Vec<Piece>) -> Vec<Part> {
+fn parts(pieces: Vec<AnswerPiece>) -> Vec<MessagePart> {
     let mut parts = Vec::new();
     for piece in pieces {
         match (piece, parts.last_mut()) {
-            (Piece::Text { text, .. }, _) => parts.push(Part::Text { text, cache: None }),
-            (Piece::Thinking { text, .. }, _) => parts.push(Part::Thinking(Thinking { text, ..Thinking::default() })),
-            (Piece::Signature { signature, .. }, Some(Part::Thinking(thinking))) if thinking.signature.is_none() => {
+            (AnswerPiece::Text { text, .. }, _) => parts.push(MessagePart::Text { text, cache: None }),
+            (AnswerPiece::Thinking { text, .. }, _) => {
+                parts.push(MessagePart::Thinking(ReasoningPart { text, ..ReasoningPart::default() }))
+            }
+            (AnswerPiece::Signature { signature, .. }, Some(MessagePart::Thinking(thinking)))
+                if thinking.signature.is_none() =>
+            {
                 thinking.signature = Some(signature);
             }
-            (Piece::Signature { signature, .. }, _) => {
-                parts.push(Part::Thinking(Thinking { signature: Some(signature), ..Thinking::default() }));
+            (AnswerPiece::Signature { signature, .. }, _) => {
+                parts.push(MessagePart::Thinking(ReasoningPart {
+                    signature: Some(signature),
+                    ..ReasoningPart::default()
+                }));
             }
-            (Piece::Call { id, name, signature, .. }, _) => {
-                parts.push(Part::Call(Call { id, name, signature, ..Call::default() }));
+            (AnswerPiece::Call { id, name, signature, .. }, _) => {
+                parts.push(MessagePart::Call(ToolCall { id, name, signature, ..ToolCall::default() }));
             }
-            (Piece::Arguments { text, .. }, Some(Part::Call(call))) => call.arguments.push_str(&text),
+            (AnswerPiece::Arguments { text, .. }, Some(MessagePart::Call(call))) => call.arguments.push_str(&text),
             (other, _) => panic!("{other:?}"),
         }
     }
@@ -33,13 +42,13 @@ fn parts(pieces: Vec<Piece>) -> Vec<Part> {
 
 fn there_and_back(sent: &Value) -> Value {
     let data = json!({ "candidates": [{ "content": { "parts": sent, "role": "model" } }] });
-    let event = Event { raw: Bytes::from(format!("data: {data}\n\n")) };
+    let event = SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) };
     let mut pieces = Vec::new();
-    Reader::default().read(&event, &mut pieces);
-    let turns = vec![Turn { role: Role::Assistant, parts: parts(pieces) }];
+    GeminiReader::default().read(&event, &mut pieces);
+    let turns = vec![ConversationTurn { role: Role::Assistant, parts: parts(pieces) }];
     let mut losses = Losses::default();
     let conversation = Conversation { turns, ..Conversation::default() };
-    let options = Options { model: "gemini-3-pro".to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: "gemini-3-pro".to_owned(), ..TranslationOptions::default() };
     let body = request(&conversation, &options, &mut losses);
     assert!(losses.is_empty(), "{losses:?}");
     body["contents"][0]["parts"].clone()

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::protocol::PayloadKind::{self, *};
 use crate::protocol::frame::{Chunk, Frame};
-use crate::protocol::gemini::{Reader, events_of_whole, path, read};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
-use crate::protocol::sse::Event;
+use crate::protocol::gemini::{GeminiReader, events_of_whole, path, read};
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::template::Template;
 use crate::protocol::usage::Usage;
 
-fn event(data: &str) -> Event {
-    Event { raw: Bytes::from(format!("data: {data}\r\n\r\n")) }
+fn event(data: &str) -> SseEvent {
+    SseEvent { raw: Bytes::from(format!("data: {data}\r\n\r\n")) }
 }
 
 fn chunk(data: &str) -> Chunk<'static> {
@@ -29,13 +29,13 @@ fn payload_of(part: &str) -> Option<(PayloadKind, u32)> {
     chunk(&data).payload.map(|payload| (payload.kind, payload.chars))
 }
 
-fn pieces(events: &[Value]) -> Vec<Piece> {
-    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+fn pieces(events: &[Value]) -> Vec<AnswerPiece> {
+    let (mut reader, mut pieces) = (GeminiReader::default(), Vec::new());
     events.iter().for_each(|data| reader.read(&event(&data.to_string()), &mut pieces));
     pieces
 }
 
-fn of_parts(parts: Value) -> Vec<Piece> {
+fn of_parts(parts: Value) -> Vec<AnswerPiece> {
     pieces(&[json!({ "candidates": [{ "content": { "parts": parts } }] })])
 }
 
@@ -97,7 +97,7 @@ fn a_chunk_tells_its_model_its_usage_and_its_end() {
 
 #[test]
 fn what_is_no_chunk_is_told_apart() {
-    let frame = |raw: &'static str| read(&Event { raw: Bytes::from_static(raw.as_bytes()) }).into_owned();
+    let frame = |raw: &'static str| read(&SseEvent { raw: Bytes::from_static(raw.as_bytes()) }).into_owned();
     assert_eq!(frame(": ping\n\n"), Frame::KeepAlive);
     assert_eq!(frame("data: \n\n"), Frame::KeepAlive);
     assert_eq!(frame("data: [DONE]\n\n"), Frame::Done(Chunk::default()));
@@ -106,7 +106,7 @@ fn what_is_no_chunk_is_told_apart() {
     assert!(matches!(frame("data: {\"candidates\":\ndata: [{}]}\n\n"), Frame::Chunk(Chunk { choices: 1, .. })));
     let error = r#"{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}"#;
     for raw in [format!("data: {error}\n\n"), format!("{error}\n")] {
-        let event = Event { raw: Bytes::from(raw) };
+        let event = SseEvent { raw: Bytes::from(raw) };
         let Frame::Error { data, usage } = read(&event) else { panic!("{event:?}") };
         assert_eq!((data.trim_ascii(), usage), (error.as_bytes(), None));
     }
@@ -156,9 +156,9 @@ fn a_stream_becomes_pieces() {
         ),
         last,
     ]);
-    let usage = |output_tokens| Piece::Usage(Usage { input_tokens: Some(5), output_tokens, ..Usage::default() });
-    let thinking = |text: &str| Piece::Thinking { index: 0, block: 0, text: text.to_owned() };
-    let call = |call, id: &str, name: &str, signature: Option<&str>| Piece::Call {
+    let usage = |output_tokens| AnswerPiece::Usage(Usage { input_tokens: Some(5), output_tokens, ..Usage::default() });
+    let thinking = |text: &str| AnswerPiece::Thinking { index: 0, block: 0, text: text.to_owned() };
+    let call = |call, id: &str, name: &str, signature: Option<&str>| AnswerPiece::Call {
         index: 0,
         call,
         id: id.to_owned(),
@@ -166,32 +166,32 @@ fn a_stream_becomes_pieces() {
         custom: false,
         signature: signature.map(|signature| format!("photofinish.gemini.{signature}")),
     };
-    let arguments = |call, text: &str| Piece::Arguments { index: 0, call, text: text.to_owned() };
+    let arguments = |call, text: &str| AnswerPiece::Arguments { index: 0, call, text: text.to_owned() };
     let expected = [
-        Piece::Start { id: Some("r1".to_owned()), model: Some("gemini-3-flash".to_owned()) },
+        AnswerPiece::Start { id: Some("r1".to_owned()), model: Some("gemini-3-flash".to_owned()) },
         usage(None),
         thinking("hm"),
         thinking("m"),
-        Piece::Text { index: 0, text: "Let me ".to_owned() },
+        AnswerPiece::Text { index: 0, text: "Let me ".to_owned() },
         usage(Some(2)),
         call(0, "c1", "get", Some("sig")),
         arguments(0, r#"{"b":1,"a":[]}"#),
         call(1, "c2", "put", None),
         arguments(1, "{}"),
-        Piece::Finish { index: 0, finish: Finish::ToolCalls },
+        AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
     ];
     assert_eq!(pieces, expected);
 }
 
 #[test]
 fn a_signature_has_a_block_of_its_own_unless_it_is_a_thought_s() {
-    let signature = |block, signature: &str| Piece::Signature {
+    let signature = |block, signature: &str| AnswerPiece::Signature {
         index: 0,
         block,
         signature: format!("photofinish.gemini.{signature}"),
     };
-    let thinking = |block, text: &str| Piece::Thinking { index: 0, block, text: text.to_owned() };
-    let text = |text: &str| Piece::Text { index: 0, text: text.to_owned() };
+    let thinking = |block, text: &str| AnswerPiece::Thinking { index: 0, block, text: text.to_owned() };
+    let text = |text: &str| AnswerPiece::Text { index: 0, text: text.to_owned() };
     let pieces = of_parts(json!([
         { "text": "a", "thought": true, "thoughtSignature": "s0" },
         { "text": "b", "thought": true },
@@ -213,7 +213,7 @@ fn a_signature_has_a_block_of_its_own_unless_it_is_a_thought_s() {
 
 #[test]
 fn what_google_s_own_tools_do_is_told_and_media_are_kept() {
-    let other = |name: &str| Piece::Other(name.to_owned());
+    let other = |name: &str| AnswerPiece::Other(name.to_owned());
     let pieces = of_parts(json!([
         { "toolCall": { "toolType": "FILE_SEARCH" }, "thoughtSignature": "s" },
         { "executableCode": { "code": "1" } },
@@ -229,8 +229,8 @@ fn what_google_s_own_tools_do_is_told_and_media_are_kept() {
         other("toolCall"),
         other("executableCode"),
         other("codeExecutionResult"),
-        Piece::Image { index: 0, media_type: "image/png".to_owned(), data: "AA".to_owned() },
-        Piece::Audio { index: 0, id: None, data: "BB".to_owned(), transcript: String::new() },
+        AnswerPiece::Image { index: 0, media_type: "image/png".to_owned(), data: "AA".to_owned() },
+        AnswerPiece::Audio { index: 0, id: None, data: "BB".to_owned(), transcript: String::new() },
         other("inlineData"),
         other("inlineData"),
     ];
@@ -243,21 +243,21 @@ fn what_google_s_own_tools_do_is_told_and_media_are_kept() {
 fn every_end_has_a_name() {
     let finish = |reason: Value| match super::stream::pieces(&[json!({ "candidates": [{ "finishReason": reason }] })])[..]
     {
-        [Piece::Finish { ref finish, .. }] => Some(finish.clone()),
+        [AnswerPiece::Finish { ref finish, .. }] => Some(finish.clone()),
         [] => None,
         ref other => panic!("{other:?}"),
     };
     for (reason, expected) in [
-        (json!("STOP"), Some(Finish::Stop)),
-        (json!(1), Some(Finish::Stop)),
-        (json!("MAX_TOKENS"), Some(Finish::Length)),
-        (json!("SAFETY"), Some(Finish::Filtered)),
-        (json!("RECITATION"), Some(Finish::Filtered)),
-        (json!("PROHIBITED_CONTENT"), Some(Finish::Filtered)),
-        (json!("BLOCKLIST"), Some(Finish::Filtered)),
-        (json!("SPII"), Some(Finish::Filtered)),
-        (json!("IMAGE_SAFETY"), Some(Finish::Filtered)),
-        (json!("MALFORMED_FUNCTION_CALL"), Some(Finish::Other("MALFORMED_FUNCTION_CALL".to_owned()))),
+        (json!("STOP"), Some(FinishReason::Stop)),
+        (json!(1), Some(FinishReason::Stop)),
+        (json!("MAX_TOKENS"), Some(FinishReason::Length)),
+        (json!("SAFETY"), Some(FinishReason::Filtered)),
+        (json!("RECITATION"), Some(FinishReason::Filtered)),
+        (json!("PROHIBITED_CONTENT"), Some(FinishReason::Filtered)),
+        (json!("BLOCKLIST"), Some(FinishReason::Filtered)),
+        (json!("SPII"), Some(FinishReason::Filtered)),
+        (json!("IMAGE_SAFETY"), Some(FinishReason::Filtered)),
+        (json!("MALFORMED_FUNCTION_CALL"), Some(FinishReason::Other("MALFORMED_FUNCTION_CALL".to_owned()))),
         (json!("FINISH_REASON_UNSPECIFIED"), None),
         (json!(0), None),
         (json!(null), None),
@@ -273,7 +273,7 @@ fn calls_without_an_id_get_one_and_errors_carry_nothing() {
     let ids: Vec<&str> = pieces
         .iter()
         .filter_map(|piece| match piece {
-            Piece::Call { id, .. } => Some(id.as_str()),
+            AnswerPiece::Call { id, .. } => Some(id.as_str()),
             _ => None,
         })
         .collect();
@@ -375,9 +375,9 @@ proptest::proptest! {
     #[test]
     fn never_panics_on_bytes(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         events_of_whole(&bytes);
-        let event = Event { raw: Bytes::from(bytes) };
+        let event = SseEvent { raw: Bytes::from(bytes) };
         read(&event);
-        Reader::default().read(&event, &mut Vec::new());
+        GeminiReader::default().read(&event, &mut Vec::new());
     }
 
     /// What is counted for a race is what goes down to the client.
@@ -386,7 +386,7 @@ proptest::proptest! {
         let parts: Vec<Value> = parts.iter().map(|(text, thought)| json!({ "text": text, "thought": thought })).collect();
         let data = json!({ "candidates": [{ "content": { "parts": parts } }] });
         let chars: usize = pieces(std::slice::from_ref(&data)).iter().map(|piece| match piece {
-            Piece::Text { text, .. } | Piece::Thinking { text, .. } => text.chars().count(),
+            AnswerPiece::Text { text, .. } | AnswerPiece::Thinking { text, .. } => text.chars().count(),
             other => panic!("{other:?}"),
         }).sum();
         let counted = chunk(&data.to_string()).payload.map_or(0, |payload| payload.chars as usize);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::dialect::{Dialect, Options, Surface};
+use crate::protocol::dialect::{Dialect, Surface, TranslationOptions};
 use crate::protocol::neutral::Losses;
 
 /// Names that differ in what their models take, and some that do not.
@@ -66,7 +66,7 @@ fn models_that_are_written_alike_are_sent_the_same() {
         for dialect in Dialect::ALL {
             let sent = |model: &str| {
                 let mut losses = Losses::default();
-                let options = Options { model: model.to_owned(), ..Options::default() };
+                let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
                 let mut request = dialect.request(&conversation, &options, &mut losses);
                 // The model's name is set apart.
                 request.as_object_mut().unwrap().remove("model");

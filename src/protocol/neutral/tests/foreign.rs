@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::matrix::{follow_up, through};
 use crate::protocol::dialect::{Dialect, Surface};
-use crate::protocol::neutral::signature::Taken;
+use crate::protocol::neutral::signature::RemovedReasoning;
 
 fn cleaned(surface: Surface, body: &Value) -> Option<Value> {
-    let cleaned = surface.without_reasoning(body.to_string().as_bytes(), Taken::Foreign)?;
+    let cleaned = surface.without_reasoning(body.to_string().as_bytes(), RemovedReasoning::Foreign)?;
     Some(serde_json::from_slice(&cleaned).unwrap())
 }
 
@@ -21,8 +21,8 @@ fn thoughts_that_nobody_signed_are_known_when_they_come_back() {
     for (surface, place) in [(Surface::Messages, "messages"), (Surface::Responses, "input")] {
         let body = follow_up(surface, &through(Dialect::OpenAi, surface, &answer));
         let read = surface.conversation(body.to_string().as_bytes()).unwrap();
-        let thought = crate::protocol::neutral::Thinking { text: "hm".to_owned(), ..Default::default() };
-        assert_eq!(read.turns[1].parts[0], crate::protocol::neutral::Part::Thinking(thought), "{surface:?}");
+        let thought = crate::protocol::neutral::ReasoningPart { text: "hm".to_owned(), ..Default::default() };
+        assert_eq!(read.turns[1].parts[0], crate::protocol::neutral::MessagePart::Thinking(thought), "{surface:?}");
         let left = cleaned(surface, &body).unwrap();
         assert!(!left[place].to_string().contains("hm") && left.to_string().contains("So."), "{left}");
     }

@@ -3,11 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use crate::protocol::dialect::{Dialect, Options, Surface};
+use crate::protocol::dialect::{Dialect, Surface, TranslationOptions};
 use crate::protocol::neutral::Losses;
-use crate::protocol::neutral::signature::Taken;
+use crate::protocol::neutral::signature::RemovedReasoning;
 use crate::protocol::request::ApiRequest;
-use crate::protocol::upward::Upward;
+use crate::protocol::request_translation::RequestTranslation;
 
 /// What a maker signed, each in its own words. No answer has other words with `Sig` in them.
 const SIGNATURES: [&str; 3] = ["SigThought", "SigHidden", "SigCall"];
@@ -93,17 +93,17 @@ fn owner(dialect: Dialect) -> Dialect {
 pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Value {
     let stream = dialect.events_of_whole(surface, answer.to_string().as_bytes()).unwrap();
     let (mut reader, mut pieces) = (dialect.reader(), Vec::new());
-    let mut cutter = dialect.framing().cutter(1 << 20);
-    cutter.push(stream);
-    while let Some(event) = cutter.next_event().unwrap() {
+    let mut decoder = dialect.framing().decoder(1 << 20);
+    decoder.push(stream);
+    while let Some(event) = decoder.next_event().unwrap() {
         reader.read(&event, &mut pieces);
     }
     let (mut writer, mut out) = (surface.writer("asked", true, &Default::default()), BytesMut::new());
     pieces.into_iter().for_each(|piece| writer.write(piece, &mut out));
     writer.end(&mut out);
-    let (mut assembly, mut cutter) = (surface.assembly(), surface.dialect().framing().cutter(1 << 20));
-    cutter.push(out.freeze());
-    while let Some(event) = cutter.next_event().unwrap() {
+    let (mut assembly, mut decoder) = (surface.assembly(), surface.dialect().framing().decoder(1 << 20));
+    decoder.push(out.freeze());
+    while let Some(event) = decoder.next_event().unwrap() {
         assert!(assembly.add(&event), "{event:?}");
     }
     serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
@@ -167,7 +167,11 @@ fn each_maker_gets_back_what_it_signed_and_nobody_else_does() {
                 let same = makers().into_iter().find(|maker| maker.dialect == to);
                 let model = same.as_ref().map_or("m", |maker| maker.model).to_owned();
                 let mut losses = Losses::default();
-                let request = to.request(&conversation, &Options { model, ..Options::default() }, &mut losses);
+                let request = to.request(
+                    &conversation,
+                    &TranslationOptions { model, ..TranslationOptions::default() },
+                    &mut losses,
+                );
                 let text = request.to_string();
                 match same.filter(|_| owner(to) == owner(maker.dialect)) {
                     None => {
@@ -199,23 +203,26 @@ fn upstreams_of_the_surface_s_own_dialect_get_no_other_maker_s_signature() {
             let place = format!("{:?} by {surface:?}", maker.dialect);
             let body = follow_up(surface, &through(maker.dialect, surface, &maker.answer)).to_string();
             let request = ApiRequest::parse(surface, Bytes::from(body.clone())).unwrap();
-            let upward = Upward::untouched(request.into());
-            let sent = String::from_utf8(upward.body_for("m", false).to_vec()).unwrap();
-            let cleaned = surface.without_reasoning(body.as_bytes(), Taken::Foreign);
+            let request_translation = RequestTranslation::untouched(request.into());
+            let sent = String::from_utf8(request_translation.body_for("m", false).to_vec()).unwrap();
+            let cleaned = surface.without_reasoning(body.as_bytes(), RemovedReasoning::Foreign);
             if owner(maker.dialect) == surface.dialect() {
                 assert_eq!(cleaned, None, "{place}");
-                assert!(upward.losses().is_empty() && sent.starts_with(body.trim_end_matches('}')), "{place}: {sent}");
+                assert!(
+                    request_translation.losses().is_empty() && sent.starts_with(body.trim_end_matches('}')),
+                    "{place}: {sent}"
+                );
                 continue;
             }
             let cleaned = String::from_utf8(cleaned.unwrap()).unwrap();
-            assert!(upward.losses().keeps_meaning() && !upward.losses().is_empty());
+            assert!(request_translation.losses().keeps_meaning() && !request_translation.losses().is_empty());
             for left in [&cleaned, &sent] {
                 bears_no_signature(left, &place);
                 assert!(left.contains("So.") && left.contains("\"f\""), "{place}: {left}");
                 assert!(ApiRequest::parse(surface, Bytes::from(left.clone())).is_ok(), "{place}: {left}");
                 assert!(surface.conversation(left.as_bytes()).unwrap().losses.is_empty(), "{place}: {left}");
             }
-            assert_eq!(surface.without_reasoning(cleaned.as_bytes(), Taken::Foreign), None, "{place}");
+            assert_eq!(surface.without_reasoning(cleaned.as_bytes(), RemovedReasoning::Foreign), None, "{place}");
         }
     }
 }

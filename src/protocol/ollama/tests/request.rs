@@ -2,33 +2,33 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{
-    Audio, CacheHint, Call, Conversation, Document, Effort, Format, Image, Losses, Part, Reasoning, Role, Sampling,
-    Source, Thinking, Tool, ToolChoice, ToolResult, Turn,
+    Audio, CacheHint, Conversation, ConversationTurn, Document, Effort, Format, Image, Losses, MessagePart, Reasoning,
+    ReasoningPart, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::protocol::ollama::request;
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
-fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+fn turn(role: Role, parts: Vec<MessagePart>) -> ConversationTurn {
+    ConversationTurn { role, parts }
 }
 
-fn image(source: Source) -> Part {
-    Part::Image(Image { source, detail: None, cache: None })
+fn image(source: Source) -> MessagePart {
+    MessagePart::Image(Image { source, detail: None, cache: None })
 }
 
-fn png(data: &str) -> Part {
+fn png(data: &str) -> MessagePart {
     image(Source::Base64 { media_type: "image/png".to_owned(), data: data.to_owned() })
 }
 
 /// The request, and what is lost: what decides, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
-    let options = Options { model: model.to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
     (body, losses.of_meaning().to_vec(), losses.names().map(str::to_owned).collect())
 }
@@ -45,8 +45,12 @@ fn schema() -> Value {
 }
 
 fn everything() -> Conversation {
-    let call =
-        Call { id: "c1".to_owned(), name: "look".to_owned(), arguments: "{\"x\":1}".to_owned(), ..Call::default() };
+    let call = ToolCall {
+        id: "c1".to_owned(),
+        name: "look".to_owned(),
+        arguments: "{\"x\":1}".to_owned(),
+        ..ToolCall::default()
+    };
     let result = ToolResult {
         call_id: "c1".to_owned(),
         parts: vec![text("a"), text("cat"), png("BB")],
@@ -59,12 +63,12 @@ fn everything() -> Conversation {
             turn(
                 Role::Assistant,
                 vec![
-                    Part::Thinking(Thinking { text: "hm".to_owned(), ..Thinking::default() }),
+                    MessagePart::Thinking(ReasoningPart { text: "hm".to_owned(), ..ReasoningPart::default() }),
                     text("Yes."),
-                    Part::Call(call),
+                    MessagePart::Call(call),
                 ],
             ),
-            turn(Role::User, vec![Part::Result(result), text("And?")]),
+            turn(Role::User, vec![MessagePart::Result(result), text("And?")]),
             turn(Role::System, vec![text("Now in French.")]),
         ],
         tools: vec![
@@ -181,8 +185,8 @@ fn formats_are_a_word_or_a_schema() {
 
 #[test]
 fn what_cannot_be_said_is_told() {
-    let document = |source| Part::Document(Document { source, name: Some("x".to_owned()), cache: None });
-    let redacted = Thinking { redacted: true, signature: Some("x".to_owned()), ..Thinking::default() };
+    let document = |source| MessagePart::Document(Document { source, name: Some("x".to_owned()), cache: None });
+    let redacted = ReasoningPart { redacted: true, signature: Some("x".to_owned()), ..ReasoningPart::default() };
     let failed = ToolResult { is_error: true, cache: Some(CacheHint::default()), ..ToolResult::default() };
     let detailed =
         Image { source: Source::Url("https://a.example/x".to_owned()), detail: Some("high".to_owned()), cache: None };
@@ -191,15 +195,15 @@ fn what_cannot_be_said_is_told() {
             turn(
                 Role::User,
                 vec![
-                    Part::Image(detailed),
+                    MessagePart::Image(detailed),
                     image(Source::File("f".to_owned())),
                     document(Source::Base64 { media_type: "application/pdf".to_owned(), data: "AA".to_owned() }),
                     document(Source::Text("words".to_owned())),
-                    Part::Audio(Audio { format: "wav".to_owned(), data: "AA".to_owned() }),
-                    Part::Result(failed),
+                    MessagePart::Audio(Audio { format: "wav".to_owned(), data: "AA".to_owned() }),
+                    MessagePart::Result(failed),
                 ],
             ),
-            turn(Role::Assistant, vec![Part::Thinking(redacted), Part::Refusal("no".to_owned())]),
+            turn(Role::Assistant, vec![MessagePart::Thinking(redacted), MessagePart::Refusal("no".to_owned())]),
         ],
         tools: vec![Tool { custom: true, ..Tool::default() }, Tool { strict: Some(true), ..Tool::default() }],
         sampling: Sampling { n: Some(2), ..Sampling::default() },

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use crate::protocol::PayloadKind::{self, *};
 use crate::protocol::frame::{Chunk, Frame};
-use crate::protocol::neutral::{Finish, Piece, ReadPieces};
-use crate::protocol::ollama::{Reader, events_of_whole, read};
-use crate::protocol::sse::Event;
+use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
+use crate::protocol::ollama::{OllamaReader, events_of_whole, read};
+use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
-fn event(line: &str) -> Event {
-    Event { raw: Bytes::from(format!("{line}\n")) }
+fn event(line: &str) -> SseEvent {
+    SseEvent { raw: Bytes::from(format!("{line}\n")) }
 }
 
-fn pieces(lines: &[Value]) -> Vec<Piece> {
-    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+fn pieces(lines: &[Value]) -> Vec<AnswerPiece> {
+    let (mut reader, mut pieces) = (OllamaReader::default(), Vec::new());
     lines.iter().for_each(|line| reader.read(&event(&line.to_string()), &mut pieces));
     pieces
 }
@@ -66,7 +66,7 @@ fn the_last_line_is_the_end_and_the_usage() {
 
 #[test]
 fn what_is_no_chunk_is_told_apart() {
-    let frame = |raw: &'static str| read(&Event { raw: Bytes::from_static(raw.as_bytes()) }).into_owned();
+    let frame = |raw: &'static str| read(&SseEvent { raw: Bytes::from_static(raw.as_bytes()) }).into_owned();
     assert_eq!(frame("\n"), Frame::KeepAlive);
     assert_eq!(frame("\r\n"), Frame::KeepAlive);
     assert_eq!(frame("{\"done\":\n"), Frame::Malformed);
@@ -97,8 +97,8 @@ fn a_stream_becomes_pieces() {
             { "id": "c4", "function": {} }, {}] })),
         json!({ "model": "qwen3", "message": { "content": "" }, "done": true, "done_reason": "stop", "eval_count": 9 }),
     ]);
-    let thinking = |block, text: &str| Piece::Thinking { index: 0, block, text: text.to_owned() };
-    let call = |call, id: &str, name: &str| Piece::Call {
+    let thinking = |block, text: &str| AnswerPiece::Thinking { index: 0, block, text: text.to_owned() };
+    let call = |call, id: &str, name: &str| AnswerPiece::Call {
         index: 0,
         call,
         id: id.to_owned(),
@@ -106,12 +106,12 @@ fn a_stream_becomes_pieces() {
         custom: false,
         signature: None,
     };
-    let arguments = |call, text: &str| Piece::Arguments { index: 0, call, text: text.to_owned() };
+    let arguments = |call, text: &str| AnswerPiece::Arguments { index: 0, call, text: text.to_owned() };
     let expected = [
-        Piece::Start { id: None, model: Some("qwen3".to_owned()) },
+        AnswerPiece::Start { id: None, model: Some("qwen3".to_owned()) },
         thinking(0, "hm"),
         thinking(0, "m"),
-        Piece::Text { index: 0, text: "Let me".to_owned() },
+        AnswerPiece::Text { index: 0, text: "Let me".to_owned() },
         thinking(1, "so"),
         call(0, "c1", "get"),
         arguments(0, r#"{"b":1,"a":2}"#),
@@ -119,8 +119,8 @@ fn a_stream_becomes_pieces() {
         arguments(1, r#"{"x":1}"#),
         call(2, "c3", "nop"),
         arguments(2, "{}"),
-        Piece::Usage(Usage { output_tokens: Some(9), ..Usage::default() }),
-        Piece::Finish { index: 0, finish: Finish::ToolCalls },
+        AnswerPiece::Usage(Usage { output_tokens: Some(9), ..Usage::default() }),
+        AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
     ];
     assert_eq!(pieces, expected);
 }
@@ -132,7 +132,7 @@ fn calls_without_an_id_get_one_and_errors_carry_nothing() {
     let ids: Vec<&str> = found
         .iter()
         .filter_map(|piece| match piece {
-            Piece::Call { id, .. } => Some(id.as_str()),
+            AnswerPiece::Call { id, .. } => Some(id.as_str()),
             _ => None,
         })
         .collect();
@@ -143,13 +143,13 @@ fn calls_without_an_id_get_one_and_errors_carry_nothing() {
 #[test]
 fn every_end_has_a_name() {
     for (reason, expected) in [
-        (json!("stop"), Finish::Stop),
-        (Value::Null, Finish::Stop),
-        (json!("length"), Finish::Length),
-        (json!("load"), Finish::Other("load".to_owned())),
+        (json!("stop"), FinishReason::Stop),
+        (Value::Null, FinishReason::Stop),
+        (json!("length"), FinishReason::Length),
+        (json!("load"), FinishReason::Other("load".to_owned())),
     ] {
         let found = pieces(&[json!({ "response": "", "done": true, "done_reason": reason })]);
-        assert_eq!(found, [Piece::Finish { index: 0, finish: expected }], "{reason}");
+        assert_eq!(found, [AnswerPiece::Finish { index: 0, finish: expected }], "{reason}");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_whole_answer_is_one_line() {
     let body = b"{\n  \"message\": { \"content\": \"hi\" },\n  \"done\": true\n}\n";
     let line = events_of_whole(body).unwrap();
     assert_eq!(line, "{\"message\":{\"content\":\"hi\"},\"done\":true}\n");
-    assert!(matches!(read(&Event { raw: line }), Frame::Done(Chunk { payload: Some(_), .. })));
+    assert!(matches!(read(&SseEvent { raw: line }), Frame::Done(Chunk { payload: Some(_), .. })));
     for none in ["{}", "[]", "", "{\"error\":\"x\"}", "{\"message\":{},\"error\":\"x\"}"] {
         assert_eq!(events_of_whole(none.as_bytes()), None, "{none}");
     }
@@ -213,8 +213,8 @@ proptest::proptest! {
     #[test]
     fn never_panics_on_bytes(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         events_of_whole(&bytes);
-        let event = Event { raw: Bytes::from(bytes) };
+        let event = SseEvent { raw: Bytes::from(bytes) };
         read(&event);
-        Reader::default().read(&event, &mut Vec::new());
+        OllamaReader::default().read(&event, &mut Vec::new());
     }
 }

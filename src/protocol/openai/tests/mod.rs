@@ -10,7 +10,7 @@ use crate::protocol::PayloadKind;
 use PayloadKind::*;
 
 fn chunk(data: &str) -> Chunk<'static> {
-    let event = Event { raw: Bytes::from(format!("data: {data}\n\n")) };
+    let event = SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) };
     match read(Box::leak(Box::new(event))) {
         Frame::Chunk(chunk) => chunk,
         other => panic!("{data}: {other:?}"),
@@ -77,7 +77,7 @@ fn payload_is_generated_output_and_nothing_else() {
 #[test]
 fn what_is_no_chunk_is_told_apart() {
     let frame = |raw: &'static str| {
-        let event: &'static Event = Box::leak(Box::new(Event { raw: Bytes::from_static(raw.as_bytes()) }));
+        let event: &'static SseEvent = Box::leak(Box::new(SseEvent { raw: Bytes::from_static(raw.as_bytes()) }));
         read(event)
     };
     assert_eq!(frame(": OPENROUTER PROCESSING\n\n"), Frame::KeepAlive);
@@ -87,7 +87,7 @@ fn what_is_no_chunk_is_told_apart() {
     assert_eq!(frame("data:[DONE] \r\n\r\n"), Frame::Done(Chunk::default()));
     assert_eq!(frame("data: {\"a\":\n\n"), Frame::Malformed);
     assert_eq!(
-        read(&Event { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\n") }),
+        read(&SseEvent { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}\n\n") }),
         Frame::Malformed
     );
     for error in [
@@ -97,10 +97,10 @@ fn what_is_no_chunk_is_told_apart() {
         r#"{"base_resp":{"status_code":1002,"status_msg":"x"}}"#,
         r#"{"object":"error","message":"x"}"#,
     ] {
-        let event = Event { raw: Bytes::from(format!("data: {error}\n\n")) };
+        let event = SseEvent { raw: Bytes::from(format!("data: {error}\n\n")) };
         assert_eq!(read(&event), Frame::Error { data: Cow::Borrowed(error.as_bytes()), usage: None }, "{error}");
     }
-    let event = Event { raw: Bytes::from("event: error\ndata: {\"message\":\"x\"}\n\n") };
+    let event = SseEvent { raw: Bytes::from("event: error\ndata: {\"message\":\"x\"}\n\n") };
     assert!(matches!(read(&event), Frame::Error { .. }));
     for fine in [r#"{"error":null}"#, r#"{"base_resp":{"status_code":0}}"#, r#"{"choices":{}}"#, r#"[1]"#] {
         assert_eq!(chunk(fine).payload, None, "{fine}");
@@ -142,7 +142,7 @@ fn an_answer_that_ends_with_an_error_is_one() {
         ),
     ] {
         let data = json!({ "choices": [choice], "usage": { "prompt_tokens": 1 } }).to_string();
-        let event = Event { raw: Bytes::from(format!("data: {data}\n\n")) };
+        let event = SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) };
         let Frame::Error { data, usage } = read(&event) else { panic!("{data}") };
         let facts = crate::protocol::error::of_frame(&data);
         assert_eq!((facts.kind, facts.message.as_str(), usage.is_some()), (kind, message, true));
@@ -167,7 +167,7 @@ fn a_whole_answer_becomes_one_chunk() {
         text.contains(r#""tool_calls":[{"id":"a","index":0}]"#) && text.ends_with("\n\ndata: [DONE]\n\n"),
         "{text}"
     );
-    let event = Event { raw: events.slice(..events.len() - 14) };
+    let event = SseEvent { raw: events.slice(..events.len() - 14) };
     assert!(matches!(
         read(&event),
         Frame::Chunk(Chunk { payload: Some(_), finish_reason: Some(_), usage: Some(_), .. })
@@ -178,26 +178,26 @@ fn a_whole_answer_becomes_one_chunk() {
 
 #[test]
 fn a_bare_json_line_is_read() {
-    let event = Event { raw: Bytes::from("{\"error\":\"model gone\"}\n") };
+    let event = SseEvent { raw: Bytes::from("{\"error\":\"model gone\"}\n") };
     assert!(matches!(read(&event), Frame::Error { .. }));
 }
 
 #[test]
 fn data_over_several_lines_is_one_chunk() {
-    let event = Event { raw: Bytes::from("data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"x\"}}]}\n\n") };
+    let event = SseEvent { raw: Bytes::from("data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"x\"}}]}\n\n") };
     assert!(matches!(read(&event), Frame::Chunk(Chunk { payload: Some(_), .. })));
 }
 
 proptest::proptest! {
     #[test]
     fn never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-        read(&Event { raw: Bytes::from(bytes) });
+        read(&SseEvent { raw: Bytes::from(bytes) });
     }
 }
 
 #[test]
 fn usage_beside_an_error_is_found() {
-    let event = Event {
+    let event = SseEvent {
         raw: Bytes::from("data: {\"error\":{\"code\":400},\"choices\":[],\"usage\":{\"completion_tokens\":10}}\n\n"),
     };
     let Frame::Error { usage, .. } = read(&event) else { panic!("no error") };
@@ -206,7 +206,7 @@ fn usage_beside_an_error_is_found() {
 
 #[test]
 fn an_error_that_an_sdk_would_not_see_is_told_apart() {
-    let event = |raw: &'static str| Event { raw: Bytes::from_static(raw.as_bytes()) };
+    let event = |raw: &'static str| SseEvent { raw: Bytes::from_static(raw.as_bytes()) };
     assert!(is_error_event(&event("event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n")));
     for unseen in [
         "{\"error\":\"x\"}\n",

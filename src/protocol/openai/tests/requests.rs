@@ -16,8 +16,8 @@ pub(super) fn with(members: &Value) -> Value {
     body
 }
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.into(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.into(), cache: None }
 }
 
 #[test]
@@ -44,18 +44,26 @@ fn messages_become_turns() {
         { "role": "assistant", "content": "non", "refusal": "no" },
     ] }));
     assert!(read.losses.is_empty(), "{:?}", read.losses);
-    let marked = Part::Text { text: "be kind".into(), cache: Some(CacheHint { ttl: Some("1h".into()) }) };
+    let marked = MessagePart::Text { text: "be kind".into(), cache: Some(CacheHint { ttl: Some("1h".into()) }) };
     assert_eq!(read.system, [text("be brief"), marked]);
-    let image =
-        |source, detail: Option<&str>| Part::Image(Image { source, detail: detail.map(str::to_owned), cache: None });
+    let image = |source, detail: Option<&str>| {
+        MessagePart::Image(Image { source, detail: detail.map(str::to_owned), cache: None })
+    };
     let bytes = |media_type: &str| Source::Base64 { media_type: media_type.into(), data: "QUJD".into() };
-    let document =
-        |source, name: Option<&str>| Part::Document(Document { source, name: name.map(str::to_owned), cache: None });
+    let document = |source, name: Option<&str>| {
+        MessagePart::Document(Document { source, name: name.map(str::to_owned), cache: None })
+    };
     let call = |id: &str, name: &str, arguments: &str, custom| {
-        Part::Call(Call { id: id.into(), name: name.into(), arguments: arguments.into(), custom, ..Call::default() })
+        MessagePart::Call(ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            custom,
+            ..ToolCall::default()
+        })
     };
     let result = |id: &str, name: &str, words, custom| {
-        Part::Result(ToolResult {
+        MessagePart::Result(ToolResult {
             call_id: id.into(),
             name: Some(name.into()),
             parts: vec![text(words)],
@@ -63,7 +71,7 @@ fn messages_become_turns() {
             ..ToolResult::default()
         })
     };
-    let thought = Part::Thinking(Thinking { text: "hm".into(), ..Thinking::default() });
+    let thought = MessagePart::Thinking(ReasoningPart { text: "hm".into(), ..ReasoningPart::default() });
     let expected = [
         (
             Role::User,
@@ -71,7 +79,7 @@ fn messages_become_turns() {
                 text("look"),
                 image(Source::Url("https://x.test/a.png".into()), Some("low")),
                 image(bytes("image/png"), None),
-                Part::Audio(Audio { format: "wav".into(), data: "QQ==".into() }),
+                MessagePart::Audio(Audio { format: "wav".into(), data: "QQ==".into() }),
                 document(bytes("application/pdf"), Some("a.pdf")),
                 document(Source::File("file-1".into()), None),
             ],
@@ -79,9 +87,9 @@ fn messages_become_turns() {
         (Role::Assistant, vec![thought, call("a", "f", "{}", false), call("b", "g", "raw", true)]),
         (Role::User, vec![result("a", "f", "1", false), result("b", "g", "2", true)]),
         (Role::System, vec![text("now in French")]),
-        (Role::Assistant, vec![text("non"), Part::Refusal("no".into())]),
+        (Role::Assistant, vec![text("non"), MessagePart::Refusal("no".into())]),
     ];
-    assert_eq!(read.turns, expected.map(|(role, parts)| Turn { role, parts }));
+    assert_eq!(read.turns, expected.map(|(role, parts)| ConversationTurn { role, parts }));
 }
 
 #[test]
@@ -95,8 +103,8 @@ fn legacy_functions_are_calls_too() {
         ],
     }));
     assert_eq!(read.tool_choice, Some(ToolChoice::Named("f".into())));
-    let Part::Call(call) = &read.turns[1].parts[0] else { panic!("{read:?}") };
-    let Part::Result(result) = &read.turns[2].parts[0] else { panic!("{read:?}") };
+    let MessagePart::Call(call) = &read.turns[1].parts[0] else { panic!("{read:?}") };
+    let MessagePart::Result(result) = &read.turns[2].parts[0] else { panic!("{read:?}") };
     assert_eq!((&call.id, call.name.as_str(), call.arguments.as_str()), (&result.call_id, "f", "{\"a\":1}"));
     assert!(!call.id.is_empty() && read.losses.is_empty());
 }
@@ -110,7 +118,9 @@ fn earlier_thoughts_are_kept_with_what_proves_them() {
         assert!(read.losses.is_empty(), "{:?}", read.losses);
         let parts = read.turns.into_iter().flat_map(|turn| turn.parts);
         let thoughts = parts.filter_map(|part| match part {
-            Part::Thinking(Thinking { text, signature, redacted, id }) => Some((text, signature, redacted, id)),
+            MessagePart::Thinking(ReasoningPart { text, signature, redacted, id }) => {
+                Some((text, signature, redacted, id))
+            }
             _ => None,
         });
         thoughts.collect::<Vec<_>>()

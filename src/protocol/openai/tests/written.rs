@@ -4,39 +4,43 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::{conversation, request};
-use crate::protocol::dialect::Options;
+use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::*;
 
 fn written(conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
-    let options = Options { model: "m".into(), takes_thoughts: true, ..Options::default() };
+    let options = TranslationOptions { model: "m".into(), takes_thoughts: true, ..TranslationOptions::default() };
     let body = request(conversation, &options, &mut losses);
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
 }
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.into(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.into(), cache: None }
 }
 
-fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+fn turn(role: Role, parts: Vec<MessagePart>) -> ConversationTurn {
+    ConversationTurn { role, parts }
 }
 
-fn call(id: &str) -> Part {
-    Part::Call(Call { id: id.into(), name: "f".into(), ..Call::default() })
+fn call(id: &str) -> MessagePart {
+    MessagePart::Call(ToolCall { id: id.into(), name: "f".into(), ..ToolCall::default() })
 }
 
-fn result(id: &str, parts: Vec<Part>) -> Part {
-    Part::Result(ToolResult { call_id: id.into(), parts, ..ToolResult::default() })
+fn result(id: &str, parts: Vec<MessagePart>) -> MessagePart {
+    MessagePart::Result(ToolResult { call_id: id.into(), parts, ..ToolResult::default() })
 }
 
-fn thought(words: &str, signature: Option<&str>) -> Part {
-    Part::Thinking(Thinking { text: words.into(), signature: signature.map(str::to_owned), ..Thinking::default() })
+fn thought(words: &str, signature: Option<&str>) -> MessagePart {
+    MessagePart::Thinking(ReasoningPart {
+        text: words.into(),
+        signature: signature.map(str::to_owned),
+        ..ReasoningPart::default()
+    })
 }
 
 #[test]
 fn results_follow_their_calls_and_their_images_come_behind() {
-    let image = Part::Image(Image {
+    let image = MessagePart::Image(Image {
         source: Source::Base64 { media_type: "image/png".into(), data: "QQ==".into() },
         detail: None,
         cache: None,
@@ -84,7 +88,7 @@ fn thoughts_go_back_only_to_who_takes_them() {
         ..Conversation::default()
     };
     let mut losses = Losses::default();
-    let body = super::super::request(&conversation, &Options::default(), &mut losses);
+    let body = super::super::request(&conversation, &TranslationOptions::default(), &mut losses);
     assert!(body["messages"][1].get("reasoning_content").is_none(), "{body}");
     assert_eq!(losses.names().collect::<Vec<_>>(), ["thinking"]);
     assert_eq!(written(&conversation).0["messages"][1]["reasoning_content"], "hm");
@@ -93,20 +97,20 @@ fn thoughts_go_back_only_to_who_takes_them() {
 #[test]
 fn what_chat_cannot_say_is_told() {
     let cached = Some(CacheHint::default());
-    let document = |source| Part::Document(Document { source, name: Some("t".into()), cache: None });
-    let image = |source| Part::Image(Image { source, detail: None, cache: None });
-    let signed = Part::Call(Call { id: "a".into(), signature: Some("s".into()), ..Call::default() });
-    let failed = Part::Result(ToolResult { call_id: "a".into(), is_error: true, ..ToolResult::default() });
+    let document = |source| MessagePart::Document(Document { source, name: Some("t".into()), cache: None });
+    let image = |source| MessagePart::Image(Image { source, detail: None, cache: None });
+    let signed = MessagePart::Call(ToolCall { id: "a".into(), signature: Some("s".into()), ..ToolCall::default() });
+    let failed = MessagePart::Result(ToolResult { call_id: "a".into(), is_error: true, ..ToolResult::default() });
     for (role, part, name, decides) in [
         (Role::User, document(Source::Url("https://x.test/a.pdf".into())), Some("document_url"), true),
         (Role::User, document(Source::File("f".into())), Some("file_id"), true),
         (Role::User, image(Source::File("f".into())), Some("file_id"), true),
         (Role::User, document(Source::Text("words".into())), None, false),
-        (Role::User, Part::Text { text: "x".into(), cache: cached }, Some("cache_control"), false),
+        (Role::User, MessagePart::Text { text: "x".into(), cache: cached }, Some("cache_control"), false),
         (Role::User, failed, Some("is_error"), false),
         (Role::Assistant, image(Source::Url("https://x.test/a.png".into())), Some("image"), true),
         (Role::Assistant, signed, Some("thought_signature"), false),
-        (Role::Assistant, Part::Refusal("no".into()), None, false),
+        (Role::Assistant, MessagePart::Refusal("no".into()), None, false),
     ] {
         let (body, lost, keeps) =
             written(&Conversation { turns: vec![turn(role, vec![part])], ..Conversation::default() });
@@ -165,7 +169,7 @@ fn options_have_their_names() {
     assert_eq!((body, lost), (expected, vec![]));
     let limited =
         Conversation { sampling: Sampling { max_tokens: Some(5), ..Sampling::default() }, ..Conversation::default() };
-    let options = Options { max_completion_tokens: true, ..Options::default() };
+    let options = TranslationOptions { max_completion_tokens: true, ..TranslationOptions::default() };
     let body = request(&limited, &options, &mut Losses::default());
     assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(5), None));
 }
@@ -195,10 +199,12 @@ fn reasoning_is_an_effort() {
 #[test]
 fn openai_itself_lacks_what_other_servers_have() {
     let sampling = |stops: usize| Sampling { top_k: Some(4), stop: vec!["x".into(); stops], ..Sampling::default() };
-    let own = Options { max_completion_tokens: true, ..Options::default() };
-    for (options, stops, lost, written) in
-        [(Options::default(), 5, &[][..], 5), (own.clone(), 4, &["top_k"], 4), (own.clone(), 5, &["top_k", "stop"], 4)]
-    {
+    let own = TranslationOptions { max_completion_tokens: true, ..TranslationOptions::default() };
+    for (options, stops, lost, written) in [
+        (TranslationOptions::default(), 5, &[][..], 5),
+        (own.clone(), 4, &["top_k"], 4),
+        (own.clone(), 5, &["top_k", "stop"], 4),
+    ] {
         let mut losses = Losses::default();
         let conversation = Conversation { sampling: sampling(stops), ..Conversation::default() };
         let body = request(&conversation, &options, &mut losses);

@@ -35,7 +35,7 @@ fn sent(surface: Surface, id: &str, tokens: &[String]) -> String {
 /// What the client has, and what it was told.
 struct Client {
     surface: Surface,
-    delivered: Delivered,
+    delivered: DeliveredAnswer,
     bytes: String,
 }
 
@@ -58,8 +58,8 @@ fn go_on(random: &mut Rng, client: &mut Client, whole: &str, number: usize) -> b
     // The same answer, or one that differs somewhere.
     let said = if random.u8(..3) > 0 { whole.to_owned() } else { text(random) };
     let (way, says, wanted) = match replays {
-        true => (Way::Replay, said.clone(), said.strip_prefix(&before).map(|_| said.clone())),
-        false => (Way::Prefix(before.len()), said.clone(), Some(before.clone() + &said)),
+        true => (JoinMethod::Replay, said.clone(), said.strip_prefix(&before).map(|_| said.clone())),
+        false => (JoinMethod::Prefix(before.len()), said.clone(), Some(before.clone() + &said)),
     };
     let all = tokens(random, &says);
     let breaks = random.u8(..3) == 0;
@@ -68,7 +68,7 @@ fn go_on(random: &mut Rng, client: &mut Client, whole: &str, number: usize) -> b
     if !breaks {
         events += &finished(client.surface, &id);
     }
-    let (mut joining, mut out) = (Joined::new(&client.delivered, way, true), BytesMut::new());
+    let (mut joining, mut out) = (JoinedAnswer::new(&client.delivered, way, true), BytesMut::new());
     let mut joined = joining.add(&Bytes::from(events), &mut out);
     if joined.is_ok() && !breaks {
         joined = joining.end(&mut out);
@@ -95,7 +95,7 @@ fn play(seed: u64) {
     let surface = TEXTS[random.usize(..TEXTS.len())];
     let whole = text(random);
     let all = tokens(random, &whole);
-    let mut client = Client { surface, delivered: Delivered::new(surface), bytes: String::new() };
+    let mut client = Client { surface, delivered: DeliveredAnswer::new(surface), bytes: String::new() };
     client.get(&sent(surface, "one", &all[..random.usize(1..=all.len())]));
     let mut ended = false;
     for number in 0..6 {

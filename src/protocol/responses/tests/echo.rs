@@ -2,17 +2,23 @@
 
 use super::*;
 use crate::protocol::dialect::{Dialect, Surface};
-use crate::protocol::downward::Downward;
 use crate::protocol::request::ApiRequest;
-use crate::protocol::upward::Upward;
+use crate::protocol::request_translation::RequestTranslation;
+use crate::protocol::response_translation::ResponseTranslation;
 
-fn downward(body: &Value) -> Downward {
+fn response_translation(body: &Value) -> ResponseTranslation {
     let conversation = conversation_of(body);
-    let upward = Upward::translated(Surface::Responses, &conversation, Dialect::OpenAi, &Options::default()).unwrap();
-    Downward::new(&upward, "asked", false)
+    let request_translation = RequestTranslation::translated(
+        Surface::Responses,
+        &conversation,
+        Dialect::OpenAi,
+        &TranslationOptions::default(),
+    )
+    .unwrap();
+    ResponseTranslation::new(&request_translation, "asked", false)
 }
 
-fn chunk(delta: Value) -> Event {
+fn chunk(delta: Value) -> SseEvent {
     event(&json!({ "id": "chatcmpl-1", "model": "m-1", "choices": [{ "index": 0, "delta": delta }] }).to_string())
 }
 
@@ -34,13 +40,13 @@ fn numbers(stream: &[u8]) -> Vec<u64> {
 #[test]
 fn the_answer_repeats_the_request() {
     let tools = json!([{ "type": "function", "name": "f", "parameters": null, "strict": false }]);
-    let mut downward = downward(&json!({
+    let mut response_translation = response_translation(&json!({
         "model": "m", "input": "hi", "stream": true, "instructions": "be brief", "metadata": { "a": "b" }, "temperature": 0.5,
         "top_p": null, "tools": tools, "tool_choice": "required", "text": { "verbosity": "low" }, "store": true,
         "reasoning": { "effort": "high", "summary": null }, "parallel_tool_calls": false, "max_output_tokens": 99,
     }));
-    let mut out = downward.pass(chunk(json!({ "content": "a" }))).to_vec();
-    out.extend(downward.ending());
+    let mut out = response_translation.pass(chunk(json!({ "content": "a" }))).to_vec();
+    out.extend(response_translation.ending());
     let datas = datas(&out);
     for data in datas.iter().filter(|data| data["response"].is_object()) {
         let response = &data["response"];
@@ -67,9 +73,10 @@ fn what_is_too_long_is_not_repeated() {
 
 #[test]
 fn a_broken_stream_goes_on_to_its_end() {
-    let mut downward = downward(&json!({ "model": "m", "input": "hi", "metadata": { "a": "b" } }));
-    let mut out = downward.pass(chunk(json!({ "content": "a" }))).to_vec();
-    out.extend(downward.error_event(&failure()));
+    let mut response_translation =
+        response_translation(&json!({ "model": "m", "input": "hi", "metadata": { "a": "b" } }));
+    let mut out = response_translation.pass(chunk(json!({ "content": "a" }))).to_vec();
+    out.extend(response_translation.error_event(&failure()));
     let datas = datas(&out);
     assert_eq!(numbers(&out), (0..datas.len() as u64).collect::<Vec<_>>());
     let [error, failed] = &datas[datas.len() - 2..] else { panic!("{datas:?}") };
@@ -86,29 +93,31 @@ fn a_broken_stream_goes_on_to_its_end() {
 fn so_does_a_stream_that_is_not_translated() {
     let body = Bytes::from_static(br#"{"model":"m","input":"hi"}"#);
     let request = ApiRequest::parse(Surface::Responses, body).unwrap();
-    let mut downward = Downward::new(&Upward::untouched(request.into()), "m", false);
-    assert_eq!(numbers(&downward.error_event(&failure())), [0, 1], "nothing came");
+    let mut response_translation = ResponseTranslation::new(&RequestTranslation::untouched(request.into()), "m", false);
+    assert_eq!(numbers(&response_translation.error_event(&failure())), [0, 1], "nothing came");
     let created =
         json!({ "type": "response.created", "sequence_number": 0, "response": { "id": "resp_1", "tools": [7] } });
     let delta = json!({ "type": "response.output_text.delta", "sequence_number": 4, "delta": "a" });
     for data in [created, delta] {
         let event = event(&data.to_string());
-        assert_eq!(downward.pass(Event { raw: event.raw.clone() }), event.raw);
+        assert_eq!(response_translation.pass(SseEvent { raw: event.raw.clone() }), event.raw);
     }
-    downward.pass(Event { raw: Bytes::from_static(b": ping\n\n") });
-    let out = downward.error_event(&failure());
+    response_translation.pass(SseEvent { raw: Bytes::from_static(b": ping\n\n") });
+    let out = response_translation.error_event(&failure());
     assert_eq!(numbers(&out), [5, 6]);
     let failed = &datas(&out)[1]["response"];
     assert_eq!((&failed["id"], &failed["tools"], &failed["status"]), (&json!("resp_1"), &json!([7]), &json!("failed")));
-    downward.pass(event("{\"sequence_number\":\"x\"}"));
-    assert_eq!(numbers(&downward.error_event(&failure())), [0, 1], "nothing to go on from");
+    response_translation.pass(event("{\"sequence_number\":\"x\"}"));
+    assert_eq!(numbers(&response_translation.error_event(&failure())), [0, 1], "nothing to go on from");
 }
 
 #[test]
 fn other_streams_break_as_before() {
     let surface = Surface::Chat;
     let conversation = surface.conversation(br#"{"messages":[{"role":"user","content":"x"}]}"#).unwrap();
-    let upward = Upward::translated(surface, &conversation, Dialect::Gemini, &Options::default()).unwrap();
-    let mut downward = Downward::new(&upward, "m", false);
-    assert_eq!(downward.error_event(&failure()), surface.error_event(&failure()));
+    let request_translation =
+        RequestTranslation::translated(surface, &conversation, Dialect::Gemini, &TranslationOptions::default())
+            .unwrap();
+    let mut response_translation = ResponseTranslation::new(&request_translation, "m", false);
+    assert_eq!(response_translation.error_event(&failure()), surface.error_event(&failure()));
 }

@@ -12,15 +12,15 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::protocol::neutral::{Conversation, Losses, Piece, ReadPieces, WritePieces};
-use crate::protocol::sse::Scanner;
+use crate::protocol::neutral::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
+use crate::protocol::sse::SseScanner;
 
-fn event(data: &str) -> Event {
-    Event { raw: Bytes::from(format!("data: {data}\n\n")) }
+fn event(data: &str) -> SseEvent {
+    SseEvent { raw: Bytes::from(format!("data: {data}\n\n")) }
 }
 
-fn events(stream: &[u8]) -> Vec<Event> {
-    let mut scanner = Scanner::new(1 << 20);
+fn events(stream: &[u8]) -> Vec<SseEvent> {
+    let mut scanner = SseScanner::new(1 << 20);
     scanner.push(Bytes::copy_from_slice(stream));
     std::iter::from_fn(|| scanner.next_event().unwrap()).collect()
 }
@@ -30,14 +30,14 @@ fn datas(stream: &[u8]) -> Vec<Value> {
     events(stream).iter().map(|event| serde_json::from_slice(&event.fields().data.unwrap()).unwrap()).collect()
 }
 
-fn pieces(stream: &[u8]) -> Vec<Piece> {
-    let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+fn pieces(stream: &[u8]) -> Vec<AnswerPiece> {
+    let (mut reader, mut pieces) = (ResponsesReader::default(), Vec::new());
     events(stream).iter().for_each(|event| reader.read(event, &mut pieces));
     pieces
 }
 
-fn written(pieces: &[Piece]) -> Bytes {
-    let (mut writer, mut out) = (Writer::new("m", Default::default()), BytesMut::new());
+fn written(pieces: &[AnswerPiece]) -> Bytes {
+    let (mut writer, mut out) = (ResponsesWriter::new("m", Default::default()), BytesMut::new());
     pieces.iter().for_each(|piece| writer.write(piece.clone(), &mut out));
     writer.end(&mut out);
     out.freeze()
@@ -49,7 +49,7 @@ fn conversation_of(body: &Value) -> Conversation {
 
 fn request_of(conversation: &Conversation) -> (Value, Losses) {
     let mut losses = Losses::default();
-    let options = Options { model: "m".to_owned(), ..Options::default() };
+    let options = TranslationOptions { model: "m".to_owned(), ..TranslationOptions::default() };
     (request(conversation, &options, &mut losses), losses)
 }
 
@@ -144,7 +144,7 @@ proptest! {
         if let Ok(conversation) = conversation(body.to_string().as_bytes()) {
             request_of(&conversation);
         }
-        let (mut reader, mut assembly, mut pieces) = (Reader::default(), Assembly::default(), Vec::new());
+        let (mut reader, mut assembly, mut pieces) = (ResponsesReader::default(), ResponseAssembly::default(), Vec::new());
         for value in [&value, &other, &value] {
             reader.read(&event(&value.to_string()), &mut pieces);
             use crate::protocol::assemble::Assemble;
@@ -156,9 +156,9 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let event = Event { raw: Bytes::from(bytes.clone()) };
+        let event = SseEvent { raw: Bytes::from(bytes.clone()) };
         read(&event);
-        Reader::default().read(&event, &mut Vec::new());
+        ResponsesReader::default().read(&event, &mut Vec::new());
         events_of_whole(&bytes);
         prop_assert!(conversation(&bytes).is_err());
     }

@@ -109,7 +109,7 @@ fn what_is_no_chunk_is_told_apart() {
         r#"{"type":"response.failed","response":{"error":{"code":"server_error"},"usage":{"input_tokens":9}}}"#;
     let Frame::Error { usage, data } = frame(failed) else { panic!("no error") };
     assert_eq!((usage.as_deref(), &data[..]), (Some(r#"{"input_tokens":9}"#), failed.as_bytes()));
-    let raw = |raw: &'static str| read(Box::leak(Box::new(Event { raw: Bytes::from_static(raw.as_bytes()) })));
+    let raw = |raw: &'static str| read(Box::leak(Box::new(SseEvent { raw: Bytes::from_static(raw.as_bytes()) })));
     assert_eq!(raw(": OPENROUTER PROCESSING\n\n"), Frame::KeepAlive);
     assert_eq!(frame(r#"{"type":"keepalive","sequence_number":3}"#), Frame::KeepAlive);
     assert!(matches!(raw("{\"error\":\"gone\"}\n"), Frame::Error { .. }));
@@ -141,7 +141,7 @@ fn what_every_client_stops_at_is_known() {
         attempts: Some(&json!([1])),
     };
     let bytes = error_event(&error);
-    assert!(is_error_event(&Event { raw: bytes.clone() }));
+    assert!(is_error_event(&SseEvent { raw: bytes.clone() }));
     let [raised, failed] = datas(&bytes).try_into().unwrap();
     assert_eq!((&raised["error"]["message"], &raised["message"]), (&json!("gone"), &json!("gone")));
     assert_eq!((&raised["error"]["attempts"], &raised["type"]), (&json!([1]), &json!("error")));

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::protocol::neutral::{
-    CacheHint, Call, Document, Effort, Format, Image, Part, Reasoning, Role, Sampling, Source, Thinking, Tool,
-    ToolChoice, ToolResult, Turn,
+    CacheHint, ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning, ReasoningPart, Role,
+    Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult,
 };
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
 fn names(losses: &Losses) -> (Vec<&str>, Vec<&str>) {
@@ -18,17 +18,19 @@ fn names(losses: &Losses) -> (Vec<&str>, Vec<&str>) {
 
 /// Parts of every kind.
 fn a_conversation() -> Conversation {
-    let call =
-        |id: &str, custom| Part::Call(Call { id: id.to_owned(), name: "f".to_owned(), custom, ..Call::default() });
-    let result = |id: &str, parts, custom| {
-        Part::Result(ToolResult { call_id: id.to_owned(), parts, custom, ..ToolResult::default() })
+    let call = |id: &str, custom| {
+        MessagePart::Call(ToolCall { id: id.to_owned(), name: "f".to_owned(), custom, ..ToolCall::default() })
     };
-    let image = |source| Part::Image(Image { source, detail: None, cache: None });
+    let result = |id: &str, parts, custom| {
+        MessagePart::Result(ToolResult { call_id: id.to_owned(), parts, custom, ..ToolResult::default() })
+    };
+    let image = |source| MessagePart::Image(Image { source, detail: None, cache: None });
     let png = Source::Base64 { media_type: "image/png".to_owned(), data: "AA".to_owned() };
-    let document =
-        |source, name: Option<&str>| Part::Document(Document { source, name: name.map(str::to_owned), cache: None });
+    let document = |source, name: Option<&str>| {
+        MessagePart::Document(Document { source, name: name.map(str::to_owned), cache: None })
+    };
     let pdf = Source::Base64 { media_type: "application/pdf".to_owned(), data: "BB".to_owned() };
-    let own = Thinking {
+    let own = ReasoningPart {
         text: "hm".to_owned(),
         signature: Some("photofinish.responses.gAAA".to_owned()),
         id: Some("rs_1".to_owned()),
@@ -37,7 +39,7 @@ fn a_conversation() -> Conversation {
     Conversation {
         system: vec![text("one"), text("two")],
         turns: vec![
-            Turn {
+            ConversationTurn {
                 role: Role::User,
                 parts: vec![
                     text("look"),
@@ -47,11 +49,11 @@ fn a_conversation() -> Conversation {
                     document(Source::Text("words".to_owned()), Some("a.txt")),
                 ],
             },
-            Turn {
+            ConversationTurn {
                 role: Role::Assistant,
-                parts: vec![Part::Thinking(own), text("ok"), call("c1", false), call("c2", true), text("more")],
+                parts: vec![MessagePart::Thinking(own), text("ok"), call("c1", false), call("c2", true), text("more")],
             },
-            Turn {
+            ConversationTurn {
                 role: Role::User,
                 parts: vec![
                     result("c1", vec![text("42")], false),
@@ -59,7 +61,7 @@ fn a_conversation() -> Conversation {
                     text("go"),
                 ],
             },
-            Turn { role: Role::System, parts: vec![text("later")] },
+            ConversationTurn { role: Role::System, parts: vec![text("later")] },
         ],
         ..Conversation::default()
     }
@@ -212,16 +214,16 @@ fn what_the_vendor_lacks_is_named() {
         ..Sampling::default()
     };
     let cache = Some(CacheHint::default());
-    let foreign = Thinking { signature: Some("photofinish.gemini.other".to_owned()), ..Thinking::default() };
+    let foreign = ReasoningPart { signature: Some("photofinish.gemini.other".to_owned()), ..ReasoningPart::default() };
     let result = ToolResult { call_id: "c".to_owned(), is_error: true, ..ToolResult::default() };
     let lost = Image { source: Source::File("f".to_owned()), detail: None, cache: cache.clone() };
-    let turn = |role, part| Turn { role, parts: vec![part] };
+    let turn = |role, part| ConversationTurn { role, parts: vec![part] };
     let conversation = Conversation {
         turns: vec![
-            turn(Role::User, Part::Text { text: "x".to_owned(), cache }),
-            turn(Role::Assistant, Part::Thinking(foreign)),
-            turn(Role::User, Part::Result(result)),
-            turn(Role::User, Part::Image(lost)),
+            turn(Role::User, MessagePart::Text { text: "x".to_owned(), cache }),
+            turn(Role::Assistant, MessagePart::Thinking(foreign)),
+            turn(Role::User, MessagePart::Result(result)),
+            turn(Role::User, MessagePart::Image(lost)),
         ],
         user: Some("w".repeat(65)),
         metadata: json!({ "a": 1 }).as_object().cloned(),
@@ -293,7 +295,7 @@ proptest! {
         }
         // Several system prompts have become one.
         let prompts: Vec<&str> = first.system.iter().filter_map(|part| match part {
-            Part::Text { text, .. } => Some(text.as_str()),
+            MessagePart::Text { text, .. } => Some(text.as_str()),
             _ => None,
         }).collect();
         let joined = prompts.join("\n\n");
@@ -306,7 +308,7 @@ proptest! {
             for part in conversation.turns.iter_mut().flat_map(|turn| &mut turn.parts) {
                 match part {
                     // Empty arguments are written as an empty object.
-                    Part::Call(call) if call.arguments.is_empty() && !call.custom => call.arguments.push_str("{}"),
+                    MessagePart::Call(call) if call.arguments.is_empty() && !call.custom => call.arguments.push_str("{}"),
                     _ => {}
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::assemble::Assemble;
-use crate::protocol::neutral::Finish;
+use crate::protocol::neutral::FinishReason;
 use crate::protocol::usage::Usage;
 
 fn stream(datas: &[Value]) -> Vec<u8> {
@@ -10,22 +10,22 @@ fn stream(datas: &[Value]) -> Vec<u8> {
 }
 
 pub(super) fn assembled(stream: &[u8]) -> Value {
-    let mut assembly = Assembly::default();
+    let mut assembly = ResponseAssembly::default();
     assert!(events(stream).iter().all(|event| assembly.add(event)));
     serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
-fn said(text: &str) -> Piece {
-    Piece::Text { index: 0, text: text.to_owned() }
+fn said(text: &str) -> AnswerPiece {
+    AnswerPiece::Text { index: 0, text: text.to_owned() }
 }
 
-fn call(number: u32, id: &str, name: &str) -> Piece {
+fn call(number: u32, id: &str, name: &str) -> AnswerPiece {
     let (id, name) = (id.to_owned(), name.to_owned());
-    Piece::Call { index: 0, call: number, id, name, custom: false, signature: None }
+    AnswerPiece::Call { index: 0, call: number, id, name, custom: false, signature: None }
 }
 
-fn arguments(number: u32, text: &str) -> Piece {
-    Piece::Arguments { index: 0, call: number, text: text.to_owned() }
+fn arguments(number: u32, text: &str) -> AnswerPiece {
+    AnswerPiece::Arguments { index: 0, call: number, text: text.to_owned() }
 }
 
 #[test]
@@ -54,8 +54,9 @@ fn a_stream_is_read_piece_by_piece() {
         json!({ "type": "response.completed", "response": { "id": "resp_1", "output": [{ "type": "message", "content": [{ "type": "output_text", "text": "hi" }] }],
             "usage": { "input_tokens": 9, "input_tokens_details": { "cached_tokens": 4 }, "output_tokens": 7, "output_tokens_details": { "reasoning_tokens": 3 } } } }),
     ];
-    let thought = |text: &str| Piece::Thinking { index: 0, block: 0, text: text.to_owned() };
-    let custom = Piece::Call { index: 0, call: 1, id: "c2".into(), name: "g".into(), custom: true, signature: None };
+    let thought = |text: &str| AnswerPiece::Thinking { index: 0, block: 0, text: text.to_owned() };
+    let custom =
+        AnswerPiece::Call { index: 0, call: 1, id: "c2".into(), name: "g".into(), custom: true, signature: None };
     let usage = Usage {
         input_tokens: Some(9),
         cached_input_tokens: Some(4),
@@ -66,21 +67,21 @@ fn a_stream_is_read_piece_by_piece() {
     assert_eq!(
         pieces(&stream(&datas)),
         [
-            Piece::Start { id: Some("resp_1".to_owned()), model: Some("m-1".to_owned()) },
+            AnswerPiece::Start { id: Some("resp_1".to_owned()), model: Some("m-1".to_owned()) },
             thought("a"),
             thought("\n\nb"),
-            Piece::Signature { index: 0, block: 0, signature: "photofinish.responses.gAAA".to_owned() },
-            Piece::Other("web_search_call".to_owned()),
+            AnswerPiece::Signature { index: 0, block: 0, signature: "photofinish.responses.gAAA".to_owned() },
+            AnswerPiece::Other("web_search_call".to_owned()),
             said("hi"),
-            Piece::Other("url_citation".to_owned()),
-            Piece::Refusal { index: 0, text: "no".to_owned() },
+            AnswerPiece::Other("url_citation".to_owned()),
+            AnswerPiece::Refusal { index: 0, text: "no".to_owned() },
             call(0, "c1", "f"),
             custom,
             arguments(1, "***"),
             arguments(0, "{}"),
-            Piece::Image { index: 0, media_type: "image/webp".to_owned(), data: "AA".to_owned() },
-            Piece::Finish { index: 0, finish: Finish::ToolCalls },
-            Piece::Usage(usage),
+            AnswerPiece::Image { index: 0, media_type: "image/webp".to_owned(), data: "AA".to_owned() },
+            AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
+            AnswerPiece::Usage(usage),
         ]
     );
 }
@@ -98,11 +99,11 @@ fn what_comes_without_deltas_is_read_all_the_same() {
         .chain([ended(json!([]))])
         .collect();
     let wanted = [
-        Piece::Redacted { index: 0, block: 0, data: "photofinish.responses.gAAA".to_owned() },
+        AnswerPiece::Redacted { index: 0, block: 0, data: "photofinish.responses.gAAA".to_owned() },
         said("hi"),
         call(0, "c1", "f"),
         arguments(0, "{}"),
-        Piece::Finish { index: 0, finish: Finish::ToolCalls },
+        AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
     ];
     assert_eq!(pieces(&stream(&items)), wanted);
     assert_eq!(pieces(&stream(&[ended(json!([hidden, message, function]))])), wanted);
@@ -121,13 +122,13 @@ fn what_comes_without_deltas_is_read_all_the_same() {
 #[test]
 fn how_it_ended_is_read() {
     for (reason, finish) in [
-        (json!("max_output_tokens"), Finish::Length),
-        (json!("content_filter"), Finish::Filtered),
-        (json!("odd"), Finish::Other("odd".to_owned())),
-        (Value::Null, Finish::Other("incomplete".to_owned())),
+        (json!("max_output_tokens"), FinishReason::Length),
+        (json!("content_filter"), FinishReason::Filtered),
+        (json!("odd"), FinishReason::Other("odd".to_owned())),
+        (Value::Null, FinishReason::Other("incomplete".to_owned())),
     ] {
         let data = json!({ "type": "response.incomplete", "response": { "incomplete_details": { "reason": reason } } });
-        assert_eq!(pieces(&stream(&[data])), [Piece::Finish { index: 0, finish }]);
+        assert_eq!(pieces(&stream(&[data])), [AnswerPiece::Finish { index: 0, finish }]);
     }
 }
 
@@ -140,19 +141,19 @@ fn half_a_character_does_not_lose_the_text_around_it() {
 /// Thoughts, text and two calls, one of which has no arguments.
 fn an_answer() -> Bytes {
     written(&[
-        Piece::Start { id: Some("chatcmpl-1".to_owned()), model: Some("m-1".to_owned()) },
-        Piece::Thinking { index: 0, block: 0, text: "hm".to_owned() },
-        Piece::Signature { index: 0, block: 0, signature: "photofinish.gemini.sig".to_owned() },
+        AnswerPiece::Start { id: Some("chatcmpl-1".to_owned()), model: Some("m-1".to_owned()) },
+        AnswerPiece::Thinking { index: 0, block: 0, text: "hm".to_owned() },
+        AnswerPiece::Signature { index: 0, block: 0, signature: "photofinish.gemini.sig".to_owned() },
         said("h\"i"),
         said("!"),
         call(0, "c1", "f"),
         arguments(0, "{\"a\""),
         arguments(0, ":1}"),
         call(1, "", "g"),
-        Piece::Other("web_search".to_owned()),
-        Piece::Finish { index: 0, finish: Finish::ToolCalls },
-        Piece::Usage(Usage { input_tokens: Some(5), output_tokens: Some(2), ..Usage::default() }),
-        Piece::Usage(Usage { output_tokens: Some(7), cached_input_tokens: Some(3), ..Usage::default() }),
+        AnswerPiece::Other("web_search".to_owned()),
+        AnswerPiece::Finish { index: 0, finish: FinishReason::ToolCalls },
+        AnswerPiece::Usage(Usage { input_tokens: Some(5), output_tokens: Some(2), ..Usage::default() }),
+        AnswerPiece::Usage(Usage { output_tokens: Some(7), cached_input_tokens: Some(3), ..Usage::default() }),
     ])
 }
 
@@ -235,7 +236,7 @@ fn the_end_has_all_that_was_said() {
 
 #[test]
 fn a_late_signature_does_not_cut_the_text() {
-    let late = Piece::Signature { index: 0, block: 3, signature: "photofinish.gemini.sig".to_owned() };
+    let late = AnswerPiece::Signature { index: 0, block: 3, signature: "photofinish.gemini.sig".to_owned() };
     let bytes = written(&[said("a"), late, said("b")]);
     let response = datas(&bytes).pop().unwrap();
     let output = &response["response"]["output"];
@@ -252,14 +253,14 @@ fn a_late_signature_does_not_cut_the_text() {
 #[test]
 fn what_was_cut_is_incomplete() {
     for (finish, reason) in [
-        (Finish::Length, "max_output_tokens"),
-        (Finish::Filtered, "content_filter"),
-        (Finish::Refusal, "content_filter"),
+        (FinishReason::Length, "max_output_tokens"),
+        (FinishReason::Filtered, "content_filter"),
+        (FinishReason::Refusal, "content_filter"),
     ] {
         let bytes = written(&[
             said("a"),
-            Piece::Refusal { index: 0, text: "b".to_owned() },
-            Piece::Finish { index: 0, finish },
+            AnswerPiece::Refusal { index: 0, text: "b".to_owned() },
+            AnswerPiece::Finish { index: 0, finish },
         ]);
         let last = datas(&bytes).pop().unwrap();
         assert_eq!(last["type"], "response.incomplete");
@@ -274,13 +275,13 @@ fn what_was_cut_is_incomplete() {
 
 #[test]
 fn sound_and_images_have_their_events() {
-    let audio = |data: &str, transcript: &str| Piece::Audio {
+    let audio = |data: &str, transcript: &str| AnswerPiece::Audio {
         index: 0,
         id: None,
         data: data.into(),
         transcript: transcript.into(),
     };
-    let image = Piece::Image { index: 0, media_type: "image/webp".to_owned(), data: "AA".to_owned() };
+    let image = AnswerPiece::Image { index: 0, media_type: "image/webp".to_owned(), data: "AA".to_owned() };
     let bytes = written(&[audio("QQ", ""), audio("", "hi"), image.clone()]);
     let datas = datas(&bytes);
     let count = |kind: &str| datas.iter().filter(|data| data["type"] == kind).count();
@@ -305,8 +306,8 @@ fn a_missing_output_is_made_of_the_items() {
     }
     let whole = assembled(&stream(&[done(0, "a"), ended(json!({ "output": [item("own")] }))]));
     assert_eq!(whole["output"], json!([item("own")]));
-    assert!(!Assembly::default().add(&event("{\"type\":")));
-    assert!(Assembly::default().add(&event("[DONE]")));
+    assert!(!ResponseAssembly::default().add(&event("{\"type\":")));
+    assert!(ResponseAssembly::default().add(&event("[DONE]")));
 }
 
 #[test]
@@ -325,14 +326,15 @@ fn a_whole_answer_becomes_a_stream_and_comes_back() {
     });
     let bytes = events_of_whole(whole.to_string().as_bytes()).unwrap();
     assert_eq!(assembled(&bytes), whole);
-    let custom = Piece::Call { index: 0, call: 1, id: "c2".into(), name: "g".into(), custom: true, signature: None };
+    let custom =
+        AnswerPiece::Call { index: 0, call: 1, id: "c2".into(), name: "g".into(), custom: true, signature: None };
     assert_eq!(
         pieces(&bytes)[1..9],
         [
-            Piece::Thinking { index: 0, block: 0, text: "hm".to_owned() },
-            Piece::Signature { index: 0, block: 0, signature: "photofinish.responses.gAAA".to_owned() },
+            AnswerPiece::Thinking { index: 0, block: 0, text: "hm".to_owned() },
+            AnswerPiece::Signature { index: 0, block: 0, signature: "photofinish.responses.gAAA".to_owned() },
             said("hi"),
-            Piece::Refusal { index: 0, text: "no".to_owned() },
+            AnswerPiece::Refusal { index: 0, text: "no".to_owned() },
             call(0, "c1", "f"),
             arguments(0, "{}"),
             custom,

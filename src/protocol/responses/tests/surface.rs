@@ -2,33 +2,34 @@
 
 use super::*;
 use crate::protocol::neutral::{
-    Call, Document, Effort, Format, Image, Part, Reasoning, Role, Source, Thinking, ToolChoice, ToolResult, Turn,
+    ConversationTurn, Document, Effort, Format, Image, MessagePart, Reasoning, ReasoningPart, Role, Source, ToolCall,
+    ToolChoice, ToolResult,
 };
 
-fn text(text: &str) -> Part {
-    Part::Text { text: text.to_owned(), cache: None }
+fn text(text: &str) -> MessagePart {
+    MessagePart::Text { text: text.to_owned(), cache: None }
 }
 
 fn source(media_type: &str, data: &str) -> Source {
     Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() }
 }
 
-fn image(source: Source, detail: Option<&str>) -> Part {
-    Part::Image(Image { source, detail: detail.map(str::to_owned), cache: None })
+fn image(source: Source, detail: Option<&str>) -> MessagePart {
+    MessagePart::Image(Image { source, detail: detail.map(str::to_owned), cache: None })
 }
 
-fn file(source: Source, name: Option<&str>) -> Part {
-    Part::Document(Document { source, name: name.map(str::to_owned), cache: None })
+fn file(source: Source, name: Option<&str>) -> MessagePart {
+    MessagePart::Document(Document { source, name: name.map(str::to_owned), cache: None })
 }
 
-fn call(id: &str, name: &str, arguments: &str, custom: bool) -> Part {
+fn call(id: &str, name: &str, arguments: &str, custom: bool) -> MessagePart {
     let (id, name, arguments) = (id.to_owned(), name.to_owned(), arguments.to_owned());
-    Part::Call(Call { id, name, arguments, custom, ..Call::default() })
+    MessagePart::Call(ToolCall { id, name, arguments, custom, ..ToolCall::default() })
 }
 
-fn result(id: &str, name: &str, said: &str, custom: bool) -> Part {
+fn result(id: &str, name: &str, said: &str, custom: bool) -> MessagePart {
     let (call_id, name) = (id.to_owned(), Some(name.to_owned()));
-    Part::Result(ToolResult { call_id, name, parts: vec![text(said)], custom, ..ToolResult::default() })
+    MessagePart::Result(ToolResult { call_id, name, parts: vec![text(said)], custom, ..ToolResult::default() })
 }
 
 fn losses(body: &Value) -> (Vec<String>, Vec<String>) {
@@ -42,7 +43,7 @@ fn losses(body: &Value) -> (Vec<String>, Vec<String>) {
 fn a_string_is_what_the_user_says() {
     let read = conversation_of(&json!({ "model": "m", "input": "hi", "instructions": "be brief" }));
     assert_eq!(read.system, [text("be brief")]);
-    assert_eq!(read.turns, [Turn { role: Role::User, parts: vec![text("hi")] }]);
+    assert_eq!(read.turns, [ConversationTurn { role: Role::User, parts: vec![text("hi")] }]);
     assert!(read.losses.is_empty());
 }
 
@@ -69,7 +70,7 @@ fn items_become_turns() {
     ] }));
     assert!(read.losses.is_empty());
     assert_eq!(read.system, [text("rules")]);
-    let thinking = Thinking {
+    let thinking = ReasoningPart {
         text: "a\n\nb".to_owned(),
         signature: Some("photofinish.responses.gAAA".to_owned()),
         redacted: false,
@@ -90,9 +91,9 @@ fn items_become_turns() {
         (
             Role::Assistant,
             vec![
-                Part::Thinking(thinking),
+                MessagePart::Thinking(thinking),
                 text("ok"),
-                Part::Refusal("no".to_owned()),
+                MessagePart::Refusal("no".to_owned()),
                 call("c1", "f", "{}", false),
                 call("c2", "patch", "***", true),
             ],
@@ -101,7 +102,7 @@ fn items_become_turns() {
         (Role::System, vec![text("later")]),
         (Role::User, vec![text("go")]),
     ];
-    assert_eq!(read.turns, turns.map(|(role, parts)| Turn { role, parts }));
+    assert_eq!(read.turns, turns.map(|(role, parts)| ConversationTurn { role, parts }));
 }
 
 #[test]
@@ -336,8 +337,8 @@ fn what_codex_sends_is_carried_over() {
     assert_eq!(read.system, [text("You are Codex."), text("sandbox")]);
     assert_eq!(read.verbosity, None, "the default");
     let [_, assistant, results] = &read.turns[..] else { panic!("turns: {:?}", read.turns) };
-    let signed = Thinking { signature: Some("photofinish.gemini.sig".to_owned()), ..Thinking::default() };
-    assert_eq!(assistant.parts, [Part::Thinking(signed), call("c1", "apply_patch", "***", true)]);
+    let signed = ReasoningPart { signature: Some("photofinish.gemini.sig".to_owned()), ..ReasoningPart::default() };
+    assert_eq!(assistant.parts, [MessagePart::Thinking(signed), call("c1", "apply_patch", "***", true)]);
     assert_eq!(results.parts, [result("c1", "apply_patch", "ok", true)]);
 }
 
@@ -349,20 +350,20 @@ fn thoughts_go_back_to_whom_they_came_from() {
         conversation_of(&json!({ "model": "m", "input": [item, call] })).turns.remove(0).parts
     };
     let summary = || json!([{ "type": "summary_text", "text": "hm" }]);
-    let Part::Thinking(signed) = &read("photofinish.gemini.sig", summary())[0] else { panic!("no thoughts") };
+    let MessagePart::Thinking(signed) = &read("photofinish.gemini.sig", summary())[0] else { panic!("no thoughts") };
     assert_eq!(
         (signed.signature.as_deref(), signed.text.as_str(), signed.redacted, &signed.id),
         (Some("photofinish.gemini.sig"), "hm", false, &None)
     );
-    let Part::Thinking(hidden) = &read("photofinish.anthropic.redacted.data", json!([]))[0] else {
+    let MessagePart::Thinking(hidden) = &read("photofinish.anthropic.redacted.data", json!([]))[0] else {
         panic!("no thoughts")
     };
     assert_eq!((hidden.signature.as_deref(), hidden.redacted), (Some("photofinish.anthropic.data"), true));
-    let Part::Thinking(own) = &read("gAAA", json!([]))[0] else { panic!("no thoughts") };
+    let MessagePart::Thinking(own) = &read("gAAA", json!([]))[0] else { panic!("no thoughts") };
     assert_eq!(
         (own.signature.as_deref(), own.redacted, own.id.as_deref()),
         (Some("photofinish.responses.gAAA"), true, None)
     );
-    let [Part::Call(call)] = &read("photofinish.gemini.call.sig", json!([]))[..] else { panic!("no call") };
+    let [MessagePart::Call(call)] = &read("photofinish.gemini.call.sig", json!([]))[..] else { panic!("no call") };
     assert_eq!(call.signature.as_deref(), Some("photofinish.gemini.sig"));
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Open, Writer};
+use super::{OpenOutput, ResponsesWriter};
 use crate::protocol::responses::envelope::Envelope;
 use crate::protocol::responses::numbered::Numbered;
-use crate::protocol::responses::output::Said;
+use crate::protocol::responses::output::OutputText;
 
 /// A message that was begun by another.
 #[derive(Debug)]
@@ -21,23 +21,28 @@ pub struct OpenMessage {
     pub part: Option<String>,
 }
 
-impl Writer {
+impl ResponsesWriter {
     /// Goes on with a response that was begun: as its first event has it, behind the event of this number. Of its output those
     /// that are done, by their index.
-    pub fn behind(response: &Map<String, Value>, number: u64, output: Vec<Value>, open: Option<OpenMessage>) -> Writer {
+    pub fn behind(
+        response: &Map<String, Value>,
+        number: u64,
+        output: Vec<Value>,
+        open: Option<OpenMessage>,
+    ) -> ResponsesWriter {
         let open = match open {
-            None => Open::Nothing,
+            None => OpenOutput::Nothing,
             Some(OpenMessage { index, id, content, part }) => {
-                Open::Message { index, id, content, part: part.map(|text| (Said::Text, text)) }
+                OpenOutput::Message { index, id, content, part: part.map(|text| (OutputText::Text, text)) }
             }
         };
-        Writer {
+        ResponsesWriter {
             envelope: Envelope::behind(response),
             numbered: Numbered::behind(number),
             started: true,
             output,
             open,
-            ..Writer::new("", Arc::default())
+            ..ResponsesWriter::new("", Arc::default())
         }
     }
 }

@@ -19,12 +19,12 @@ impl Draws {
     }
 }
 
-fn sent(uncached_tokens: f64, in_flight: u32) -> Sent {
-    Sent { uncached_tokens, in_flight }
+fn sent(uncached_tokens: f64, in_flight: u32) -> SendConditions {
+    SendConditions { uncached_tokens, in_flight }
 }
 
-fn median_ms(learner: &Learner, sent: Sent, now: i64) -> f64 {
-    learner.outlook().ttft_quantile_us(sent, 0.5, now).unwrap() / 1000.0
+fn median_ms(learner: &Learner, sent: SendConditions, now: i64) -> f64 {
+    learner.forecast().ttft_quantile_us(sent, 0.5, now).unwrap() / 1000.0
 }
 
 /// A steady upstream, seen once a second.
@@ -42,8 +42,8 @@ fn the_median_is_found() {
     let learner = steady(600);
     let median = median_ms(&learner, sent(1000.0, 0), 600 * SECOND);
     assert!((median / 300.0 - 1.0).abs() < 0.12, "{median}");
-    let outlook = learner.outlook();
-    assert!(outlook.seen() > 400.0 && outlook.ttft_quantile_us(sent(1000.0, 0), 0.9999, 0).is_none());
+    let forecast = learner.forecast();
+    assert!(forecast.seen() > 400.0 && forecast.ttft_quantile_us(sent(1000.0, 0), 0.9999, 0).is_none());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn the_slope_of_the_load_is_found() {
         let median = 250.0 * f64::from(1 + in_flight).powf(0.5);
         learner.first_token(sent(1000.0, in_flight), draws.ttft(median, 0.2), second * SECOND);
     }
-    let slope = learner.outlook().load_slope();
+    let slope = learner.forecast().load_slope();
     assert!((slope - 0.5).abs() < 0.1, "{slope}");
 }
 
@@ -118,23 +118,23 @@ fn a_hang_is_noticed_by_those_that_were_cut() {
 #[test]
 fn an_early_cut_tells_nothing() {
     let mut learner = steady(600);
-    let before = (learner.outlook().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
+    let before = (learner.forecast().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
     for second in 600..900 {
         learner.censored(sent(1000.0, 0), 40_000, second * SECOND);
     }
-    let after = (learner.outlook().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
+    let after = (learner.forecast().seen(), median_ms(&learner, sent(1000.0, 0), 600 * SECOND));
     assert!((before.0 - after.0).abs() < 1e-9 && (before.1 / after.1 - 1.0).abs() < 0.02, "{before:?} {after:?}");
 }
 
 #[test]
 fn waiting_attempts_of_others_are_evidence() {
-    use crate::routing::adaptive::Waiting;
-    let outlook = steady(600).outlook();
+    use crate::routing::adaptive::OtherWaiting;
+    let forecast = steady(600).forecast();
     let (now, mine) = (603 * SECOND, sent(1000.0, 0));
     let expected = |waits_us: [i64; 2]| {
-        outlook.ln_ttft_given(mine, &waits_us.map(|waited_us| Waiting { sent: mine, waited_us }), now)
+        forecast.ln_ttft_given(mine, &waits_us.map(|waited_us| OtherWaiting { sent: mine, waited_us }), now)
     };
-    let usual = outlook.ln_ttft(mine, now);
+    let usual = forecast.ln_ttft(mine, now);
     assert!((expected([250_000; 2]) - usual).abs() < 1e-9, "as long as others wait too");
     assert!(expected([2_900_000, 2_000_000]) > usual + 0.8, "{} {usual}", expected([2_900_000, 2_000_000]));
     assert!((expected([60_000_000, 50_000_000]) - usual).abs() < 1e-9, "later ones were answered");
@@ -145,12 +145,12 @@ fn nonsense_changes_nothing() {
     let mut learner = Learner::new();
     learner.first_token(sent(f64::NAN, 0), 0, 0);
     learner.censored(sent(1000.0, u32::MAX), -5, 0);
-    assert_eq!(learner.outlook().seen(), 0.0);
+    assert_eq!(learner.forecast().seen(), 0.0);
     learner.launched(7);
     learner.launched(5);
-    assert_eq!((learner.outlook().launches(), learner.outlook().last_us()), (2, Some(7)));
+    assert_eq!((learner.forecast().launches(), learner.forecast().last_us()), (2, Some(7)));
     (0..5).for_each(|_| learner.failed(9));
-    assert!(learner.outlook().throttled(9));
+    assert!(learner.forecast().throttled(9));
     learner.answered(9);
-    assert!(!learner.outlook().throttled(9));
+    assert!(!learner.forecast().throttled(9));
 }

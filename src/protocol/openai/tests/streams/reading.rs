@@ -17,17 +17,17 @@ fn a_stream_is_read_in_its_order() {
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "length" }], "usage": { "prompt_tokens": 3, "completion_tokens": 2 } }),
     ]);
     let expected = [
-        Piece::Start { id: Some("c1".into()), model: Some("m-1".into()) },
-        Piece::Text { index: 1, text: "é\n".into() },
+        AnswerPiece::Start { id: Some("c1".into()), model: Some("m-1".into()) },
+        AnswerPiece::Text { index: 1, text: "é\n".into() },
         thinking(0, "hm"),
-        Piece::Refusal { index: 0, text: "no".into() },
-        finish(Finish::Length),
-        Piece::Usage(usage),
+        AnswerPiece::Refusal { index: 0, text: "no".into() },
+        finish(FinishReason::Length),
+        AnswerPiece::Usage(usage),
     ];
     assert_eq!(read, expected);
     let mut none = Vec::new();
     for data in ["[DONE]", "{\"choices\":[{\"delta\":{\"content\":\"x\"}}]", "7", ""] {
-        Reader::default().read(&event(data), &mut none);
+        OpenAiReader::default().read(&event(data), &mut none);
     }
     assert_eq!(none, []);
 }
@@ -80,7 +80,7 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
                 json!({ "tool_calls": [{ "index": 0, "id": "a", "type": "function", "function": function("f", json!("")),
                 "extra_content": { "google": { "thought_signature": "s" } } }] }),
             ],
-            vec![Piece::Call {
+            vec![AnswerPiece::Call {
                 index: 0,
                 call: 0,
                 id: "a".into(),
@@ -94,7 +94,14 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
                 json!({ "tool_calls": [{ "index": 0, "id": "a", "type": "custom", "custom": { "name": "f", "input": "raw" } }] }),
             ],
             vec![
-                Piece::Call { index: 0, call: 0, id: "a".into(), name: "f".into(), custom: true, signature: None },
+                AnswerPiece::Call {
+                    index: 0,
+                    call: 0,
+                    id: "a".into(),
+                    name: "f".into(),
+                    custom: true,
+                    signature: None,
+                },
                 arguments(0, "raw"),
             ],
         ),
@@ -113,7 +120,7 @@ fn reasoning_is_read_in_all_its_forms() {
                 json!({ "content": [{ "type": "thinking", "thinking": [{ "type": "text", "text": "a" }] }] }),
                 json!({ "content": [{ "type": "text", "text": "x" }, { "type": "reference", "reference_ids": [1] }] }),
             ],
-            vec![thinking(0, "a"), text("x"), Piece::Other("reference".into())],
+            vec![thinking(0, "a"), text("x"), AnswerPiece::Other("reference".into())],
         ),
         // OpenRouter says it twice, and signs.
         (
@@ -127,7 +134,7 @@ fn reasoning_is_read_in_all_its_forms() {
                 thinking(0, "a"),
                 signature(0, "photofinish.openai.s"),
                 thinking(1, "b"),
-                Piece::Redacted { index: 0, block: 2, data: "photofinish.openai.d".into() },
+                AnswerPiece::Redacted { index: 0, block: 2, data: "photofinish.openai.d".into() },
             ],
         ),
         (
@@ -146,37 +153,38 @@ fn reasoning_is_read_in_all_its_forms() {
 #[test]
 fn images_audio_and_odd_places_are_read() {
     let url = "data:image/png;base64,QQ==";
-    let image = Piece::Image { index: 0, media_type: "image/png".into(), data: "QQ==".into() };
+    let image = AnswerPiece::Image { index: 0, media_type: "image/png".into(), data: "QQ==".into() };
     assert_eq!(of_deltas(&[json!({ "images": [{ "type": "image_url", "image_url": { "url": url } }] })]), [image]);
-    let audio = Piece::Audio { index: 0, id: Some("a".into()), data: "QQ==".into(), transcript: "hi".into() };
+    let audio = AnswerPiece::Audio { index: 0, id: Some("a".into()), data: "QQ==".into(), transcript: "hi".into() };
     assert_eq!(of_deltas(&[json!({ "audio": { "id": "a", "data": "QQ==", "transcript": "hi" } })]), [audio]);
     assert_eq!(
         of_deltas(&[json!({ "annotations": [{ "type": "url_citation" }] })]),
-        [Piece::Other("annotations".into())]
+        [AnswerPiece::Other("annotations".into())]
     );
     let choice = |choice: Value| pieces(&[json!({ "choices": [choice] })]);
     assert_eq!(choice(json!({ "message": { "content": "x" } })), [text("x")]);
     assert_eq!(choice(json!({ "text": "x", "delta": { "content": "x" } })), [text("x")]);
     assert_eq!(choice(json!({ "text": "x" })), [text("x")]);
-    let half = Event { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\\ud83d\"}}]}\n\n") };
+    let half =
+        SseEvent { raw: Bytes::from_static(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\\ud83d\"}}]}\n\n") };
     let mut read = Vec::new();
-    Reader::default().read(&half, &mut read);
+    OpenAiReader::default().read(&half, &mut read);
     assert_eq!(read, [text("a\u{fffd}")]);
 }
 
 #[test]
 fn finish_reasons_have_one_meaning() {
     for (members, expected) in [
-        (json!({ "finish_reason": "stop" }), Finish::Stop),
-        (json!({ "finish_reason": "eos" }), Finish::Stop),
-        (json!({ "finish_reason": "stop", "stop_reason": "END" }), Finish::StopSequence(Some("END".into()))),
-        (json!({ "finish_reason": "stop", "matched_stop": 2 }), Finish::Stop),
-        (json!({ "finish_reason": "model_length" }), Finish::Length),
-        (json!({ "finish_reason": "function_call" }), Finish::ToolCalls),
-        (json!({ "finish_reason": "content_filter" }), Finish::Filtered),
+        (json!({ "finish_reason": "stop" }), FinishReason::Stop),
+        (json!({ "finish_reason": "eos" }), FinishReason::Stop),
+        (json!({ "finish_reason": "stop", "stop_reason": "END" }), FinishReason::StopSequence(Some("END".into()))),
+        (json!({ "finish_reason": "stop", "matched_stop": 2 }), FinishReason::Stop),
+        (json!({ "finish_reason": "model_length" }), FinishReason::Length),
+        (json!({ "finish_reason": "function_call" }), FinishReason::ToolCalls),
+        (json!({ "finish_reason": "content_filter" }), FinishReason::Filtered),
         (
             json!({ "finish_reason": "insufficient_system_resource" }),
-            Finish::Other("insufficient_system_resource".into()),
+            FinishReason::Other("insufficient_system_resource".into()),
         ),
     ] {
         assert_eq!(pieces(&[json!({ "choices": [members] })]), [finish(expected)], "{members}");
@@ -193,6 +201,6 @@ fn usage_is_found_in_every_place() {
         json!({ "timings": { "prompt_n": 3 } }),
     ] {
         let expected = Usage { input_tokens: Some(3), ..Usage::default() };
-        assert_eq!(pieces(std::slice::from_ref(&chunk)), [Piece::Usage(expected)], "{chunk}");
+        assert_eq!(pieces(std::slice::from_ref(&chunk)), [AnswerPiece::Usage(expected)], "{chunk}");
     }
 }

@@ -12,9 +12,9 @@ fn a_stream_is_written_as_the_vendor_writes_it() {
     let usage = Usage { input_tokens: Some(5), output_tokens: Some(7), reasoning_tokens: Some(2), ..Usage::default() };
     let out = written(
         &[
-            Piece::Start { id: Some("msg_1".into()), model: None },
-            Piece::Usage(Usage { input_tokens: Some(5), cached_input_tokens: Some(4), ..Usage::default() }),
-            Piece::Start { id: Some("msg_2".into()), model: Some("answers".into()) },
+            AnswerPiece::Start { id: Some("msg_1".into()), model: None },
+            AnswerPiece::Usage(Usage { input_tokens: Some(5), cached_input_tokens: Some(4), ..Usage::default() }),
+            AnswerPiece::Start { id: Some("msg_2".into()), model: Some("answers".into()) },
             thinking(0, "hm"),
             signature(0, "photofinish.openai.s"),
             text("say \"hi\""),
@@ -22,9 +22,9 @@ fn a_stream_is_written_as_the_vendor_writes_it() {
             call(1, "b", "g"),
             arguments(1, "{\"a\""),
             arguments(7, "of no call"),
-            finish(Finish::Stop),
-            finish(Finish::Length),
-            Piece::Usage(usage),
+            finish(FinishReason::Stop),
+            finish(FinishReason::Length),
+            AnswerPiece::Usage(usage),
         ],
         true,
     );
@@ -57,24 +57,24 @@ fn a_stream_is_written_as_the_vendor_writes_it() {
     let counts = json!({ "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12,
         "prompt_tokens_details": { "cached_tokens": 4 }, "completion_tokens_details": { "reasoning_tokens": 2 } });
     assert_eq!((&chunks[9]["usage"], &chunks[9]["choices"]), (&counts, &json!([])));
-    let without = written(&[super::text("x"), Piece::Usage(usage)], false);
+    let without = written(&[super::text("x"), AnswerPiece::Usage(usage)], false);
     assert!(!std::str::from_utf8(&without).unwrap().contains("usage"));
 }
 
 #[test]
 fn clients_get_reasons_that_they_know() {
     for (end, refused, reason, native) in [
-        (Finish::StopSequence(Some("x".into())), false, "stop", None),
-        (Finish::Length, false, "length", None),
-        (Finish::ToolCalls, false, "tool_calls", None),
-        (Finish::Filtered, false, "content_filter", None),
-        (Finish::Refusal, false, "content_filter", None),
-        (Finish::Refusal, true, "stop", None),
-        (Finish::Pause, false, "stop", None),
-        (Finish::Other("MALFORMED".into()), false, "stop", Some("MALFORMED")),
+        (FinishReason::StopSequence(Some("x".into())), false, "stop", None),
+        (FinishReason::Length, false, "length", None),
+        (FinishReason::ToolCalls, false, "tool_calls", None),
+        (FinishReason::Filtered, false, "content_filter", None),
+        (FinishReason::Refusal, false, "content_filter", None),
+        (FinishReason::Refusal, true, "stop", None),
+        (FinishReason::Pause, false, "stop", None),
+        (FinishReason::Other("MALFORMED".into()), false, "stop", Some("MALFORMED")),
     ] {
-        let refusal = refused.then(|| Piece::Refusal { index: 0, text: "no".into() });
-        let stream: Vec<Piece> = refusal.into_iter().chain([finish(end.clone())]).collect();
+        let refusal = refused.then(|| AnswerPiece::Refusal { index: 0, text: "no".into() });
+        let stream: Vec<AnswerPiece> = refusal.into_iter().chain([finish(end.clone())]).collect();
         let choice = &whole(&written(&stream, false))["choices"][0];
         assert_eq!(
             (choice["finish_reason"].as_str(), choice["native_finish_reason"].as_str()),
@@ -86,7 +86,7 @@ fn clients_get_reasons_that_they_know() {
 
 #[test]
 fn what_a_client_sends_back_holds_what_the_vendor_needs() {
-    let signed_call = Piece::Call {
+    let signed_call = AnswerPiece::Call {
         index: 0,
         call: 0,
         id: "a".into(),
@@ -94,8 +94,8 @@ fn what_a_client_sends_back_holds_what_the_vendor_needs() {
         custom: false,
         signature: Some("photofinish.gemini.cs".into()),
     };
-    let redacted = Piece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.d".into() };
-    let image = Piece::Image { index: 0, media_type: "image/png".into(), data: "QQ==".into() };
+    let redacted = AnswerPiece::Redacted { index: 0, block: 1, data: "photofinish.anthropic.d".into() };
+    let image = AnswerPiece::Image { index: 0, media_type: "image/png".into(), data: "QQ==".into() };
     let stream = [
         thinking(0, "h"),
         thinking(0, "m"),
@@ -104,7 +104,7 @@ fn what_a_client_sends_back_holds_what_the_vendor_needs() {
         text("x"),
         image,
         signed_call,
-        finish(Finish::ToolCalls),
+        finish(FinishReason::ToolCalls),
     ];
     let answer = whole(&written(&stream, false));
     let body = json!({ "messages": [
@@ -113,66 +113,66 @@ fn what_a_client_sends_back_holds_what_the_vendor_needs() {
     let read = Surface::Chat.conversation(body.to_string().as_bytes()).unwrap();
     assert!(read.losses.is_empty(), "{:?}", read.losses);
     let expected = [
-        Part::Thinking(Thinking {
+        MessagePart::Thinking(ReasoningPart {
             text: "hm".into(),
             signature: Some("photofinish.openai.s".into()),
-            ..Thinking::default()
+            ..ReasoningPart::default()
         }),
-        Part::Thinking(Thinking {
+        MessagePart::Thinking(ReasoningPart {
             signature: Some("photofinish.anthropic.d".into()),
             redacted: true,
-            ..Thinking::default()
+            ..ReasoningPart::default()
         }),
-        Part::Text { text: "x".into(), cache: None },
-        Part::Image(Image {
+        MessagePart::Text { text: "x".into(), cache: None },
+        MessagePart::Image(Image {
             source: Source::Base64 { media_type: "image/png".into(), data: "QQ==".into() },
             detail: None,
             cache: None,
         }),
-        Part::Call(Call {
+        MessagePart::Call(ToolCall {
             id: "a".into(),
             name: "f".into(),
             arguments: "{}".into(),
             signature: Some("photofinish.gemini.cs".into()),
-            ..Call::default()
+            ..ToolCall::default()
         }),
     ];
     assert_eq!(read.turns[1].parts, expected);
 }
 
 /// Streams that can be told in chat in one way.
-fn any_stream() -> impl Strategy<Value = Vec<Piece>> {
+fn any_stream() -> impl Strategy<Value = Vec<AnswerPiece>> {
     let words = "\\PC{1,8}";
     let step = prop_oneof![
-        3 => (0_u32..2, words).prop_map(|(index, text)| vec![Piece::Text { index, text }]),
-        1 => (0_u32..2, words).prop_map(|(index, text)| vec![Piece::Refusal { index, text }]),
-        1 => words.prop_map(|data| vec![Piece::Audio { index: 0, id: None, data, transcript: String::new() }]),
-        1 => words.prop_map(|text| vec![Piece::Other(text)]),
+        3 => (0_u32..2, words).prop_map(|(index, text)| vec![AnswerPiece::Text { index, text }]),
+        1 => (0_u32..2, words).prop_map(|(index, text)| vec![AnswerPiece::Refusal { index, text }]),
+        1 => words.prop_map(|data| vec![AnswerPiece::Audio { index: 0, id: None, data, transcript: String::new() }]),
+        1 => words.prop_map(|text| vec![AnswerPiece::Other(text)]),
         2 => (words, "photofinish\\.(openai|gemini)\\.[a-z]{1,4}")
             .prop_map(|(text, signature)| vec![thinking(0, &text), super::signature(0, &signature)]),
         2 => (words, any::<bool>(), words).prop_map(|(name, custom, text)| vec![
-            Piece::Call { index: 0, call: 0, id: name.clone(), name, custom, signature: None }, arguments(0, &text)]),
+            AnswerPiece::Call { index: 0, call: 0, id: name.clone(), name, custom, signature: None }, arguments(0, &text)]),
     ];
     proptest::collection::vec(step, 1..12).prop_map(|steps| {
         let (mut blocks, mut calls) = (0, 0);
-        let mut stream = vec![Piece::Start { id: Some("chatcmpl-1".into()), model: Some("m".into()) }];
+        let mut stream = vec![AnswerPiece::Start { id: Some("chatcmpl-1".into()), model: Some("m".into()) }];
         for mut step in steps {
             for piece in &mut step {
                 match piece {
-                    Piece::Thinking { block, .. } | Piece::Signature { block, .. } => *block = blocks,
-                    Piece::Call { call, id, .. } => {
+                    AnswerPiece::Thinking { block, .. } | AnswerPiece::Signature { block, .. } => *block = blocks,
+                    AnswerPiece::Call { call, id, .. } => {
                         *call = calls;
                         *id = format!("call_{calls}");
                     }
-                    Piece::Arguments { call, .. } => *call = calls,
+                    AnswerPiece::Arguments { call, .. } => *call = calls,
                     _ => {}
                 }
             }
-            blocks += u32::from(matches!(step[0], Piece::Thinking { .. }));
-            calls += u32::from(matches!(step[0], Piece::Call { .. }));
+            blocks += u32::from(matches!(step[0], AnswerPiece::Thinking { .. }));
+            calls += u32::from(matches!(step[0], AnswerPiece::Call { .. }));
             stream.extend(step);
         }
-        let end = if calls > 0 { Finish::ToolCalls } else { Finish::Length };
+        let end = if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Length };
         stream.push(finish(end));
         stream
     })
@@ -182,18 +182,18 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(stream in any_stream(), include_usage: bool) {
         let out = written(&stream, include_usage);
-        let (mut reader, mut read) = (Reader::default(), Vec::new());
+        let (mut reader, mut read) = (OpenAiReader::default(), Vec::new());
         for event in events(&out) {
             prop_assert!(matches!(crate::protocol::openai::read(&event), Frame::Chunk(_) | Frame::Done(_)));
             reader.read(&event, &mut read);
         }
-        let told: Vec<Piece> = stream.iter().filter(|piece| !matches!(piece, Piece::Other(_))).cloned().collect();
+        let told: Vec<AnswerPiece> = stream.iter().filter(|piece| !matches!(piece, AnswerPiece::Other(_))).cloned().collect();
         prop_assert_eq!(&read, &told);
         // And the whole answer is the one that the pieces make.
         let message = &whole(&out)["choices"][0]["message"];
-        let all = |of: fn(&Piece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();
-        let said = all(|piece| match piece { Piece::Text { index: 0, text } => Some(text), _ => None });
-        let thought = all(|piece| match piece { Piece::Thinking { text, .. } => Some(text), _ => None });
+        let all = |of: fn(&AnswerPiece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();
+        let said = all(|piece| match piece { AnswerPiece::Text { index: 0, text } => Some(text), _ => None });
+        let thought = all(|piece| match piece { AnswerPiece::Thinking { text, .. } => Some(text), _ => None });
         prop_assert_eq!(message["content"].as_str().unwrap_or_default(), said);
         prop_assert_eq!(message["reasoning_content"].as_str().unwrap_or_default(), thought);
     }
@@ -201,7 +201,7 @@ proptest! {
     #[test]
     fn reading_never_panics(value in super::super::any_json(), other in super::super::any_json(), bytes in "[\\[\\]{}\":,a-z0-9]{0,40}") {
         let mut read = of_deltas(&[value.clone(), json!({ "tool_calls": value, "content": other }), json!({ "reasoning_details": value })]);
-        let (mut reader, mut more) = (Reader::default(), Vec::new());
+        let (mut reader, mut more) = (OpenAiReader::default(), Vec::new());
         for data in [value.to_string(), json!({ "choices": value, "usage": other }).to_string(), bytes] {
             reader.read(&event(&data), &mut more);
         }

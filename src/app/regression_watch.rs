@@ -1,0 +1,167 @@
+//! Checks every few minutes whether an upstream has become worse, and reports it in the log and the metrics.
+//!
+//! What is compared and what counts as worse: `report::regressions`. No decision depends on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::clock::wall_micros;
+use crate::history::regression::TestedFigure;
+use crate::metrics::Metrics;
+use crate::proxy::Gateway;
+use crate::report::regressions::{Regression, RegressionsQuestion, ask};
+use crate::shutdown::Shutdown;
+use crate::store::StoreReader;
+
+/// From the end of one look to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(300);
+/// A look that takes longer is given up.
+const LOOK_FOR: Duration = Duration::from_secs(30);
+/// Findings of one look; more than a history of sane size has.
+const FINDINGS_MAX: usize = 1_000;
+/// This many checks in a row must agree: a single one is wrong now and then.
+const LOOKS: u8 = 2;
+
+/// What a look has found, or in words why it could not.
+type WatchResult = Result<Vec<Regression>, String>;
+
+/// An upstream and its figure.
+type UpstreamFigure = (String, TestedFigure);
+
+/// What looks have told.
+#[derive(Debug, Default)]
+struct WatchHistory {
+    known: BTreeMap<UpstreamFigure, WatchedFigure>,
+    /// The last look failed.
+    failed: bool,
+}
+
+/// Of one upstream and figure.
+#[derive(Debug, Default)]
+struct WatchedFigure {
+    /// It counts as a regression.
+    stands: bool,
+    /// Looks in a row that said otherwise.
+    against: u8,
+}
+
+/// What a look has changed.
+#[derive(Debug, Default, PartialEq)]
+struct RegressionChange {
+    begun: Vec<UpstreamFigure>,
+    gone: Vec<UpstreamFigure>,
+}
+
+/// Runs until the gateway drains. `path`: of the database.
+pub(super) async fn watch(path: PathBuf, gateway: Arc<Gateway>) {
+    let mut looked = WatchHistory::default();
+    let told = |found| looked.tell(found, gateway.recorder().metrics());
+    look_again(&path, gateway.shutdown(), wall_micros, told).await;
+}
+
+async fn look_again(path: &Path, shutdown: &Shutdown, now: fn() -> i64, mut told: impl FnMut(WatchResult)) {
+    let mut draining = std::pin::pin!(shutdown.draining());
+    loop {
+        tokio::select! {
+            () = &mut draining => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let Some(found) = look(path, shutdown, now).await else { return };
+        told(found);
+    }
+}
+
+/// None once the gateway drains: nothing waits for the history then.
+async fn look(path: &Path, shutdown: &Shutdown, now: fn() -> i64) -> Option<WatchResult> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (path, stopped) = (path.to_owned(), stop.clone());
+    let work = shutdown.run_blocking(move || {
+        let reader = StoreReader::open(&path).map_err(|error| error.to_string())?.stopped_by(stopped);
+        let answer = ask(&reader, &RegressionsQuestion::default(), now()).map_err(|error| error.to_string())?;
+        Ok(answer.findings.into_iter().take(FINDINGS_MAX).collect())
+    });
+    let limit = async {
+        tokio::time::sleep(LOOK_FOR).await;
+        // The work ends by it, and so the look.
+        stop.store(true, Relaxed);
+        pending().await
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.draining() => {
+            stop.store(true, Relaxed);
+            None
+        }
+        found = work => Some(found.unwrap_or_else(|error| Err(error.to_string()))),
+        never = limit => never,
+    }
+}
+
+impl WatchHistory {
+    fn tell(&mut self, found: WatchResult, metrics: &Metrics) {
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                if !self.failed {
+                    tracing::warn!(error, "cannot tell whether an upstream has become worse");
+                }
+                self.failed = true;
+                return;
+            }
+        };
+        self.failed = false;
+        let keys = found.iter().map(|found| (found.upstream.clone(), found.figure())).collect();
+        let change = self.look(&keys);
+        for key in &change.begun {
+            metrics.regression(&key.0, key.1);
+            let this = |found: &&Regression| (found.upstream.as_str(), found.figure()) == (key.0.as_str(), key.1);
+            for found in found.iter().filter(this) {
+                tracing::warn!(
+                    upstream = found.upstream.as_str(),
+                    figure = found.figure().as_str(),
+                    attempts = found.attempts_now,
+                    "worse than in the same hours of the days before: {}, {}",
+                    found.words(),
+                    found.chance(),
+                );
+            }
+        }
+        for (upstream, figure) in &change.gone {
+            tracing::info!(
+                upstream = upstream.as_str(),
+                figure = figure.as_str(),
+                "no longer worse than in the same hours of the days before"
+            );
+        }
+        let standing = self.known.iter().filter(|(_, known)| known.stands);
+        metrics.standing(standing.map(|(key, _)| key.clone()).collect());
+    }
+
+    /// Takes in what one look has found.
+    fn look(&mut self, found: &BTreeSet<UpstreamFigure>) -> RegressionChange {
+        for key in found {
+            self.known.entry(key.clone()).or_default();
+        }
+        let mut change = RegressionChange::default();
+        self.known.retain(|key, known| {
+            if found.contains(key) == known.stands {
+                known.against = 0;
+                return known.stands;
+            }
+            known.against += 1;
+            if known.against == LOOKS {
+                *known = WatchedFigure { stands: !known.stands, against: 0 };
+                if known.stands { &mut change.begun } else { &mut change.gone }.push(key.clone());
+            }
+            known.stands || known.against > 0
+        });
+        change
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Learns from the history before the first request is served, so that a restarted gateway decides as well as before.
+//! If the history cannot be read yet, it learns later.
+
+use std::sync::Arc;
+
+use std::collections::BTreeSet;
+
+use crate::clock::Instant;
+use crate::config::{Config, UpstreamConfig};
+use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::learning::{Learning, RequestMemory};
+use crate::proxy::Gateway;
+use crate::race::verdict::slows_hedging;
+use crate::routing::tariff::{Basis, PromptTokens};
+use crate::store::StoreReader;
+
+/// Attempts of each configured upstream that are learnt from: the newest. Older ones would hardly count any more.
+const REMEMBERED_MAX: usize = 4_000;
+
+/// A history that cannot be read is logged, and nothing is learnt from it.
+pub(super) async fn learn(gateway: &Arc<Gateway>) {
+    let taught = gateway.clone();
+    let learning = gateway.shutdown().run_blocking(move || remember(&taught.live().config, taught.learning()));
+    if let Err(error) = learning.await {
+        tracing::error!(%error, "learning from the history broke off");
+    }
+}
+
+/// Once the store takes rows, unless the gateway drains before.
+pub(super) async fn learn_later(gateway: Arc<Gateway>) {
+    tokio::select! {
+        () = gateway.recorder().until_stored() => learn(&gateway).await,
+        () = gateway.shutdown().draining() => {}
+    }
+}
+
+/// Blocks: not for a task of the runtime. A history that cannot be read is logged, and nothing is learnt from it.
+fn remember(config: &Config, learning: &Learning) {
+    let (began, path) = (Instant::now(), &config.store.path);
+    if !path.exists() {
+        return;
+    }
+    let configured: BTreeSet<String> =
+        config.models.values().flat_map(|model| &model.upstreams).map(UpstreamConfig::name).collect();
+    let upstreams: Vec<String> = configured.into_iter().collect();
+    let mut requests = 0_u64;
+    let read = StoreReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
+        let each = |recorded: Recorded| {
+            requests += 1;
+            let cost_budget = config.model(&recorded.model).map(|model| {
+                learning.cost_budget(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
+            });
+            let cost = |attempt: &RecordedAttempt| cost(attempt, &recorded, config);
+            learning.remember(&recorded, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
+        };
+        Ok(reader.recorded_of(&upstreams, REMEMBERED_MAX, each)?)
+    });
+    learning.publish();
+    match read {
+        Ok(()) => tracing::info!(requests, after = ?began.elapsed(), "learnt from the history"),
+        Err(error) => {
+            tracing::warn!(requests, %error, "the history could not be read to its end: plans begin with what is known")
+        }
+    }
+}
+
+/// At the present prices. None for an upstream that its model no longer lists.
+fn cost(attempt: &RecordedAttempt, recorded: &Recorded, config: &Config) -> Option<f64> {
+    let model = config.model(&recorded.model)?;
+    let is_it =
+        |upstream: &&UpstreamConfig| upstream.provider.name == attempt.provider && upstream.model == attempt.model_sent;
+    let upstream = model.upstreams.iter().find(is_it)?;
+    let tariff = Basis::of(model.upstreams.iter()).tariff(upstream.billing());
+    let input = attempt.input_tokens.unwrap_or(recorded.input_tokens_estimate);
+    let cached = attempt.cached_input_tokens.unwrap_or(0).min(input);
+    let prompt = PromptTokens { uncached: (input - cached) as f64, cached: cached as f64 };
+    Some(tariff.whole(prompt, attempt.output_tokens.unwrap_or(0) as f64))
+}

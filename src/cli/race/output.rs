@@ -1,0 +1,180 @@
+//! Where a race is shown: drawn over and over on a terminal, or told line by line; and where its answer goes.
+
+use std::io;
+
+use super::answer::PrintedPiece;
+use super::board::{BoardMessage, RaceBoard};
+use super::picture;
+use super::summary::{FinishedRace, object, write_many, write_one};
+use super::text::write_text;
+use super::{RaceOptions, ScreenSettings};
+use crate::cli::plot::{clean, columns, padded};
+use crate::cli::stats::table::millis;
+use crate::printable::printable_lines;
+
+/// Dimmed, as reasoning is.
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// The two outputs of the command, and what goes where.
+pub struct RaceOutput<'a, O, E> {
+    out: &'a mut O,
+    err: &'a mut E,
+    screen: fn() -> Option<ScreenSettings>,
+    json: bool,
+    many: bool,
+    /// Lines of the picture that stand above the cursor.
+    drawn: usize,
+    /// The last character that went out of the answer; none before it.
+    last: Option<char>,
+    reasoning: bool,
+    /// The cursor stands below an empty line.
+    gap: bool,
+}
+
+impl<'a, O: io::Write, E: io::Write> RaceOutput<'a, O, E> {
+    pub fn new(options: &RaceOptions, screen: fn() -> Option<ScreenSettings>, out: &'a mut O, err: &'a mut E) -> Self {
+        let (json, many) = (options.json, options.times > 1);
+        RaceOutput { out, err, screen, json, many, drawn: 0, last: None, reasoning: false, gap: false }
+    }
+
+    /// Whether the answer goes into the object for programs.
+    pub fn keeps_answer(&self) -> bool {
+        self.json
+    }
+
+    /// One event, where races are not drawn.
+    pub fn event(&mut self, said: &BoardMessage, board: &RaceBoard) -> io::Result<()> {
+        if self.json || self.many || self.screen().is_some() {
+            return Ok(());
+        }
+        let width = board.lines.iter().map(|line| columns(&clean(&line.upstream))).max().unwrap_or(0);
+        let (after, upstream) = (millis(said.at_us), clean(&said.upstream));
+        writeln!(self.err, "{after:>9}  {}  {}", padded(&upstream, width), clean(&said.what))
+    }
+
+    /// The picture over the one before, if there is a screen. `number`: of the race.
+    pub fn draw(&mut self, board: &RaceBoard, number: u16, of: u16, now_us: i64) -> io::Result<()> {
+        let Some(screen) = self.screen() else { return Ok(()) };
+        let mut lines = picture::draw(board, screen, now_us);
+        if self.many {
+            lines.push(format!("race {number} of {of}"));
+        }
+        let mut text = String::new();
+        if self.drawn > 0 {
+            text.push_str(&format!("\x1b[{}A", self.drawn));
+        }
+        for line in &lines {
+            text.push_str(&format!("\r{line}\x1b[K\n"));
+        }
+        // What was longer before.
+        text.push_str("\x1b[J");
+        self.drawn = lines.len();
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// The picture stays as it is, and what comes next stands below.
+    pub fn settle(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.drawn) > 0 {
+            writeln!(self.out)?;
+            self.gap = true;
+        }
+        Ok(())
+    }
+
+    /// A piece of the answer.
+    pub fn piece(&mut self, piece: &PrintedPiece) -> io::Result<()> {
+        if self.json || self.many {
+            return Ok(());
+        }
+        self.gap = false;
+        let Some(screen) = self.screen() else {
+            self.last = piece.text.chars().last().or(self.last);
+            self.out.write_all(piece.text.as_bytes())?;
+            return self.out.flush();
+        };
+        if screen.colour && !piece.reasoning.is_empty() {
+            write!(self.out, "{DIM}{}{PLAIN}", printable_lines(&piece.reasoning))?;
+            self.reasoning = true;
+        }
+        if !piece.text.is_empty() {
+            if std::mem::take(&mut self.reasoning) {
+                writeln!(self.out, "\n")?;
+            }
+            let text = printable_lines(&piece.text);
+            self.last = text.chars().last().or(self.last);
+            self.out.write_all(text.as_bytes())?;
+        }
+        self.out.flush()
+    }
+
+    /// The answer has ended.
+    pub fn end_of_answer(&mut self) -> io::Result<()> {
+        if self.reasoning || self.last.take().is_some_and(|last| last != '\n') {
+            writeln!(self.out)?;
+        }
+        self.reasoning = false;
+        self.out.flush()
+    }
+
+    /// How one of many races went.
+    pub fn one_of_many(&mut self, number: u16, of: u16, how: &str) -> io::Result<()> {
+        if !self.many || self.json || self.screen().is_some() {
+            return Ok(());
+        }
+        writeln!(self.err, "race {number} of {of}: {}", clean(how))
+    }
+
+    /// A remark that belongs to no result.
+    pub fn remark(&mut self, text: &str) -> io::Result<()> {
+        self.gap = false;
+        if self.json { Ok(()) } else { writeln!(self.err, "{}", clean(text)) }
+    }
+
+    /// A race is complete.
+    pub fn object(&mut self, done: &FinishedRace) -> io::Result<()> {
+        if self.json {
+            writeln!(self.out, "{}", object(done))?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// All that ran, in figures: on standard output where they are the result.
+    pub fn summary(&mut self, done: &[FinishedRace]) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let width = self.screen().map(|screen| usize::from(screen.width));
+        match done {
+            [] => Ok(()),
+            _ if self.many => write_many(done, width, self.out),
+            [one, ..] if width.is_some() => {
+                if !self.gap {
+                    writeln!(self.out)?;
+                }
+                write_one(one, width, self.out)
+            }
+            [one, ..] => write_one(one, None, self.err),
+        }?;
+        self.out.flush()
+    }
+
+    /// Why nobody answered, upstream by upstream.
+    pub fn reasons(&mut self, attempts: &[String]) -> io::Result<()> {
+        if self.many || self.json {
+            return Ok(());
+        }
+        self.gap = false;
+        let width = self.screen().map(|screen| usize::from(screen.width));
+        attempts.iter().try_for_each(|attempt| write_text(attempt, width, self.err))
+    }
+
+    fn screen(&self) -> Option<ScreenSettings> {
+        if self.json { None } else { (self.screen)() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! The races of one command, from the first request to the last row: what happens is heard, shown and kept.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use http::Response;
+use http_body_util::BodyExt as _;
+use tokio::sync::mpsc::Receiver;
+
+use super::CommandOutcome;
+use super::answer::{AnswerReader, Refusal};
+use super::board::RaceBoard;
+use super::feed::{FeedEvent, feed};
+use super::finished::FinishedRaces;
+use super::output::RaceOutput;
+use super::request_template::RequestTemplate;
+use crate::app::LocalGateway;
+use crate::cli::signals::Signals;
+use crate::cli::stats::table::millis;
+use crate::clock::{Instant, micros_between};
+use crate::config::Config;
+use crate::config::units::format_duration;
+use crate::protocol::Surface;
+use crate::proxy;
+
+/// From one picture to the next.
+const FRAME: Duration = Duration::from_millis(50);
+/// How long losers that run on, to be audited or because they are billed in full anyway, are awaited at the end.
+const RUN_ON_FOR: Duration = Duration::from_secs(10);
+/// Of an answer that is kept for programs, so many bytes.
+const ANSWER_MAX: usize = 8 << 20;
+/// Of an error's body; the gateway keeps no more of one.
+const ERROR_MAX: usize = 1 << 20;
+
+/// Everything that the command holds while it runs.
+pub struct RaceSession<'a, O, E> {
+    alone: LocalGateway,
+    events: Receiver<FeedEvent>,
+    signals: Signals,
+    asked: RequestTemplate,
+    show: RaceOutput<'a, O, E>,
+    rows: FinishedRaces,
+}
+
+/// How one race ended.
+enum SessionOutcome {
+    Answered,
+    /// In words.
+    Failed(String),
+    WrongUse(String),
+    Interrupted,
+}
+
+/// One race while it runs.
+struct RaceInProgress {
+    board: RaceBoard,
+    began: Instant,
+    number: u16,
+    of: u16,
+}
+
+impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
+    /// # Errors
+    /// When the gateway cannot be built, in words for an operator.
+    pub async fn start(
+        config: Config,
+        stored: bool,
+        asked: RequestTemplate,
+        show: RaceOutput<'a, O, E>,
+    ) -> anyhow::Result<Self> {
+        let signals = Signals::new()?;
+        let (race_observer, events) = feed();
+        let alone = LocalGateway::start(config, stored, race_observer).await?;
+        Ok(RaceSession { alone, events, signals, asked, show, rows: FinishedRaces::default() })
+    }
+
+    /// Runs them one after the other, ends the gateway, and tells what there is to tell.
+    pub async fn run(mut self, times: u16) -> anyhow::Result<CommandOutcome> {
+        // Whatever goes wrong with the output, the rows are written.
+        let mut ended = self.races(times).await;
+        let mut interrupted = matches!(ended, Ok(SessionOutcome::Interrupted));
+        if ended.is_ok() && !interrupted {
+            match self.await_losers().await {
+                Ok(cut_short) => interrupted = cut_short,
+                Err(error) => ended = Err(error),
+            }
+        }
+        let RaceSession { alone, mut events, mut show, mut rows, .. } = self;
+        let lost = alone.stop().await;
+        while let Ok(event) = events.try_recv() {
+            let FeedEvent::Settled(records) = event else { continue };
+            if let Some(done) = rows.take(&records) {
+                show.object(done)?;
+            }
+        }
+        let fate = ended?;
+        if let SessionOutcome::WrongUse(problem) = fate {
+            return Ok(CommandOutcome::WrongUse(problem));
+        }
+        show.summary(&rows.done)?;
+        anyhow::ensure!(lost == 0, "{lost} rows could not be written");
+        match fate {
+            _ if interrupted => Ok(CommandOutcome::Interrupted),
+            SessionOutcome::Failed(why) => Err(anyhow::anyhow!(why)),
+            _ => Ok(CommandOutcome::Answered),
+        }
+    }
+
+    /// Failed only if all of them failed.
+    async fn races(&mut self, times: u16) -> io::Result<SessionOutcome> {
+        let (mut answered, mut failed) = (false, None);
+        for number in 1..=times {
+            match self.race(number, times).await? {
+                SessionOutcome::Answered => answered = true,
+                SessionOutcome::Failed(why) => failed = Some(why),
+                // What was typed is as wrong the next time.
+                fate => return Ok(fate),
+            }
+        }
+        self.show.settle()?;
+        Ok(failed.filter(|_| !answered).map_or(SessionOutcome::Answered, SessionOutcome::Failed))
+    }
+
+    async fn race(&mut self, number: u16, of: u16) -> io::Result<SessionOutcome> {
+        let board = RaceBoard::new(self.asked.upstreams.iter().cloned());
+        let mut course = RaceInProgress { board, began: Instant::now(), number, of };
+        let response = self.response(&mut course).await?;
+        self.hear_all(&mut course)?;
+        self.show.draw(&course.board, number, of, course.now_us())?;
+        if of == 1 || response.is_none() {
+            self.show.settle()?;
+        }
+        let Some(response) = response else { return Ok(SessionOutcome::Interrupted) };
+        let fate = if response.status().is_success() {
+            self.answer(&mut course, response).await?
+        } else {
+            self.refusal(response).await?
+        };
+        self.hear_all(&mut course)?;
+        if of > 1 {
+            self.show.draw(&course.board, number, of, course.now_us())?;
+        }
+        match &fate {
+            SessionOutcome::Answered => self.show.one_of_many(number, of, &course.told())?,
+            SessionOutcome::Failed(why) => self.show.one_of_many(number, of, why)?,
+            SessionOutcome::WrongUse(_) | SessionOutcome::Interrupted => {}
+        }
+        Ok(fate)
+    }
+
+    /// Up to the first token, or the refusal; none when a signal came.
+    async fn response(&mut self, course: &mut RaceInProgress) -> io::Result<Option<Response<Body>>> {
+        let (gateway, user) = (self.alone.gateway().clone(), self.asked.user.clone());
+        // Dropped with this function, it drops everything upstream.
+        let mut answering = Box::pin(proxy::serve_as(gateway, Surface::Chat, user, self.asked.request()));
+        let mut frames = tokio::time::interval(FRAME);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.signals.next() => return Ok(None),
+                response = &mut answering => return Ok(Some(response)),
+                Some(event) = self.events.recv() => self.hear(course, &event)?,
+                _ = frames.tick() => self.show.draw(&course.board, course.number, course.of, course.now_us())?,
+            }
+        }
+    }
+
+    async fn answer(&mut self, course: &mut RaceInProgress, response: Response<Body>) -> io::Result<SessionOutcome> {
+        let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let mut body = response.into_body();
+        let (mut answer, mut kept) = (AnswerReader::new(), String::new());
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = self.signals.next() => {
+                    self.show.end_of_answer()?;
+                    return Ok(SessionOutcome::Interrupted);
+                }
+                Some(event) = self.events.recv() => {
+                    self.hear(course, &event)?;
+                    continue;
+                }
+                frame = body.frame() => frame,
+            };
+            let Some(frame) = frame else { break };
+            let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() else { continue };
+            let piece = answer.read(bytes);
+            if self.show.keeps_answer() && kept.len() + piece.text.len() <= ANSWER_MAX {
+                kept += &piece.text;
+            }
+            self.show.piece(&piece)?;
+        }
+        self.show.end_of_answer()?;
+        if let Some(race_id) = race_id.filter(|_| self.show.keeps_answer()) {
+            self.rows.answered(&race_id, kept);
+        }
+        drop(body);
+        Ok(match answer.broke {
+            Some(why) => SessionOutcome::Failed(why),
+            None => SessionOutcome::Answered,
+        })
+    }
+
+    async fn refusal(&mut self, response: Response<Body>) -> io::Result<SessionOutcome> {
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), ERROR_MAX).await.unwrap_or_default();
+        let refusal = Refusal::read(status, &body);
+        if refusal.is_wrong_use() {
+            return Ok(SessionOutcome::WrongUse(self.asked.in_words_of_options(&refusal.message)));
+        }
+        self.show.reasons(&refusal.attempts)?;
+        Ok(SessionOutcome::Failed(format!("no upstream answered: {}", refusal.message)))
+    }
+
+    /// Whether a signal cut it short.
+    async fn await_losers(&mut self) -> io::Result<bool> {
+        if self.alone.gateway().shutdown().running() == 0 {
+            return Ok(false);
+        }
+        let at_most = format_duration(RUN_ON_FOR);
+        self.show.remark(&format!("waiting for losers that run on, at most {at_most}; Ctrl-C cuts them"))?;
+        tokio::select! {
+            () = self.alone.losers_ended(RUN_ON_FOR) => Ok(false),
+            () = self.signals.next() => Ok(true),
+        }
+    }
+
+    /// What has happened by now.
+    fn hear_all(&mut self, course: &mut RaceInProgress) -> io::Result<()> {
+        while let Ok(event) = self.events.try_recv() {
+            self.hear(course, &event)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, course: &mut RaceInProgress, event: &FeedEvent) -> io::Result<()> {
+        let now_us = course.now_us();
+        if let Some(said) = course.board.take(event, now_us) {
+            self.show.event(&said, &course.board)?;
+        }
+        if let FeedEvent::Settled(records) = event
+            && let Some(done) = self.rows.take(records)
+        {
+            self.show.object(done)?;
+        }
+        Ok(())
+    }
+}
+
+impl RaceInProgress {
+    fn now_us(&self) -> i64 {
+        micros_between(self.began, Instant::now())
+    }
+
+    /// Who won, in one line.
+    fn told(&self) -> String {
+        let won = self.board.lines.iter().find_map(|line| {
+            let run = line.run.as_ref().filter(|run| run.won)?;
+            Some((line, run.first_token_us?, run.dispatch_us))
+        });
+        match won {
+            Some((line, token_us, dispatch_us)) => {
+                format!("{} won, TTFT {}", line.upstream, millis(token_us - dispatch_us))
+            }
+            None => "answered".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What `replay` is asked for, and the plans that this makes. Not what they lead to.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::units::{format_duration, parse_duration};
+use crate::config::{Config, HedgeAfter, ModelConfig, Objective, Policy, RaceSettings, SloSettings};
+use crate::history::goodput;
+use crate::replay::{PastRequests, ReplayedPlan};
+use crate::report::question::{RaceWindow, TimePoint, moment, slo, whole_number};
+
+/// Policies of one run.
+const POLICIES_MAX: usize = 16;
+/// Share of the requests that must have been steered as the model is now, for "the same, replayed" to say something.
+const MOSTLY: f64 = 0.9;
+
+/// What the command takes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ReplayOptions {
+    /// What to replay; may be given several times.
+    #[arg(long, value_parser = policy, default_value = "adaptive")]
+    pub policy: Vec<Policy>,
+    /// For adaptive and rule: what extra attempts may cost, as a share of what single ones would, 0 to 10.
+    #[arg(long, value_parser = budget)]
+    pub budget: Option<f64>,
+    /// What is to be good: ttft, completion or goodput.
+    #[arg(long, value_name = "OBJECTIVE", value_parser = objective)]
+    pub optimise: Option<Objective>,
+    /// For hedge: a duration, or a quantile of the leader's time to first token, such as p95.
+    #[arg(long, value_name = "DELAY", value_parser = hedge_after)]
+    pub hedge_after: Option<HedgeAfter>,
+    /// The targets of goodput, such as ttft=1s,tpot=50ms.
+    #[arg(long, value_name = "TARGETS", value_parser = targets)]
+    pub slo: Option<goodput::SloTargets>,
+    /// For completion and goodput: how long a first token may be held back, 0s to 5s.
+    #[arg(long, value_name = "DURATION", value_parser = hold_max)]
+    pub hold_max: Option<Duration>,
+    /// Only requests for this model, under any of its names; by default the one with the most requests.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only requests begun since then: so long ago (7d), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub since: Option<TimePoint>,
+    /// Only requests begun before then, written likewise.
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    pub until: Option<TimePoint>,
+    /// Of the draws: the same seed gives the same answer.
+    #[arg(long, default_value_t = 1, value_parser = whole_number)]
+    pub seed: u64,
+    /// One object, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The model that was asked for is not configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the model \"{model}\" is not configured.{hint} `photofinish check` lists what there is.")]
+pub struct UnknownModel {
+    model: String,
+    hint: String,
+}
+
+impl ReplayOptions {
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        if self.policy.len() > POLICIES_MAX {
+            return Some(format!("--policy is given {} times; at most {POLICIES_MAX}", self.policy.len()));
+        }
+        RaceWindow { since: self.since, until: self.until, ..RaceWindow::default() }.problem(now_us)
+    }
+
+    pub(super) fn wanted(&self, config: &Config) -> Result<Option<Arc<ModelConfig>>, UnknownModel> {
+        let Some(model) = &self.model else { return Ok(None) };
+        config.model(model).cloned().map(Some).ok_or_else(|| {
+            let nearest = config.nearest_models(model);
+            let hint =
+                if nearest.is_empty() { String::new() } else { format!(" Did you mean {}?", nearest.join(" or ")) };
+            UnknownModel { model: model.clone(), hint }
+        })
+    }
+
+    /// What was done, where it can be told, and then what was asked for; and why the former is not there.
+    pub(super) fn plans(&self, model: &ModelConfig, past: &PastRequests) -> (Vec<ReplayedPlan>, Result<(), String>) {
+        let as_it_was = was_so(model.race.policy, past);
+        let mut plans = Vec::new();
+        if as_it_was.is_ok() {
+            plans.push(ReplayedPlan { name: format!("{}, replayed", name(&model.race)), settings: model.race.clone() });
+        }
+        for policy in &self.policy {
+            let settings = self.settings(*policy, &model.race);
+            plans.push(ReplayedPlan { name: name(&settings), settings });
+        }
+        (plans, as_it_was)
+    }
+
+    fn settings(&self, policy: Policy, model: &RaceSettings) -> RaceSettings {
+        let slo = SloSettings {
+            ttft: self.slo.and_then(|slo| slo.ttft_us).map_or(model.slo.ttft, micros),
+            tpot: self.slo.and_then(|slo| slo.tpot_ms).map_or(model.slo.tpot, |ms| micros((ms * 1e3) as i64)),
+        };
+        RaceSettings {
+            policy,
+            budget: self.budget.unwrap_or(model.budget),
+            optimise: self.optimise.unwrap_or(model.optimise),
+            hedge_after: self.hedge_after.unwrap_or(model.hedge_after),
+            hold_max: self.hold_max.unwrap_or(model.hold_max),
+            slo,
+            ..model.clone()
+        }
+    }
+}
+
+/// Whether nearly all of the history was steered by the policy that the model has now.
+fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
+    let all: u64 = past.policies.values().sum();
+    let same = past.policies.get(policy.as_str()).copied().unwrap_or(0);
+    if all > 0 && same as f64 >= MOSTLY * all as f64 {
+        return Ok(());
+    }
+    let mut shares: Vec<(&String, &u64)> = past.policies.iter().collect();
+    shares.sort_unstable_by_key(|(_, requests)| std::cmp::Reverse(**requests));
+    let shares =
+        shares.iter().map(|(policy, requests)| format!("{policy} {:.0} %", 100.0 * **requests as f64 / all as f64));
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    Err(if shares.is_empty() { "rows do not tell".to_owned() } else { shares })
+}
+
+/// With the settings that this policy goes by.
+fn name(settings: &RaceSettings) -> String {
+    let policy = settings.policy.as_str();
+    let optimise = match settings.optimise {
+        Objective::Ttft => String::new(),
+        objective => format!(" for {}", objective.as_str()),
+    };
+    match settings.policy {
+        Policy::Adaptive | Policy::Rule => format!("{policy}{optimise}, budget {}", settings.budget),
+        Policy::Fastest => format!("{policy}{optimise}"),
+        Policy::Hedge => format!("{policy}{optimise} after {}", settings.hedge_after.text()),
+        Policy::Race | Policy::Fallback | Policy::Weighted => policy.to_owned(),
+    }
+}
+
+fn micros(us: i64) -> Duration {
+    Duration::from_micros(us.unsigned_abs())
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    Policy::from_name(text).ok_or_else(|| format!("expected one of {}", Policy::ALL.map(Policy::as_str).join(", ")))
+}
+
+fn objective(text: &str) -> Result<Objective, String> {
+    let names = Objective::ALL.map(Objective::as_str).join(", ");
+    Objective::from_name(text).ok_or_else(|| format!("expected one of {names}"))
+}
+
+fn hedge_after(text: &str) -> Result<HedgeAfter, String> {
+    HedgeAfter::parse(text).ok_or_else(|| format!("expected {}", HedgeAfter::EXPECTED))
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    let range = RaceSettings::BUDGET;
+    // What is not a number is in no range.
+    let budget = text.parse().ok().filter(|budget| range.contains(budget));
+    budget.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
+}
+
+fn hold_max(text: &str) -> Result<Duration, String> {
+    let hold_max = parse_duration(text).map_err(|error| error.to_string())?;
+    within(hold_max, RaceSettings::HOLD)
+}
+
+fn targets(text: &str) -> Result<goodput::SloTargets, String> {
+    let read = slo(text)?;
+    for target in [read.ttft_us.map(micros), read.tpot_ms.map(|ms| micros((ms * 1e3) as i64))].into_iter().flatten() {
+        within(target, SloSettings::TARGETS)?;
+    }
+    Ok(read)
+}
+
+fn within(duration: Duration, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let [least, most] = [*range.start(), *range.end()].map(format_duration);
+    if range.contains(&duration) { Ok(duration) } else { Err(format!("expected {least} to {most}")) }
+}

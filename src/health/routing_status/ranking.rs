@@ -1,0 +1,196 @@
+//! Which upstream would be first, and what keeps each of the others behind it. By the decision's own order, so that what is
+//! told is what happens; the words are made here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::report::StatusReason;
+use crate::clock::micros;
+use crate::config::{Objective, Policy, RaceSettings};
+use crate::routing::adaptive::{
+    AdaptiveQuestion, BudgetSnapshot, CANDIDATES_MAX, CandidateForecast, LatencyForecast, Minimise, SendConditions,
+    order,
+};
+use crate::routing::breaker::BreakerStatus;
+
+/// Two that differ by less are called equal.
+const EQUAL: f64 = 1.05;
+
+/// An upstream of a model.
+pub struct RankedUpstream {
+    pub name: String,
+    pub forecast: Arc<LatencyForecast>,
+    pub sent: SendConditions,
+    /// Of an attempt, in the unit of the model's ledger.
+    pub cost: f64,
+    /// Those of one park have the same.
+    pub domain: Option<u32>,
+    pub obstacles: Obstacles,
+}
+
+/// What may keep an upstream from being asked.
+pub struct Obstacles {
+    /// Why there is no key for it.
+    pub off: Option<String>,
+    /// Until the first of its keys is free.
+    pub cooling: Option<Duration>,
+    pub breaker: BreakerStatus,
+}
+
+/// The names of those that can be asked, best first; and why each upstream stands where it does, the others behind.
+pub fn rank(
+    contenders: &[RankedUpstream],
+    terms: BudgetSnapshot,
+    settings: &RaceSettings,
+    now_us: i64,
+) -> (Vec<String>, Vec<StatusReason>) {
+    let usable =
+        |contender: &&RankedUpstream| contender.obstacles.off.is_none() && contender.obstacles.cooling.is_none();
+    let undoubted =
+        |contender: &&RankedUpstream| usable(contender) && contender.obstacles.breaker == BreakerStatus::Closed;
+    let mut able: Vec<&RankedUpstream> = contenders.iter().filter(undoubted).collect();
+    // Better a doubtful one than none.
+    let doubtful = able.is_empty();
+    if doubtful {
+        able = contenders.iter().filter(usable).collect();
+    }
+    let compared = RankedFigures { terms, settings, now_us };
+    let ranked = compared.order(&able);
+    let mut order = Vec::new();
+    let mut why = Vec::new();
+    for contender in &ranked {
+        let (code, text) = match doubtful {
+            true => ("breaker", "its breaker is open; asked all the same, for there is no other".to_owned()),
+            false => compared.why(contender, ranked[0], ranked.len() == 1),
+        };
+        order.push(contender.name.clone());
+        why.push(reason(contender, code, text));
+    }
+    for contender in able.iter().skip(CANDIDATES_MAX) {
+        why.push(reason(
+            contender,
+            "beyond",
+            format!("only the first {CANDIDATES_MAX} that can be asked are looked at"),
+        ));
+    }
+    for contender in contenders.iter().filter(|contender| !able.iter().any(|able| able.name == contender.name)) {
+        let (code, text) = left_out(&contender.obstacles);
+        why.push(reason(contender, code, text));
+    }
+    (order, why)
+}
+
+fn reason(contender: &RankedUpstream, code: &str, text: String) -> StatusReason {
+    StatusReason { upstream: contender.name.clone(), code: code.to_owned(), text }
+}
+
+fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
+    match (&obstacles.off, obstacles.cooling, obstacles.breaker) {
+        (Some(why), ..) => ("off", why.clone()),
+        (None, Some(wait), _) => ("cooling_down", format!("set aside for another {wait:.0?}")),
+        (None, None, BreakerStatus::Open(wait)) => {
+            ("breaker", format!("it kept failing: not tried for another {wait:.0?}"))
+        }
+        (None, None, _) => ("breaker", "it kept failing: the next request tries it beside the others".to_owned()),
+    }
+}
+
+struct RankedFigures<'a> {
+    terms: BudgetSnapshot,
+    settings: &'a RaceSettings,
+    now_us: i64,
+}
+
+impl RankedFigures<'_> {
+    fn order<'c>(&self, able: &[&'c RankedUpstream]) -> Vec<&'c RankedUpstream> {
+        let candidate = |contender: &&'c RankedUpstream| CandidateForecast {
+            forecast: &contender.forecast,
+            sent: contender.sent,
+            cost: contender.cost,
+            domain: contender.domain,
+            out: false,
+            waiting: &[],
+        };
+        let candidates: Vec<CandidateForecast<'_>> = able.iter().map(candidate).collect();
+        let question = AdaptiveQuestion {
+            candidates: &candidates,
+            aim: Minimise::of(self.settings),
+            terms: self.terms,
+            max_running: self.settings.max_attempts,
+            now: self.now_us,
+            elapsed_us: 0,
+            draw: 1.0,
+        };
+        order(&question).iter().filter_map(|place| able.get(place).copied()).collect()
+    }
+
+    fn why(&self, contender: &RankedUpstream, best: &RankedUpstream, alone: bool) -> (&'static str, String) {
+        let forecast = &contender.forecast;
+        if forecast.is_unknown() {
+            // Only this policy starts such a one with intent.
+            let cold = self.settings.policy == Policy::Adaptive;
+            let then = if cold { ": tried beside the best until more is" } else { "" };
+            return ("unknown", format!("hardly anything is known of it yet{then}"));
+        }
+        if alone {
+            return ("best", "the only one that can be asked".to_owned());
+        }
+        if contender.name == best.name {
+            return ("best", format!("the best for {}", self.settings.optimise.as_str()));
+        }
+        if forecast.throttled(self.now_us) {
+            return ("throttled", "it fails so often that nothing is hedged to it".to_owned());
+        }
+        if self.time_us(contender, 0.5).is_none() {
+            let launches = forecast.launches();
+            return ("unknown", format!("too few first tokens seen in {launches} attempts: taken for a middling one"));
+        }
+        if self.time_us(best, 0.5).is_none() {
+            return ("slower", format!("behind {}, of which too little was seen to say by how much", best.name));
+        }
+        if let Some(text) = self.misses_target(contender).or_else(|| self.slower(contender, best)) {
+            return ("slower", text);
+        }
+        if contender.cost > best.cost * EQUAL {
+            return ("dearer", format!("as quick as {}, {:.1} × its cost", best.name, contender.cost / best.cost));
+        }
+        ("close", format!("about as good as {}", best.name))
+    }
+
+    fn misses_target(&self, contender: &RankedUpstream) -> Option<String> {
+        let target_us = micros(self.settings.slo.tpot) as f64;
+        let tpot_us = contender.forecast.tpot_us(contender.sent.in_flight)?;
+        let misses = self.settings.optimise == Objective::Goodput && tpot_us > target_us;
+        misses.then(|| format!("TPOT {:.0} ms, over the target of {:.0} ms", tpot_us / 1e3, target_us / 1e3))
+    }
+
+    /// By what it is slower most, if it is.
+    fn slower(&self, contender: &RankedUpstream, best: &RankedUpstream) -> Option<String> {
+        let shares: [(f64, &str); 2] = [(0.5, "p50"), (0.95, "p95")];
+        let worst = shares
+            .into_iter()
+            .filter_map(|(q, name)| {
+                let us = self.time_us(contender, q)?;
+                Some((us / self.time_us(best, q)?, us, name))
+            })
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let (ratio, us, name) = worst.filter(|(ratio, ..)| *ratio > EQUAL)?;
+        let what = if self.settings.optimise == Objective::Completion { "whole answer" } else { "TTFT" };
+        Some(format!("{what} {name} {:.0} ms, {ratio:.1} × that of {}", us / 1e3, best.name))
+    }
+
+    /// To the first token, or where that is the aim, to the end of a usual answer.
+    fn time_us(&self, contender: &RankedUpstream, q: f64) -> Option<f64> {
+        let forecast = &contender.forecast;
+        let ttft_us = forecast.ttft_quantile_us(contender.sent, q, self.now_us)?;
+        match self.settings.optimise {
+            Objective::Completion => {
+                Some(ttft_us + self.terms.answer_tokens * forecast.tpot_us(contender.sent.in_flight)?)
+            }
+            Objective::Ttft | Objective::Goodput => Some(ttft_us),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What one attempt shows of its upstream and what it costs its race, told as it happens: a first token when it comes, and
+//! not when the answer ends.
+//!
+//! What the gateway cancelled itself is a wait without a token, never a failure.
+
+use std::sync::Arc;
+
+use super::race_budget::RaceBudget;
+use super::upstream_stats::UpstreamStats;
+use super::{Learning, PrefixBlocks};
+use crate::routing::adaptive::SendConditions;
+use crate::routing::bill::PerByte;
+use crate::routing::tariff::{PromptTokens, Tariff};
+
+/// Tokens that an attempt is believed to have had: a provider that counts wrong must not upset a budget for hours.
+const TOKENS_MAX: i64 = 2_000_000;
+
+/// An attempt as it is started.
+pub struct ObserverSpec {
+    /// Of the attempt, in the order of starting.
+    pub ordinal: usize,
+    pub learning: Arc<Learning>,
+    pub known: Arc<UpstreamStats>,
+    /// Pays for it.
+    pub race_budget: Arc<RaceBudget>,
+    pub tariff: Tariff,
+    pub sent: SendConditions,
+    /// As it is expected to be billed.
+    pub prompt: PromptTokens,
+    /// Of the prompt, and how many tokens of it the upstream has read lately.
+    pub blocks: PrefixBlocks,
+    pub known_tokens: f64,
+    /// Of the request.
+    pub bytes: usize,
+}
+
+/// An attempt that is over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObservedEnd {
+    /// How long there was no first token, microseconds after its dispatch; none where it failed or had one.
+    pub waited_us: Option<i64>,
+    /// By the upstream's own fault, or it was told to come later.
+    pub failed: bool,
+    /// It was started and not refused: it is billed.
+    pub billed: bool,
+    /// It served the client to its end.
+    pub served: bool,
+    /// Microseconds for each token after the first.
+    pub tpot_us: Option<f64>,
+    pub input_tokens: Option<i64>,
+    /// None where its usage says nothing of a cache.
+    pub cached_tokens: Option<i64>,
+    /// As far as it was counted.
+    pub output_tokens: Option<i64>,
+    /// What came of it, as a guess of tokens: for what an attempt cost that was cut before it could tell.
+    pub generated: i64,
+}
+
+/// One attempt's way of telling. Not `Clone`: two would tell the same twice.
+pub struct AttemptObserver {
+    observer_spec: ObserverSpec,
+    /// Where it waits for its first token.
+    place: Option<usize>,
+}
+
+impl AttemptObserver {
+    /// It is sent now.
+    pub fn start(observer_spec: ObserverSpec) -> AttemptObserver {
+        let now_us = observer_spec.learning.now_us();
+        observer_spec.known.learn(|learner| learner.launched(now_us));
+        let place = observer_spec.known.wait(observer_spec.sent, now_us);
+        AttemptObserver { observer_spec, place }
+    }
+
+    /// Its first token came so long after its dispatch.
+    pub fn first_token(&mut self, ttft_us: i64) {
+        self.leave();
+        let ObserverSpec { learning, known, sent, blocks, .. } = &self.observer_spec;
+        let now_us = learning.now_us();
+        known.learn(|learner| {
+            learner.first_token(*sent, ttft_us, now_us);
+            learner.answered(now_us);
+        });
+        learning.prefixes.note(known.name(), blocks, now_us);
+    }
+
+    /// It is over. To be told once, and last.
+    pub fn ended(&mut self, ending: &ObservedEnd) {
+        self.leave();
+        let ObserverSpec { learning, known, sent, .. } = &self.observer_spec;
+        let now_us = learning.now_us();
+        let decoded = ending.tpot_us.zip(ending.output_tokens);
+        if ending.waited_us.is_some() || ending.failed || decoded.is_some() {
+            known.learn(|learner| {
+                if let Some(waited_us) = ending.waited_us {
+                    learner.censored(*sent, waited_us, now_us);
+                }
+                if ending.failed {
+                    learner.failed(now_us);
+                }
+                if let Some((tpot_us, tokens)) = decoded {
+                    learner.decoded(tpot_us, tokens, sent.in_flight, now_us);
+                }
+            });
+        }
+        let known_tokens = self.observer_spec.known_tokens;
+        if known_tokens > 0.0 && ending.input_tokens.is_some() {
+            known.reported_cached(ending.cached_tokens.unwrap_or(0), known_tokens);
+        }
+        if let Some(tokens) = ending.input_tokens {
+            learning.counted(known, tokens, i64::try_from(self.observer_spec.bytes).unwrap_or(i64::MAX));
+        }
+        self.pay(ending);
+    }
+
+    /// How many tokens the bytes of a request make: at its upstream, and anywhere.
+    pub fn per_byte(&self) -> (Option<PerByte>, Option<PerByte>) {
+        (self.observer_spec.known.prompts.per_byte(), self.observer_spec.learning.prompts.per_byte())
+    }
+
+    fn pay(&self, ending: &ObservedEnd) {
+        let ObserverSpec { race_budget, tariff, prompt, .. } = &self.observer_spec;
+        if !ending.billed {
+            return;
+        }
+        let bounded = |tokens: i64| tokens.clamp(0, TOKENS_MAX) as f64;
+        let counted = ending.input_tokens.map(|input| {
+            let cached = bounded(ending.cached_tokens.unwrap_or(0)).min(bounded(input));
+            PromptTokens { uncached: bounded(input) - cached, cached }
+        });
+        let answer_tokens =
+            if tariff.billed_on && !ending.served { race_budget.terms().answer_tokens / 2.0 } else { 0.0 };
+        let output = ending.output_tokens.map_or(bounded(ending.generated).max(answer_tokens), bounded);
+        race_budget.paid(self.observer_spec.ordinal, tariff.whole(counted.unwrap_or(*prompt), output));
+        if ending.served {
+            race_budget.finished(None, ending.output_tokens);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.observer_spec.known.leave(place);
+        }
+    }
+}
+
+impl Drop for AttemptObserver {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

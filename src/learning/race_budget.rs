@@ -1,0 +1,134 @@
+//! The money of one race: what its extra attempts reserve, and what all of them cost in the end. Settled when the last of
+//! them has told, at the latest when it is dropped.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::routing::adaptive::{BudgetSnapshot, CostBudget};
+
+/// A model's ledger, shared by its requests.
+pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
+
+/// One race's. Shared by its attempts; not `Clone`: it settles once.
+pub struct RaceBudget {
+    cost_budget: SharedCostBudget,
+    /// Its policy keeps within a budget: what others spend is nothing that such a one owes.
+    keeps_budget: bool,
+    sums: Mutex<RaceCosts>,
+}
+
+#[derive(Debug, Default)]
+struct RaceCosts {
+    reserved: f64,
+    /// By ordinal: what each attempt cost that is over.
+    paid: Vec<(usize, f64)>,
+    /// Whom the client's response was bound to.
+    winner: Option<usize>,
+}
+
+impl RaceBudget {
+    pub fn new(cost_budget: SharedCostBudget, keeps_budget: bool) -> RaceBudget {
+        RaceBudget { cost_budget, keeps_budget, sums: Mutex::default() }
+    }
+
+    pub fn terms(&self) -> BudgetSnapshot {
+        lock(&self.cost_budget).terms()
+    }
+
+    /// For an attempt beside one that runs. False: the bucket does not hold it.
+    pub fn reserve(&self, cost: f64) -> bool {
+        let reserved = lock(&self.cost_budget).reserve(cost);
+        if reserved {
+            lock(&self.sums).reserved += cost;
+        }
+        reserved
+    }
+
+    /// The attempt of this ordinal ended and cost so much.
+    pub fn paid(&self, ordinal: usize, cost: f64) {
+        lock(&self.sums).paid.push((ordinal, cost));
+    }
+
+    /// The client's response is bound to this attempt; the latest stands.
+    pub fn won(&self, ordinal: usize) {
+        lock(&self.sums).winner = Some(ordinal);
+    }
+
+    /// What the client got: microseconds to its first token, and the tokens of the answer.
+    pub fn finished(&self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
+        lock(&self.cost_budget).finished(client_ttft_us, output_tokens);
+    }
+}
+
+impl Drop for RaceBudget {
+    /// One attempt would have been made anyhow: the winner, or else the first. The others are extra.
+    fn drop(&mut self) {
+        let RaceCosts { reserved, paid, winner } = std::mem::take(&mut *lock(&self.sums));
+        let first = paid.iter().map(|(ordinal, _)| *ordinal).min();
+        let single = winner.filter(|winner| paid.iter().any(|(ordinal, _)| ordinal == winner)).or(first);
+        let sum = |of_single: bool| {
+            paid.iter()
+                .filter(|(ordinal, _)| (Some(*ordinal) == single) == of_single)
+                .map(|(_, cost)| cost)
+                .sum::<f64>()
+        };
+        let extra = if self.keeps_budget { sum(false) } else { 0.0 };
+        let mut cost_budget = lock(&self.cost_budget);
+        match single {
+            Some(_) => cost_budget.settle(sum(true), reserved, extra),
+            None => cost_budget.give_back(reserved),
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_race_is_settled_when_the_last_attempt_is_over() {
+        let cost_budget: SharedCostBudget = Arc::new(Mutex::new(CostBudget::new(0.1)));
+        let race_budget = Arc::new(RaceBudget::new(cost_budget.clone(), true));
+        assert!(race_budget.reserve(1.0), "the first cost that is heard of fills the bucket");
+        let before = lock(&cost_budget).terms().bucket;
+        race_budget.paid(0, 10.0);
+        race_budget.won(0);
+        let loser = race_budget.clone();
+        drop(race_budget);
+        assert_eq!(lock(&cost_budget).terms().bucket, before);
+        loser.paid(1, 0.25);
+        drop(loser);
+        // What was reserved comes back, what was spent goes, and the budget's share of the base is added.
+        let settled = lock(&cost_budget).terms().bucket;
+        assert!((settled - (before + 0.1 * 10.0 + 1.0 - 0.25)).abs() < 1e-9);
+        let racing = RaceBudget::new(cost_budget.clone(), false);
+        racing.paid(0, 1.0);
+        racing.paid(1, 7.0);
+        drop(racing);
+        assert!(lock(&cost_budget).terms().bucket > settled - 1.0, "what a race of all spends");
+    }
+
+    #[test]
+    fn one_attempt_is_no_extra_whatever_becomes_of_the_race() {
+        let settled = |paid: &[(usize, f64)], winner: Option<usize>| {
+            let cost_budget: SharedCostBudget = Arc::new(Mutex::new(CostBudget::new(0.5)));
+            lock(&cost_budget).settle(10.0, 0.0, 0.0);
+            assert!(lock(&cost_budget).reserve(500.0));
+            let before = lock(&cost_budget).terms();
+            let race_budget = RaceBudget::new(cost_budget.clone(), true);
+            paid.iter().for_each(|(ordinal, cost)| race_budget.paid(*ordinal, *cost));
+            winner.into_iter().for_each(|winner| race_budget.won(winner));
+            drop(race_budget);
+            let after = lock(&cost_budget).terms();
+            (((after.bucket - before.bucket) * 1e6).round() / 1e6, after.mean_cost)
+        };
+        let gone = settled(&[(1, 3.0), (0, 10.0), (2, 4.0)], None);
+        assert_eq!(gone, (0.5 * 10.0 - 7.0, 10.0), "the client left while three ran: the first would have run anyhow");
+        assert_eq!(settled(&[(0, 3.0), (1, 10.0)], Some(1)), (0.5 * 10.0 - 3.0, 10.0));
+        assert_eq!(settled(&[(0, 10.0)], Some(7)), (0.5 * 10.0, 10.0), "the winner cost nothing that is known");
+        assert_eq!(settled(&[], None), (0.0, 10.0), "nothing was billed, so it was no race of cost 0");
+    }
+}

@@ -1,0 +1,75 @@
+//! Learning from what was recorded before the start, as if it had been seen.
+
+use super::{Learning, SharedCostBudget};
+use crate::failure::FailureKind;
+use crate::history::recorded::{Recorded, RecordedAttempt};
+use crate::routing::adaptive::SendConditions;
+
+/// What a recorded request is remembered by.
+pub struct RequestMemory<'a> {
+    /// Whether a failure is held against its upstream.
+    pub counts: &'a dyn Fn(FailureKind) -> bool,
+    /// The ledger of its model; none where the configuration does not know the model.
+    pub cost_budget: Option<SharedCostBudget>,
+    /// What an attempt that served cost, in the unit of the ledger.
+    pub cost: &'a dyn Fn(&RecordedAttempt) -> Option<f64>,
+}
+
+impl Learning {
+    /// Requests come oldest first; [`Learning::publish`] follows the last.
+    pub fn remember(&self, recorded: &Recorded, by: &RequestMemory<'_>) {
+        let now_us = self.now_us();
+        for attempt in &recorded.attempts {
+            let known = self.upstream(&format!("{}/{}", attempt.provider, attempt.model_sent));
+            let cached = attempt.cached_input_tokens.unwrap_or(0);
+            let sent = SendConditions {
+                uncached_tokens: (recorded.input_tokens_estimate - cached).max(0) as f64,
+                in_flight: u32::try_from(attempt.in_flight).unwrap_or(0),
+            };
+            if let Some(tokens) = attempt.input_tokens {
+                self.counted(&known, tokens, recorded.input_tokens_estimate.saturating_mul(4));
+            }
+            // A wall clock that was ahead when this was recorded must not stop what fades with time.
+            let at_us = |after_us: i64| (recorded.started_at + attempt.dispatch_us + after_us).min(now_us);
+            known.learn_quietly(|learner| {
+                learner.launched(at_us(0));
+                match attempt.ttft_obs_us {
+                    Some(ttft_us) if attempt.seen => {
+                        learner.first_token(sent, ttft_us, at_us(ttft_us));
+                        learner.answered(at_us(ttft_us));
+                    }
+                    Some(waited_us) => learner.censored(sent, waited_us, at_us(waited_us)),
+                    None => {}
+                }
+                let ended_us = at_us(attempt.ended_us);
+                if attempt.failure.is_some_and(by.counts) {
+                    learner.failed(ended_us);
+                }
+                if let (Some(tpot_us), Some(tokens)) = (attempt.tpot_us, attempt.output_tokens) {
+                    learner.decoded(tpot_us, tokens, sent.in_flight, ended_us);
+                }
+            });
+        }
+        if let Some(cost_budget) = &by.cost_budget {
+            usual(recorded, cost_budget, by.cost);
+        }
+    }
+
+    /// Lets what was remembered be seen by decisions.
+    pub fn publish(&self) {
+        self.upstreams().iter().for_each(|known| known.publish());
+    }
+}
+
+/// What is usual, and not what was spent: λ answers to a bucket that it empties, and this one it did not.
+fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&RecordedAttempt) -> Option<f64>) {
+    let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
+    // A client that waits for the whole answer sees no first token.
+    let token_us = served.and_then(|served| Some(served.dispatch_us + served.ttft_obs_us?));
+    let ttft_us = if recorded.stream { recorded.client_ttft_us } else { token_us };
+    let mut cost_budget = super::race_budget::lock(cost_budget);
+    cost_budget.finished(ttft_us, served.and_then(|served| served.output_tokens));
+    if let Some(cost) = served.and_then(cost) {
+        cost_budget.remember(cost);
+    }
+}

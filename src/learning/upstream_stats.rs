@@ -1,0 +1,106 @@
+//! One upstream as it is known now: what its attempts have shown, and what runs there.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::prompts::Prompts;
+use super::waiting_attempts::{LongestWaiting, WaitingPlaces};
+use crate::routing::adaptive::{LatencyForecast, Learner, SendConditions};
+
+/// What a report on its caching weighs against those before.
+const CACHING_STEP: f64 = 0.1;
+
+/// Shared by all requests. Decisions read the published outlook; only an observation takes the lock.
+pub struct UpstreamStats {
+    name: String,
+    learner: Mutex<Learner>,
+    forecast: ArcSwap<LatencyForecast>,
+    /// Attempts that run there.
+    running: Arc<AtomicI64>,
+    waits: WaitingPlaces,
+    /// Of the beginning of a prompt that it has read lately, the share that it reported as cached; 0 until it has said so.
+    /// As the bits of its number.
+    caching: AtomicU64,
+    /// How long prompts are that it has counted.
+    pub(super) prompts: Prompts,
+}
+
+impl UpstreamStats {
+    pub(super) fn new(name: &str) -> UpstreamStats {
+        let learner = Learner::new();
+        UpstreamStats {
+            name: name.to_owned(),
+            forecast: ArcSwap::from_pointee(learner.forecast()),
+            learner: Mutex::new(learner),
+            running: Arc::default(),
+            waits: WaitingPlaces::default(),
+            caching: AtomicU64::default(),
+            prompts: Prompts::default(),
+        }
+    }
+
+    /// `provider/model`
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is expected of it. Takes no lock, and keeps what it shows as long as the guard lives.
+    pub fn forecast(&self) -> Guard<Arc<LatencyForecast>> {
+        self.forecast.load()
+    }
+
+    /// Attempts that run there now.
+    pub fn in_flight(&self) -> u32 {
+        u32::try_from(self.running.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// The counter of what runs there.
+    pub fn running(&self) -> Arc<AtomicI64> {
+        self.running.clone()
+    }
+
+    /// Attempts sent before `before_us` that still wait for their first token.
+    pub fn longest_waits(&self, before_us: i64, now_us: i64) -> LongestWaiting {
+        self.waits.longest(before_us, now_us)
+    }
+
+    /// The share of what it has read before that it is known to have cached, 0 to 1.
+    pub fn caching(&self) -> f64 {
+        f64::from_bits(self.caching.load(Relaxed))
+    }
+
+    /// It reported `cached` of `known` tokens that it had read before.
+    pub(super) fn reported_cached(&self, cached: i64, known: f64) {
+        let share = (cached as f64 / known).clamp(0.0, 1.0);
+        let before = self.caching();
+        // Of two at the same time one is lost: it is a guess all the same.
+        self.caching.store((before + (share - before) * CACHING_STEP).to_bits(), Relaxed);
+    }
+
+    pub(super) fn wait(&self, sent: SendConditions, now_us: i64) -> Option<usize> {
+        self.waits.enter(sent, now_us)
+    }
+
+    pub(super) fn leave(&self, place: usize) {
+        self.waits.leave(place);
+    }
+
+    /// Changes what is known, and publishes what follows from it.
+    pub(super) fn learn(&self, change: impl FnOnce(&mut Learner)) {
+        let mut learner = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut learner);
+        // Under the lock: an older state must not go over a newer one.
+        self.forecast.store(Arc::new(learner.forecast()));
+    }
+
+    /// As [`UpstreamStats::learn`], for many changes in a row: [`UpstreamStats::publish`] follows.
+    pub(super) fn learn_quietly(&self, change: impl FnOnce(&mut Learner)) {
+        change(&mut self.learner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn publish(&self) {
+        self.learn(|_| {});
+    }
+}

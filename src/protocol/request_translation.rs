@@ -1,0 +1,320 @@
+//! A request as it goes up to one kind of upstream: as it came, but for model and options, where the upstream speaks the
+//! caller's own dialect; else translated.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::client_error::Invalid;
+use super::dialect::{Dialect, Surface, TranslationOptions};
+use super::neutral::signature::RemovedReasoning;
+use super::neutral::{Conversation, Losses, as_functions};
+use super::prefix::Prefix;
+use super::request::ApiRequest;
+use crate::budget::Lease;
+
+/// What goes up, for every upstream of one dialect (and of equal [`TranslationOptions`]).
+pub struct RequestTranslation {
+    /// What the caller called.
+    surface: Surface,
+    dialect: Dialect,
+    body: UpstreamBody,
+    losses: Losses,
+    /// Free-form tools that go up as functions.
+    customs: HashSet<String>,
+    /// What a translated answer repeats of the request.
+    echo: Arc<Map<String, Value>>,
+    /// The memory of a translation.
+    _lease: Option<Lease>,
+}
+
+enum UpstreamBody {
+    /// Members are set in it for each upstream.
+    Spliced(Arc<ApiRequest>),
+    /// The model stands in the path.
+    Fixed(Bytes),
+}
+
+impl fmt::Debug for RequestTranslation {
+    /// Without the body: it is the prompt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upward").field("dialect", &self.dialect).field("losses", &self.losses).finish_non_exhaustive()
+    }
+}
+
+impl RequestTranslation {
+    /// For upstreams of the caller's own dialect: as it came, but for reasoning that another vendor made.
+    pub fn untouched(request: Arc<ApiRequest>) -> RequestTranslation {
+        RequestTranslation::cleaned(&request, RemovedReasoning::Foreign)
+            .unwrap_or_else(|| RequestTranslation::spliced(request, Losses::default()))
+    }
+
+    /// For an upstream that refused the reasoning in it: without any. None if there was none.
+    pub fn without_reasoning(
+        request: &ApiRequest,
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Option<RequestTranslation> {
+        let surface = request.surface;
+        if dialect == surface.dialect() {
+            return RequestTranslation::cleaned(request, RemovedReasoning::All);
+        }
+        let mut conversation = surface.conversation(request.body()).ok()?;
+        if !conversation.forget_reasoning() {
+            return None;
+        }
+        let mut request_translation = RequestTranslation::translated(surface, &conversation, dialect, options).ok()?;
+        request_translation.losses.hint(surface.reasoning());
+        Some(request_translation)
+    }
+
+    fn cleaned(request: &ApiRequest, taken: RemovedReasoning) -> Option<RequestTranslation> {
+        let surface = request.surface;
+        let body = surface.without_reasoning(request.body(), taken)?;
+        let request = ApiRequest::written(surface, Bytes::from(body)).ok()?;
+        let mut losses = Losses::default();
+        losses.hint(surface.reasoning());
+        Some(RequestTranslation::spliced(Arc::new(request), losses))
+    }
+
+    fn spliced(request: Arc<ApiRequest>, losses: Losses) -> RequestTranslation {
+        RequestTranslation {
+            surface: request.surface,
+            dialect: request.surface.dialect(),
+            body: UpstreamBody::Spliced(request),
+            losses,
+            customs: HashSet::new(),
+            echo: Arc::default(),
+            _lease: None,
+        }
+    }
+
+    /// For upstreams of another one.
+    ///
+    /// # Errors
+    /// Should what was written be no object, which no dialect writes.
+    pub fn translated(
+        surface: Surface,
+        conversation: &Conversation,
+        dialect: Dialect,
+        options: &TranslationOptions,
+    ) -> Result<RequestTranslation, Invalid> {
+        let mut lost = Losses::default();
+        let plain = if dialect.has_custom_tools(options) { None } else { as_functions(conversation, &mut lost) };
+        let (mut losses, echo) = (conversation.losses.clone(), conversation.echo.clone());
+        let (conversation, customs) = match &plain {
+            Some((plain, customs)) => (plain, customs.clone()),
+            None => (conversation, HashSet::new()),
+        };
+        let body = Bytes::from(dialect.request(conversation, options, &mut lost).to_string());
+        let body = match dialect {
+            Dialect::Gemini | Dialect::Bedrock => UpstreamBody::Fixed(body),
+            Dialect::OpenAi => spliced(Surface::Chat, body)?,
+            Dialect::Responses | Dialect::Ollama => spliced(Surface::Responses, body)?,
+            Dialect::Anthropic => spliced(Surface::Messages, body)?,
+        };
+        losses.extend(&lost.renamed(|name| name_of(surface, name, &echo)));
+        Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, _lease: None })
+    }
+
+    /// The same with what was `said` of its answer, to be gone on with, and how many bytes of that are in it. None where the
+    /// dialect has no such request, or the model takes none.
+    pub fn continued(&self, said: &str, prefix: Prefix, model: &str) -> Option<(RequestTranslation, usize)> {
+        let UpstreamBody::Spliced(request) = &self.body else { return None };
+        let prefix = match (request.surface, prefix) {
+            // A longer prompt is a prompt.
+            (Surface::Completions, Prefix::Auto) => Prefix::Plain,
+            _ => prefix.of(self.dialect, model),
+        };
+        let said = match self.dialect {
+            _ if prefix == Prefix::Off => return None,
+            Dialect::OpenAi => said,
+            // It refuses one that ends with a blank.
+            Dialect::Anthropic => said.trim_end(),
+            _ => return None,
+        };
+        if said.is_empty() {
+            return None;
+        }
+        let request = Arc::new(request.continued(said, prefix)?);
+        let request_translation = RequestTranslation {
+            body: UpstreamBody::Spliced(request),
+            losses: self.losses.clone(),
+            customs: self.customs.clone(),
+            echo: self.echo.clone(),
+            _lease: None,
+            ..*self
+        };
+        Some((request_translation, said.len()))
+    }
+
+    /// Bytes of the body, but for what is set for each upstream.
+    pub fn len(&self) -> usize {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.len(),
+            UpstreamBody::Fixed(body) => body.len(),
+        }
+    }
+
+    /// Never true: it is an object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its body's memory is this lease's, until it is dropped.
+    pub fn leased(self, lease: Lease) -> RequestTranslation {
+        RequestTranslation { _lease: Some(lease), ..self }
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// The surface of the upstream that it goes to, whatever the caller's is.
+    pub fn asked(&self) -> Surface {
+        if self.is_translated() { self.dialect.conversing() } else { self.surface }
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Whether answers have to be translated back.
+    pub fn is_translated(&self) -> bool {
+        self.dialect != self.surface.dialect()
+    }
+
+    /// Free-form tools that go up as functions, and are to come down free-form.
+    pub fn customs(&self) -> &HashSet<String> {
+        &self.customs
+    }
+
+    /// What a translated answer repeats of the request.
+    pub fn echo(&self) -> &Arc<Map<String, Value>> {
+        &self.echo
+    }
+
+    /// What of the request is not in it.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The body for an upstream's model. `stream_options`: ask for usage, where the dialect has to be asked.
+    pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
+        match &self.body {
+            UpstreamBody::Spliced(request) => request.body_for(model, stream_options),
+            UpstreamBody::Fixed(body) => body.clone(),
+        }
+    }
+}
+
+/// Writers of requests name what they lose as chat does. What a caller of Messages calls it.
+const OF_MESSAGES: [(&str, &str); 15] = [
+    ("stop", "stop_sequences"),
+    ("user", "metadata.user_id"),
+    ("reasoning", "thinking"),
+    ("reasoning_effort", "output_config.effort"),
+    ("reasoning_content", "thinking"),
+    ("reasoning.exclude", "thinking.display"),
+    ("budget_tokens", "thinking.budget_tokens"),
+    ("response_format", "output_config.format"),
+    ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
+    ("max_completion_tokens", "max_tokens"),
+    ("image_url", "source.url"),
+    ("document_url", "source.url"),
+    ("document.url", "source.url"),
+    ("file_id", "source.file_id"),
+    ("document.title", "title"),
+];
+/// What a caller of Responses calls it.
+const OF_RESPONSES: [(&str, &str); 16] = [
+    ("max_tokens", "max_output_tokens"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("reasoning_effort", "reasoning.effort"),
+    ("budget_tokens", "reasoning.effort"),
+    ("thinking.budget_tokens", "reasoning.effort"),
+    ("reasoning.exclude", "reasoning.summary"),
+    ("reasoning.encrypted_content", "include"),
+    ("reasoning_content", "reasoning"),
+    ("thinking", "reasoning"),
+    ("response_format", "text.format"),
+    ("verbosity", "text.verbosity"),
+    ("logprobs", "top_logprobs"),
+    ("image_url.detail", "detail"),
+    ("document_url", "file_url"),
+    ("document.url", "file_url"),
+    ("document.title", "filename"),
+];
+
+/// The caller's own name for what was lost.
+fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
+    let table: &[(&str, &'static str)] = match surface {
+        Surface::Messages => &OF_MESSAGES,
+        Surface::Responses if name == "user" && !asked.contains_key("user") => return "safety_identifier",
+        Surface::Responses => &OF_RESPONSES,
+        _ => &[],
+    };
+    table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)
+}
+
+/// The surface says which members are set; Ollama's are those of Responses: model and stream.
+fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
+    match ApiRequest::written(surface, body) {
+        Ok(request) => Ok(UpstreamBody::Spliced(Arc::new(request))),
+        Err(invalid) => Err(Invalid { message: invalid.to_string(), param: None }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lost(surface: Surface, body: &Value, dialect: Dialect, own: bool) -> Vec<String> {
+        let conversation = surface.conversation(body.to_string().as_bytes()).unwrap();
+        let options =
+            TranslationOptions { model: "m".to_owned(), max_completion_tokens: own, ..TranslationOptions::default() };
+        let request_translation = RequestTranslation::translated(surface, &conversation, dialect, &options).unwrap();
+        request_translation.losses().names().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn losses_have_the_caller_s_names() {
+        let messages = json!({
+            "model": "m", "max_tokens": 9, "stop_sequences": ["a", "b", "c", "d", "e"], "metadata": { "user_id": "u" },
+            "messages": [{ "role": "user", "content": "x" }], "tools": [{ "name": "f", "input_schema": { "type": "object" } }],
+            "tool_choice": { "type": "auto", "disable_parallel_tool_use": true },
+        });
+        assert_eq!(lost(Surface::Messages, &messages, Dialect::OpenAi, true), ["stop_sequences"]);
+        let of_ollama = lost(Surface::Messages, &messages, Dialect::Ollama, false);
+        assert_eq!(of_ollama, ["tool_choice.disable_parallel_tool_use", "metadata.user_id"]);
+        let responses = |who: &str| {
+            json!({ "model": "m", "input": "x", who: "u", "größe": 1, "text": { "verbosity": "low" },
+                "tools": [{ "type": "function", "name": "f" }, { "type": "custom", "name": "g",
+                    "format": { "type": "grammar", "syntax": "lark", "definition": "x" } }] })
+        };
+        for who in ["user", "safety_identifier"] {
+            let names = lost(Surface::Responses, &responses(who), Dialect::Ollama, false);
+            assert_eq!(names, ["gr??e", "tools[1].format", who, "text.verbosity"]);
+        }
+        let chat = json!({ "messages": [{ "role": "user", "content": "x" }], "stop": ["1", "2", "3", "4", "5", "6"] });
+        assert_eq!(lost(Surface::Chat, &chat, Dialect::Gemini, false), ["stop"]);
+    }
+
+    #[test]
+    fn what_a_dialect_cannot_say_has_the_callers_name() {
+        let lost = |surface, dialect, body: &str| lost(surface, &serde_json::from_str(body).unwrap(), dialect, false);
+        let messages =
+            r#"{"model":"m","max_tokens":99,"messages":[{"role":"user","content":"x"}],"stop_sequences":["y"]}"#;
+        assert_eq!(lost(Surface::Messages, Dialect::Responses, messages), ["stop_sequences"]);
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"}],"stop":["y"]}"#;
+        assert_eq!(lost(Surface::Chat, Dialect::Responses, chat), ["stop"]);
+        let forced = r#"{"model":"m","max_tokens":99,"messages":[{"role":"user","content":"x"}],
+            "tools":[{"name":"t","input_schema":{"type":"object"}}],"tool_choice":{"type":"any","disable_parallel_tool_use":true}}"#;
+        assert_eq!(lost(Surface::Messages, Dialect::Gemini, forced), ["tool_choice.disable_parallel_tool_use"]);
+    }
+}

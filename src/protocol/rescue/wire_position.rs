@@ -1,0 +1,217 @@
+//! Where the events of a surface stand, so that others can follow: names, numbers, and what is open.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::protocol::client_error::ErrorShape;
+use crate::protocol::dialect::Surface;
+use crate::protocol::neutral::WritePieces;
+use crate::protocol::openai::ChunkNames;
+use crate::protocol::sse::SseEvent;
+use crate::protocol::{anthropic, completions, openai, responses};
+
+/// By surface.
+pub(super) enum WirePosition {
+    /// None before the first chunk.
+    Chat(Option<ChunkNames>),
+    Completions(Option<ChunkNames>),
+    Messages(MessageBlocks),
+    Responses(Box<Items>),
+}
+
+/// The blocks of a message.
+#[derive(Debug, Default)]
+pub(super) struct MessageBlocks {
+    started: bool,
+    /// The index that the next one gets.
+    next: u64,
+    /// The one that is under way is text; none where none is.
+    open: Option<bool>,
+}
+
+/// The items of a response.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// As the first event has it.
+    response: Map<String, Value>,
+    /// Number of the last event.
+    number: u64,
+    /// Those that are done, by their `output_index`.
+    done: BTreeMap<u64, Value>,
+    open: Option<OpenItem>,
+    /// The events did not come as the vendor writes them.
+    odd: bool,
+}
+
+#[derive(Debug)]
+struct OpenItem {
+    index: u64,
+    id: String,
+    is_message: bool,
+    /// Parts that are done.
+    content: Vec<Value>,
+    /// Where in all of the text the part begins that is under way.
+    part: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct BlockWire {
+    #[serde(rename = "type", default)]
+    kind: String,
+    index: Option<u64>,
+    content_block: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct ItemWire {
+    #[serde(rename = "type", default)]
+    kind: String,
+    sequence_number: Option<u64>,
+    output_index: Option<u64>,
+    response: Option<Map<String, Value>>,
+    item: Option<Value>,
+    part: Option<Value>,
+}
+
+impl WirePosition {
+    pub fn new(surface: Surface) -> WirePosition {
+        match surface {
+            Surface::Chat | Surface::Embeddings => WirePosition::Chat(None),
+            Surface::Completions => WirePosition::Completions(None),
+            Surface::Messages | Surface::CountTokens => WirePosition::Messages(MessageBlocks::default()),
+            Surface::Responses => WirePosition::Responses(Box::default()),
+        }
+    }
+
+    /// The next event. `said`: bytes of text before it.
+    pub fn see(&mut self, event: &SseEvent, said: usize) {
+        let Some(data) = event.fields().data else { return };
+        match self {
+            WirePosition::Chat(names @ None) | WirePosition::Completions(names @ None) => {
+                *names = ChunkNames::of(&data)
+            }
+            WirePosition::Chat(_) | WirePosition::Completions(_) => {}
+            WirePosition::Messages(blocks) if event.fields().name != Some(b"content_block_delta") => {
+                serde_json::from_slice(&data).into_iter().for_each(|wire| blocks.see(wire));
+            }
+            WirePosition::Messages(_) => {}
+            WirePosition::Responses(items) => {
+                serde_json::from_slice(&data).into_iter().for_each(|wire| items.see(wire, said));
+            }
+        }
+    }
+
+    /// Whether others can follow.
+    pub fn is_known(&self) -> bool {
+        match self {
+            WirePosition::Chat(names) | WirePosition::Completions(names) => names.is_some(),
+            WirePosition::Messages(blocks) => blocks.started && blocks.open != Some(false),
+            WirePosition::Responses(items) => {
+                let open = items.open.as_ref();
+                !items.odd && !items.response.is_empty() && open.is_none_or(|item| item.is_message)
+            }
+        }
+    }
+
+    /// Follows. `text`: all of it.
+    pub fn writer(&self, text: &str, include_usage: bool) -> Box<dyn WritePieces> {
+        match self {
+            WirePosition::Chat(names) => {
+                Box::new(openai::OpenAiWriter::behind(names.clone().unwrap_or_default(), include_usage))
+            }
+            WirePosition::Completions(names) => {
+                Box::new(completions::CompletionContinuation::behind(&names.clone().unwrap_or_default(), include_usage))
+            }
+            WirePosition::Messages(blocks) => {
+                Box::new(anthropic::AnthropicWriter::behind(blocks.next, blocks.open.is_some()))
+            }
+            WirePosition::Responses(items) => Box::new(items.writer(text)),
+        }
+    }
+
+    /// What ends a broken stream, where it has to go on from what was written.
+    pub fn error_event(&self, error: &ErrorShape<'_>) -> Option<Bytes> {
+        match self {
+            WirePosition::Responses(items) if !items.response.is_empty() => items.writer("").error_event(error),
+            _ => None,
+        }
+    }
+}
+
+impl MessageBlocks {
+    fn see(&mut self, wire: BlockWire) {
+        match wire.kind.as_str() {
+            "message_start" => self.started = true,
+            "content_block_start" => {
+                let index = wire.index.unwrap_or(self.next);
+                self.next = self.next.max(index.saturating_add(1));
+                self.open = Some(wire.content_block.is_some_and(|block| block["type"] == "text"));
+            }
+            "content_block_stop" => self.open = None,
+            _ => {}
+        }
+    }
+}
+
+impl Items {
+    fn see(&mut self, wire: ItemWire, said: usize) {
+        self.number = wire.sequence_number.unwrap_or(self.number);
+        match wire.kind.as_str() {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if let Some(response) = wire.response.filter(|_| self.response.is_empty()) {
+                    self.response = response;
+                }
+            }
+            "response.output_item.added" => {
+                self.odd |= self.open.is_some();
+                let item = wire.item.unwrap_or_default();
+                self.open = Some(OpenItem {
+                    index: wire.output_index.unwrap_or(0),
+                    id: item["id"].as_str().unwrap_or_default().to_owned(),
+                    is_message: item["type"] == "message",
+                    content: Vec::new(),
+                    part: None,
+                });
+            }
+            "response.output_item.done" => {
+                self.done.insert(wire.output_index.unwrap_or(0), wire.item.unwrap_or_default());
+                self.open = None;
+            }
+            kind => self.see_part(kind, wire.part, said),
+        }
+    }
+
+    fn see_part(&mut self, kind: &str, part: Option<Value>, said: usize) {
+        match (kind, &mut self.open) {
+            ("response.content_part.added" | "response.output_text.delta", Some(open)) => {
+                open.part.get_or_insert(said);
+            }
+            ("response.output_text.delta", None) => self.odd = true,
+            ("response.content_part.done", Some(open)) => {
+                open.part = None;
+                open.content.extend(part);
+            }
+            _ => {}
+        }
+    }
+
+    fn writer(&self, text: &str) -> responses::ResponsesWriter {
+        let mut output: Vec<Value> = Vec::new();
+        let last = self.open.as_ref().map(|open| open.index).into_iter().chain(self.done.keys().copied()).max();
+        for index in 0..last.map_or(0, |last| last.saturating_add(1).min(ITEMS_MAX)) {
+            output.push(self.done.get(&index).cloned().unwrap_or_default());
+        }
+        let open = self.open.as_ref().map(|open| {
+            let part = open.part.map(|from| text.get(from..).unwrap_or_default().to_owned());
+            let index = usize::try_from(open.index).unwrap_or(usize::MAX);
+            responses::OpenMessage { index, id: open.id.clone(), content: open.content.clone(), part }
+        });
+        responses::ResponsesWriter::behind(&self.response, self.number, output, open)
+    }
+}
+
+/// Items of an answer that are told once more at its end.
+const ITEMS_MAX: u64 = 4_096;

@@ -1,0 +1,251 @@
+//! An upstream's answer on its way down: what each event is, and what it becomes where the caller called another dialect.
+
+use bytes::{Bytes, BytesMut};
+
+use super::PayloadKind;
+use super::arguments::CallArguments;
+use super::assemble::ITEMS_MAX;
+use super::client_error::ErrorShape;
+use super::dialect::{Dialect, Surface};
+use super::frame::{Chunk, Frame};
+use super::framing::{FrameDecoder, Framing};
+use super::neutral::{AnswerPiece, Customs, ReadPieces, WritePieces};
+use super::request_translation::RequestTranslation;
+use super::responses;
+use super::sse::SseEvent;
+
+/// What was called, what the upstream speaks, and what the answer needs to be translated. One for each attempt.
+pub struct ResponseTranslation {
+    surface: Surface,
+    dialect: Dialect,
+    /// None where the upstream speaks the caller's own dialect.
+    translation: Option<AnswerTranslation>,
+    /// The calls of an untranslated answer, once it has one.
+    calls: Option<Box<CallReader>>,
+    /// The first event and the last, of an untranslated stream whose broken end needs them (Responses). Shared, not copied.
+    seen: Option<(SseEvent, SseEvent)>,
+}
+
+/// Reads the calls of an answer that goes down as it came.
+struct CallReader {
+    reader: Box<dyn ReadPieces>,
+    arguments: CallArguments,
+    /// Used again for each event.
+    pieces: Vec<AnswerPiece>,
+}
+
+struct AnswerTranslation {
+    reader: Box<dyn ReadPieces>,
+    writer: Box<dyn WritePieces>,
+    customs: Customs,
+    arguments: CallArguments,
+    /// Used again for each event.
+    pieces: Vec<AnswerPiece>,
+    /// Calls and encrypted blocks of reasoning so far.
+    items: usize,
+    ended: bool,
+}
+
+impl ResponseTranslation {
+    /// `model` stands in a translated answer until the upstream names its own; `include_usage`: a chat client asked for usage.
+    pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
+        let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
+        let translation = request_translation.is_translated().then(|| AnswerTranslation {
+            customs: match surface {
+                Surface::Messages => Customs::for_functions(),
+                _ => Customs::new(request_translation.customs().clone()),
+            },
+            reader: dialect.reader(),
+            writer: surface.writer(model, include_usage, request_translation.echo()),
+            arguments: CallArguments::default(),
+            pieces: Vec::new(),
+            items: 0,
+            ended: false,
+        });
+        ResponseTranslation { surface, dialect, translation, calls: None, seen: None }
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    pub fn is_translated(&self) -> bool {
+        self.translation.is_some()
+    }
+
+    pub fn framing(&self) -> Framing {
+        self.dialect.framing()
+    }
+
+    /// Holds back at most `max` bytes.
+    pub fn decoder(&self, max: usize) -> FrameDecoder {
+        self.dialect.framing().decoder(max)
+    }
+
+    /// What one event of the upstream is.
+    pub fn read<'a>(&self, event: &'a SseEvent) -> Frame<'a> {
+        self.dialect.read(self.surface, event)
+    }
+
+    /// The bytes of a stream that the upstream would have sent, had it not answered as a whole. None if it is no answer.
+    pub fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
+        self.dialect.events_of_whole(self.surface, body)
+    }
+
+    /// The name of the dialect of a body that is of another than the upstream's.
+    pub fn of_another(&self, body: &[u8]) -> Option<&'static str> {
+        self.dialect.of_another(body)
+    }
+
+    /// What the event becomes for the caller; may be empty.
+    pub fn pass(&mut self, event: SseEvent) -> Bytes {
+        let Some(translation) = &mut self.translation else {
+            self.remember(&event);
+            return event.raw;
+        };
+        let mut out = BytesMut::new();
+        translation.event(&event, &mut out);
+        out.freeze()
+    }
+
+    /// What an event becomes that comes behind the end: usage for a translation to tell, and whatever it is for everybody else.
+    pub fn pass_behind(&mut self, event: SseEvent) -> Bytes {
+        let Some(translation) = &mut self.translation else { return event.raw };
+        let mut out = BytesMut::new();
+        translation.usage(&event, &mut out);
+        out.freeze()
+    }
+
+    /// Looks at the calls in an event that goes down as it came; `chunk` is what it was read as. Of events without any nothing
+    /// more than that is looked at.
+    pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
+        let concerns_calls = || match chunk.payload {
+            _ if chunk.calls => true,
+            Some(payload) if payload.kind != PayloadKind::Tool => self.calls.is_some() && chunk.finished != 0,
+            _ => self.calls.is_some(),
+        };
+        if self.translation.is_some() || !concerns_calls() {
+            return;
+        }
+        let calls = self.calls.get_or_insert_with(|| {
+            let reader = self.dialect.reader();
+            Box::new(CallReader { reader, arguments: CallArguments::default(), pieces: Vec::new() })
+        });
+        if chunk.calls {
+            calls.arguments.turn();
+        }
+        calls.reader.read(event, &mut calls.pieces);
+        for piece in calls.pieces.drain(..) {
+            // A second start is of a server that began anew: for the vendor's own clients what came before is void.
+            if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
+                calls.arguments = CallArguments::default();
+            }
+            calls.arguments.add(&piece, |_| false);
+        }
+    }
+
+    /// An event that goes down as it came has more of the arguments that came last, and nothing else.
+    pub fn check_more(&mut self, quoted: &str) {
+        if let Some(calls) = &mut self.calls {
+            calls.arguments.add_quoted(quoted);
+        }
+    }
+
+    /// The stream has told its end, with a finish or without one: calls that are not whole by now never will be.
+    pub fn end_calls(&mut self) {
+        if let Some(arguments) = self.arguments() {
+            arguments.end();
+        }
+    }
+
+    /// Whether there is anything that could be wrong with calls.
+    pub fn has_calls(&self) -> bool {
+        let of_translation = |translation: &AnswerTranslation| translation.items > 0 || translation.arguments.len() > 0;
+        self.calls.is_some() || self.translation.as_ref().is_some_and(of_translation)
+    }
+
+    /// A call in the answer has arguments that are no JSON object, and nothing says that they were cut by a limit.
+    pub fn is_broken(&self) -> bool {
+        let of_translation = self.translation.as_ref().map(|translation| &translation.arguments);
+        of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
+    }
+
+    /// Whether an answer has more items than an answer has: of a translated one, what is beyond them is left out.
+    pub fn is_overfull(&self) -> bool {
+        self.translation.as_ref().is_some_and(|translation| translation.items > ITEMS_MAX)
+            || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
+    }
+
+    fn arguments(&mut self) -> Option<&mut CallArguments> {
+        let of_translation = self.translation.as_mut().map(|translation| &mut translation.arguments);
+        of_translation.or(self.calls.as_mut().map(|calls| &mut calls.arguments))
+    }
+
+    /// The event that ends a broken stream, which goes on from what was passed of it.
+    pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
+        let written = self.translation.as_mut().and_then(|translation| translation.writer.error_event(error));
+        match (written, &self.seen) {
+            (Some(written), _) => written,
+            (None, Some((first, last))) => responses::error_event_behind(first, last, error),
+            (None, None) => self.surface.error_event(error),
+        }
+    }
+
+    fn remember(&mut self, event: &SseEvent) {
+        // Comments have no number.
+        if self.surface != Surface::Responses || event.raw.starts_with(b":") {
+            return;
+        }
+        let event = SseEvent { raw: event.raw.clone() };
+        match &mut self.seen {
+            Some((_, last)) => *last = event,
+            None => self.seen = Some((SseEvent { raw: event.raw.clone() }, event)),
+        }
+    }
+
+    /// What ends an answer that is complete and whose own end did not come. Empty where it was given out before.
+    pub fn ending(&mut self) -> Bytes {
+        let Some(translation) = &mut self.translation else { return Bytes::from_static(self.surface.ending()) };
+        let mut out = BytesMut::new();
+        translation.end(&mut out);
+        out.freeze()
+    }
+}
+
+impl AnswerTranslation {
+    fn event(&mut self, event: &SseEvent, out: &mut BytesMut) {
+        self.reader.read(event, &mut self.pieces);
+        for piece in &self.pieces {
+            self.arguments.add(piece, |name| self.customs.is_custom(name));
+        }
+        if self.arguments.is_broken() {
+            // Nothing of it is to look like an end.
+            self.pieces.clear();
+        }
+        for piece in self.pieces.drain(..) {
+            self.items += usize::from(matches!(
+                piece,
+                AnswerPiece::Call { .. } | AnswerPiece::Redacted { .. } | AnswerPiece::Signature { .. }
+            ));
+            if self.items > ITEMS_MAX {
+                continue;
+            }
+            self.customs.pass(piece, |piece| self.writer.write(piece, out));
+        }
+    }
+
+    /// What an event tells of usage; nothing else of it.
+    fn usage(&mut self, event: &SseEvent, out: &mut BytesMut) {
+        self.reader.read(event, &mut self.pieces);
+        for piece in self.pieces.drain(..).filter(|piece| matches!(piece, AnswerPiece::Usage(_))) {
+            self.writer.write(piece, out);
+        }
+    }
+
+    fn end(&mut self, out: &mut BytesMut) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.customs.close(|piece| self.writer.write(piece, out));
+            self.writer.end(out);
+        }
+    }
+}

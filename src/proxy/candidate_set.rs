@@ -1,0 +1,212 @@
+//! The field of a race: which upstreams may serve this caller's request, with which keys.
+
+use std::sync::Arc;
+
+use super::blocking::StillWanted;
+use super::caller::Caller;
+use super::gateway::Gateway;
+use super::outbound::Outbound;
+use super::overrides::Overrides;
+use super::rejection::{self, FailedUpstream, Rejection};
+use crate::config::{ModelConfig, Policy, RaceSettings, UpstreamConfig};
+use crate::failure::Failure;
+pub use crate::health::Candidate;
+use crate::health::{
+    self, BreakerAdmission, CallerId, CooldownState, CooledDown, LiveConfig, ProbePermit, named, why_off,
+};
+use crate::learning::ConversationId;
+use crate::protocol::Surface;
+use crate::protocol::opening::opening;
+use crate::protocol::request::ApiRequest;
+use crate::protocol::request_translation::RequestTranslation;
+use crate::routing::keyring::HashedKey;
+use crate::routing::tariff::Basis;
+use crate::routing::windows::ContextWindow;
+
+/// Everyone who may be started.
+pub struct CandidateSet {
+    pub settings: RaceSettings,
+    pub caller: CallerId,
+    /// The model whose budget pays; empty where the request names its upstreams itself.
+    pub model: String,
+    /// What its costs are counted in.
+    pub basis: Basis,
+    /// At least one; extras at the end.
+    pub runners: Arc<Vec<Candidate>>,
+    /// What goes up to each of them. Apart from them, for it is large, and nobody needs it once an answer goes down.
+    pub uploads: Vec<Arc<RequestTranslation>>,
+    /// How long a prompt each of them takes; empty where nothing is known of any.
+    pub windows: Vec<ContextWindow>,
+    /// The right to start some of them, by their place.
+    pub trials: Vec<(usize, ProbePermit)>,
+    /// The gateway is crowded: nothing is started but the first, and others after failures.
+    pub crowded: bool,
+    /// Upstreams whose dialect cannot say all of the request.
+    pub left_out: Vec<String>,
+    /// The conversation that the request goes on with, where a provider has several keys to choose from.
+    pub conversation: Option<ConversationId>,
+    /// Upstreams that are set aside.
+    cooling: Vec<(String, CooldownState)>,
+}
+
+impl CandidateSet {
+    /// What is not needed to serve the request is not started: no hedges, no audits, no losers that run on.
+    pub fn leave_out_extras(&mut self) {
+        self.crowded = true;
+        self.settings.audit = 0.0;
+        self.settings.drains.running = 0;
+    }
+
+    /// Every failure with its upstream's name, those that were not started because they cool down included.
+    pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<FailedUpstream> {
+        let started = failures.iter().map(|(candidate, failure)| FailedUpstream {
+            upstream: self.runners[*candidate].name.clone(),
+            failure: failure.clone(),
+        });
+        let cooling = self.cooling.iter().map(|(upstream, cooling)| FailedUpstream {
+            upstream: upstream.clone(),
+            failure: health::cooling_down(*cooling),
+        });
+        started.chain(cooling).collect()
+    }
+}
+
+/// Finds the upstreams of a model, an alias, or of a request that names them itself.
+///
+/// # Errors
+/// 404 for an unknown model, 400 where none can serve the caller, 429 or 502 where all are set aside.
+pub fn resolve(
+    gateway: &Arc<Gateway>,
+    live: &LiveConfig,
+    caller: &Caller,
+    request: &Arc<ApiRequest>,
+    overrides: &Overrides,
+    crowded: bool,
+    wanted: &StillWanted,
+) -> Result<CandidateSet, Rejection> {
+    let model = request.model.as_str();
+    let known = live.config.model(model);
+    let (upstreams, settings) = asked_for(live, known, model, overrides)?;
+    let settings = for_surface(overrides.apply(settings), request.surface);
+    let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
+    let caller_id = caller.id(live);
+    // A token count is never raced.
+    let beside = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
+    let mut lineup = BreakerAdmission::new(gateway.health(), &settings, caller_id, beside);
+    let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
+    let (mut set_aside, mut off) = (Vec::new(), Vec::new());
+    let mut conversation = LazyConversation { gateway, request, known: None };
+    for upstream in upstreams {
+        let provider = &upstream.provider;
+        let name = upstream.name();
+        let Some(line) = live.line(&provider.name) else { continue };
+        let named = !live.is_configured(&name);
+        let own_key = caller.own_key(live, &provider.name);
+        may_share(caller, &upstream, named && own_key.is_none())?;
+        let Some(keys) = line.keys(own_key).into_keys() else {
+            off.push(why_off(&upstream));
+            continue;
+        };
+        let keys = conversation.its_key_first(&provider.name, keys);
+        if wanted.is_over() {
+            // Nobody sees it.
+            return Err(Rejection::shutting_down());
+        }
+        let Some(request_translation) = outbound.for_upstream(&upstream)? else { continue };
+        let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
+        let runner =
+            Candidate { upstream, name, endpoint, asked: request_translation.asked(), keys, named, extra: false };
+        match gateway.health().held(&runner) {
+            Some(held) => set_aside.push(CooledDown { runner, request_translation, held }),
+            None => lineup.add(runner, request_translation),
+        }
+    }
+    let cooling = health::finish(gateway.health(), set_aside, &mut lineup);
+    let BreakerAdmission { runners, uploads, trials, .. } = lineup;
+    if runners.is_empty() {
+        return Err(match cooling.is_empty() {
+            true => outbound.rejection(model, &off),
+            false => rejection::nobody_may_be_asked(cooling),
+        });
+    }
+    let (windows, runners) = (gateway.health().windows_of(&runners), Arc::new(runners));
+    Ok(CandidateSet {
+        settings,
+        caller: caller_id,
+        conversation: conversation.known.flatten(),
+        // The caller leaves extras out, also when it gets crowded only now.
+        crowded: false,
+        left_out: outbound.left_out().to_vec(),
+        model: known.map_or(String::new(), |model| model.name.clone()),
+        basis,
+        runners,
+        uploads,
+        windows,
+        trials,
+        cooling,
+    })
+}
+
+/// The upstreams of the model, or those that the request names; and the settings that are theirs.
+fn asked_for<'l>(
+    live: &'l LiveConfig,
+    known: Option<&'l Arc<ModelConfig>>,
+    model: &str,
+    overrides: &Overrides,
+) -> Result<(Vec<UpstreamConfig>, &'l RaceSettings), Rejection> {
+    match (&overrides.upstreams, known) {
+        (Some(names), model) => {
+            let settings = model.map_or(&live.config.race, |model| &model.race);
+            let upstreams = named(live, model, names, settings)
+                .map_err(|why| Rejection::header(Overrides::upstreams_header(), &why))?;
+            Ok((upstreams, settings))
+        }
+        (None, Some(model)) => Ok((model.upstreams.clone(), &model.race)),
+        (None, None) => {
+            let unknown = |why: String| Rejection::unknown_model(model, &live.config.nearest_models(model), &why);
+            let upstreams = named(live, None, model, &live.config.race).map_err(unknown)?;
+            Ok((upstreams, &live.config.race))
+        }
+    }
+}
+
+/// The conversation of a request, found when it is first asked for: few providers have several keys.
+struct LazyConversation<'a> {
+    gateway: &'a Gateway,
+    request: &'a ApiRequest,
+    known: Option<Option<ConversationId>>,
+}
+
+impl LazyConversation<'_> {
+    /// Its cache is the account's. Another is used only where this one is set aside.
+    fn its_key_first(&mut self, provider: &str, mut keys: Vec<HashedKey>) -> Vec<HashedKey> {
+        if keys.len() < 2 {
+            return keys;
+        }
+        let (learning, request) = (self.gateway.learning(), self.request);
+        let find = || learning.conversation(&opening(request)?, request.prompt().iter().map(|part| part.len()).sum());
+        let conversation = *self.known.get_or_insert_with(find);
+        let ids = keys.iter().map(HashedKey::id);
+        let place = conversation.and_then(|conversation| learning.kept_key(provider, conversation, ids));
+        keys.rotate_left(place.unwrap_or(0));
+        keys
+    }
+}
+
+/// Whether the caller may ask an upstream without a key of their own. `named`: no model lists it.
+fn may_share(caller: &Caller, upstream: &UpstreamConfig, named: bool) -> Result<(), Rejection> {
+    match &caller.user {
+        Some(user) if named && !user.overrides.any_upstream() => {
+            Err(Rejection::forbidden_upstream(&upstream.name(), &upstream.provider.name, &user.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A token count is never raced.
+fn for_surface(settings: RaceSettings, surface: Surface) -> RaceSettings {
+    match surface {
+        Surface::CountTokens => RaceSettings { policy: Policy::Fallback, audit: 0.0, ..settings },
+        _ => settings,
+    }
+}

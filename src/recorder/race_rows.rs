@@ -1,0 +1,99 @@
+//! Keeps the rows of one race together until all of them are there, and then puts them into the queue.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use super::QUEUE_MAX;
+use super::race_observer::RaceObserver;
+use super::state::StoreState;
+use crate::routing::bill::{self, BillBounds};
+use crate::store::Record;
+
+/// Shared by everything of one race that records. Whoever drops it last sends it: by then nothing can come any more.
+pub(super) struct RaceSheet {
+    kept: Mutex<RowsToSend>,
+    /// None where nothing is to be stored.
+    queue: Option<RowQueue>,
+    race_observer: Option<Arc<dyn RaceObserver>>,
+}
+
+#[derive(Default)]
+struct RowsToSend {
+    rows: Vec<Record>,
+    /// By ordinal: what each attempt is billed by.
+    bills: Vec<(i64, BillBounds)>,
+}
+
+impl RaceSheet {
+    pub(super) fn new(queue: Option<RowQueue>, race_observer: Option<Arc<dyn RaceObserver>>) -> RaceSheet {
+        RaceSheet { kept: Mutex::default(), queue, race_observer }
+    }
+
+    pub(super) fn add(&self, record: Record) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).rows.push(record);
+    }
+
+    pub(super) fn bill(&self, ordinal: i64, bill: BillBounds) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).bills.push((ordinal, bill));
+    }
+}
+
+impl Drop for RaceSheet {
+    fn drop(&mut self) {
+        let RowsToSend { mut rows, bills } =
+            std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if rows.is_empty() {
+            return;
+        }
+        settle(&mut rows, &bills);
+        if let Some(race_observer) = &self.race_observer {
+            race_observer.settled(&rows);
+        }
+        if let Some(queue) = &self.queue {
+            queue.send(rows);
+        }
+    }
+}
+
+/// What each attempt cost at least and at most: known once all of them are over.
+fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
+    let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
+    for row in rows {
+        match row {
+            Record::Race(record) => race = Some(&**record),
+            Record::Attempt(record) => {
+                if let Some((_, bill)) = bills.iter().find(|(ordinal, _)| *ordinal == record.ordinal) {
+                    attempts.push((&mut **record, *bill));
+                }
+            }
+        }
+    }
+    if let Some(race) = race {
+        bill::settle(race, &mut attempts);
+    }
+}
+
+/// The way to the writer, for rows that belong together. Bounded by rows.
+#[derive(Clone)]
+pub(super) struct RowQueue {
+    pub sender: mpsc::Sender<Vec<Record>>,
+    pub state: Arc<StoreState>,
+}
+
+impl RowQueue {
+    /// Never waits.
+    pub(super) fn send(&self, rows: Vec<Record>) {
+        let count = rows.len();
+        // Counted before they are sent, so that the writer never takes off what was not added.
+        let before = self.state.add(count);
+        if before + count <= QUEUE_MAX && self.sender.try_send(rows).is_ok() {
+            return;
+        }
+        self.state.lose(count);
+        if self.state.overflow.is_due() {
+            let dropped = self.state.dropped();
+            tracing::error!(dropped, "the record queue is full: rows of the history are lost");
+        }
+    }
+}

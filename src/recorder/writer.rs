@@ -1,0 +1,289 @@
+//! The writer task: it writes batches from the queue to the store. While the store takes none, it writes them to the
+//! file beside the database, and moves them back later.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::log_throttle::LogThrottle;
+use super::state::{Condition, StoreState};
+use crate::history::invariants;
+use crate::shutdown::Shutdown;
+use crate::store::{Record, Spill, Store, WriteError};
+
+/// Records in one transaction. The last race of a batch may exceed it, so that it stays whole.
+const BATCH_MAX: usize = 1_000;
+
+/// How long the first record of a batch waits for more. Bounds what a crash may lose.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Between tries while the store cannot take a batch; doubles from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LAST: Duration = Duration::from_secs(1);
+
+/// Between two log lines while the store takes no rows.
+const REMIND_EVERY: Duration = Duration::from_secs(60);
+
+pub(super) struct WriterState {
+    store: Store,
+    spill: Spill,
+    receiver: mpsc::Receiver<Vec<Record>>,
+    batch: Vec<Record>,
+    state: Arc<StoreState>,
+    /// None while the store takes rows.
+    trouble: Option<Trouble>,
+    /// When rows are moved back next, if there are any.
+    back_at: Instant,
+    /// Limits the log lines about the file beside the database: it takes no rows, or gives none back.
+    stuck: LogThrottle,
+}
+
+/// The store takes no rows.
+struct Trouble {
+    began: Instant,
+    tries: u32,
+    wait: Duration,
+    again_at: Instant,
+    told_at: Instant,
+}
+
+impl WriterState {
+    pub(super) fn new(store: Store, receiver: mpsc::Receiver<Vec<Record>>, state: Arc<StoreState>) -> WriterState {
+        let spill = Spill::of(store.path());
+        let (batch, back_at) = (Vec::with_capacity(2 * BATCH_MAX), Instant::now());
+        let mut writing =
+            WriterState { store, spill, receiver, batch, state, trouble: None, back_at, stuck: LogThrottle::new() };
+        if !writing.store.is_open() {
+            writing.state.is(Condition::Delayed);
+            writing.trouble = Some(Trouble::new());
+        }
+        writing
+    }
+
+    /// Until every recorder is gone, or the writer is being finished, and the queue is empty.
+    pub(super) async fn run(mut self, tasks: Shutdown) {
+        self.find_spill().await;
+        while self.next_batch(&tasks).await {
+            self.check_invariants();
+            self.keep(&tasks).await;
+            if !tasks.is_draining() {
+                self.bring_back().await;
+            }
+        }
+        self.close().await;
+    }
+
+    async fn find_spill(&mut self) {
+        match self.spill.rows().await {
+            Ok(0) => {}
+            Ok(rows) => {
+                self.state.found(rows);
+                tracing::info!(rows, path = %self.spill.path().display(), "an earlier run left rows in a file: they are written to the database now");
+            }
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    /// Waits for rows and takes them. The batch stays empty when it is only time to try the store again or to move rows
+    /// back. False when no more rows will come.
+    async fn next_batch(&mut self, tasks: &Shutdown) -> bool {
+        self.batch.clear();
+        if tasks.is_draining() {
+            self.receiver.close();
+            return self.take_more(Instant::now(), tasks).await;
+        }
+        let wake_at = match &self.trouble {
+            Some(trouble) => Some(trouble.again_at),
+            None => (self.state.spilled() > 0).then_some(self.back_at),
+        };
+        tokio::select! {
+            rows = self.receiver.recv() => match rows {
+                Some(rows) => self.batch.extend(rows),
+                None => return false,
+            },
+            () = tasks.draining() => return true,
+            () = at(wake_at) => return true,
+        }
+        self.take_more(Instant::now() + LINGER, tasks).await;
+        true
+    }
+
+    /// Fills the batch from the queue until `until`. False if there was nothing.
+    async fn take_more(&mut self, until: Instant, tasks: &Shutdown) -> bool {
+        let mut any = false;
+        while self.batch.len() < BATCH_MAX {
+            let rows = match self.receiver.try_recv() {
+                Ok(rows) => rows,
+                Err(_) if tasks.is_draining() => break,
+                Err(_) => {
+                    let received = tokio::select! {
+                        received = timeout_at(until, self.receiver.recv()) => received,
+                        () = tasks.draining() => break,
+                    };
+                    let Ok(Some(rows)) = received else { break };
+                    rows
+                }
+            };
+            any = true;
+            self.batch.extend(rows);
+        }
+        any
+    }
+
+    /// Returns once the batch is in the store or in the file beside it, or can never be. An empty batch tests whether
+    /// the store takes rows again.
+    async fn keep(&mut self, tasks: &Shutdown) {
+        loop {
+            if self.is_due() && !tasks.is_cancelled() {
+                let written = tokio::select! {
+                    written = self.store.write(&self.batch) => Some(written),
+                    () = tasks.cancelled() => None,
+                };
+                match written {
+                    Some(Ok(())) => return self.written(),
+                    Some(Err(error)) if error.retry => self.delayed(&error),
+                    Some(Err(error)) => return self.refused(&error),
+                    None => {}
+                }
+            }
+            if self.batch.is_empty() || self.put_aside().await {
+                return;
+            }
+            if tasks.is_cancelled() {
+                return self.state.lose(self.batch.len());
+            }
+            tokio::select! {
+                () = at(self.trouble.as_ref().map(|trouble| trouble.again_at)) => {}
+                () = tasks.cancelled() => {}
+            }
+        }
+    }
+
+    /// Whether the store is to be tried.
+    fn is_due(&self) -> bool {
+        match &self.trouble {
+            None => !self.batch.is_empty(),
+            Some(trouble) => Instant::now() >= trouble.again_at,
+        }
+    }
+
+    fn written(&mut self) {
+        self.state.keep(self.batch.len());
+        self.state.is(Condition::Ok);
+        if let Some(trouble) = self.trouble.take() {
+            let waiting = self.state.queued() + self.state.spilled();
+            let after_ms = trouble.began.elapsed().as_millis();
+            tracing::info!(tries = trouble.tries, after_ms, waiting, "the history is being written again");
+        }
+    }
+
+    fn delayed(&mut self, error: &WriteError) {
+        let now = Instant::now();
+        let trouble = self.trouble.get_or_insert_with(Trouble::new);
+        if trouble.tries == 0 || now - trouble.told_at >= REMIND_EVERY {
+            let waiting = self.state.queued() + self.state.spilled();
+            tracing::warn!(%error, waiting, "cannot write the history now; its rows are kept, and tried again");
+            trouble.told_at = now;
+        }
+        trouble.tries = trouble.tries.saturating_add(1);
+        trouble.again_at = now + trouble.wait;
+        trouble.wait = (2 * trouble.wait).min(RETRY_LAST);
+        self.state.is(Condition::Delayed);
+    }
+
+    fn refused(&self, error: &WriteError) {
+        self.state.lose(self.batch.len());
+        if self.state.refusal.is_due() {
+            let dropped = self.state.dropped();
+            tracing::error!(%error, dropped, "the database refuses rows of the history: they are lost");
+        }
+    }
+
+    /// True if the file beside the database has the batch now.
+    async fn put_aside(&mut self) -> bool {
+        match self.spill.append(&self.batch).await {
+            Ok(()) => {
+                if self.state.spilled() == 0 {
+                    tracing::info!(path = %self.spill.path().display(), "rows wait in a file until the database takes them");
+                }
+                self.state.spill(self.batch.len());
+                self.state.is(Condition::Delayed);
+                true
+            }
+            Err(error) => {
+                self.complain(&error);
+                false
+            }
+        }
+    }
+
+    /// Moves some of the rows in the file to the store, if the store takes rows.
+    async fn bring_back(&mut self) {
+        if self.trouble.is_some() || self.state.spilled() == 0 || Instant::now() < self.back_at {
+            return;
+        }
+        match self.spill.move_some(&self.store).await {
+            Ok(moved) => {
+                self.state.bring_back(moved.rows, moved.more);
+                if !moved.more {
+                    tracing::info!("all rows that waited in the file are in the database");
+                }
+            }
+            Err(error) => {
+                self.back_at = Instant::now() + RETRY_LAST;
+                self.complain(&error);
+            }
+        }
+    }
+
+    fn complain(&self, error: &WriteError) {
+        if self.stuck.is_due() {
+            let (path, waiting) = (self.spill.path().display(), self.state.queued());
+            tracing::warn!(%path, %error, waiting, "the file for waiting rows cannot be used now: the rows stay in memory");
+        }
+    }
+
+    async fn close(self) {
+        let rows = self.state.spilled();
+        if rows > 0 {
+            let path = self.spill.path().display();
+            tracing::warn!(rows, %path, "rows wait in a file: the next start writes them into the database");
+        }
+        self.store.close().await;
+        self.spill.close().await;
+    }
+
+    fn check_invariants(&self) {
+        for record in &self.batch {
+            let Record::Attempt(attempt) = record else { continue };
+            let columns = invariants::violations(attempt);
+            if columns.is_empty() {
+                continue;
+            }
+            let so_far = self.state.violations.fetch_add(1, Relaxed) + 1;
+            if self.state.violation.is_due() {
+                let race = &attempt.race_id;
+                tracing::error!(%race, attempt.ordinal, ?columns, so_far, "columns of an attempt contradict each other");
+            }
+        }
+    }
+}
+
+impl Trouble {
+    /// It is tried at once.
+    fn new() -> Trouble {
+        let now = Instant::now();
+        Trouble { began: now, tries: 0, wait: RETRY_FIRST, again_at: now, told_at: now }
+    }
+}
+
+/// Never where there is no time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,390 @@
+//! The body of a streamed answer that others go on with where it breaks off (`rescue = "continue"`).
+//!
+//! As long as the winner's stream holds it is a [`RelayBody`] that keeps what it gave out. Who is asked then, and how, is for
+//! a [`RescueCandidates`] to say; what of their answers goes out, for [`JoinedAnswer`].
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame};
+use tokio::time::Sleep;
+
+use super::body::{BrokenOff, LastHandover, RelayBody, RelayObserver, RelayStep, ShutdownWatch};
+use super::broken_off;
+use crate::attempt::{Attempt, EventStream, ItemKind, ReadyAttempt};
+use crate::budget::Lease;
+use crate::failure::{Failure, FailureKind, Phase};
+use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
+use crate::race::CutReason;
+
+/// Names the upstream that went on with the answer, where trailers are taken.
+pub const RESCUED: &str = "x-photofinish-rescued";
+
+/// Finds those who go on with an answer, one after the other.
+pub trait RescueCandidates: Send {
+    /// Starts the next one. `afresh`: the answer has just broken off (again). None: nobody is left.
+    fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation>;
+    /// The one that was started last has begun.
+    fn began(&mut self, ready: &ReadyAttempt);
+    /// It failed, and nothing of it was given out.
+    fn failed(&mut self, failure: &Failure);
+}
+
+/// One who was asked to go on.
+pub struct Continuation {
+    pub attempt: Attempt,
+    pub way: JoinMethod,
+    /// `provider/model`
+    pub upstream: String,
+    pub candidate: usize,
+    pub ordinal: usize,
+    /// How long its first token may take.
+    pub first_token: Duration,
+    pub idle: Duration,
+}
+
+/// Streams the winner, and then whoever goes on with it. Dropping it cancels both.
+pub struct RescuedBody<W> {
+    stage: RescueStage<W>,
+    /// None once nobody can go on with what was delivered.
+    rescue: Option<Box<dyn RescueCandidates>>,
+    delivered: DeliveredAnswer,
+    /// For what was delivered.
+    lease: Lease,
+    /// Go out at the end.
+    trailers: Option<HeaderMap>,
+}
+
+enum RescueStage<W> {
+    Winner(Box<RelayBody<W>>),
+    Asking(Box<PendingRescue<W>>),
+    Joining(Box<JoinedStreams<W>>),
+    Ended,
+}
+
+/// What is left of the winner. Behind the streams in whatever holds it: their rows go before the race's.
+struct WinnerRest<W> {
+    broken: BrokenOff,
+    ending: ShutdownWatch,
+    include_usage: bool,
+    watch: W,
+}
+
+struct PendingRescue<W> {
+    asked: Continuation,
+    late: Pin<Box<Sleep>>,
+    rest: WinnerRest<W>,
+}
+
+struct JoinedStreams<W> {
+    stream: EventStream,
+    /// Everything up to its first payload.
+    prelude: Option<Bytes>,
+    joined: JoinedAnswer,
+    upstream: String,
+    candidate: usize,
+    ordinal: usize,
+    /// Something of it was given out.
+    began: bool,
+    handed: LastHandover,
+    rest: WinnerRest<W>,
+}
+
+/// What comes next of a joined answer.
+enum RescueStep {
+    Bytes(Bytes),
+    /// The last bytes.
+    Complete(Bytes),
+    Heartbeat,
+    Failed(Failure),
+    /// It says something else than what was delivered.
+    Diverged,
+    /// The gateway ends.
+    Ending,
+}
+
+impl<W: RelayObserver> RescuedBody<W> {
+    /// `lease` grows with what was delivered.
+    pub fn new(relay: RelayBody<W>, rescue: Box<dyn RescueCandidates>, lease: Lease) -> RescuedBody<W> {
+        let delivered = DeliveredAnswer::new(relay.stream.surface());
+        RescuedBody {
+            stage: RescueStage::Winner(Box::new(relay)),
+            rescue: Some(rescue),
+            delivered,
+            lease,
+            trailers: None,
+        }
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            let (stage, bytes) = match std::mem::replace(&mut self.stage, RescueStage::Ended) {
+                RescueStage::Winner(mut relay) => match relay.poll_next(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Winner(relay);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(next) => self.of_winner(relay, next),
+                },
+                RescueStage::Asking(mut asking) => match asking.poll(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Asking(asking);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(answered) => self.of_asked(*asking, answered),
+                },
+                RescueStage::Joining(mut joining) => match joining.poll(context) {
+                    Poll::Pending => {
+                        self.stage = RescueStage::Joining(joining);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(step) => self.of_joined(joining, step),
+                },
+                RescueStage::Ended => return Poll::Ready(None),
+            };
+            self.stage = stage;
+            if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+                return Poll::Ready(Some(bytes));
+            }
+        }
+    }
+
+    fn of_winner(&mut self, mut relay: Box<RelayBody<W>>, next: RelayStep) -> (RescueStage<W>, Option<Bytes>) {
+        match next {
+            RelayStep::End => (RescueStage::Ended, None),
+            RelayStep::Bytes(bytes) => {
+                if self.rescue.is_some() {
+                    self.keep(&bytes);
+                }
+                relay.handed.now();
+                (RescueStage::Winner(relay), Some(bytes))
+            }
+            RelayStep::Broken(broken) => {
+                let ends = relay.ending.shutdown().is_cancelled();
+                match if ends { None } else { self.next(true) } {
+                    None => (RescueStage::Ended, Some(relay.broken(*broken))),
+                    Some(asked) => {
+                        relay.watch.broke(&broken.failure);
+                        // Its stream ends here.
+                        let RelayBody { watch, ending, include_usage, .. } = *relay;
+                        (
+                            PendingRescue::stage(asked, WinnerRest { broken: *broken, ending, include_usage, watch }),
+                            None,
+                        )
+                    }
+                }
+            }
+        }
+    }
+
+    fn of_asked(
+        &mut self,
+        asking: PendingRescue<W>,
+        answered: Option<Result<ReadyAttempt, Failure>>,
+    ) -> (RescueStage<W>, Option<Bytes>) {
+        let PendingRescue { mut asked, rest, .. } = asking;
+        match answered {
+            None => self.give_up(rest, Some(ShutdownWatch::failure())),
+            Some(Err(failure)) => {
+                if failure.kind == FailureKind::Timeout {
+                    asked.attempt.cut(CutReason::Late);
+                }
+                // Its row goes before that of the next.
+                drop(asked);
+                self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
+                self.ask(rest, false)
+            }
+            Some(Ok(mut ready)) => {
+                self.rescue.iter_mut().for_each(|rescue| rescue.began(&ready));
+                ready.stream.serve(asked.idle);
+                let Continuation { way, upstream, candidate, ordinal, .. } = asked;
+                let joining = JoinedStreams {
+                    joined: JoinedAnswer::new(&self.delivered, way, rest.include_usage),
+                    prelude: Some(ready.prelude),
+                    stream: ready.stream,
+                    upstream,
+                    candidate,
+                    ordinal,
+                    began: false,
+                    handed: LastHandover::default(),
+                    rest,
+                };
+                (RescueStage::Joining(Box::new(joining)), None)
+            }
+        }
+    }
+
+    fn of_joined(&mut self, mut joining: Box<JoinedStreams<W>>, step: RescueStep) -> (RescueStage<W>, Option<Bytes>) {
+        match step {
+            RescueStep::Heartbeat => {
+                let heartbeat = Bytes::from_static(joining.stream.surface().heartbeat());
+                joining.handed.now();
+                (RescueStage::Joining(joining), Some(heartbeat))
+            }
+            RescueStep::Bytes(bytes) => {
+                let bytes = self.give_out(&mut joining, bytes);
+                joining.handed.now();
+                (RescueStage::Joining(joining), Some(bytes))
+            }
+            RescueStep::Complete(bytes) => {
+                let bytes = self.give_out(&mut joining, bytes);
+                let JoinedStreams { mut stream, mut rest, .. } = *joining;
+                stream.won();
+                rest.watch.ended(None);
+                stream.read_out(rest.ending.shutdown());
+                (RescueStage::Ended, Some(bytes))
+            }
+            RescueStep::Ending => {
+                let JoinedStreams { stream, rest, .. } = *joining;
+                drop(stream);
+                self.give_up(rest, Some(ShutdownWatch::failure()))
+            }
+            RescueStep::Diverged => {
+                let JoinedStreams { mut stream, rest, .. } = *joining;
+                // It did nothing wrong.
+                stream.lost();
+                drop(stream);
+                self.ask(rest, false)
+            }
+            RescueStep::Failed(failure) => {
+                let JoinedStreams { stream, joined, began, mut rest, .. } = *joining;
+                drop(stream);
+                if !began {
+                    self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
+                    return self.ask(rest, false);
+                }
+                rest.watch.broke(&failure);
+                self.delivered.spent(joined.usage());
+                rest.broken = BrokenOff { failure, seen: None };
+                self.ask(rest, true)
+            }
+        }
+    }
+
+    /// Asks the next one, or ends the answer as broken.
+    fn ask(&mut self, rest: WinnerRest<W>, afresh: bool) -> (RescueStage<W>, Option<Bytes>) {
+        match self.next(afresh) {
+            Some(asked) => (PendingRescue::stage(asked, rest), None),
+            None => self.give_up(rest, None),
+        }
+    }
+
+    fn next(&mut self, afresh: bool) -> Option<Continuation> {
+        let rescue = self.rescue.as_mut().filter(|_| self.delivered.may_go_on())?;
+        rescue.next(&self.delivered, afresh)
+    }
+
+    /// The answer ends with what broke it, unless something else did.
+    fn give_up(&mut self, mut rest: WinnerRest<W>, other: Option<Failure>) -> (RescueStage<W>, Option<Bytes>) {
+        let BrokenOff { failure, seen } = match other {
+            Some(failure) => BrokenOff { failure, seen: None },
+            None => rest.broken,
+        };
+        rest.watch.ended(Some(&failure));
+        let event = seen.unwrap_or_else(|| broken_off(&failure, |error| self.delivered.error_event(error)));
+        (RescueStage::Ended, Some(event))
+    }
+
+    /// The client gets this of a joined answer.
+    fn give_out(&mut self, joining: &mut JoinedStreams<W>, bytes: Bytes) -> Bytes {
+        self.keep(&bytes);
+        if bytes.is_empty() || std::mem::replace(&mut joining.began, true) {
+            return bytes;
+        }
+        joining.rest.watch.rescued(joining.candidate, joining.ordinal);
+        if let Ok(value) = HeaderValue::from_str(&joining.upstream) {
+            self.trailers.get_or_insert_default().insert(HeaderName::from_static(RESCUED), value);
+        }
+        let mut marked = BytesMut::new();
+        marked.put_slice(format!(": photofinish rescued by {}\n\n", joining.upstream).as_bytes());
+        marked.put_slice(&bytes);
+        marked.freeze()
+    }
+
+    fn keep(&mut self, bytes: &Bytes) {
+        self.delivered.add(bytes);
+        if self.lease.cover(self.delivered.bytes()).is_err() {
+            self.delivered.bar();
+        }
+        if self.delivered.is_barred() {
+            // Neither the request nor what was delivered is needed any more.
+            self.rescue = None;
+            self.lease.settle(0);
+        }
+    }
+}
+
+impl<W> PendingRescue<W> {
+    fn stage(asked: Continuation, rest: WinnerRest<W>) -> RescueStage<W> {
+        let late = Box::pin(tokio::time::sleep(asked.first_token));
+        RescueStage::Asking(Box::new(PendingRescue { asked, late, rest }))
+    }
+
+    /// None: the gateway ends.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ReadyAttempt, Failure>>> {
+        if let Poll::Ready(answered) = Pin::new(&mut self.asked.attempt).poll(context) {
+            return Poll::Ready(Some(answered));
+        }
+        if self.late.as_mut().poll(context).is_ready() {
+            let message = format!("no token for {:?}", self.asked.first_token);
+            return Poll::Ready(Some(Err(Failure::new(FailureKind::Timeout, Phase::FirstToken, message))));
+        }
+        self.rest.ending.poll(context).map(|()| None)
+    }
+}
+
+impl<W> JoinedStreams<W> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<RescueStep> {
+        self.handed.notice_stall(&mut self.stream);
+        loop {
+            let (events, is_last) = match self.prelude.take() {
+                Some(prelude) => (prelude, false),
+                None => match self.stream.poll_served(context) {
+                    Poll::Pending => return self.rest.ending.poll(context).map(|()| RescueStep::Ending),
+                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(RescueStep::Failed(failure)),
+                    Poll::Ready(Some(Ok(item))) => match item.kind {
+                        ItemKind::Error { facts, .. } => {
+                            return Poll::Ready(RescueStep::Failed(self.stream.fail_with(facts)));
+                        }
+                        ItemKind::Heartbeat => return Poll::Ready(RescueStep::Heartbeat),
+                        ItemKind::Malformed => continue,
+                        kind => (item.raw, matches!(kind, ItemKind::Done)),
+                    },
+                    Poll::Ready(None) if self.stream.is_complete() => (Bytes::new(), true),
+                    Poll::Ready(None) => return Poll::Ready(RescueStep::Failed(self.stream.ended_too_early())),
+                },
+            };
+            let mut out = BytesMut::new();
+            let mut joined = self.joined.add(&events, &mut out);
+            if is_last {
+                joined = joined.and_then(|()| self.joined.end(&mut out));
+            }
+            match joined {
+                Err(_) => return Poll::Ready(RescueStep::Diverged),
+                Ok(()) if is_last => return Poll::Ready(RescueStep::Complete(out.freeze())),
+                Ok(()) if !out.is_empty() => return Poll::Ready(RescueStep::Bytes(out.freeze())),
+                Ok(()) => {}
+            }
+        }
+    }
+}
+
+impl<W: RelayObserver + Unpin> Body for RescuedBody<W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = match ready!(self.poll_bytes(context)) {
+            Some(bytes) => Some(Frame::data(bytes)),
+            None => self.trailers.take().map(Frame::trailers),
+        };
+        Poll::Ready(frame.map(Ok))
+    }
+}

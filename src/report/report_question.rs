@@ -1,0 +1,33 @@
+//! What `stats` is asked for: figures, or what has become worse. Not how either is answered.
+
+use clap::Args;
+
+use super::{regressions, stats};
+
+/// Figures of groups, or regressions.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct ReportQuestion {
+    #[command(flatten)]
+    pub figures: stats::StatsQuestion,
+    /// Instead: what is worse since --since (1h where it is not given; at most 24h) than in the same hours of the 7 days
+    /// before, upstream by upstream.
+    #[arg(long, conflicts_with_all = ["by", "slo", "min_samples", "half_life", "strata", "exact"])]
+    pub regressions: bool,
+}
+
+impl ReportQuestion {
+    /// What is wrong with it as a whole, though each part is right.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        match self.of_regressions() {
+            Some(question) => question.problem(now_us),
+            None => self.figures.problem(now_us),
+        }
+    }
+
+    /// None where it is for figures.
+    pub fn of_regressions(&self) -> Option<regressions::RegressionsQuestion> {
+        let window = || self.figures.window.clone();
+        self.regressions.then(|| regressions::RegressionsQuestion { window: window() })
+    }
+}

@@ -1,0 +1,282 @@
+//! One model's money and traffic: what may still be spent on extra attempts, and what it must earn.
+//!
+//! A bucket of at most `200 × budget × mean cost`; a race fills it by `budget × its base cost`, an extra empties it by what it
+//! costs. Hence the bound over any interval: extra ≤ budget · base + 200 · budget · mean cost. Not for prices: the caller knows
+//! what an attempt costs, in money or in tokens.
+
+/// The bucket holds so many mean costs, times the budget.
+const BURST: f64 = 200.0;
+/// What the mean cost and the usual answer forget with each race.
+const DECAY: f64 = 1.0 / 1000.0;
+/// Of the logarithm of the tracked p99, for a request beyond it.
+const STEP_UP: f64 = 0.05;
+/// λ before anything was spent, µs.
+const LAMBDA_US: f64 = 300_000.0;
+/// How far the bucket's level moves ln λ, from full to empty.
+const STEEPNESS: f64 = 3.0;
+/// The level that λ is to hold on the average.
+const LEVEL: f64 = 0.6;
+/// By which a race moves ln λ for each whole bucket that the level is off.
+const LEANING: f64 = 0.02;
+/// Bounds of ln λ, λ in µs.
+const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
+/// The usual length of an answer before one was seen, tokens.
+const ANSWER: f64 = 200.0;
+/// The p99 of the client's TTFT before one was seen, µs.
+const P99_US: f64 = 2_000_000.0;
+
+/// One model's bucket, and what is usual for its requests.
+#[derive(Clone, Debug)]
+pub struct CostBudget {
+    /// Extra cost over base cost, at most.
+    budget: f64,
+    /// In the unit of the costs; below zero while something is owed.
+    bucket: f64,
+    /// What the budget earned since the beginning, less what was spent or is reserved: while the mean cost is still a guess, the
+    /// bucket may have been filled by too large a one.
+    balance: f64,
+    /// Mean base cost of a race, and the weight behind it.
+    mean_cost: DecayedMean,
+    answer_tokens: DecayedMean,
+    /// ln λ in µs at the bucket's usual level.
+    ln_lambda: f64,
+    /// Of the client's TTFT, as a logarithm of µs.
+    ln_p99: f64,
+}
+
+/// What a decision needs to know of the money and of the usual request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetSnapshot {
+    /// What a mean single attempt is worth now, µs of the request's time: an extra must earn its share of it.
+    pub lambda_us: f64,
+    /// Mean cost of a race's single attempt; 0 when all is free, or before anything is known.
+    pub mean_cost: f64,
+    /// Of the client's TTFT, µs.
+    pub p99_us: f64,
+    /// Of a usual answer.
+    pub answer_tokens: f64,
+    /// What the bucket holds, in the unit of the costs. Infinite before any cost is known.
+    pub bucket: f64,
+    /// What it can hold.
+    pub capacity: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DecayedMean {
+    value: f64,
+    weight: f64,
+}
+
+impl CostBudget {
+    /// `budget`: extra cost over base cost, at most; 0.1 is a tenth.
+    pub fn new(budget: f64) -> CostBudget {
+        let nothing = DecayedMean { value: 0.0, weight: 0.0 };
+        let answer_tokens = DecayedMean { value: ANSWER, weight: 1.0 };
+        CostBudget {
+            budget: budget.max(0.0),
+            bucket: 0.0,
+            balance: 0.0,
+            mean_cost: nothing,
+            answer_tokens,
+            ln_lambda: LAMBDA_US.ln(),
+            ln_p99: P99_US.ln(),
+        }
+    }
+
+    /// What is in the bucket stays in it, as far as it holds it.
+    pub fn set_budget(&mut self, budget: f64) {
+        self.budget = budget.max(0.0);
+        self.bucket = self.bucket.min(self.capacity());
+    }
+
+    /// Takes an extra's cost out of the bucket; false, and nothing is taken, if it does not hold it.
+    pub fn reserve(&mut self, cost: f64) -> bool {
+        self.first_cost(cost);
+        // Without a budget there is no extra, even for nothing.
+        let holds = self.budget > 0.0 && (cost <= self.bucket || cost <= 0.0);
+        if holds {
+            self.bucket -= cost.max(0.0);
+            self.balance -= cost.max(0.0);
+        }
+        holds
+    }
+
+    /// A race ended: what a single attempt costs, what was reserved for its extras, and what they really cost.
+    pub fn settle(&mut self, base: f64, reserved: f64, spent: f64) {
+        self.first_cost(base);
+        self.mean_cost.add(base.max(0.0));
+        let earned = self.budget * base.max(0.0) + reserved - spent;
+        // A debt is forgotten with the costs that it was made at: cheap requests must not pay off dear ones for hours.
+        self.balance = (self.balance + earned) * (1.0 - DECAY);
+        self.bucket = (self.bucket + earned).min(self.capacity() + self.balance.min(0.0));
+        let (least, most) = LN_LAMBDA;
+        self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
+    }
+
+    /// What a single attempt cost before the start. The bucket is full then: what was spent from it is not known.
+    pub fn remember(&mut self, base: f64) {
+        self.first_cost(base);
+        self.mean_cost.add(base.max(0.0));
+        self.bucket = self.capacity();
+    }
+
+    /// A race ended in which nothing was billed: it tells nothing of what is usual.
+    pub fn give_back(&mut self, reserved: f64) {
+        self.balance += reserved;
+        self.bucket = (self.bucket + reserved).min(self.capacity());
+    }
+
+    /// What the client got: the time to its first token, µs, and the tokens of the answer.
+    pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
+        if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
+            let beyond = (ttft_us as f64).ln() > self.ln_p99;
+            self.ln_p99 += if beyond { STEP_UP * 0.99 } else { -STEP_UP * 0.01 };
+        }
+        if let Some(tokens) = output_tokens.filter(|tokens| *tokens > 0) {
+            self.answer_tokens.add(tokens as f64);
+        }
+    }
+
+    pub fn terms(&self) -> BudgetSnapshot {
+        let known = self.mean_cost.weight > 0.0;
+        BudgetSnapshot {
+            lambda_us: (self.ln_lambda + STEEPNESS * (LEVEL - self.level())).exp(),
+            mean_cost: self.mean_cost.value,
+            p99_us: self.ln_p99.exp(),
+            answer_tokens: self.answer_tokens.value,
+            bucket: if known || self.budget <= 0.0 { self.bucket } else { f64::INFINITY },
+            capacity: self.capacity(),
+        }
+    }
+
+    /// How full the bucket is, 0..1.
+    fn level(&self) -> f64 {
+        let capacity = self.capacity();
+        if capacity > 0.0 { (self.bucket / capacity).clamp(0.0, 1.0) } else { LEVEL }
+    }
+
+    fn capacity(&self) -> f64 {
+        BURST * self.budget * self.mean_cost.value
+    }
+
+    /// The first cost that is heard of is the mean until there is a better one, and fills the bucket.
+    fn first_cost(&mut self, cost: f64) {
+        if self.mean_cost.weight <= 0.0 && cost > 0.0 {
+            self.mean_cost = DecayedMean { value: cost, weight: 1.0 };
+            self.bucket = self.capacity();
+        }
+    }
+}
+
+impl DecayedMean {
+    fn add(&mut self, value: f64) {
+        self.weight = self.weight * (1.0 - DECAY) + 1.0;
+        self.value += (value - self.value) / self.weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BUDGET: f64 = 0.1;
+
+    #[test]
+    fn a_first_cost_far_above_the_mean_buys_no_burst_of_its_own() {
+        let (mut cost_budget, mut base, mut extra) = (CostBudget::new(BUDGET), 50.0, 0.0);
+        cost_budget.settle(base, 0.0, 0.0);
+        for _ in 0..200 {
+            let spent = f64::from(u8::from(cost_budget.reserve(1.0)));
+            cost_budget.settle(1.0, spent, spent);
+            (base, extra) = (base + 1.0, extra + spent);
+        }
+        let most = BUDGET * base + BURST * BUDGET * cost_budget.terms().mean_cost;
+        // What was spent before the mean was known cannot be taken back; without a balance it would be 200.
+        assert!(extra > 20.0 && extra <= 1.25 * most, "{extra} of {most}");
+    }
+
+    #[test]
+    fn the_first_cost_fills_the_bucket() {
+        let mut cost_budget = CostBudget::new(BUDGET);
+        assert!(cost_budget.terms().bucket.is_infinite());
+        assert!(cost_budget.reserve(2.0));
+        let terms = cost_budget.terms();
+        assert!((terms.capacity - 40.0).abs() < 1e-9 && (terms.bucket - 38.0).abs() < 1e-9, "{terms:?}");
+        assert!(!cost_budget.reserve(39.0) && cost_budget.reserve(38.0) && !cost_budget.reserve(0.1));
+        cost_budget.settle(2.0, 40.0, 10.0);
+        assert!(
+            (cost_budget.terms().bucket - 30.2).abs() < 0.01,
+            "what was not spent comes back, and a tenth of the base"
+        );
+    }
+
+    #[test]
+    fn no_budget_buys_nothing_and_what_is_free_is_free() {
+        let mut none = CostBudget::new(0.0);
+        none.settle(1.0, 0.0, 0.0);
+        assert!(!none.reserve(0.001) && none.terms().bucket <= 0.0);
+        let mut free = CostBudget::new(BUDGET);
+        free.settle(0.0, 0.0, 0.0);
+        assert!(free.reserve(0.0) && !none.reserve(0.0), "without a budget there is no extra, not even a free one");
+        let mut less = CostBudget::new(0.2);
+        less.settle(1.0, 0.0, 0.0);
+        less.set_budget(0.1);
+        assert!((less.terms().bucket - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn lambda_rises_as_the_bucket_empties_and_with_time() {
+        let mut cost_budget = CostBudget::new(BUDGET);
+        cost_budget.settle(1.0, 0.0, 0.0);
+        let full = cost_budget.terms().lambda_us;
+        assert!(cost_budget.reserve(19.0));
+        let empty = cost_budget.terms().lambda_us;
+        assert!(empty > 5.0 * full, "{full} {empty}");
+        (0..100).for_each(|_| cost_budget.settle(1.0, 0.0, 0.1));
+        assert!(cost_budget.terms().lambda_us > empty, "while it stays empty");
+    }
+
+    #[test]
+    fn p99_and_answers_are_tracked() {
+        let mut cost_budget = CostBudget::new(BUDGET);
+        let mut draws = fastrand::Rng::with_seed(1);
+        for _ in 0..30_000 {
+            cost_budget.finished(Some((draws.f64() * 1e6) as i64), Some(100));
+        }
+        let terms = cost_budget.terms();
+        assert!(
+            (900_000.0..1_100_000.0).contains(&terms.p99_us) && (terms.answer_tokens - 100.0).abs() < 5.0,
+            "{terms:?}"
+        );
+        cost_budget.finished(Some(0), Some(0));
+        cost_budget.finished(None, None);
+        assert_eq!(cost_budget.terms(), terms);
+    }
+
+    proptest! {
+        #[test]
+        fn extra_is_bounded_over_any_interval(
+            races in prop::collection::vec((0.1_f64..8.0, 0.0_f64..8.0, 0.0_f64..1.0), 1..400),
+            budget in 0.005_f64..0.5,
+        ) {
+            let mut cost_budget = CostBudget::new(budget);
+            let mut sums = vec![(0.0, 0.0)];
+            let mut most_mean: f64 = 0.0;
+            for (base, extra, used) in races {
+                let reserved = if cost_budget.reserve(extra) { extra } else { 0.0 };
+                most_mean = most_mean.max(cost_budget.terms().mean_cost);
+                cost_budget.settle(base, reserved, reserved * used);
+                most_mean = most_mean.max(cost_budget.terms().mean_cost);
+                let (bases, extras) = sums[sums.len() - 1];
+                sums.push((bases + base, extras + reserved * used));
+            }
+            for (begin, from) in sums.iter().enumerate() {
+                for to in &sums[begin..] {
+                    let bound = budget * (to.0 - from.0) + BURST * budget * most_mean;
+                    prop_assert!(to.1 - from.1 <= bound + 1e-6);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What is to be expected of one upstream: the part of its state that decisions and people read. Not for learning.
+
+use super::grid::{self, GridRow, STEP, TIMES};
+use super::level::Level;
+use super::load::LoadSlope;
+use super::residuals::{ResidualShape, SHAPE, SHAPE_FROM, TAIL};
+use super::size::SizeLine;
+use super::throttle::Throttle;
+use super::tpot::Tpot;
+use super::{OtherWaiting, SendConditions, WAITING_MAX};
+
+/// The prior spreads even the steadiest upstream so far, two bins of residuals: a quantile this little beyond what was seen
+/// is known.
+const BLUR: f64 = 0.2;
+/// An upstream is unknown until so much was seen of it, or so often tried.
+const UNKNOWN_SEEN: f64 = 2.5;
+const UNKNOWN_LAUNCHES: u64 = 3;
+
+/// An attempt that waits longer than this share of all is unusual, and evidence before it ends.
+const UNUSUAL: f64 = 0.85;
+
+/// A snapshot of a [`Learner`](super::Learner).
+#[derive(Clone, Debug)]
+pub struct LatencyForecast {
+    pub(super) line: SizeLine,
+    pub(super) load: LoadSlope,
+    pub(super) level: Level,
+    pub(super) shape: ResidualShape,
+    /// Variance of a residual, stragglers clamped.
+    pub(super) variance: f64,
+    pub(super) tpot: Tpot,
+    pub(super) throttle: Throttle,
+    pub(super) seen: f64,
+    pub(super) last_us: Option<i64>,
+    /// When the latest was sent of those that had a first token, µs.
+    pub(super) answered_us: i64,
+    pub(super) launches: u64,
+}
+
+impl LatencyForecast {
+    /// The quantile `q` of the time to the first token for an attempt sent now, µs; none where what was seen does not reach
+    /// so far.
+    pub fn ttft_quantile_us(&self, sent: SendConditions, q: f64, now: i64) -> Option<f64> {
+        let residual = self.shape.quantile(q);
+        (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
+    }
+
+    /// Usual time between two tokens with so many others in flight there, µs; none before an answer was timed.
+    pub fn tpot_us(&self, in_flight: u32) -> Option<f64> {
+        self.tpot.usual_us(in_flight)
+    }
+
+    /// How much slower than its usual it is now, as a logarithm: 0 is as usual, 0.7 twice as slow.
+    pub fn level(&self, now: i64) -> f64 {
+        self.level.now(now)
+    }
+
+    /// ln TTFT by ln(1 + attempts in flight): 1 is, four times as slow with three others there.
+    pub fn load_slope(&self) -> f64 {
+        self.load.slope()
+    }
+
+    /// Observations behind it, those that told little counted as little, old ones forgotten.
+    pub fn seen(&self) -> f64 {
+        self.seen
+    }
+
+    /// When it was last used.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last_us
+    }
+
+    /// Attempts that were ever started.
+    pub fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// Its prediction is hardly more than the prior's.
+    pub fn is_unknown(&self) -> bool {
+        self.seen < UNKNOWN_SEEN && self.launches < UNKNOWN_LAUNCHES
+    }
+
+    /// It fails so often that nothing is hedged to it.
+    pub fn throttled(&self, now: i64) -> bool {
+        self.throttle.closed(now)
+    }
+
+    /// The median for an attempt sent now, µs, by the prior where too little was seen.
+    pub(super) fn median_us(&self, sent: SendConditions, now: i64) -> f64 {
+        (self.ln_ttft(sent, now) + self.shape.quantile(0.5)).exp()
+    }
+
+    /// The residual's zero point: ln TTFT in µs as predicted for an attempt sent now.
+    pub(super) fn ln_ttft(&self, sent: SendConditions, now: i64) -> f64 {
+        self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight) + self.level.now(now)
+    }
+
+    /// The same, after what attempts that still wait say of the level now.
+    pub(super) fn ln_ttft_given(&self, sent: SendConditions, waiting: &[OtherWaiting], now: i64) -> f64 {
+        let steady = self.line.at(sent.uncached_tokens) + self.load.effect(sent.in_flight);
+        if waiting.is_empty() {
+            return steady + self.level.now(now);
+        }
+        let mut level = self.level;
+        // Whoever was sent after it has its answer: it straggles, and says nothing of the others.
+        let overtaken = |other: &&OtherWaiting| now - other.waited_us < self.answered_us;
+        for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
+            let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);
+            let residual = (other.waited_us as f64).ln() - predicted - level.now(now);
+            let weight = 1.0 - self.shape.survival(residual);
+            if weight > UNUSUAL {
+                let sent_us = now - other.waited_us;
+                level.observe_of(sent_us, self.shape.expected_beyond(residual), weight, self.variance, now);
+            }
+        }
+        steady + level.now(now)
+    }
+
+    /// Probability of no first token yet, at each time of the grid, for an attempt with this prediction.
+    pub(super) fn survival(&self, ln_ttft: f64) -> GridRow {
+        let position = ((grid::FIRST - ln_ttft - SHAPE_FROM) / STEP).clamp(-1e3, 1e3);
+        let (first, share) = (position.floor(), (position - position.floor()) as f32);
+        // Before the table everybody waits, beyond it the tail falls on.
+        let before = ((-first).max(0.0) as usize).min(TIMES);
+        let from = (first.max(0.0) as usize).min(SHAPE - 1);
+        let table = &self.shape.survival;
+        let mut row = [1.0; TIMES];
+        let mut last = table[from];
+        let mut done = before;
+        for (value, (here, next)) in row[before..].iter_mut().zip(table[from..].iter().zip(&table[from + 1..])) {
+            *value = here + share * (next - here);
+            last = *value;
+            done += 1;
+        }
+        for value in &mut row[done..] {
+            last *= TAIL;
+            *value = last;
+        }
+        row
+    }
+}

@@ -1,0 +1,143 @@
+//! Which HTTP/2 connection a request's stream goes on, and when another connection is opened. Pure.
+
+use std::time::Duration;
+
+/// Connections to one origin, those that are being made included. Those that the peer has told to end are not counted:
+/// nothing new goes over them, and they end with their streams.
+pub(super) const HTTP2_MAX: usize = 16;
+/// Streams on one connection before another is opened, even if the peer allows more.
+pub(super) const STREAMS_MAX: usize = 64;
+/// Streams that were reset before a connection is worn: a race resets two streams of three, which servers take for an
+/// attack when it all comes over one connection.
+pub(super) const RESETS_MAX: usize = 200;
+/// Age at which a connection is worn.
+pub(super) const AGE_MAX: Duration = Duration::from_secs(600);
+/// A dial that has not come through by then is no longer waited for alone.
+pub(super) const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection, as far as the choice goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionLoad {
+    pub streams: usize,
+    /// Streams that it takes at once.
+    pub streams_max: usize,
+    /// Better not used any more.
+    pub worn: bool,
+    /// It was there before the request asked for a new one.
+    pub passed_over: bool,
+}
+
+/// What is known beside the connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionQueue {
+    /// Requests that wait for a stream, with the one that asks.
+    pub waiting: usize,
+    /// Streams that a new connection is expected to take.
+    pub streams_each: usize,
+    /// Dials under way.
+    pub dials: usize,
+    /// Those of them that may still come through soon.
+    pub young_dials: usize,
+    /// No connection has told yet that the origin speaks HTTP/2: one dial decides.
+    pub unknown: bool,
+    /// A dial has failed just now.
+    pub dial_failed: bool,
+}
+
+/// What a request does that wants a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamStep {
+    /// Use the connection at this place.
+    Use(usize),
+    /// Open another connection, and wait.
+    Dial,
+    Wait,
+}
+
+/// Decides. No more connections are opened than the waiting streams fill, and never more than [`HTTP2_MAX`].
+pub(super) fn step(seats: impl Iterator<Item = ConnectionLoad> + Clone, queue: ConnectionQueue) -> StreamStep {
+    let with_room = seats.clone().enumerate().filter(|(_, seat)| seat.streams < seat.streams_max);
+    let good = with_room.clone().filter(|(_, seat)| !seat.worn && !seat.passed_over);
+    if let Some((place, _)) = good.min_by_key(|(_, seat)| seat.streams) {
+        return StreamStep::Use(place);
+    }
+    let connections = seats.count();
+    if connections + queue.dials >= HTTP2_MAX {
+        // The fullest, so that the others empty and make room for new ones.
+        let worn = with_room.max_by_key(|(_, seat)| seat.streams);
+        return worn.map_or(StreamStep::Wait, |(place, _)| StreamStep::Use(place));
+    }
+    let wanted = if queue.unknown { 1 } else { queue.waiting.div_ceil(queue.streams_each.max(1)) };
+    // While streams can be waited for, an origin that takes no further connection is not asked again and again.
+    let pause = queue.dial_failed && connections > 0;
+    if queue.young_dials < wanted && !pause { StreamStep::Dial } else { StreamStep::Wait }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: ConnectionQueue =
+        ConnectionQueue { waiting: 1, streams_each: 64, dials: 0, young_dials: 0, unknown: false, dial_failed: false };
+
+    fn seat(streams: usize) -> ConnectionLoad {
+        ConnectionLoad { streams, streams_max: 64, worn: false, passed_over: false }
+    }
+
+    #[test]
+    fn the_emptiest_connection_is_used() {
+        let table = [
+            (vec![seat(5), seat(3), seat(4)], StreamStep::Use(1)),
+            (vec![seat(64), seat(63)], StreamStep::Use(1)),
+            (vec![seat(64), seat(64)], StreamStep::Dial),
+            (vec![ConnectionLoad { worn: true, ..seat(0) }], StreamStep::Dial),
+            (vec![ConnectionLoad { worn: true, ..seat(0) }, seat(9)], StreamStep::Use(1)),
+            (vec![ConnectionLoad { passed_over: true, ..seat(0) }], StreamStep::Dial),
+            (vec![ConnectionLoad { streams_max: 3, ..seat(3) }], StreamStep::Dial),
+        ];
+        for (seats, expected) in table {
+            assert_eq!(step(seats.iter().copied(), QUIET), expected, "{seats:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_dialled_than_the_waiting_fill() {
+        let step = |waiting, dials, young_dials, unknown| {
+            super::step(std::iter::empty(), ConnectionQueue { waiting, dials, young_dials, unknown, ..QUIET })
+        };
+        assert_eq!(step(1, 0, 0, true), StreamStep::Dial);
+        assert_eq!(step(150, 1, 1, true), StreamStep::Wait, "the first dial tells what the origin speaks");
+        assert_eq!(step(150, 1, 0, true), StreamStep::Dial, "but not for ever");
+        assert_eq!(step(64, 1, 1, false), StreamStep::Wait);
+        assert_eq!(step(65, 1, 1, false), StreamStep::Dial);
+        assert_eq!(step(150, 3, 3, false), StreamStep::Wait);
+        assert_eq!(step(10_000, HTTP2_MAX, 0, false), StreamStep::Wait);
+    }
+
+    #[test]
+    fn the_bound_is_hard() {
+        let full = vec![seat(64); HTTP2_MAX];
+        assert_eq!(step(full.iter().copied(), QUIET), StreamStep::Wait);
+        let mut worn = vec![ConnectionLoad { worn: true, ..seat(7) }; HTTP2_MAX];
+        worn[4].streams = 63;
+        worn[5].streams = 64;
+        assert_eq!(
+            step(worn.iter().copied(), QUIET),
+            StreamStep::Use(4),
+            "worn ones rather than none, and the fullest"
+        );
+        let one_dial = ConnectionQueue { dials: 1, young_dials: 1, ..QUIET };
+        assert_eq!(step(worn.iter().take(HTTP2_MAX - 1).copied(), one_dial), StreamStep::Use(4));
+    }
+
+    #[test]
+    fn an_origin_that_takes_no_more_is_left_alone_for_a_moment() {
+        let failed = ConnectionQueue { dial_failed: true, ..QUIET };
+        assert_eq!(step([seat(64)].into_iter(), failed), StreamStep::Wait);
+        assert_eq!(
+            step(std::iter::empty(), failed),
+            StreamStep::Dial,
+            "without a connection there is nothing to wait for"
+        );
+    }
+}
