@@ -6,27 +6,32 @@ use serde_json::{Map, Value, json};
 use super::assemble::{AssembledChoice, ByChoice, says};
 use super::client_error::Invalid;
 use super::neutral::{AnswerPiece, FinishReason, WritePieces};
-use super::openai::ChunkNames;
-use super::openai::{check_type, members, usage_json};
+use super::openai::{ChunkNames, usage_json};
+use super::parameter::{
+    BOOLEAN, INTEGER, NUMBER, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of_text, missing,
+};
 use super::usage::Usage;
+
+const TYPES: [TypeRule; 5] = [
+    (&["prompt"], "one of a string or array", &["a string", "an array"]),
+    (&["temperature", "top_p", "presence_penalty", "frequency_penalty"], "a decimal number", NUMBER),
+    (&["max_tokens", "n", "best_of", "seed", "logprobs"], "an integer", INTEGER),
+    (&["echo"], "a boolean", BOOLEAN),
+    (&["suffix", "user"], "a string", STRING),
+];
+const EMBEDDINGS: [TypeRule; 3] = [
+    (&["input"], "one of a string or array", &["a string", "an array"]),
+    (&["dimensions"], "an integer", INTEGER),
+    (&["encoding_format", "user"], "a string", STRING),
+];
 
 /// Checks the top level of a completion request.
 ///
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    let prompt = required("prompt", member)?;
-    check_type("prompt", prompt, "one of a string or array", &["a string", "an array"])?;
-    let counts = ["max_tokens", "n", "best_of", "seed", "logprobs"];
-    for (names, expected, good) in [
-        (&["temperature", "top_p", "presence_penalty", "frequency_penalty"][..], "a decimal number", &NUMBERS[..]),
-        (&counts[..], "an integer", &["an integer"]),
-        (&["echo"], "a boolean", &["a boolean"]),
-        (&["suffix", "user"], "a string", &["a string"]),
-    ] {
-        check_types(names, expected, good, member)?;
-    }
-    Ok(())
+    required("prompt", member)?;
+    check_types(&TYPES, &|name| member(name).map(kind_of_text))
 }
 
 /// Checks the top level of an embeddings request.
@@ -34,13 +39,10 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
 pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
-    let input = required("input", member)?;
-    check_type("input", input, "one of a string or array", &["a string", "an array"])?;
-    if is_empty_list(input) {
-        return Err(members::empty_list("input"));
+    if is_empty_list(required("input", member)?) {
+        return Err(empty_list("input"));
     }
-    check_types(&["dimensions"], "an integer", &["an integer"], member)?;
-    check_types(&["encoding_format", "user"], "a string", &["a string"], member)
+    check_types(&EMBEDDINGS, &|name| member(name).map(kind_of_text))
 }
 
 /// Goes on with a completion that was begun. Completions are never translated, so nothing else writes them.
@@ -105,28 +107,8 @@ impl WritePieces for CompletionContinuation {
     }
 }
 
-const NUMBERS: [&str; 2] = ["an integer", "a decimal number"];
-
 fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<&'a str, Invalid> {
-    member(name).filter(|text| text.trim() != "null").ok_or_else(|| members::missing(name))
-}
-
-fn check_types<'a>(
-    names: &[&str],
-    expected: &str,
-    good: &[&str],
-    member: &dyn Fn(&str) -> Option<&'a str>,
-) -> Result<(), Invalid> {
-    for name in names {
-        if let Some(text) = member(name).filter(|text| text.trim() != "null") {
-            check_type(name, text, expected, good)?;
-        }
-    }
-    Ok(())
-}
-
-fn is_empty_list(text: &str) -> bool {
-    text.trim().strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with(']'))
+    member(name).filter(|text| text.trim() != "null").ok_or_else(|| missing(name))
 }
 
 /// Puts a whole text completion together.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::json::characters;
+
 /// What one event is.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
@@ -114,6 +116,29 @@ const REFUSALS: [&str; 14] = [
     "IMAGE_RECITATION",
     "MODEL_ARMOR",
 ];
+
+impl Payload {
+    /// None if the text is empty. `text` is what stands between the quotes.
+    pub fn of_text(kind: PayloadKind, text: &str) -> Option<Payload> {
+        (!text.is_empty()).then(|| Payload { kind, chars: characters(text) })
+    }
+
+    /// None if there are no characters.
+    pub fn of_chars(kind: PayloadKind, chars: u32) -> Option<Payload> {
+        (chars > 0).then_some(Payload { kind, chars })
+    }
+
+    /// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
+    pub fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
+        match (a, b) {
+            (Some(a), Some(b)) => {
+                let kind = if a.kind == PayloadKind::Reasoning { b.kind } else { a.kind };
+                Some(Payload { kind, chars: a.chars.saturating_add(b.chars) })
+            }
+            (a, b) => a.or(b),
+        }
+    }
+}
 
 impl Frame<'_> {
     /// Free of the event that it was read from.

@@ -98,6 +98,12 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Takes any value; gives what a string stands for unless it is empty. Any other value is none, so that an odd vendor loses
+    /// no event.
+    pub fn text(&mut self) -> Result<Option<Cow<'a, str>>, InvalidJson> {
+        Ok(self.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
+    }
+
     /// Takes any value; gives its text unless it is null.
     pub fn some(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         self.skip().map(|value| (value != "null").then_some(value))

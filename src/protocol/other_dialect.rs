@@ -2,6 +2,7 @@
 //! that answers in its own. Looked at only where an event or a body carries nothing of its own dialect.
 
 use super::Dialect;
+use super::frame::{Chunk, Frame};
 use super::json::{InvalidJson, Json};
 
 /// Types of the events of a Messages stream.
@@ -30,6 +31,11 @@ struct DialectMarks {
     /// Ollama has one of these beside `done`.
     says: bool,
     done: bool,
+}
+
+/// The frame of an event that has nothing of its own dialect: foreign if it has marks of another, else the chunk.
+pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
+    name(own, text).map_or(Frame::Chunk(chunk), Frame::Foreign)
 }
 
 /// The name of the dialect that this object is of, if it is another than `own`. None too where it could be of any.

@@ -57,11 +57,44 @@ pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
     lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
 }
 
+/// Tells what a dialect loses that has neither penalties nor seeds.
+pub(super) fn lose_penalties(sampling: &Sampling, losses: &mut Losses) {
+    let is_set = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
+    let lost = [
+        ("presence_penalty", is_set(sampling.presence_penalty)),
+        ("frequency_penalty", is_set(sampling.frequency_penalty)),
+        ("seed", sampling.seed.is_some()),
+    ];
+    lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+}
+
 /// Tells that a hint to cache is lost, if there is one.
 pub(super) fn lose_cache(has_hint: bool, losses: &mut Losses) {
     if has_hint {
         losses.hint("cache_control");
     }
+}
+
+/// The schema of a tool's arguments where it has to be of an object.
+pub(super) fn object_schema(tool: &Tool) -> Value {
+    let mut schema = match &tool.parameters {
+        Some(Value::Object(schema)) => schema.clone(),
+        _ => Map::new(),
+    };
+    schema.entry("type").or_insert_with(|| Value::from("object"));
+    Value::Object(schema)
+}
+
+/// The functions that are called or answered in a conversation, each once: some vendors refuse a history of calls without tools.
+pub(super) fn called_names(conversation: &Conversation) -> Vec<&str> {
+    let mut known = HashSet::new();
+    let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
+    let names = parts.filter_map(|part| match part {
+        MessagePart::Call(call) => Some(call.name.as_str()),
+        MessagePart::Result(result) => result.name.as_deref(),
+        _ => None,
+    });
+    names.filter(|name| !name.is_empty() && known.insert(*name)).collect()
 }
 
 /// The arguments of a call where they have to be an object; a text that is none stands in one.
@@ -165,6 +198,28 @@ pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
         (_, Some(false)) => None,
         (effort, _) => effort.or_else(|| by_budget().filter(|effort| *effort != Effort::None)),
     }
+}
+
+/// The end user's name for OpenAI, which refuses longer ones.
+pub(super) fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losses) -> Option<&'a str> {
+    const CHARACTERS_MAX: usize = 64;
+    let user = conversation.user.as_deref()?;
+    let fits = user.chars().count() <= CHARACTERS_MAX;
+    if !fits {
+        losses.hint("user");
+    }
+    fits.then_some(user)
+}
+
+/// The service tier, if OpenAI has it.
+pub(super) fn openai_tier<'a>(conversation: &'a Conversation, losses: &mut Losses) -> Option<&'a str> {
+    const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
+    let tier = conversation.service_tier.as_deref()?;
+    let is_known = TIERS.contains(&tier);
+    if !is_known {
+        losses.hint("service_tier");
+    }
+    is_known.then_some(tier)
 }
 
 /// An id for a call that the vendor gave none.

@@ -116,15 +116,12 @@ impl ResponseTranslation {
         out.freeze()
     }
 
-    /// Looks at the calls in an event that goes down as it came; `chunk` is what it was read as. Of events without any nothing
-    /// more than that is looked at.
+    /// Checks the calls in an event of an untranslated answer. `chunk` is what the event was read as. Events that cannot concern
+    /// a call are not parsed again.
     pub fn check(&mut self, event: &SseEvent, chunk: &Chunk<'_>) {
-        let concerns_calls = || match chunk.payload {
-            _ if chunk.calls => true,
-            Some(payload) if payload.kind != PayloadKind::Tool => self.calls.is_some() && chunk.finished != 0,
-            _ => self.calls.is_some(),
-        };
-        if self.translation.is_some() || !concerns_calls() {
+        let may_concern_call = chunk.payload.is_none_or(|payload| payload.kind == PayloadKind::Tool);
+        let concerns_call = chunk.calls || (self.calls.is_some() && (chunk.finished != 0 || may_concern_call));
+        if self.translation.is_some() || !concerns_call {
             return;
         }
         let calls = self.calls.get_or_insert_with(|| {

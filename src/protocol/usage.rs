@@ -29,6 +29,13 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Reads a `usage` object.
+    pub fn of(json: &str) -> Usage {
+        let mut usage = Usage::default();
+        usage.add(json);
+        usage
+    }
+
     /// Takes in a `usage` object.
     pub fn add(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
@@ -74,6 +81,19 @@ impl Usage {
             reasoning_tokens: sum(self.reasoning_tokens, other.reasoning_tokens),
             cost_usd: sum(self.cost_usd, other.cost_usd),
             ..Usage::default()
+        }
+    }
+
+    /// The larger of each count: some vendors count up. Price and times are the latest.
+    pub fn largest(self, now: Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.max(now.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.max(now.cached_input_tokens),
+            cache_creation_tokens: self.cache_creation_tokens.max(now.cache_creation_tokens),
+            output_tokens: self.output_tokens.max(now.output_tokens),
+            reasoning_tokens: self.reasoning_tokens.max(now.reasoning_tokens),
+            cost_usd: now.cost_usd.or(self.cost_usd),
+            ..now
         }
     }
 

@@ -4,6 +4,8 @@
 //! which the vendor refuses, is left out. A system turn keeps its place: as such where the model takes it, else as text of
 //! the user's in `<system-reminder>`. A conversation that begins with the assistant gets a first turn of one full stop.
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use serde_json::{Value, json};
 
 use super::model::ClaudeModel;
@@ -13,6 +15,7 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
+use crate::protocol::outgoing::arguments;
 
 /// Writes the blocks of one request.
 pub(super) struct BlockWriter<'a> {
@@ -166,13 +169,8 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn call(&mut self, call: &ToolCall) -> Value {
-        let input = match serde_json::from_str(&call.arguments) {
-            Ok(input @ Value::Object(_)) if !call.custom => input,
-            _ if call.arguments.trim().is_empty() => json!({}),
-            // An input has to be an object, whatever the model wrote.
-            _ => json!({ "input": call.arguments }),
-        };
-        let block = json!({ "type": "tool_use", "id": self.ids.call(&call.id), "name": call.name, "input": input });
+        let block =
+            json!({ "type": "tool_use", "id": self.ids.call(&call.id), "name": call.name, "input": arguments(call) });
         cached(block, call.cache.as_ref())
     }
 
@@ -259,25 +257,22 @@ fn id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }
 
-/// The text that base64 stands for, if it is text.
+/// The text that base64 stands for, if it is text. Either alphabet, with or without padding.
 fn text_of_base64(data: &str) -> Option<String> {
-    let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
-    for byte in data.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    String::from_utf8(bytes).ok()
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let bytes = data.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let standard: Vec<u8> = bytes
+        .map(|byte| {
+            if byte == b'-' {
+                b'+'
+            } else if byte == b'_' {
+                b'/'
+            } else {
+                byte
+            }
+        })
+        .collect();
+    String::from_utf8(GeneralPurpose::new(&alphabet::STANDARD, LENIENT).decode(standard).ok()?).ok()
 }

@@ -4,40 +4,16 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-
+use crate::protocol::event_reader::read_sse;
 use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::other_dialect::or_foreign;
 use crate::protocol::sse::SseEvent;
-use crate::protocol::{Dialect, PayloadKind, other_dialect};
+use crate::protocol::{Dialect, PayloadKind};
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    let fields = event.fields();
-    match fields.data {
-        // Some servers write a bare JSON line into a 200 when something is wrong.
-        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
-        None => Frame::KeepAlive,
-        Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
-        Some(data) if fields.name == Some(b"error") => Frame::Error { data, usage: None },
-        Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
-        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done(Chunk::default()),
-        Some(Cow::Borrowed(data)) => read_data(data),
-        // Data in several lines is rare: a JSON text that is spread over lines.
-        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
-    }
-}
-
-fn read_data(data: &[u8]) -> Frame<'_> {
-    let wire = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(AnthropicWire::read);
-    match wire {
-        Ok(wire) => wire.frame(data),
-        // What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
-        Err(InvalidJson) => match serde_json::from_slice::<IgnoredAny>(data) {
-            Ok(_) => Frame::Chunk(Chunk::default()),
-            Err(_) => Frame::Malformed,
-        },
-    }
+    read_sse(event, |text, _| Ok(AnthropicWire::read(text)?.frame(text)))
 }
 
 /// An event as it is written, as far as it matters.
@@ -88,7 +64,7 @@ impl<'a> AnthropicWire<'a> {
     fn message(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             match name {
-                "model" => self.model = json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape),
+                "model" => self.model = json.text()?,
                 "usage" => self.usage = json.some()?.or(self.usage),
                 _ => drop(json.skip()?),
             }
@@ -96,10 +72,10 @@ impl<'a> AnthropicWire<'a> {
         })
     }
 
-    fn frame(self, data: &'a [u8]) -> Frame<'a> {
+    fn frame(self, text: &'a str) -> Frame<'a> {
         let usage = self.usage.map(Cow::Borrowed);
         if self.is_error || self.name == Some("error") {
-            return Frame::Error { data: Cow::Borrowed(data), usage };
+            return Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage };
         }
         let mut chunk = Chunk { usage, ..Chunk::default() };
         match self.name {
@@ -121,10 +97,7 @@ impl<'a> AnthropicWire<'a> {
                 chunk.finished = u64::from(chunk.finish_reason.is_some());
             }
             Some("content_block_stop") => {}
-            _ => {
-                let text = std::str::from_utf8(data).unwrap_or_default();
-                return other_dialect::name(Dialect::Anthropic, text).map_or(Frame::Chunk(chunk), Frame::Foreign);
-            }
+            _ => return or_foreign(Dialect::Anthropic, text, chunk),
         }
         chunk.choices = 1;
         Frame::Chunk(chunk)
@@ -178,6 +151,6 @@ impl<'a> DeltaText<'a> {
             }
             _ => return None,
         };
-        (chars > 0).then_some(Payload { kind, chars })
+        Payload::of_chars(kind, chars)
     }
 }

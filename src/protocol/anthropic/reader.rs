@@ -175,9 +175,7 @@ fn finish(reason: &str, sequence: Option<String>) -> FinishReason {
 
 fn add_usage(usage: &Value, pieces: &mut Vec<AnswerPiece>) {
     if usage.is_object() {
-        let mut counts = Usage::default();
-        counts.add(&usage.to_string());
-        pieces.push(AnswerPiece::Usage(counts));
+        pieces.push(AnswerPiece::Usage(Usage::of(&usage.to_string())));
     }
 }
 

@@ -4,15 +4,14 @@
 //! where it means what it means elsewhere, so a higher one is lost. How hard to think is an effort for newer models and a
 //! budget for older ones; where thinking and a forced tool exclude each other, the tool stays.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value, json};
 
 use super::blocks;
 use super::model::{ClaudeModel, Style};
 use crate::protocol::claude::{schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
-use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Sampling, Tool, ToolChoice};
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, Tool, ToolChoice};
+use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
 
 /// Tokens of an answer for which neither the caller nor what is known of the model sets a limit, thinking not counted.
 const MAX_TOKENS: u64 = 8_192;
@@ -146,14 +145,9 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
     }
     // Without any tool, calls in the history are refused: they are declared by their names, and may not be called.
     if conversation.tools.is_empty() {
-        let mut names = HashSet::new();
-        for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
-            if let MessagePart::Call(call) = part
-                && names.insert(call.name.as_str())
-            {
-                tools.push(json!({ "name": call.name, "input_schema": { "type": "object" } }));
-            }
-        }
+        let schema = json!({ "type": "object" });
+        tools
+            .extend(called_names(conversation).into_iter().map(|name| json!({ "name": name, "input_schema": schema })));
     }
     tools
 }
@@ -163,12 +157,7 @@ fn one_tool(tool: &Tool, index: usize, model: ClaudeModel, losses: &mut Losses) 
     if let Some(description) = tool.description.as_ref().filter(|text| !text.is_empty()) {
         value["description"] = Value::from(description.as_str());
     }
-    let mut schema = match &tool.parameters {
-        Some(Value::Object(schema)) => schema.clone(),
-        _ => Map::new(),
-    };
-    schema.entry("type").or_insert(Value::from("object"));
-    let mut schema = Value::Object(schema);
+    let mut schema = object_schema(tool);
     if tool.strict == Some(true) && model.takes_schemas {
         schema = schema::closed(schema, &format!("tools[{index}].function.parameters"), losses);
         value["strict"] = Value::from(true);
@@ -263,20 +252,8 @@ fn sampling(
     if !stop.is_empty() {
         set("stop_sequences", json!(stop));
     }
-    let lost = [
-        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("seed", sampling.seed.is_some()),
-        ("n", sampling.n.is_some_and(|n| n > 1)),
-        ("logprobs", sampling.logprobs == Some(true)),
-        ("top_logprobs", sampling.top_logprobs.is_some_and(|n| n > 0)),
-        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(|bias| !is_nothing(bias))),
-    ];
-    lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.meaning(name));
-}
-
-fn is_nothing(value: &Value) -> bool {
-    value.is_null() || value.as_object().is_some_and(Map::is_empty)
+    lose_penalties(sampling, losses);
+    lose_choices(sampling, losses);
 }
 
 /// Who asks, and on what terms.

@@ -268,15 +268,6 @@ impl AnthropicWriter {
         };
         (reason.to_owned(), None)
     }
-
-    fn add_usage(&mut self, usage: Usage) {
-        let raise = |field: &mut Option<i64>, value: Option<i64>| *field = (*field).max(value);
-        raise(&mut self.usage.input_tokens, usage.input_tokens);
-        raise(&mut self.usage.cached_input_tokens, usage.cached_input_tokens);
-        raise(&mut self.usage.cache_creation_tokens, usage.cache_creation_tokens);
-        raise(&mut self.usage.output_tokens, usage.output_tokens);
-        raise(&mut self.usage.reasoning_tokens, usage.reasoning_tokens);
-    }
 }
 
 impl WritePieces for AnthropicWriter {
@@ -304,7 +295,7 @@ impl WritePieces for AnthropicWriter {
                 self.text(&format!("![image](data:{media_type};base64,{data})"), out);
             }
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
-            AnswerPiece::Usage(usage) => self.add_usage(usage),
+            AnswerPiece::Usage(usage) => self.usage = self.usage.largest(usage),
             _ => {}
         }
     }

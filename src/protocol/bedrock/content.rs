@@ -14,6 +14,7 @@ use crate::protocol::neutral::{
     CacheHint, ConversationTurn, Document, Image, Losses, MessagePart, ReasoningPart, Role, Source, ToolCall,
     ToolResult,
 };
+use crate::protocol::outgoing::lose_cache;
 
 /// Characters of a tool use's id and of a document's name, at most.
 const ID_MAX: usize = 64;
@@ -96,9 +97,7 @@ impl<'a> ContentWriter<'a> {
                 let block = self.document(document);
                 out.extend(self.or_lost(block, name));
                 // A cache point may not stand behind a document.
-                if document.cache.is_some() {
-                    self.losses.hint("cache_control");
-                }
+                lose_cache(document.cache.is_some(), self.losses);
                 &None
             }
             MessagePart::Audio(_) => {
@@ -167,9 +166,7 @@ impl<'a> ContentWriter<'a> {
             match part {
                 MessagePart::Text { text, cache } => {
                     content.extend(text_block(text));
-                    if cache.is_some() {
-                        self.losses.hint("cache_control");
-                    }
+                    lose_cache(cache.is_some(), self.losses);
                 }
                 MessagePart::Image(image) => content.extend(self.or_lost(image_block(image), name)),
                 MessagePart::Document(document) => {

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-
 use super::errors;
 use crate::protocol::PayloadKind;
 use crate::protocol::binary::{BinaryKind, message};
+use crate::protocol::event_reader::read_json;
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::json::{InvalidJson, Json};
 use crate::protocol::sse::SseEvent;
 
 /// The frame that ends a stream: usage and times, behind the stop reason.
@@ -20,20 +19,9 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     if message.kind != BinaryKind::Event {
         return Frame::Error { data: Cow::Owned(errors::data(&message)), usage: None };
     }
-    let chunk =
-        std::str::from_utf8(message.payload).map_err(|_| InvalidJson).and_then(|text| chunk(message.name, text));
-    match chunk.or_else(|InvalidJson| odd(message.payload)) {
-        Ok(chunk) if message.name == LAST => Frame::Done(chunk),
-        Ok(chunk) => Frame::Chunk(chunk),
-        Err(InvalidJson) => Frame::Malformed,
-    }
-}
-
-/// JSON that is odd beyond reason carries nothing, but is no damage.
-fn odd(payload: &[u8]) -> Result<Chunk<'static>, InvalidJson> {
-    match serde_json::from_slice::<IgnoredAny>(payload) {
-        Ok(_) => Ok(Chunk::default()),
-        Err(_) => Err(InvalidJson),
+    match read_json(message.payload, |text| chunk(message.name, text).map(Frame::Chunk)) {
+        Frame::Chunk(chunk) if message.name == LAST => Frame::Done(chunk),
+        frame => frame,
     }
 }
 
@@ -47,7 +35,7 @@ fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
             ("contentBlockStart", "start") => chunk.payload = start(json)?,
             ("contentBlockDelta", "delta") => chunk.payload = delta(json)?,
             ("messageStop", "stopReason") => {
-                chunk.finish_reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()).and_then(unescape);
+                chunk.finish_reason = json.text()?;
                 chunk.finished = u64::from(chunk.finish_reason.is_some());
             }
             (LAST, "usage") => chunk.usage = json.some()?.map(Cow::Borrowed),
@@ -77,7 +65,7 @@ fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
         payload = match name {
-            "text" => json.string_or_skip()?.and_then(|text| of_text(text, PayloadKind::Text)),
+            "text" => json.string_or_skip()?.and_then(|text| Payload::of_text(PayloadKind::Text, text)),
             "toolUse" => string(json, "input", PayloadKind::Tool)?,
             "reasoningContent" => string(json, "text", PayloadKind::Reasoning)?,
             "image" => image(json)?,
@@ -107,13 +95,9 @@ fn string(json: &mut Json<'_>, member: &str, kind: PayloadKind) -> Result<Option
     json.object(|name, json| {
         let text = json.string_or_skip()?;
         if name == member {
-            payload = text.and_then(|text| of_text(text, kind));
+            payload = text.and_then(|text| Payload::of_text(kind, text));
         }
         Ok(())
     })?;
     Ok(payload)
-}
-
-fn of_text(text: &str, kind: PayloadKind) -> Option<Payload> {
-    (!text.is_empty()).then(|| Payload { kind, chars: characters(text) })
 }

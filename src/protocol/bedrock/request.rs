@@ -1,16 +1,13 @@
 //! A conversation as a request of Converse. What Bedrock, or the model behind it, cannot be told goes to the losses.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value, json};
 
 use super::content::ContentWriter;
 use super::model::{BedrockModel, Family};
 use crate::protocol::claude::{Claude, schema, thinking};
 use crate::protocol::dialect::TranslationOptions;
-use crate::protocol::neutral::{
-    Conversation, Effort, Format, Losses, MessagePart, Reasoning, Sampling, Tool, ToolChoice,
-};
+use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
+use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
 
 /// What `requestMetadata` may hold.
 const METADATA_MAX: usize = 16;
@@ -47,18 +44,11 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
 
 /// What Bedrock has no member for.
 fn rest(conversation: &Conversation, losses: &mut Losses) {
-    let sampling = &conversation.sampling;
-    let meaning = [
-        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("seed", sampling.seed.is_some()),
-        ("n", sampling.n.is_some_and(|n| n != 1)),
-        ("logprobs", sampling.logprobs == Some(true)),
-        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
-        ("logit_bias", sampling.logit_bias.as_ref().is_some_and(|bias| !bias.as_object().is_some_and(Map::is_empty))),
-        ("parallel_tool_calls", conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty()),
-    ];
-    meaning.iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
+    lose_penalties(&conversation.sampling, losses);
+    lose_choices(&conversation.sampling, losses);
+    if conversation.parallel_tool_calls == Some(false) && !conversation.tools.is_empty() {
+        losses.meaning("parallel_tool_calls");
+    }
     if conversation.verbosity.as_deref().is_some_and(|verbosity| verbosity != "medium") {
         losses.hint("verbosity");
     }
@@ -94,7 +84,7 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
             content.losses.hint(format!("tools[{number}].strict"));
         }
         let strict = tool.strict == Some(true) && content.model.takes_schemas;
-        let mut schema = parameters(tool);
+        let mut schema = object_schema(tool);
         if strict && matches!(content.model.family, Family::Claude(_)) {
             schema = schema::closed(schema, &format!("tools[{number}].function.parameters"), content.losses);
         }
@@ -106,15 +96,6 @@ fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Va
         }
     }
     specs
-}
-
-/// The schema of a tool's arguments: of an object, whatever else it says.
-fn parameters(tool: &Tool) -> Value {
-    let mut schema = tool.parameters.clone().filter(Value::is_object).unwrap_or_else(|| json!({}));
-    if let Some(members) = schema.as_object_mut() {
-        members.entry("type").or_insert_with(|| Value::from("object"));
-    }
-    schema
 }
 
 fn spec(tool: &Tool, schema: Value, strict: bool) -> Value {
@@ -129,24 +110,13 @@ fn spec(tool: &Tool, schema: Value, strict: bool) -> Value {
 }
 
 fn named_in_history(conversation: &Conversation) -> Vec<Value> {
-    let (mut names, mut known) = (Vec::new(), HashSet::new());
-    for part in conversation.turns.iter().flat_map(|turn| &turn.parts) {
-        let name = match part {
-            MessagePart::Call(call) => call.name.as_str(),
-            MessagePart::Result(result) => result.name.as_deref().unwrap_or_default(),
-            _ => continue,
-        };
-        if !name.is_empty() && known.insert(name) {
-            names.push(name);
-        }
-    }
     let described = |name: &str| Tool {
         name: name.to_owned(),
         description: Some("Not available any more.".to_owned()),
         ..Tool::default()
     };
-    let spec = |tool: Tool| spec(&tool, parameters(&tool), false);
-    names.into_iter().map(|name| spec(described(name))).collect()
+    let spec = |tool: Tool| spec(&tool, object_schema(&tool), false);
+    called_names(conversation).into_iter().map(|name| spec(described(name))).collect()
 }
 
 /// Writes what stands beside the messages.

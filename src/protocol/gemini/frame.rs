@@ -2,52 +2,27 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-
+use crate::protocol::event_reader::{read_sse, says_error};
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{InvalidJson, Json, characters, unescape};
+use crate::protocol::json::{InvalidJson, Json, characters};
+use crate::protocol::other_dialect::or_foreign;
 use crate::protocol::sse::SseEvent;
-use crate::protocol::{Dialect, PayloadKind, other_dialect};
+use crate::protocol::{Dialect, PayloadKind};
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    match event.fields().data {
-        // A server that fails may write a bare JSON text into a 200.
-        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
-        None => Frame::KeepAlive,
-        Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
-        // Not Google's, but proxies that speak its format add it.
-        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done(Chunk::default()),
-        Some(Cow::Borrowed(data)) => read_data(data),
-        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
-    }
-}
-
-fn read_data(data: &[u8]) -> Frame<'_> {
-    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(GeminiWire::read) {
-        Err(InvalidJson) => odd(data),
-        Ok(wire) if wire.is_error || wire.failed || (wire.blocked && wire.chunk.choices == 0) => {
-            Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage }
-        }
-        Ok(wire) => match of_another(&wire, data) {
-            Some(other) => Frame::Foreign(other),
-            None => Frame::Chunk(wire.chunk),
-        },
-    }
-}
-
-/// The dialect of an event that has nothing of this one.
-fn of_another(wire: &GeminiWire<'_>, data: &[u8]) -> Option<&'static str> {
-    let has_own = wire.chunk.choices > 0 || wire.chunk.usage.is_some();
-    if has_own { None } else { other_dialect::name(Dialect::Gemini, std::str::from_utf8(data).ok()?) }
-}
-
-/// What could not be walked is no JSON, or JSON that is odd beyond reason, which carries nothing.
-fn odd(data: &[u8]) -> Frame<'static> {
-    match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
-        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
-        _ => Frame::Malformed,
-    }
+    read_sse(event, |text, _| {
+        let wire = GeminiWire::read(text)?;
+        let is_blocked = wire.blocked && wire.chunk.choices == 0;
+        let has_own = wire.chunk.choices > 0 || wire.chunk.usage.is_some();
+        Ok(match wire.chunk {
+            chunk if wire.is_error || wire.failed || is_blocked => {
+                Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage }
+            }
+            chunk if has_own => Frame::Chunk(chunk),
+            chunk => or_foreign(Dialect::Gemini, text, chunk),
+        })
+    })
 }
 
 /// Ends of an answer that is broken, whatever was generated: a call above all that nobody could run.
@@ -86,9 +61,9 @@ impl<'a> GeminiWire<'a> {
                     let usage = json.some()?.filter(|usage| usage.contains("TokenCount"));
                     wire.chunk.usage = usage.map(Cow::Borrowed);
                 }
-                "modelVersion" => wire.chunk.model = text_of(json)?,
+                "modelVersion" => wire.chunk.model = json.text()?,
                 "promptFeedback" => wire.feedback(json)?,
-                "error" => wire.is_error |= !matches!(json.skip()?, "null" | "\"\"" | "{}"),
+                "error" => wire.is_error |= says_error(json.skip()?),
                 _ => drop(json.skip()?),
             }
             Ok(())
@@ -139,14 +114,14 @@ impl<'a> GeminiWire<'a> {
             }
             Ok(())
         })?;
-        let text_payload = text.map(|text| Payload { kind: PayloadKind::Text, chars: characters(text) });
+        let text_payload = text.and_then(|text| Payload::of_text(PayloadKind::Text, text));
         let Some(mut payload) = text_payload.or(other) else { return Ok(()) };
         if thought {
             payload.kind = PayloadKind::Reasoning;
         }
         self.parts += 1;
         self.chunk.text = text;
-        self.chunk.payload = Some(merge(self.chunk.payload, payload));
+        self.chunk.payload = Payload::merge(self.chunk.payload, Some(payload));
         Ok(())
     }
 
@@ -156,17 +131,6 @@ impl<'a> GeminiWire<'a> {
             self.blocked |= name == "blockReason" && value != "null";
             Ok(())
         })
-    }
-}
-
-/// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
-fn merge(before: Option<Payload>, payload: Payload) -> Payload {
-    match before {
-        None => payload,
-        Some(before) => Payload {
-            kind: if before.kind == PayloadKind::Reasoning { payload.kind } else { before.kind },
-            chars: before.chars.saturating_add(payload.chars),
-        },
     }
 }
 
@@ -182,7 +146,7 @@ fn call(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
         chars = chars.saturating_add(more);
         Ok(())
     })?;
-    Ok((chars > 0).then_some(Payload { kind: PayloadKind::Tool, chars }))
+    Ok(Payload::of_chars(PayloadKind::Tool, chars))
 }
 
 /// A generated image or sound.
@@ -197,7 +161,7 @@ fn data(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
         }
         Ok(())
     })?;
-    Ok((chars > 0).then_some(Payload { kind, chars }))
+    Ok(Payload::of_chars(kind, chars))
 }
 
 fn code(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
@@ -207,13 +171,13 @@ fn code(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
         chars = if name == "code" { characters(value) } else { chars };
         Ok(())
     })?;
-    Ok((chars > 0).then_some(Payload { kind: PayloadKind::Text, chars }))
+    Ok(Payload::of_chars(PayloadKind::Text, chars))
 }
 
 /// A name, or the number that stands for it where a client of Google's wire format asked for numbers.
 fn finish_reason<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     if json.peek() == Some(b'"') {
-        return Ok(text_of(json)?.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED"));
+        return Ok(json.text()?.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED"));
     }
     Ok(match json.some()? {
         None | Some("0") => None,
@@ -231,9 +195,4 @@ pub(super) fn reason_of_number(number: &str) -> &str {
         "5" => "OTHER",
         other => other,
     }
-}
-
-/// A string that is not empty, where one is expected; anything else is none, so that an odd server loses no event.
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
-    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }

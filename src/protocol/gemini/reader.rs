@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::frame::reason_of_number;
+use crate::protocol::frame::is_refusal;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::outgoing::new_call_id;
@@ -166,7 +167,7 @@ impl CandidateReader {
             "STOP" if self.calls > 0 => FinishReason::ToolCalls,
             "STOP" => FinishReason::Stop,
             "MAX_TOKENS" => FinishReason::Length,
-            _ if FILTERS.contains(&reason) => FinishReason::Filtered,
+            reason if is_refusal(reason) => FinishReason::Filtered,
             other => FinishReason::Other(other.to_owned()),
         })
     }
@@ -175,19 +176,6 @@ impl CandidateReader {
         self.block += u32::from(std::mem::take(&mut self.thinking));
     }
 }
-
-/// Why Google's filters cut an answer.
-const FILTERS: [&str; 9] = [
-    "SAFETY",
-    "RECITATION",
-    "PROHIBITED_CONTENT",
-    "BLOCKLIST",
-    "SPII",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-    "MODEL_ARMOR",
-];
 
 /// Parts of Google's own tools, and what has no place in an answer.
 const OTHERS: [&str; 6] =

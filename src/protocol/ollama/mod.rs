@@ -12,30 +12,31 @@ mod tests;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 
 pub use reader::OllamaReader;
 pub use request::request;
 
+use super::event_reader::{read_json, says_error};
 use super::frame::{Chunk, Frame, Payload};
-use super::json::{InvalidJson, Json, characters, unescape};
+use super::json::{InvalidJson, Json, characters};
+use super::other_dialect::or_foreign;
 use super::sse::SseEvent;
-use super::{Dialect, PayloadKind, other_dialect};
+use super::{Dialect, PayloadKind};
 
 /// Reads one line.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    let data = data(event);
-    if data.is_empty() {
-        return Frame::KeepAlive;
-    }
-    match std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(OllamaWire::read) {
-        Err(InvalidJson) => odd(data),
-        Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: None },
-        Ok(wire) if wire.done => Frame::Done(wire.chunk),
-        Ok(wire) => match of_another(&wire, data) {
-            Some(other) => Frame::Foreign(other),
-            None => Frame::Chunk(wire.chunk),
-        },
+    match data(event) {
+        b"" => Frame::KeepAlive,
+        data => read_json(data, |text| {
+            let wire = OllamaWire::read(text)?;
+            let has_own = wire.chunk.payload.is_some() || wire.counts;
+            Ok(match wire.chunk {
+                _ if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: None },
+                chunk if wire.done => Frame::Done(chunk),
+                chunk if has_own => Frame::Chunk(chunk),
+                chunk => or_foreign(Dialect::Ollama, text, chunk),
+            })
+        }),
     }
 }
 
@@ -50,20 +51,6 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
 /// The JSON text of a line.
 fn data(event: &SseEvent) -> &[u8] {
     event.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&event.raw).trim_ascii()
-}
-
-/// The dialect of a line that says nothing in this one.
-fn of_another(wire: &OllamaWire<'_>, data: &[u8]) -> Option<&'static str> {
-    let has_own = wire.chunk.payload.is_some() || wire.counts;
-    if has_own { None } else { other_dialect::name(Dialect::Ollama, std::str::from_utf8(data).ok()?) }
-}
-
-/// What could not be walked is no JSON, or JSON that is odd beyond reason, which carries nothing.
-fn odd(data: &[u8]) -> Frame<'static> {
-    match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
-        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
-        _ => Frame::Malformed,
-    }
 }
 
 /// A line as it is written, as far as it matters.
@@ -88,10 +75,10 @@ impl<'a> OllamaWire<'a> {
                 "message" => wire.message(json)?,
                 "response" => wire.answer = wire.answer.saturating_add(chars(json)?),
                 "thinking" => wire.reasoning = wire.reasoning.saturating_add(chars(json)?),
-                "model" => wire.chunk.model = text_of(json)?,
+                "model" => wire.chunk.model = json.text()?,
                 "done" => wire.done = json.skip()? == "true",
-                "done_reason" => reason = text_of(json)?,
-                "error" => wire.is_error |= !matches!(json.skip()?, "null" | "\"\"" | "{}"),
+                "done_reason" => reason = json.text()?,
+                "error" => wire.is_error |= says_error(json.skip()?),
                 "eval_count" | "prompt_eval_count" | "total_duration" => wire.counts |= json.some()?.is_some(),
                 _ => drop(json.skip()?),
             }
@@ -147,7 +134,7 @@ impl<'a> OllamaWire<'a> {
             (_, 1..) => PayloadKind::Tool,
             _ => PayloadKind::Reasoning,
         };
-        (chars > 0).then_some(Payload { kind, chars })
+        Payload::of_chars(kind, chars)
     }
 }
 
@@ -158,8 +145,4 @@ fn chars(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
 
 fn length(text: Option<&str>) -> u32 {
     text.map_or(0, |text| u32::try_from(text.len()).unwrap_or(u32::MAX))
-}
-
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
-    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }

@@ -83,8 +83,7 @@ impl OllamaReader {
             "length" => FinishReason::Length,
             other => FinishReason::Other(other.to_owned()),
         };
-        let mut usage = Usage::default();
-        usage.add(std::str::from_utf8(data).unwrap_or_default());
+        let usage = Usage::of(std::str::from_utf8(data).unwrap_or_default());
         if usage != Usage::default() {
             pieces.push(AnswerPiece::Usage(usage));
         }

@@ -2,10 +2,14 @@
 
 use serde_json::Value;
 
-use super::members::{ObjectMembers, empty_list, missing, wrong_type, wrong_value};
+use super::members::ObjectMembers;
 use super::{messages, tools};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling};
+use crate::protocol::parameter::{
+    ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, empty_list, is_empty_list, kind_of,
+    kind_of_text, missing, wrong_type, wrong_value,
+};
 
 /// Members that help the vendor and decide nothing.
 const HINTS: [&str; 6] =
@@ -58,55 +62,28 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     Ok(conversation)
 }
 
+const TYPES: [TypeRule; 9] = [
+    (&["messages"], "an array of objects", ARRAY),
+    (&["temperature", "top_p", "presence_penalty", "frequency_penalty"], "a decimal number", NUMBER),
+    (&["max_tokens", "max_completion_tokens", "n", "seed", "top_logprobs"], "an integer", INTEGER),
+    (&["tools", "functions"], "an array of objects", ARRAY),
+    (&["logprobs", "parallel_tool_calls", "store"], "a boolean", BOOLEAN),
+    (&["logit_bias", "metadata", "response_format"], "an object", OBJECT),
+    (&["user", "reasoning_effort"], "a string", STRING),
+    (&["stop"], "one of a string or array of strings", &["a string", "an array"]),
+    (&["tool_choice"], "one of a string or object", &["a string", "an object"]),
+];
+
 /// Checks the top level of a request.
 ///
 /// # Errors
 /// What is wrong with it, in the words of the vendor.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     let messages = member("messages").filter(|text| text.trim() != "null").ok_or_else(|| missing("messages"))?;
-    check_type("messages", messages, "an array of objects", &["an array"])?;
-    let mut inside = messages.trim().chars().skip(1).skip_while(|c| c.is_ascii_whitespace());
-    if inside.next() == Some(']') {
+    if is_empty_list(messages) {
         return Err(empty_list("messages"));
     }
-    for (names, expected, good) in [
-        (
-            &["temperature", "top_p", "presence_penalty", "frequency_penalty"][..],
-            "a decimal number",
-            &["an integer", "a decimal number"][..],
-        ),
-        (&["max_tokens", "max_completion_tokens", "n", "seed", "top_logprobs"], "an integer", &["an integer"]),
-        (&["tools", "functions"], "an array of objects", &["an array"]),
-        (&["logprobs", "parallel_tool_calls", "store"], "a boolean", &["a boolean"]),
-        (&["logit_bias", "metadata", "response_format"], "an object", &["an object"]),
-        (&["user", "reasoning_effort"], "a string", &["a string"]),
-        (&["stop"], "one of a string or array of strings", &["a string", "an array"]),
-        (&["tool_choice"], "one of a string or object", &["a string", "an object"]),
-    ] {
-        for name in names {
-            match member(name) {
-                Some(text) if text.trim() != "null" => check_type(name, text, expected, good)?,
-                _ => {}
-            }
-        }
-    }
-    Ok(())
-}
-
-/// # Errors
-/// If a JSON text is of none of the `good` types.
-pub(in crate::protocol) fn check_type(name: &str, text: &str, expected: &str, good: &[&str]) -> Result<(), Invalid> {
-    let text = text.trim();
-    let got = match text.as_bytes().first() {
-        Some(b'"') => "a string",
-        Some(b'[') => "an array",
-        Some(b'{') => "an object",
-        Some(b't' | b'f') => "a boolean",
-        Some(b'n') => "null",
-        _ if text.contains(['.', 'e', 'E']) => "a decimal number",
-        _ => "an integer",
-    };
-    if good.contains(&got) { Ok(()) } else { Err(wrong_type(name, expected, got)) }
+    check_types(&TYPES, &|name| member(name).map(kind_of_text))
 }
 
 fn leave_out_defaults(request: &mut ObjectMembers) {
@@ -150,7 +127,7 @@ fn stop(request: &mut ObjectMembers) -> Result<Vec<String>, Invalid> {
             });
             texts.collect()
         }
-        Some(other) => Err(wrong(super::members::kind_of(&other))),
+        Some(other) => Err(wrong(kind_of(&other))),
     }
 }
 

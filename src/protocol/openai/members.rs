@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::Losses;
+use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 /// An object of a request.
 pub(super) struct ObjectMembers {
@@ -176,48 +177,5 @@ pub(super) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, In
             numbered.map(|(at, item)| ObjectMembers::new(item, format!("{path}[{at}]"))).collect()
         }
         other => Err(wrong_type(path, "an array of objects", kind_of(&other))),
-    }
-}
-
-pub(in crate::protocol) fn missing(path: &str) -> Invalid {
-    Invalid { message: format!("Missing required parameter: '{path}'."), param: Some(path.to_owned()) }
-}
-
-pub(in crate::protocol) fn wrong_type(path: &str, expected: &str, got: &str) -> Invalid {
-    let message = format!("Invalid type for '{path}': expected {expected}, but got {got} instead.");
-    Invalid { message, param: Some(path.to_owned()) }
-}
-
-pub(in crate::protocol) fn empty_list(path: &str) -> Invalid {
-    let message = format!(
-        "Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array instead."
-    );
-    Invalid { message, param: Some(path.to_owned()) }
-}
-
-/// A value that is no name is not repeated: it might be a part of the prompt.
-pub(super) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Invalid {
-    let is_name = value.len() <= 40 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
-    let got = if is_name { format!(": '{value}'") } else { String::new() };
-    let names: Vec<String> = supported.iter().map(|name| format!("'{name}'")).collect();
-    let names = match names.as_slice() {
-        [one] => one.clone(),
-        [one, other] => format!("{one} and {other}"),
-        [others @ .., last] => format!("{}, and {last}", others.join(", ")),
-        [] => String::new(),
-    };
-    Invalid { message: format!("Invalid value{got}. Supported values are: {names}."), param: Some(path.to_owned()) }
-}
-
-/// A value's type, as the vendor names it.
-pub(super) fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(number) if number.is_f64() => "a decimal number",
-        Value::Number(_) => "an integer",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }

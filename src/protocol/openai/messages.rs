@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::members::{ObjectMembers, missing, wrong_type, wrong_value};
+use super::members::ObjectMembers;
 use super::parts::{self, Speaker};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{
     CacheHint, Conversation, ConversationTurn, Losses, MessagePart, Role, ToolCall, ToolResult,
 };
+use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
 /// What a message repeats of the answer that it was, for which a request has no place.
@@ -252,7 +253,7 @@ fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, 
         // Some clients send what they have parsed.
         Some(object @ Value::Object(_)) => object.to_string(),
         Some(other) => {
-            return Err(wrong_type(&function.path_of(text), "a string", super::members::kind_of(&other)));
+            return Err(wrong_type(&function.path_of(text), "a string", kind_of(&other)));
         }
         None if custom => return Err(missing(&function.path_of(text))),
         None => String::new(),

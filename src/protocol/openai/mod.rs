@@ -8,7 +8,7 @@ mod calls;
 mod conversation;
 mod foreign;
 mod grown;
-pub(super) mod members;
+mod members;
 mod messages;
 mod names;
 mod parts;
@@ -25,12 +25,10 @@ mod tests;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 pub use crate::protocol::frame::{Chunk, Frame, Payload};
 pub use assemble::ChatAssembly;
-pub(super) use conversation::check_type;
 pub use conversation::{check, conversation};
 pub use foreign::without_reasoning;
 pub use names::ChunkNames;
@@ -41,26 +39,24 @@ pub(super) use writer::usage_json;
 
 use super::client_error::ErrorShape;
 use super::dialect::Dialect;
-use super::json::{InvalidJson, Json, unescape};
-use super::other_dialect;
+use super::event_reader::{read_sse, says_error};
+use super::json::{InvalidJson, Json};
+use super::other_dialect::or_foreign;
 use super::sse::SseEvent;
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    let fields = event.fields();
-    let error_event = fields.name == Some(b"error");
-    match fields.data {
-        // Some servers write a bare JSON line into a 200 when something is wrong.
-        None if event.raw.trim_ascii_start().starts_with(b"{") => read_data(&event.raw),
-        None => Frame::KeepAlive,
-        Some(data) if data.iter().all(u8::is_ascii_whitespace) => Frame::KeepAlive,
-        Some(data) if data.trim_ascii() == b"[DONE]" => Frame::Done(Chunk::default()),
-        Some(data) if error_event => Frame::Error { data, usage: None },
-        Some(_) if fields.name == Some(b"ping") => Frame::KeepAlive,
-        Some(Cow::Borrowed(data)) => read_data(data),
-        // Data in several lines is rare: a JSON text that is spread over lines.
-        Some(Cow::Owned(data)) => read_data(&data).into_owned(),
-    }
+    read_sse(event, |text, _| {
+        let wire = OpenAiWire::read(text)?;
+        let has_own = wire.choices > 0 || wire.chunk.usage.is_some();
+        Ok(match wire {
+            OpenAiWire { is_error: true, chunk, .. } => {
+                Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage: chunk.usage }
+            }
+            OpenAiWire { chunk, .. } if has_own => Frame::Chunk(chunk),
+            OpenAiWire { chunk, .. } => or_foreign(Dialect::OpenAi, text, chunk),
+        })
+    })
 }
 
 /// The events that a server would have sent which answered as a whole, in chat or as a legacy completion: one chunk with
@@ -87,32 +83,6 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
         answer.insert("object".to_owned(), Value::from("chat.completion.chunk"));
     }
     Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
-}
-
-fn read_data(data: &[u8]) -> Frame<'_> {
-    let wire = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(OpenAiWire::read);
-    match wire {
-        Err(InvalidJson) => odd(data),
-        Ok(wire) if wire.is_error => Frame::Error { data: Cow::Borrowed(data), usage: wire.chunk.usage },
-        Ok(wire) => match of_another(&wire, data) {
-            Some(other) => Frame::Foreign(other),
-            None => Frame::Chunk(wire.chunk),
-        },
-    }
-}
-
-/// The dialect of an event that has nothing of this one.
-fn of_another(wire: &OpenAiWire<'_>, data: &[u8]) -> Option<&'static str> {
-    let has_own = wire.choices > 0 || wire.chunk.usage.is_some();
-    if has_own { None } else { other_dialect::name(Dialect::OpenAi, std::str::from_utf8(data).ok()?) }
-}
-
-/// What could not be walked is no JSON, or JSON that is odd beyond reason: it carries nothing, but is passed on.
-fn odd(data: &[u8]) -> Frame<'static> {
-    match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
-        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
-        _ => Frame::Malformed,
-    }
 }
 
 /// Whether an OpenAI SDK takes this event for an error: its data has a member `error` that says something.
@@ -146,7 +116,7 @@ impl<'a> OpenAiWire<'a> {
         json.object(|name, json| {
             match name {
                 "choices" => json.list(|json| wire.choice(json))?,
-                "model" => wire.chunk.model = text_of(json)?,
+                "model" => wire.chunk.model = json.text()?,
                 "usage" => usage = json.some()?,
                 "timings" => wire.chunk.timings = json.some()?.map(Cow::Borrowed),
                 "time_info" | "perf_metrics" => wire.chunk.time_info = json.some()?.map(Cow::Borrowed),
@@ -181,7 +151,7 @@ impl<'a> OpenAiWire<'a> {
                 // A legacy completion; some vendors repeat the delta's text here.
                 "text" => legacy = Some(payload::of_text(json)?),
                 "finish_reason" => {
-                    let reason = text_of(json)?;
+                    let reason = json.text()?;
                     finished |= reason.is_some();
                     // OpenRouter's word for a vendor that failed in the midst of its answer.
                     self.is_error |= reason.as_deref() == Some("error");
@@ -204,7 +174,7 @@ impl<'a> OpenAiWire<'a> {
 
     fn payload(&mut self, delta: payload::DeltaPayload<'a>) {
         self.chunk.text = delta.text.filter(|_| self.chunk.payload.is_none());
-        self.chunk.payload = payload::merge(self.chunk.payload, delta.payload);
+        self.chunk.payload = Payload::merge(self.chunk.payload, delta.payload);
         self.chunk.calls |= delta.calls;
     }
 
@@ -228,16 +198,6 @@ impl<'a> OpenAiWire<'a> {
             Ok(())
         })
     }
-}
-
-/// Servers write an `error` that is none into good chunks.
-fn says_error(value: &str) -> bool {
-    !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
-}
-
-/// A string that is not empty, where one is expected; anything else is none, so that an odd vendor loses no event.
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
-    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }
 
 /// An error in the vendor's shape.

@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use super::members::{ObjectMembers, kind_of, missing, objects, wrong_type, wrong_value};
+use super::members::{ObjectMembers, objects};
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, MessagePart, ReasoningPart, Source};
+use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 /// Whose content it is.
 #[derive(Clone, Copy, PartialEq, Eq)]

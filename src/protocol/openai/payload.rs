@@ -53,7 +53,7 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
                 payload
             }
             "function_call" => {
-                let payload = tool(function(json)?);
+                let payload = Payload::of_chars(PayloadKind::Tool, function(json)?);
                 calls |= payload.is_some();
                 payload
             }
@@ -62,12 +62,12 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
             _ => return json.skip().map(drop),
         };
         others += usize::from(payload.is_some() && name != "content");
-        answer = merge(answer, payload);
+        answer = Payload::merge(answer, payload);
         Ok(())
     })?;
     let text = text.filter(|_| strings == 1 && others == 0);
     // Details repeat what stands beside them as plain text.
-    Ok(DeltaPayload { payload: merge(answer, reasoning.or(details)), text, calls })
+    Ok(DeltaPayload { payload: Payload::merge(answer, reasoning.or(details)), text, calls })
 }
 
 /// A string, which is then remembered, or a list of parts.
@@ -84,17 +84,6 @@ fn text_or_parts<'a>(
     Ok(found.map(|found| Payload { kind, chars: characters(found) }))
 }
 
-/// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
-pub(super) fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
-    match (a, b) {
-        (Some(a), Some(b)) => {
-            let kind = if a.kind == PayloadKind::Reasoning { b.kind } else { a.kind };
-            Some(Payload { kind, chars: a.chars.saturating_add(b.chars) })
-        }
-        (a, b) => a.or(b),
-    }
-}
-
 /// A string, or a list of parts.
 fn content(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     text_or_parts(json, kind, &mut None)
@@ -108,14 +97,14 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Inva
         json.object(|name, json| {
             match name {
                 "type" => thinking = json.string_or_skip()? == Some("thinking"),
-                "text" | "thinking" => part = merge(part, content(json, kind)?),
+                "text" | "thinking" => part = Payload::merge(part, content(json, kind)?),
                 _ => drop(json.skip()?),
             }
             Ok(())
         })?;
         let part =
             part.map(|part: Payload| if thinking { Payload { kind: PayloadKind::Reasoning, ..part } } else { part });
-        all = merge(all, part);
+        all = Payload::merge(all, part);
         Ok(())
     })?;
     Ok(all)
@@ -128,7 +117,7 @@ fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
         json.object(|name, json| {
             let text = json.string_or_skip()?.filter(|text| matches!(name, "text" | "summary") && !text.is_empty());
             let payload = text.map(|text| Payload { kind: PayloadKind::Reasoning, chars: characters(text) });
-            all = merge(all, payload);
+            all = Payload::merge(all, payload);
             Ok(())
         })
     })?;
@@ -142,7 +131,9 @@ fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJso
         found = true;
         json.object(|name, json| {
             match name {
-                "function" | "custom" => all = merge(all, tool(function(json)?)),
+                "function" | "custom" => {
+                    all = Payload::merge(all, Payload::of_chars(PayloadKind::Tool, function(json)?))
+                }
                 _ => drop(json.skip()?),
             }
             Ok(())
@@ -167,10 +158,6 @@ fn function(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
     Ok(chars)
 }
 
-fn tool(chars: u32) -> Option<Payload> {
-    (chars > 0).then_some(Payload { kind: PayloadKind::Tool, chars })
-}
-
 fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut chars: u32 = 0;
     json.object(|name, json| {
@@ -180,7 +167,7 @@ fn audio(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
         }
         Ok(())
     })?;
-    Ok((chars > 0).then_some(Payload { kind: PayloadKind::Audio, chars }))
+    Ok(Payload::of_chars(PayloadKind::Audio, chars))
 }
 
 /// OpenRouter: a list of `image_url` parts.
@@ -192,7 +179,7 @@ fn images(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
                 let url = json.string_or_skip()?.filter(|url| name == "url" && !url.is_empty());
                 let bytes = url.map(|url| url.split_once(";base64,").map_or(url, |(_, data)| data));
                 let payload = bytes.map(|bytes| Payload { kind: PayloadKind::Image, chars: characters(bytes) });
-                all = merge(all, payload);
+                all = Payload::merge(all, payload);
                 Ok(())
             }),
             _ => json.skip().map(drop),

@@ -8,15 +8,10 @@ use serde_json::{Map, Value, json};
 use super::turns;
 use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
-use crate::protocol::outgoing::{effort_of, strict_of};
+use crate::protocol::outgoing::{effort_of, lose_cache, openai_tier, openai_user, strict_of};
 
 /// Stop sequences that OpenAI takes.
 const STOPS_MAX: usize = 4;
-/// OpenAI takes no longer names of users.
-const USER_MAX: usize = 64;
-/// The tiers that OpenAI has names for.
-const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
-
 /// Writes a conversation as a chat request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
@@ -38,24 +33,16 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     for (name, value) in sampling_of(&sampling, limit) {
         set(name, value);
     }
-    match &conversation.user {
-        Some(user) if user.chars().count() > USER_MAX => losses.hint("user"),
-        user => set("user", user.as_deref().map(Value::from)),
-    }
+    set("user", openai_user(conversation, losses).map(Value::from));
     if conversation.metadata.as_ref().is_some_and(|metadata| !metadata.is_empty()) {
         losses.hint("metadata");
     }
-    match conversation.service_tier.as_deref() {
-        Some(tier) if !TIERS.contains(&tier) => losses.hint("service_tier"),
-        tier => set("service_tier", tier.map(Value::from)),
-    }
+    set("service_tier", openai_tier(conversation, losses).map(Value::from));
     Value::Object(body)
 }
 
 fn tool_of(tool: &Tool, losses: &mut Losses) -> Value {
-    if tool.cache.is_some() {
-        losses.hint("cache_control");
-    }
+    lose_cache(tool.cache.is_some(), losses);
     let mut inner = Map::from_iter([("name".to_owned(), Value::from(tool.name.as_str()))]);
     if let Some(description) = &tool.description {
         inner.insert("description".to_owned(), Value::from(description.as_str()));

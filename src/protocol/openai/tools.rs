@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::members::{ObjectMembers, kind_of, wrong_type, wrong_value};
+use super::members::ObjectMembers;
 use super::parts::cache_hint;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
+use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 
 /// Takes all that is about tools.
 ///

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::protocol::neutral::{
     Audio, Conversation, ConversationTurn, Document, Image, Losses, MessagePart, Role, Source, ToolCall, ToolResult,
 };
-use crate::protocol::outgoing::results_first;
+use crate::protocol::outgoing::{lose_cache, results_first};
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
@@ -79,9 +79,7 @@ impl TurnsWriter<'_> {
 
     /// The text of a result; what is no text goes to the attachments.
     fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
-        if result.cache.is_some() {
-            self.losses.hint("cache_control");
-        }
+        lose_cache(result.cache.is_some(), self.losses);
         if result.is_error {
             self.losses.hint("is_error");
         }
@@ -213,9 +211,7 @@ impl TurnsWriter<'_> {
             MessagePart::Call(call) => &call.cache,
             _ => return,
         };
-        if cache.is_some() {
-            self.losses.hint("cache_control");
-        }
+        lose_cache(cache.is_some(), self.losses);
     }
 }
 

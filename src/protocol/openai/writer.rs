@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::protocol::neutral::signature::{SignatureOwner, shown};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::openai::ChunkNames;
+use crate::protocol::outgoing::new_call_id;
 use crate::protocol::usage::Usage;
 
 /// Writes one stream.
@@ -58,9 +59,7 @@ impl OpenAiWriter {
             usage: None,
         }
     }
-}
 
-impl OpenAiWriter {
     /// Goes on with an answer that was begun under these names.
     pub fn behind(names: ChunkNames, include_usage: bool) -> OpenAiWriter {
         OpenAiWriter {
@@ -113,7 +112,7 @@ impl WritePieces for OpenAiWriter {
                 self.delta(index, &json!({ "images": [image] }), out);
             }
             AnswerPiece::Finish { index, finish } => self.finish(index, &finish, out),
-            AnswerPiece::Usage(usage) => self.usage = Some(largest(self.usage.unwrap_or_default(), usage)),
+            AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
             // Chat has no place for what a vendor's own tool did.
             AnswerPiece::Other(_) => {}
         }
@@ -309,7 +308,7 @@ impl ChoiceWriter {
 }
 
 fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option<String>) -> Value {
-    let id = if id.is_empty() { format!("call_{}", uuid::Uuid::now_v7().simple()) } else { id };
+    let id = if id.is_empty() { new_call_id() } else { id };
     let mut value = match custom {
         true => json!({ "index": call, "id": id, "type": "custom", "custom": { "name": name, "input": "" } }),
         false => json!({ "index": call, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }),
@@ -336,18 +335,6 @@ pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
         json["cost"] = Value::from(cost);
     }
     json
-}
-
-/// Of two counts the larger: some vendors count up.
-fn largest(before: Usage, now: Usage) -> Usage {
-    Usage {
-        input_tokens: before.input_tokens.max(now.input_tokens),
-        cached_input_tokens: before.cached_input_tokens.max(now.cached_input_tokens),
-        output_tokens: before.output_tokens.max(now.output_tokens),
-        reasoning_tokens: before.reasoning_tokens.max(now.reasoning_tokens),
-        cost_usd: now.cost_usd.or(before.cost_usd),
-        ..now
-    }
 }
 
 fn put_string(text: &str, out: &mut BytesMut) {

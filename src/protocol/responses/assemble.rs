@@ -5,8 +5,9 @@
 use serde_json::{Value, json};
 
 use super::SseEvent;
-use super::wire::{EventData, ResponsesWire, data_of};
+use super::wire::ResponsesWire;
 use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
+use crate::protocol::event_reader::{EventData, data_of};
 
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
@@ -23,12 +24,11 @@ impl Assemble for ResponseAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let EventData::Json { data, name } = data_of(event) else { return true };
         // Deltas are not looked into, so what they hold need not be understood.
-        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text).ok()) else {
+        let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) else {
             return false;
         };
-        let kind = if wire.kind.is_empty() { name } else { wire.kind };
         let value = |text: Option<&str>| text.map(serde_json::from_str::<Value>).transpose();
-        match kind {
+        match wire.kind {
             "response.output_item.done" => {
                 let Ok(item) = value(wire.item) else { return false };
                 let index = wire.output_index.unwrap_or(self.items.len() as u64);

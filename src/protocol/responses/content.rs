@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Invalid;
-use super::check::{missing, optional, required, wrong_type, wrong_value};
+use super::check::{optional, required, wrong_type};
 use crate::protocol::neutral::{Audio, Document, Image, Losses, MessagePart, Source};
+use crate::protocol::outgoing::lose_cache;
+use crate::protocol::parameter::{missing, wrong_value};
 
 const OF_USER: [&str; 4] = ["input_text", "input_image", "input_file", "input_audio"];
 const OF_ASSISTANT: [&str; 2] = ["output_text", "refusal"];
@@ -109,15 +111,11 @@ fn data_url(url: &str) -> Option<Source> {
 pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
         MessagePart::Text { text, cache } => {
-            if cache.is_some() {
-                losses.hint("cache_control");
-            }
+            lose_cache(cache.is_some(), losses);
             Some(json!({ "type": "input_text", "text": text }))
         }
         MessagePart::Image(image) => {
-            if image.cache.is_some() {
-                losses.hint("cache_control");
-            }
+            lose_cache(image.cache.is_some(), losses);
             let detail = image.detail.as_deref().unwrap_or("auto");
             let url = url_of(&image.source, losses)?;
             Some(json!({ "type": "input_image", "image_url": url, "detail": detail }))
@@ -133,9 +131,7 @@ pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
 }
 
 fn write_document(document: &Document, losses: &mut Losses) -> Option<Value> {
-    if document.cache.is_some() {
-        losses.hint("cache_control");
-    }
+    lose_cache(document.cache.is_some(), losses);
     match &document.source {
         Source::Text(text) => {
             let name = document.name.iter().map(|name| format!("{name}\n\n"));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::check::{check_members, missing, optional, optional_bool, required, wrong_type, wrong_value};
+use super::check::{check_members, optional, optional_bool, required, wrong_type};
 use super::{Invalid, items};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
+use crate::protocol::parameter::{missing, wrong_value};
 
 /// Members that help the vendor and do not change what is asked. `max_tool_calls` counts only the tools that the vendor runs.
 const HINTS: [&str; 5] =

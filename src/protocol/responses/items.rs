@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::check::{optional, required, wrong_type, wrong_value};
+use super::check::{optional, required, wrong_type};
 use super::{Invalid, content};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
 use crate::protocol::neutral::{
     Conversation, ConversationTurn, Losses, MessagePart, ReasoningPart, Role, ToolCall, ToolResult,
 };
+use crate::protocol::parameter::wrong_value;
 
 const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 

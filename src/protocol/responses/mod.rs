@@ -24,6 +24,7 @@ mod tests;
 
 use super::client_error::{ErrorShape, Invalid};
 use super::dialect::TranslationOptions;
+use super::event_reader::{EventData, data_of};
 use super::sse::SseEvent;
 
 pub use assemble::ResponseAssembly;
@@ -40,14 +41,11 @@ pub use writer::{OpenMessage, ResponsesWriter};
 /// Whether every official client takes this event for an error and stops at it. The SDKs raise at `error`, Codex does not
 /// know it; what all of them know is `response.failed`.
 pub fn is_error_event(event: &SseEvent) -> bool {
-    const FAILED: &[u8] = b"response.failed";
-    let named = event.fields().name == Some(FAILED);
-    named
-        || match wire::data_of(event) {
-            wire::EventData::Json { data, .. } => std::str::from_utf8(&data)
-                .ok()
-                .and_then(|text| wire::ResponsesWire::read(text).ok())
-                .is_some_and(|wire| wire.kind.as_bytes() == FAILED),
-            _ => false,
-        }
+    const FAILED: &str = "response.failed";
+    let kind_is_failed = |data: &[u8]| {
+        let wire = std::str::from_utf8(data).ok().and_then(|text| wire::ResponsesWire::read(text, b"").ok());
+        wire.is_some_and(|wire| wire.kind == FAILED)
+    };
+    event.fields().name == Some(FAILED.as_bytes())
+        || matches!(data_of(event), EventData::Json { data, .. } if kind_is_failed(&data))
 }

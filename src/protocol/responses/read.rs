@@ -2,50 +2,26 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
-
 use super::SseEvent;
-use super::wire::{EventData, ResponsesWire, data_of};
+use super::wire::ResponsesWire;
+use crate::protocol::event_reader::read_sse;
 use crate::protocol::frame::{Chunk, Frame, Payload};
-use crate::protocol::json::{InvalidJson, Json, characters, unescape};
-use crate::protocol::{Dialect, PayloadKind, other_dialect};
+use crate::protocol::json::{InvalidJson, Json, characters};
+use crate::protocol::other_dialect::or_foreign;
+use crate::protocol::{Dialect, PayloadKind};
 
 /// Reads one event.
 pub fn read(event: &SseEvent) -> Frame<'_> {
-    match data_of(event) {
-        EventData::None => Frame::KeepAlive,
-        // Not the vendor's own, but some servers write it behind the end.
-        EventData::Done => Frame::Done(Chunk::default()),
-        EventData::Json { data: Cow::Borrowed(data), name } => read_data(data, name),
-        // Data in several lines is rare: a JSON text that is spread over lines.
-        EventData::Json { data: Cow::Owned(data), name } => read_data(&data, name).into_owned(),
-    }
+    read_sse(event, |text, name| frame_of(&ResponsesWire::read(text, name)?, text))
 }
 
-fn read_data<'a>(data: &'a [u8], name: &'a str) -> Frame<'a> {
-    let frame = std::str::from_utf8(data).map_err(|_| InvalidJson).and_then(|text| {
-        let mut wire = ResponsesWire::read(text)?;
-        if wire.kind.is_empty() {
-            wire.kind = name;
-        }
-        frame_of(&wire, data)
-    });
-    frame.unwrap_or_else(|InvalidJson| match std::str::from_utf8(data).map(serde_json::from_str::<IgnoredAny>) {
-        // JSON that is odd beyond reason carries nothing, but is passed on.
-        Ok(Ok(_)) => Frame::Chunk(Chunk::default()),
-        _ => Frame::Malformed,
-    })
-}
-
-fn frame_of<'a>(wire: &ResponsesWire<'a>, data: &'a [u8]) -> Result<Frame<'a>, InvalidJson> {
+fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, InvalidJson> {
     let facts = wire.response.map(response).transpose()?.unwrap_or_default();
     match wire.kind {
-        "error" | "response.failed" | "response.cancelled" => {
-            return Ok(Frame::Error { data: Cow::Borrowed(data), usage: facts.usage.map(Cow::Borrowed) });
-        }
         "keepalive" | "ping" => return Ok(Frame::KeepAlive),
-        _ if wire.error.is_some() => {
-            return Ok(Frame::Error { data: Cow::Borrowed(data), usage: facts.usage.map(Cow::Borrowed) });
+        kind if wire.error.is_some() || matches!(kind, "error" | "response.failed" | "response.cancelled") => {
+            let usage = facts.usage.map(Cow::Borrowed);
+            return Ok(Frame::Error { data: Cow::Borrowed(text.as_bytes()), usage });
         }
         _ => {}
     }
@@ -73,27 +49,18 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, data: &'a [u8]) -> Result<Frame<'a>, I
             chunk.calls = chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool);
         }
         "response.image_generation_call.partial_image" => {
-            chunk.payload = wire.partial_image.map(|image| payload(PayloadKind::Image, image));
+            chunk.payload = wire.partial_image.and_then(|image| Payload::of_text(PayloadKind::Image, image));
         }
+        kind if !kind.starts_with("response.") => return Ok(or_foreign(Dialect::Responses, text, chunk)),
         kind => {
-            if !kind.starts_with("response.")
-                && let Some(other) = of_another(data)
-            {
-                return Ok(Frame::Foreign(other));
-            }
             let of_delta = wire.delta.and_then(|delta| Some((delta, kind_of_delta(kind)?)));
-            chunk.payload = of_delta.map(|(delta, kind)| payload(kind, delta));
+            chunk.payload = of_delta.and_then(|(delta, kind)| Payload::of_text(kind, delta));
             chunk.text = of_delta.map(|(delta, _)| delta);
             chunk.calls = kind == "response.function_call_arguments.delta";
         }
     }
     chunk.choices = u64::from(chunk.payload.is_some());
     Ok(Frame::Chunk(chunk))
-}
-
-/// The dialect of an event that has no name of this one.
-fn of_another(data: &[u8]) -> Option<&'static str> {
-    other_dialect::name(Dialect::Responses, std::str::from_utf8(data).ok()?)
 }
 
 /// What the deltas of an event hold.
@@ -118,10 +85,6 @@ fn kind_of_delta(kind: &str) -> Option<PayloadKind> {
     })
 }
 
-fn payload(kind: PayloadKind, text: &str) -> Payload {
-    Payload { kind, chars: characters(text) }
-}
-
 /// What matters of a response object.
 #[derive(Default)]
 struct ResponseFacts<'a> {
@@ -136,17 +99,17 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
     let mut facts = ResponseFacts::default();
     Json::new(text).object(|name, json| {
         match name {
-            "model" => facts.model = text_of(json)?,
+            "model" => facts.model = json.text()?,
             "usage" => facts.usage = json.some()?,
             "incomplete_details" => json.object(|name, json| {
                 match name {
-                    "reason" => facts.reason = text_of(json)?,
+                    "reason" => facts.reason = json.text()?,
                     _ => drop(json.skip()?),
                 }
                 Ok(())
             })?,
             "output" => json.list(|json| {
-                facts.payload = merge(facts.payload, item(json.skip()?)?);
+                facts.payload = Payload::merge(facts.payload, item(json.skip()?)?);
                 Ok(())
             })?,
             _ => drop(json.skip()?),
@@ -154,10 +117,6 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
         Ok(())
     })?;
     Ok(facts)
-}
-
-fn text_of<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
-    Ok(json.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
 }
 
 /// What an output item holds of generated output.
@@ -180,11 +139,11 @@ fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
     let [content, summary] = parts;
     let payload = match kind {
         "message" => content,
-        "reasoning" => merge(content, summary).map(|all| Payload { kind: PayloadKind::Reasoning, ..all }),
+        "reasoning" => Payload::merge(content, summary).map(|all| Payload { kind: PayloadKind::Reasoning, ..all }),
         "function_call" | "custom_tool_call" | "mcp_call" | "code_interpreter_call" => {
-            (called > 0).then_some(Payload { kind: PayloadKind::Tool, chars: called })
+            Payload::of_chars(PayloadKind::Tool, called)
         }
-        "image_generation_call" => result.map(|image| self::payload(PayloadKind::Image, image)),
+        "image_generation_call" => result.and_then(|image| Payload::of_text(PayloadKind::Image, image)),
         _ => None,
     };
     Ok(payload)
@@ -200,21 +159,10 @@ fn content(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
                 "refusal" => PayloadKind::Refusal,
                 _ => return json.skip().map(drop),
             };
-            let text = json.string_or_skip()?.filter(|text| !text.is_empty());
-            all = merge(all, text.map(|text| payload(kind, text)));
+            let text = json.string_or_skip()?;
+            all = Payload::merge(all, text.and_then(|text| Payload::of_text(kind, text)));
             Ok(())
         })
     })?;
     Ok(all)
-}
-
-/// Several payloads are one: the answer's kind goes before reasoning, else the first.
-fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
-    match (a, b) {
-        (Some(a), Some(b)) => {
-            let kind = if a.kind == PayloadKind::Reasoning { b.kind } else { a.kind };
-            Some(Payload { kind, chars: a.chars.saturating_add(b.chars) })
-        }
-        (a, b) => a.or(b),
-    }
 }

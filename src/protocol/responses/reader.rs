@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::SseEvent;
-use super::wire::{EventData, ResponsesWire, data_of};
+use super::wire::ResponsesWire;
+use crate::protocol::event_reader::{EventData, data_of};
 use crate::protocol::neutral::signature::{SignatureOwner, SignatureUse, held, own};
 use crate::protocol::neutral::{AnswerPiece, FinishReason, ReadPieces};
 use crate::protocol::surrogates::words;
@@ -44,13 +45,9 @@ struct OutputItem {
 impl ReadPieces for ResponsesReader {
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>) {
         let EventData::Json { data, name } = data_of(event) else { return };
-        let Some(mut wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text).ok()) else {
-            return;
-        };
-        if wire.kind.is_empty() {
-            wire.kind = name;
+        if let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) {
+            self.read_wire(&wire, pieces);
         }
-        self.read_wire(&wire, pieces);
     }
 }
 
@@ -253,9 +250,7 @@ impl ResponsesReader {
         };
         pieces.push(AnswerPiece::Finish { index: 0, finish });
         if response["usage"].is_object() {
-            let mut usage = Usage::default();
-            usage.add(&response["usage"].to_string());
-            pieces.push(AnswerPiece::Usage(usage));
+            pieces.push(AnswerPiece::Usage(Usage::of(&response["usage"].to_string())));
         }
     }
 }

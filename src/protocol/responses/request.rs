@@ -8,14 +8,12 @@ use crate::protocol::neutral::{
     Conversation, Effort, Format, Losses, MessagePart, Reasoning, ReasoningPart, Role, Tool, ToolCall, ToolChoice,
     ToolResult,
 };
-use crate::protocol::outgoing::{effort_of, strict_of};
+use crate::protocol::outgoing::{
+    effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of,
+};
 
 /// Fewer tokens the vendor does not take.
 const TOKENS_MIN: u64 = 16;
-/// Longer names of users the vendor does not take.
-const USER_MAX: usize = 64;
-const TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
-
 /// Writes a conversation as a request. Nothing of it is to be stored: it is whole each time.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
@@ -75,35 +73,20 @@ fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: 
     for (name, value) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
         body.extend(value.map(|value| (name.to_owned(), Value::from(value))));
     }
-    let bias = sampling.logit_bias.as_ref();
-    let empty = bias.is_none_or(|bias| bias.is_null() || bias.as_object().is_some_and(Map::is_empty));
-    for (name, lost) in [
-        ("top_k", sampling.top_k.is_some()),
-        ("presence_penalty", sampling.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("frequency_penalty", sampling.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
-        ("seed", sampling.seed.is_some()),
-        ("n", sampling.n.is_some_and(|n| n != 1)),
-        ("stop", !sampling.stop.is_empty()),
-        // The vendor has them, but a translated answer does not.
-        ("logprobs", sampling.logprobs == Some(true)),
-        ("top_logprobs", sampling.top_logprobs.is_some_and(|count| count > 0)),
-        ("logit_bias", !empty),
-    ] {
-        if lost {
-            losses.meaning(name);
-        }
+    if sampling.top_k.is_some() {
+        losses.meaning("top_k");
     }
+    lose_penalties(sampling, losses);
+    if !sampling.stop.is_empty() {
+        losses.meaning("stop");
+    }
+    // The vendor has probabilities, but a translated answer does not.
+    lose_choices(sampling, losses);
 }
 
 /// What tells the vendor whose request it is, and how to serve it.
 fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
-    match &conversation.user {
-        Some(user) if user.chars().count() <= USER_MAX => {
-            body.insert("safety_identifier".to_owned(), Value::from(user.as_str()));
-        }
-        Some(_) => losses.hint("user"),
-        None => {}
-    }
+    body.extend(openai_user(conversation, losses).map(|user| ("safety_identifier".to_owned(), Value::from(user))));
     match &conversation.metadata {
         Some(metadata) if metadata.len() <= 16 && metadata.values().all(Value::is_string) => {
             body.insert("metadata".to_owned(), Value::Object(metadata.clone()));
@@ -111,11 +94,7 @@ fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mu
         Some(_) => losses.hint("metadata"),
         None => {}
     }
-    match conversation.service_tier.as_deref() {
-        Some(tier) if TIERS.contains(&tier) => drop(body.insert("service_tier".to_owned(), Value::from(tier))),
-        Some(_) => losses.hint("service_tier"),
-        None => {}
-    }
+    body.extend(openai_tier(conversation, losses).map(|tier| ("service_tier".to_owned(), Value::from(tier))));
 }
 
 /// The texts of system prompts, as one.
@@ -124,9 +103,7 @@ fn texts(parts: &[MessagePart], losses: &mut Losses) -> String {
     for part in parts {
         match part {
             MessagePart::Text { text, cache } => {
-                if cache.is_some() {
-                    losses.hint("cache_control");
-                }
+                lose_cache(cache.is_some(), losses);
                 texts.push(text.as_str());
             }
             _ => losses.meaning("system"),
@@ -184,9 +161,7 @@ fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
 fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
         MessagePart::Text { text, cache } => {
-            if cache.is_some() {
-                losses.hint("cache_control");
-            }
+            lose_cache(cache.is_some(), losses);
             Some(json!({ "type": "output_text", "text": text, "annotations": [] }))
         }
         MessagePart::Refusal(text) => Some(json!({ "type": "refusal", "refusal": text })),
@@ -207,9 +182,7 @@ fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
 }
 
 fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
-    if call.cache.is_some() {
-        losses.hint("cache_control");
-    }
+    lose_cache(call.cache.is_some(), losses);
     let (id, name) = (&call.id, &call.name);
     if call.custom {
         return json!({ "type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments });
@@ -219,9 +192,7 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 }
 
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
-    if result.cache.is_some() {
-        losses.hint("cache_control");
-    }
+    lose_cache(result.cache.is_some(), losses);
     // There is no member for it; what went wrong stands in the text.
     if result.is_error {
         losses.hint("is_error");
@@ -251,9 +222,7 @@ fn write_thinking(thinking: &ReasoningPart) -> Option<Value> {
 }
 
 fn write_tool(tool: &Tool, losses: &mut Losses) -> Value {
-    if tool.cache.is_some() {
-        losses.hint("cache_control");
-    }
+    lose_cache(tool.cache.is_some(), losses);
     let kind = if tool.custom { "custom" } else { "function" };
     let mut written = json!({ "type": kind, "name": tool.name });
     if let Some(description) = &tool.description {

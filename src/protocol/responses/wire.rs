@@ -1,8 +1,6 @@
 //! One event of a Responses stream as it is written, as far as it matters: members stay where they stand in its text.
 
-use std::borrow::Cow;
-
-use super::SseEvent;
+use crate::protocol::event_reader::says_error;
 use crate::protocol::json::{InvalidJson, Json};
 
 /// The members of one event. Strings are what stands between the quotes.
@@ -25,7 +23,8 @@ pub(super) struct ResponsesWire<'a> {
 }
 
 impl<'a> ResponsesWire<'a> {
-    pub fn read(text: &'a str) -> Result<ResponsesWire<'a>, InvalidJson> {
+    /// Reads one event. `name` is the value of its `event` line.
+    pub fn read(text: &'a str, name: &'a [u8]) -> Result<ResponsesWire<'a>, InvalidJson> {
         let mut wire = ResponsesWire::default();
         let mut json = Json::new(text);
         json.object(|name, json| {
@@ -45,33 +44,9 @@ impl<'a> ResponsesWire<'a> {
             }
             Ok(())
         })?;
+        if wire.kind.is_empty() {
+            wire.kind = std::str::from_utf8(name).unwrap_or_default();
+        }
         if json.peek().is_some() { Err(InvalidJson) } else { Ok(wire) }
     }
-}
-
-/// What an event's bytes are before their JSON is looked at.
-pub(super) enum EventData<'a> {
-    None,
-    Done,
-    Json { data: Cow<'a, [u8]>, name: &'a str },
-}
-
-pub(super) fn data_of(event: &SseEvent) -> EventData<'_> {
-    let fields = event.fields();
-    let name = fields.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
-    match fields.data {
-        // Some servers write a bare JSON line into a 200 when something is wrong.
-        None if event.raw.trim_ascii_start().starts_with(b"{") => {
-            EventData::Json { data: Cow::Borrowed(&event.raw), name: "" }
-        }
-        None => EventData::None,
-        Some(data) if data.trim_ascii().is_empty() => EventData::None,
-        Some(data) if data.trim_ascii() == b"[DONE]" => EventData::Done,
-        Some(data) => EventData::Json { data, name },
-    }
-}
-
-/// True unless the value is one that says nothing: some servers write an `error` that is none.
-fn says_error(value: &str) -> bool {
-    !matches!(value, "null" | "false" | "\"\"" | "{}" | "[]")
 }

@@ -75,7 +75,7 @@ impl WritePieces for ResponsesWriter {
             AnswerPiece::Audio { index: 0, data, transcript, .. } => self.sound(&data, &transcript, out),
             AnswerPiece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
-            AnswerPiece::Usage(usage) => self.count(usage),
+            AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
             // There is one answer, and no word for what another vendor alone knows.
             _ => {}
         }
@@ -348,15 +348,6 @@ impl ResponsesWriter {
         };
         self.emit(kind, members, out);
         self.done(call.index, call.item(status.as_str()), out);
-    }
-
-    fn count(&mut self, more: Usage) {
-        let usage = self.usage.get_or_insert_with(Usage::default);
-        usage.input_tokens = usage.input_tokens.max(more.input_tokens);
-        usage.cached_input_tokens = usage.cached_input_tokens.max(more.cached_input_tokens);
-        usage.cache_creation_tokens = usage.cache_creation_tokens.max(more.cache_creation_tokens);
-        usage.output_tokens = usage.output_tokens.max(more.output_tokens);
-        usage.reasoning_tokens = usage.reasoning_tokens.max(more.reasoning_tokens);
     }
 
     /// A place in the output, and an id for it.

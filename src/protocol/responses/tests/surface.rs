@@ -225,7 +225,7 @@ fn what_is_wrong_is_said_as_the_vendor_says_it() {
         ),
         (
             json!({ "model": "m", "input": "x", "max_output_tokens": 1.5 }),
-            "Invalid type for 'max_output_tokens': expected an integer, but got a decimal instead.",
+            "Invalid type for 'max_output_tokens': expected an integer, but got a decimal number instead.",
             "max_output_tokens",
         ),
         (
