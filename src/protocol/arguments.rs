@@ -1,21 +1,21 @@
-//! Whether the arguments of an answer's calls are whole: each has to be one JSON object.
+//! Checks that the arguments of every call in an answer are complete: one JSON object each.
 //!
-//! Arguments come in pieces of any size, so each call is scanned as it grows: no byte is looked at twice and nothing is kept
-//! of it. Arguments that are not whole are never mended here or anywhere: see [`CallArguments::is_broken`].
+//! Arguments arrive in pieces of any size. Each call is scanned as it grows: every byte is looked at once, and nothing
+//! is stored. Incomplete arguments are never repaired: see [`CallArguments::is_broken`].
 
 use std::collections::HashMap;
 
 use super::neutral::{AnswerPiece, FinishReason};
 
-/// Nesting that the readers of a whole answer follow (`serde_json`); deeper arguments are no JSON to them.
+/// Maximum nesting, that of `serde_json`. Deeper arguments are not JSON for readers of a whole answer.
 const DEPTH_MAX: u32 = 127;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub struct CallArguments {
-    /// By choice and number. Calls that a limit on tokens cut are left out.
+    /// By choice and number. Without calls that a token limit cut.
     calls: HashMap<(u32, u32), ScannedCall>,
-    /// The one whose arguments came last.
+    /// The call whose arguments came last.
     last: Option<(u32, u32)>,
     broken: bool,
 }
@@ -23,12 +23,12 @@ pub struct CallArguments {
 #[derive(Debug)]
 struct ScannedCall {
     scan: Scan,
-    /// It stands for a tool that takes any text, so a text that does not even begin as an object is whole.
+    /// The function stands for a free-form tool, so text that does not begin as an object is complete.
     takes_text: bool,
 }
 
 impl CallArguments {
-    /// Takes in a piece of the answer. `takes_text`: whether the function of this name stands for a tool that takes any text.
+    /// Adds a piece of the answer. `takes_text`: whether the function of this name stands for a free-form tool.
     pub fn add(&mut self, piece: &AnswerPiece, takes_text: impl FnOnce(&str) -> bool) {
         match piece {
             AnswerPiece::Call { index, call, name, custom: false, .. } => {
@@ -41,7 +41,7 @@ impl CallArguments {
                     call.scan.add(text);
                 }
             }
-            // The finish itself tells that the arguments are cut.
+            // The finish reason already says that the arguments are cut.
             AnswerPiece::Finish { index, finish: FinishReason::Length } => {
                 self.calls.retain(|(choice, _), _| choice != index)
             }
@@ -52,29 +52,29 @@ impl CallArguments {
         }
     }
 
-    /// Arguments of perhaps another call follow.
+    /// The next arguments may belong to another call.
     pub fn turn(&mut self) {
         self.last = None;
     }
 
-    /// Takes in more of the arguments that came last; given what stands between the quotes of a JSON string.
+    /// Adds arguments to the call that came last. `inner` is the text between the quotes of a JSON string.
     pub fn add_quoted(&mut self, inner: &str) {
         if let Some(call) = self.last.and_then(|last| self.calls.get_mut(&last)) {
             call.scan.add_quoted(inner);
         }
     }
 
-    /// Calls so far, those left out that a limit on tokens cut.
+    /// Calls so far, without those that a token limit cut.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// An answer ended as if it were whole, and the arguments of one of its calls are not.
+    /// The answer ended as if complete, but the arguments of a call are not.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// The stream ends, whether a finish was told or not.
+    /// The stream ends, with or without a finish reason.
     pub fn end(&mut self) {
         self.broken |= self.calls.values().any(|call| !call.is_whole());
     }
@@ -91,29 +91,29 @@ impl ScannedCall {
     }
 }
 
-/// A text, as far as it has come.
+/// The state of scanning one text.
 #[derive(Debug, Default)]
 struct Scan {
     state: ScanState,
     depth: u32,
-    /// What is open, a bit for each level, the innermost lowest: 1 for an object.
+    /// Open brackets, one bit per level, the innermost lowest: 1 for an object.
     objects: u128,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ScanState {
-    /// Nothing but white space yet.
+    /// Only white space so far.
     #[default]
     Start,
-    /// Behind `{`: a name, or the end of the object.
+    /// After `{`: a name, or the end of the object.
     FirstName,
-    /// Behind a comma in an object.
+    /// After a comma in an object.
     Name,
     Colon,
-    /// Behind `[`: a value, or the end of the list.
+    /// After `[`: a value, or the end of the list.
     FirstItem,
     Value,
-    /// Behind a value: a comma, or the end of what it stands in.
+    /// After a value: a comma, or the end of the object or list.
     Behind,
     String {
         is_name: bool,
@@ -121,23 +121,23 @@ enum ScanState {
     Escape {
         is_name: bool,
     },
-    /// So many hexadecimal digits are to come.
+    /// Hexadecimal digits that are still missing.
     Hex {
         is_name: bool,
         left: u8,
     },
-    /// What is to come of `true`, `false` or `null`.
+    /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
     Number(NumberState),
-    /// The object is whole.
+    /// The object is complete.
     End,
-    /// It does not begin as an object.
+    /// The text does not begin as an object.
     NoObject,
-    /// It is no JSON.
+    /// The text is not JSON.
     Broken,
 }
 
-/// Where in a number.
+/// The part of a number that was read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NumberState {
     Minus,
@@ -155,7 +155,7 @@ impl Scan {
         text.bytes().for_each(|byte| self.step(byte));
     }
 
-    /// What stands between the quotes of a string that is JSON.
+    /// Adds the text between the quotes of a valid JSON string.
     fn add_quoted(&mut self, inner: &str) {
         let mut bytes = inner.bytes();
         while let Some(byte) = bytes.next() {
@@ -170,7 +170,7 @@ impl Scan {
                         let digits = bytes.by_ref().take(4);
                         let code =
                             digits.fold(0, |code, digit| code << 4 | char::from(digit).to_digit(16).unwrap_or(0));
-                        // What is not ASCII is alike to a scan.
+                        // All characters outside ASCII are the same to the scan.
                         u8::try_from(code).ok().filter(u8::is_ascii).unwrap_or(0x80)
                     }
                     itself => itself,
@@ -278,7 +278,7 @@ impl Scan {
 }
 
 impl NumberState {
-    /// Where in the number it is behind this byte. None if the byte does not belong to it.
+    /// The part of the number after this byte. None if the byte does not belong to it.
     fn behind(self, byte: u8) -> Option<NumberState> {
         Some(match (self, byte) {
             (NumberState::Minus, b'0') => NumberState::Zero,

@@ -1,4 +1,4 @@
-//! A whole answer out of a stream, for a client that did not ask to stream. How it is put together is the surface's to know.
+//! Assembles a whole answer from a stream, for a client that did not ask to stream. Each surface has its own way.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 use super::sse::SseEvent;
 use super::surrogates::lenient;
 
-/// Choices of an answer that are put together: as many as OpenAI takes for `n`.
+/// Maximum choices of an assembled answer, as OpenAI limits `n`.
 pub const CHOICES_MAX: usize = 128;
-/// Calls of a choice, blocks or items of an answer that are put together or translated. No model makes a tenth of them; a
-/// provider that sends more only wants to fill the memory, where each takes a hundred times what it takes on the wire.
+/// Maximum calls of a choice, and blocks or items of an answer. No model makes a tenth of this. In memory an item takes
+/// a hundred times its size on the wire, so this bounds a hostile provider.
 pub const ITEMS_MAX: usize = 4_096;
 
-/// A whole answer in the making. One for each stream.
+/// An answer being assembled. One for each stream.
 pub trait Assemble: Send {
-    /// Takes in one event of the surface's own dialect. False if it cannot be read, or there is more of something than an answer
-    /// has, and so nothing whole can be made any more.
+    /// Adds one event of the surface's own dialect. False if it cannot be read or exceeds a bound: then no whole answer
+    /// can be made.
     fn add(&mut self, event: &SseEvent) -> bool;
 
-    /// The answer as the surface gives it without `stream`. None if the arguments of a call cannot be read, so that nothing
-    /// right can be made of it. Called once.
+    /// The answer as the surface gives it without `stream`. None if the arguments of a call cannot be parsed. Called
+    /// once.
     fn finish(&mut self) -> Option<Whole>;
 }
 
@@ -30,7 +30,7 @@ pub trait Assemble: Send {
 pub struct Whole {
     /// A JSON text.
     pub body: Bytes,
-    /// There is neither text nor a call, a refusal or media in it: nothing at all, white space, or reasoning alone.
+    /// The answer has no text, call, refusal or media: it is empty, white space, or only reasoning.
     pub says_nothing: bool,
 }
 
@@ -40,32 +40,32 @@ impl Whole {
     }
 }
 
-/// Whether a text is there and is more than white space.
+/// Whether a text exists and is more than white space.
 pub fn says(text: &Value) -> bool {
     text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Puts chunks with choices together, as OpenAI's chat and completions stream them.
+/// Assembles chunks with choices, as OpenAI's chat and completions stream them.
 #[derive(Debug, Default)]
 pub struct ByChoice<C> {
-    /// Top-level members in the order of their first coming, `choices` and `usage` left out.
+    /// Top-level members in order of first occurrence, without `choices` and `usage`.
     members: Map<String, Value>,
     /// By `index`.
     choices: BTreeMap<u64, C>,
     usage: Option<Value>,
 }
 
-/// One choice in the making.
+/// A choice being assembled.
 pub trait AssembledChoice: Default {
     /// The `object` of the whole answer.
     const OBJECT: &str;
 
-    /// Takes in the members of a choice of one chunk. False if it has too much of something now.
+    /// Adds the members of a choice of one chunk. False if it exceeds a bound.
     fn add(&mut self, members: Map<String, Value>) -> bool;
 
     fn finish(self, index: u64) -> Value;
 
-    /// Whether a choice that is finished says anything.
+    /// Whether a finished choice says anything.
     fn says(choice: &Value) -> bool;
 }
 
@@ -86,7 +86,7 @@ impl<C: AssembledChoice + Send> Assemble for ByChoice<C> {
 }
 
 impl<C: AssembledChoice> ByChoice<C> {
-    /// Takes in the data of one event. False if it cannot be read.
+    /// Adds the data of one event. False if it cannot be read.
     pub(super) fn add_data(&mut self, data: &[u8]) -> bool {
         let chunk = match lenient(data) {
             Some(Value::Object(chunk)) => chunk,
@@ -103,7 +103,7 @@ impl<C: AssembledChoice> ByChoice<C> {
                 }
                 ("choices" | "object", _) | (_, Value::Null) => {}
                 ("usage", usage) => self.usage = Some(usage),
-                // Some vendors give every chunk an id of its own: the first one names the answer.
+                // Some vendors give every chunk its own id. The first one names the answer.
                 ("id" | "created" | "model", value) => {
                     self.members.entry(name).or_insert(value);
                 }

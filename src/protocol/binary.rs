@@ -1,43 +1,43 @@
-//! A bounded scanner for `application/vnd.amazon.eventstream`, the binary event stream of AWS: bytes in, whole frames out, and
-//! a frame taken apart. What stands in a payload is for the dialect to read.
+//! A bounded decoder for `application/vnd.amazon.eventstream`, AWS's binary event stream: cuts bytes into frames, and
+//! parses a frame. Not for payloads: the dialect reads them.
 //!
-//! A frame is a prelude (its length, the length of its headers, a checksum of both), headers, a payload and a checksum of all
-//! that; numbers are big-endian.
+//! A frame is a prelude (frame length, header length, checksum of both), headers, a payload and a checksum of all.
+//! Numbers are big-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::sse::{EventTooLong, FrameError, SseEvent};
 
-/// Two lengths and their checksum.
+/// Two lengths and their checksum, in bytes.
 const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
-/// A header's type: a text with its length in front.
+/// Type of a header that is text with a length before it.
 const TEXT: u8 = 7;
 
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Cuts a byte stream into frames. Holds back at most `max` bytes.
+/// Cuts a byte stream into frames. Holds at most `max` bytes.
 #[derive(Debug)]
 pub struct BinaryScanner {
-    /// What was read and not looked at yet.
+    /// Bytes received and not examined yet.
     chunk: Bytes,
-    /// The beginning of a frame whose end has not come yet.
+    /// The beginning of an incomplete frame.
     carry: BytesMut,
     max: usize,
 }
 
-/// What a frame says it is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
     Event,
-    /// One that the service declares: the payload tells more.
+    /// An exception that the service declares. The payload has details.
     Exception,
-    /// Any other; there is no payload.
+    /// Any other error. It has no payload.
     Error,
 }
 
-/// A frame taken apart.
+/// A parsed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinaryMessage<'a> {
     pub kind: BinaryKind,
@@ -54,7 +54,7 @@ impl BinaryScanner {
         BinaryScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`BinaryScanner::next_event`].
+    /// Adds the next read. All events of the previous read must have been taken with [`BinaryScanner::next_event`].
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -65,10 +65,10 @@ impl BinaryScanner {
         }
     }
 
-    /// The next whole frame, or none until more is pushed. A frame that lies whole in one read is not copied.
+    /// The next complete frame, or none until more is pushed. A frame within one read is not copied.
     ///
     /// # Errors
-    /// Once a frame exceeds the bound, or a checksum or a length is wrong; the scanner is of no use after it.
+    /// If a frame exceeds the bound, or a checksum or a length is wrong. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
         if self.carry.is_empty()
             && let Some(length) = frame_length(&self.chunk, self.max)?
@@ -85,7 +85,7 @@ impl BinaryScanner {
         }
     }
 
-    /// Fills up what is carried to `length` bytes. False if there are not that many yet.
+    /// Fills `carry` up to `length` bytes. False if there are not enough yet.
     fn carry_to(&mut self, length: usize) -> bool {
         let missing = length.saturating_sub(self.carry.len()).min(self.chunk.len());
         self.carry.extend_from_slice(&self.chunk[..missing]);
@@ -94,7 +94,7 @@ impl BinaryScanner {
     }
 }
 
-/// How long the frame is that begins here. None if its prelude is not whole yet.
+/// The length of the frame that begins here. None if its prelude is incomplete.
 fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, FrameError> {
     let Some(prelude) = bytes.first_chunk::<PRELUDE>() else { return Ok(None) };
     let [total, headers, checksum] = [0, 4, 8].map(|at| number(prelude, at));
@@ -112,7 +112,7 @@ fn frame_length(bytes: &[u8], max: usize) -> Result<Option<usize>, FrameError> {
     }
 }
 
-/// A frame that is whole, once its checksum is found right.
+/// A complete frame, once its checksum is verified.
 fn whole(raw: Bytes) -> Result<SseEvent, FrameError> {
     match raw.split_last_chunk::<CHECKSUM>() {
         Some((rest, checksum)) if crc32fast::hash(rest) == u32::from_be_bytes(*checksum) => Ok(SseEvent { raw }),
@@ -120,12 +120,12 @@ fn whole(raw: Bytes) -> Result<SseEvent, FrameError> {
     }
 }
 
-/// The number at `at`; 0 if there is none.
+/// The number at `at`; 0 if the bytes end before it.
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |four| u32::from_be_bytes(*four))
 }
 
-/// Takes apart a frame that a [`BinaryScanner`] found. None if its headers are damaged, or say nothing of what it is.
+/// Parses a frame of a [`BinaryScanner`]. None if its headers are damaged or do not name its type.
 pub fn message(raw: &[u8]) -> Option<BinaryMessage<'_>> {
     let (prelude, rest) = raw.split_at_checked(PRELUDE)?;
     let (rest, _) = rest.split_at_checked(rest.len().checked_sub(CHECKSUM)?)?;
@@ -151,7 +151,7 @@ pub fn message(raw: &[u8]) -> Option<BinaryMessage<'_>> {
     Some(BinaryMessage { kind, name, error, payload })
 }
 
-/// Takes the next header: its name, and its value if that is a text.
+/// Takes the next header: its name, and its value if it is text.
 fn header<'a>(headers: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a str>)> {
     let length = usize::from(headers.try_get_u8().ok()?);
     let name = take(headers, length)?;
@@ -163,7 +163,7 @@ fn header<'a>(headers: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a str>)> {
         2 => 1,
         3 => 2,
         4 => 4,
-        // Also a time.
+        // Also a timestamp.
         5 | 8 => 8,
         // Bytes and text.
         6 | TEXT => usize::from(headers.try_get_u16().ok()?),

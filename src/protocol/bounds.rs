@@ -1,5 +1,5 @@
-//! Bounds on a request that is translated, and so has to be built in memory: how many things may stand in it, and why one that is
-//! valid JSON cannot be read all the same. Not for requests that go up untouched: nothing is built of them.
+//! Bounds on a request that is translated, and so is built in memory: how many tools, messages and parts it may have,
+//! and why valid JSON may still be unreadable. Not for requests that are passed through: nothing is built of them.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -8,19 +8,19 @@ use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface};
 use super::json::Json;
 
-/// Tools of a request.
+/// Maximum tools of a request.
 pub const TOOLS_MAX: usize = 20_000;
-/// Messages, or input items, of a request.
+/// Maximum messages, or input items, of a request.
 pub const MESSAGES_MAX: usize = 20_000;
-/// Parts of all messages of a request and of its system prompt: texts, images, calls and the like.
+/// Maximum parts of all messages and the system prompt: texts, images, calls and so on.
 pub const PARTS_MAX: usize = 20_000;
-/// What `serde_json` nests at most.
+/// Maximum nesting of `serde_json`.
 const DEPTH_MAX: u32 = 128;
 
-/// Counts what stands in a body without building any of it. A body that is no JSON has nothing in it; reading it tells why.
+/// Counts the elements of a body without building them. Accepts a body that is not JSON; reading it reports why.
 ///
 /// # Errors
-/// What there is too much of, in the words of the surface's vendor.
+/// Which bound is exceeded, in the vendor's words.
 pub(super) fn check(surface: Surface, body: &[u8]) -> Result<(), Invalid> {
     let Ok(text) = std::str::from_utf8(body) else { return Ok(()) };
     let (mut tools, mut messages, mut parts) = (0_usize, 0_usize, 0_usize);
@@ -74,7 +74,7 @@ fn too_many(surface: Surface, name: &str, what: &str, count: usize, most: usize)
     Invalid { message, param: Some(name.to_owned()) }
 }
 
-/// Why a body that is JSON by its letters cannot be read. None if it can, or is no JSON at all.
+/// Why a body that is syntactically JSON cannot be read. None if it can, or is not JSON at all.
 pub(super) fn unreadable(surface: Surface, body: &[u8]) -> Option<Invalid> {
     serde_json::from_slice::<IgnoredAny>(body).ok()?;
     let said = serde_json::from_slice::<Value>(body).err()?.to_string();

@@ -1,27 +1,27 @@
-//! Ids of calls in a history, as a vendor takes them.
+//! Makes the call ids of a history unique and valid for a vendor.
 //!
-//! Some vendors begin to count anew in each answer (`call_0`), and others take no id twice: a call whose id is taken gets a
-//! new one, and the results behind it are told by that.
+//! Some vendors restart counting in each answer (`call_0`), others refuse a repeated id. A call with a used id gets a
+//! new one, and the results after it follow.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The ids of one request.
 pub(super) struct CallIds {
-    /// Makes of an id one of the length and the characters that the vendor takes: ASCII, and the same for the same.
+    /// Makes an id valid for the vendor (length, ASCII characters). Must be a pure function.
     fit: fn(&str) -> String,
-    /// Bytes of an id, at most.
+    /// Maximum bytes of an id.
     most: usize,
     known: HashMap<String, KnownCall>,
     given: HashSet<String>,
-    /// Goes behind an id that is taken.
+    /// The suffix for a used id.
     next: u64,
 }
 
-/// What an id stands for.
+/// What an original id maps to.
 #[derive(Default)]
 struct KnownCall {
     last: String,
-    /// Of calls that have no result yet.
+    /// Calls that have no result yet.
     open: VecDeque<String>,
 }
 

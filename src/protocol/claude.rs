@@ -1,20 +1,20 @@
-//! What a Claude model takes, by its name: the rules changed with the models' versions, and are the same wherever it is served.
+//! What a Claude model accepts, by its name. The rules depend on the version only, wherever the model is served.
 
 pub(super) mod schema;
 pub(super) mod thinking;
 
-/// What is known of a Claude.
+/// The known facts of a Claude model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claude {
     pub version: (u32, u32),
-    /// Its thinking can be switched off.
+    /// Thinking can be switched off.
     pub may_not_think: bool,
-    /// Tokens that one answer may have, thinking included.
+    /// Maximum tokens of one answer, thinking included.
     pub most_tokens: u64,
 }
 
 impl Claude {
-    /// None for a name that is no Claude's.
+    /// None if the name is not a Claude.
     pub fn of(name: &str) -> Option<Claude> {
         let name = name.to_ascii_lowercase();
         let (_, words) = name.rsplit_once("claude-")?;
@@ -29,28 +29,28 @@ impl Claude {
         Some(Claude { version, may_not_think: !always_thinks, most_tokens })
     }
 
-    /// It can be told to think.
+    /// Can be asked to think.
     pub fn thinks(self) -> bool {
         self.version >= (3, 7)
     }
 
-    /// It is told to think with a budget in tokens, and takes no effort.
+    /// Is asked to think with a budget in tokens, and takes no effort.
     pub fn wants_budget(self) -> bool {
         self.version < (4, 6)
     }
 
-    /// It thinks as it sees fit, takes no budget, and refuses sampling options.
+    /// Decides itself how much to think, takes no budget, and refuses sampling options.
     pub fn is_adaptive(self) -> bool {
         self.version >= (4, 7)
     }
 
-    /// It refuses `temperature` and `top_p` together.
+    /// Refuses `temperature` together with `top_p`.
     pub fn wants_one_of_both(self) -> bool {
         self.version >= (4, 1)
     }
 }
 
-/// The first two numbers of a name (`opus-4-1-20250805`, `3-7-sonnet`, `sonnet-4.5`); a date is no version.
+/// The first two numbers of a name (`opus-4-1-20250805`, `3-7-sonnet`, `sonnet-4.5`), without dates.
 fn version(words: &str) -> Option<(u32, u32)> {
     let mut numbers =
         words.split(['-', '.', '@', ':']).map(|word| word.parse::<u32>().ok().filter(|number| *number < 100));

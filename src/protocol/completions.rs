@@ -1,4 +1,4 @@
-//! What OpenAI serves beside chat in the same dialect: legacy completions and embeddings. Their events are read as chat's.
+//! OpenAI's other APIs in the chat dialect: legacy completions and embeddings. Their events are read like chat's.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ const EMBEDDINGS: [TypeRule; 3] = [
 /// Checks the top level of a completion request.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     required("prompt", member)?;
     check_types(&TYPES, &|name| member(name).map(kind_of_text))
@@ -37,7 +37,7 @@ pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid
 /// Checks the top level of an embeddings request.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     if is_empty_list(required("input", member)?) {
         return Err(empty_list("input"));
@@ -45,7 +45,8 @@ pub fn check_embeddings<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<
     check_types(&EMBEDDINGS, &|name| member(name).map(kind_of_text))
 }
 
-/// Goes on with a completion that was begun. Completions are never translated, so nothing else writes them.
+/// Continues a completion that another upstream began. Nothing else writes completions, because they are never
+/// translated.
 pub struct CompletionContinuation {
     names: ChunkNames,
     include_usage: bool,
@@ -111,7 +112,7 @@ fn required<'a>(name: &str, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<
     member(name).filter(|text| text.trim() != "null").ok_or_else(|| missing(name))
 }
 
-/// Puts a whole text completion together.
+/// Assembles a whole text completion.
 pub type CompletionAssembly = ByChoice<Completion>;
 
 /// One choice: a text.
@@ -147,7 +148,7 @@ impl AssembledChoice for Completion {
         choice.insert("text".to_owned(), Value::from(self.text));
         choice.insert("index".to_owned(), Value::from(index));
         choice.insert("logprobs".to_owned(), self.logprobs);
-        // A stream that is taken as complete without one is of a provider that gives none.
+        // Some providers send no finish reason. The stream was accepted as complete.
         let reason = if self.finish_reason.is_null() { Value::from("stop") } else { self.finish_reason };
         choice.insert("finish_reason".to_owned(), reason);
         choice.extend(self.rest);
@@ -159,7 +160,7 @@ impl AssembledChoice for Completion {
     }
 }
 
-/// Lists of probabilities grow, each under its name.
+/// Appends to the lists of log probabilities, by name.
 fn grow(before: &mut Value, value: Value) {
     match (before, value) {
         (Value::Array(before), Value::Array(more)) => before.extend(more),

@@ -1,9 +1,9 @@
-//! What an app calls ([`Surface`]), what a provider speaks ([`Dialect`]), and what is true of each without reading a byte.
-//! Vocabulary: imports no dialect. What each can do is in [`super::dispatch`].
+//! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
+//! Vocabulary: imports no dialect. See [`super::dispatch`] for their functions.
 
 use super::framing::Framing;
 
-/// What an app calls: one path of the gateway.
+/// An API that an app calls: one path of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Surface {
     Chat,
@@ -14,7 +14,7 @@ pub enum Surface {
     CountTokens,
 }
 
-/// What a provider speaks.
+/// An API that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dialect {
     /// OpenAI's chat completions, completions and embeddings.
@@ -28,14 +28,14 @@ pub enum Dialect {
     Ollama,
 }
 
-/// What a request for one upstream may depend on, beside the conversation.
+/// What a request for one upstream depends on, apart from the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TranslationOptions {
     /// The upstream's name for the model.
     pub model: String,
-    /// The provider wants `max_completion_tokens` for `max_tokens` (dialect `openai`).
+    /// The provider wants `max_completion_tokens` instead of `max_tokens` (dialect `openai`).
     pub max_completion_tokens: bool,
-    /// The provider takes `reasoning_content` back within a run of tools; others refuse the member (dialect `openai`).
+    /// The provider accepts `reasoning_content` back within a tool loop; others refuse it (dialect `openai`).
     pub takes_thoughts: bool,
 }
 
@@ -61,7 +61,7 @@ impl Surface {
         }
     }
 
-    /// Where the gateway serves it.
+    /// The path at which the gateway serves it.
     pub fn path(self) -> &'static str {
         match self {
             Surface::Chat => "/v1/chat/completions",
@@ -73,7 +73,7 @@ impl Surface {
         }
     }
 
-    /// The dialect whose upstreams get its requests untouched.
+    /// The dialect whose upstreams get requests of this surface unchanged.
     pub fn dialect(self) -> Dialect {
         match self {
             Surface::Chat | Surface::Completions | Surface::Embeddings => Dialect::OpenAi,
@@ -82,7 +82,7 @@ impl Surface {
         }
     }
 
-    /// Whether an upstream of another dialect can serve it.
+    /// Whether upstreams of another dialect can serve it.
     pub fn is_translated(self) -> bool {
         matches!(self, Surface::Chat | Surface::Responses | Surface::Messages)
     }
@@ -92,7 +92,7 @@ impl Surface {
         !matches!(self, Surface::Embeddings | Surface::CountTokens)
     }
 
-    /// What it calls reasoning of earlier turns.
+    /// The surface's name for reasoning of earlier turns.
     pub fn reasoning(self) -> &'static str {
         match self {
             Surface::Messages | Surface::CountTokens => "thinking",
@@ -101,16 +101,16 @@ impl Surface {
         }
     }
 
-    /// What tells the client, and every proxy before it, that a stream is alive. Clients read over it.
+    /// Keeps a stream alive for the client and proxies before it. Clients ignore it.
     pub fn heartbeat(self) -> &'static [u8] {
         match self {
-            // The vendor's own.
+            // The vendor's own event.
             Surface::Messages | Surface::CountTokens => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
             Surface::Chat | Surface::Completions | Surface::Responses | Surface::Embeddings => b": keep-alive\n\n",
         }
     }
 
-    /// What ends a stream that is complete, where the upstream's own end has not come.
+    /// Ends a complete stream whose upstream sent no end.
     pub fn ending(self) -> &'static [u8] {
         match self {
             Surface::Chat | Surface::Completions => b"data: [DONE]\n\n",
@@ -121,7 +121,7 @@ impl Surface {
 }
 
 impl Dialect {
-    /// The surface on which a server of this dialect has conversations. What has no surface of its own here counts as chat.
+    /// The surface of conversations with a server of this dialect. Dialects without a surface here count as chat.
     pub fn conversing(self) -> Surface {
         match self {
             Dialect::Responses => Surface::Responses,
@@ -154,11 +154,11 @@ impl Dialect {
         }
     }
 
-    /// Whether its tools may take a text of any form and not only JSON.
+    /// Whether its tools may take free text instead of JSON.
     pub fn has_custom_tools(self, options: &TranslationOptions) -> bool {
         match self {
             Dialect::Responses => true,
-            // OpenAI itself; servers that speak its dialect know functions only.
+            // Only OpenAI itself. Other servers of this dialect know only functions.
             Dialect::OpenAi => options.max_completion_tokens,
             Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock | Dialect::Ollama => false,
         }

@@ -1,5 +1,5 @@
-//! The one place that knows every dialect: what can be done with a [`Surface`] and a [`Dialect`], each a call of the dialect's
-//! module. No dialect calls back. To add a dialect, write its module and its lines here.
+//! The only file that knows every dialect: the functions of a [`Surface`] and a [`Dialect`], each a call of the
+//! dialect's module. No dialect calls these. To add a dialect, write its module and its lines here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Surface {
     /// Reads a request for translation.
     ///
     /// # Errors
-    /// What is wrong with it, in the words that the surface's own vendor would use.
+    /// What is wrong, in the words of the surface's vendor.
     pub fn conversation(self, body: &[u8]) -> Result<Conversation, Invalid> {
         bounds::check(self, body)?;
         let read = match self {
@@ -31,8 +31,8 @@ impl Surface {
         read.map_err(|invalid| bounds::unreadable(self, body).unwrap_or(invalid))
     }
 
-    /// A request that goes up untouched without reasoning of earlier turns: what translated answers left in it, which is other
-    /// vendors' and would be refused, or all of it. None if there is none.
+    /// A passed-through request without reasoning of earlier turns: without the reasoning of other vendors, which would
+    /// be refused, or without any. None if there is none.
     pub fn without_reasoning(self, body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
         match self {
             Surface::Chat => openai::without_reasoning(body, taken),
@@ -42,11 +42,11 @@ impl Surface {
         }
     }
 
-    /// Checks the top-level members of a request that goes up untouched, as far as its vendor would: what is required is there,
-    /// and is of the right type. `member` gives a member's JSON text.
+    /// Checks the top-level members of a passed-through request as its vendor would: required members exist and have
+    /// the right type. `member` gives the JSON text of a member.
     ///
     /// # Errors
-    /// What is wrong with it, in the words that the surface's own vendor would use.
+    /// What is wrong, in the words of the surface's vendor.
     pub fn check<'a>(self, member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
         match self {
             Surface::Chat => openai::check(member),
@@ -58,8 +58,8 @@ impl Surface {
         }
     }
 
-    /// Writes a translated answer. `model` is the name that stands in it until the upstream names its own; `echo` are members of
-    /// the request that it repeats.
+    /// Writes a translated answer. `model` is used until the upstream names its own; `echo` are members of the request
+    /// that the answer repeats.
     pub fn writer(self, model: &str, include_usage: bool, echo: &Arc<Map<String, Value>>) -> Box<dyn WritePieces> {
         match self {
             Surface::Chat | Surface::Completions | Surface::Embeddings => {
@@ -70,7 +70,7 @@ impl Surface {
         }
     }
 
-    /// Puts a whole answer together, for a client that did not ask to stream.
+    /// Assembles a whole answer, for a client that did not ask to stream.
     pub fn assembly(self) -> Box<dyn Assemble> {
         match self {
             Surface::Chat => Box::new(openai::ChatAssembly::default()),
@@ -81,7 +81,7 @@ impl Surface {
         }
     }
 
-    /// What an error is in this surface's shape. `kind` is OpenAI's `type`; `extra` are members that go beside the message.
+    /// An error in this surface's shape.
     pub fn error(self, error: &ErrorShape<'_>) -> Value {
         match self.dialect() {
             Dialect::Anthropic => anthropic::error(error),
@@ -102,7 +102,8 @@ impl Surface {
         }
     }
 
-    /// The event that ends a stream with an upstream's own error, which came with this status and body in the surface's shape.
+    /// The event that ends a stream with an upstream's own error, which came with this status and this body in the
+    /// surface's shape.
     pub fn error_event_of(self, status: u16, body: &[u8]) -> Bytes {
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
         let error = &said["error"];
@@ -123,7 +124,7 @@ impl Surface {
         })
     }
 
-    /// Whether the surface's official client takes this event for an error.
+    /// Whether the surface's official client treats this event as an error.
     pub fn is_error_event(self, event: &SseEvent) -> bool {
         match self.dialect() {
             Dialect::Anthropic => anthropic::is_error_event(event),
@@ -134,7 +135,7 @@ impl Surface {
 }
 
 impl Dialect {
-    /// What one event carries: the one place that knows what counts as payload (the rules: `docs/measurement.md`).
+    /// What one event carries. This decides what counts as payload (the rules: `docs/measurement.md`).
     pub fn read(self, surface: Surface, event: &SseEvent) -> Frame<'_> {
         match self {
             _ if !surface.streams() => whole::read(event),
@@ -147,7 +148,7 @@ impl Dialect {
         }
     }
 
-    /// The bytes of a stream that a server would have sent which answered as a whole. None if the body is no answer.
+    /// Turns a whole answer into the bytes of a stream. None if the body is not an answer.
     pub fn events_of_whole(self, surface: Surface, body: &[u8]) -> Option<Bytes> {
         match self {
             _ if !surface.streams() => whole::event(body),
@@ -160,7 +161,7 @@ impl Dialect {
         }
     }
 
-    /// The name of the dialect of a body that is of another than this one.
+    /// The name of another dialect that this body is written in, if it is not of this one.
     pub fn of_another(self, body: &[u8]) -> Option<&'static str> {
         let body = std::str::from_utf8(body).ok()?;
         other_dialect::name(self, body.trim_start_matches('\u{feff}'))
@@ -178,8 +179,8 @@ impl Dialect {
         }
     }
 
-    /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has them. What
-    /// cannot be said is told to `losses`; what the conversation itself had lost is not repeated.
+    /// Writes a conversation as a request. `model`, `stream` and `stream_options` are set later where the body has
+    /// them. Reports to `losses` what cannot be written, but not what reading the conversation already lost.
     pub fn request(self, conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
         match self {
             Dialect::OpenAi => openai::request(conversation, options, losses),
@@ -191,7 +192,8 @@ impl Dialect {
         }
     }
 
-    /// Whether a request is written alike for two models, so that one translation serves both. The model's name is set apart.
+    /// Whether requests for two models are written alike, so that one translation serves both. The model's name does
+    /// not count.
     pub fn writes_alike(self, one: &str, other: &str) -> bool {
         match self {
             _ if one == other => true,
@@ -202,7 +204,7 @@ impl Dialect {
         }
     }
 
-    /// Where a request for a model goes, behind the base URL: with a slash in front; a query may follow.
+    /// The path of a request for a model, appended to the base URL. May have a query.
     pub fn path(self, surface: Surface, model: &str) -> Cow<'static, str> {
         match (self, surface) {
             (Dialect::OpenAi, Surface::Completions) => "/completions".into(),

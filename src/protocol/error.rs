@@ -1,7 +1,8 @@
-//! What an error body or an error frame names: one reading for a status 4xx or 5xx and for an error inside a 200.
+//! Reads what went wrong from an error body or an error frame: the same for status 4xx or 5xx and for an error inside a
+//! 200 response.
 //!
 //! Vendors share no error format, only habits: an `error` object or text, FastAPI's `detail`, a bare `message`. Not for
-//! what a failure means to the race: that is `race::verdict`.
+//! what a failure means to the race: see `race::verdict`.
 
 mod blame;
 mod complaint;
@@ -20,23 +21,23 @@ use words::has_word;
 use super::bedrock::kind_of_exception;
 use crate::failure::FailureKind;
 
-/// The longest message that is kept.
+/// Maximum bytes of a kept message.
 const MESSAGE_MAX: usize = 2_000;
 
-/// Details of one error that are looked at.
+/// Maximum details of one error that are read.
 const DETAILS_MAX: usize = 16;
 
-/// What could be read of an error.
+/// What an error says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
     pub kind: FailureKind,
-    /// Of a refused key, model or account: its words leave no doubt that it is not the request.
+    /// For a refused key, model or account: the error's words prove that the request is not the cause.
     pub certain: bool,
-    /// Of a rate limit: its words say that it is the whole account's, and not only this model's.
+    /// For a rate limit: the error's words say that it applies to the whole account, not only to this model.
     pub whole_account: bool,
-    /// The status that the frame itself names (`code: 429`), else the one that was given.
+    /// The status that the frame itself names (`code: 429`), else the response's.
     pub status: Option<u16>,
-    /// What it says; at most 2,000 bytes. May quote the prompt.
+    /// The message, at most 2,000 bytes. May quote the prompt.
     pub message: String,
 }
 
@@ -45,27 +46,27 @@ pub fn of_body(status: u16, body: &[u8]) -> ErrorFacts {
     of_named_body(status, None, body)
 }
 
-/// Reads an error body that came with `status` and with a name for the error in a header (`x-amzn-errortype`).
+/// Reads an error body that came with `status` and a name for the error in a header (`x-amzn-errortype`).
 pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts {
     let (mut words, message) = read(body);
     words.extend(name.map(str::to_lowercase));
     let kind =
         of_exception(&words, &message).filter(|_| (400..600).contains(&status)).unwrap_or_else(|| match status {
-            // Nothing is followed: an address that redirects is no answer. And some numbers are no status at all.
+            // The gateway follows no redirects. Numbers from 600 on are not statuses.
             ..=399 | 600.. => FailureKind::Protocol,
             401 if lacks_rights(&message) => FailureKind::Forbidden,
             401 => FailureKind::Unauthorized,
-            // Google's way to say that a key is wrong, or that its account may not ask at all.
+            // Google's code for a wrong key.
             400 if has_word(&words, &["api_key_invalid"]) => FailureKind::Unauthorized,
             400 if refuses_account(&words, &message) => FailureKind::Forbidden,
-            // Some vendors refuse a prompt with the status of a key without rights: that is held against nobody.
+            // Some vendors refuse a prompt with 403. No upstream is blamed for that.
             403 if refuses_content(&words, &message) => FailureKind::ContentPolicy,
             402 | 403 => FailureKind::Forbidden,
-            // It does not have what was called; embeddings, say.
+            // The provider does not offer the called API, such as embeddings.
             404 | 501 => FailureKind::NotFound,
             408 | 504 => FailureKind::ServerError,
             413 => FailureKind::TooLarge,
-            // One request alone is more than the limit of a minute: no wait helps it, and others need none.
+            // One request exceeds the limit of a minute. Waiting does not help it, and other requests need not wait.
             429 if message.to_lowercase().starts_with("request too large") => FailureKind::TooLarge,
             429 => FailureKind::RateLimited,
             498 | 503 | 529 => FailureKind::Overloaded,
@@ -79,7 +80,7 @@ pub fn of_named_body(status: u16, name: Option<&str>, body: &[u8]) -> ErrorFacts
     ErrorFacts { kind, certain, whole_account, status: Some(status), message: or_status(message, status) }
 }
 
-/// A refusal is one of the request, or of the upstream and its key: then perhaps for certain.
+/// Decides whether a refusal is about the request or about the upstream and its key, and whether that is certain.
 fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, bool) {
     match kind {
         FailureKind::Forbidden | FailureKind::NotFound => match blame(words, message) {
@@ -91,7 +92,7 @@ fn blamed(kind: FailureKind, words: &[String], message: &str) -> (FailureKind, b
     }
 }
 
-/// Reads an error frame, or an error body, that came with a 200.
+/// Reads an error frame or an error body that came with status 200.
 pub fn of_frame(data: &[u8]) -> ErrorFacts {
     let (words, message) = read(data);
     let status = words.iter().find_map(|word| word.parse::<u16>().ok()).filter(|status| (400..600).contains(status));
@@ -106,7 +107,7 @@ pub fn of_frame(data: &[u8]) -> ErrorFacts {
     ErrorFacts { kind, certain, whole_account, status, message }
 }
 
-/// The words that classify (type, code, status), lower case, and the message.
+/// The words that classify an error (type, code, status), in lower case, and its message.
 fn read(body: &[u8]) -> (Vec<String>, String) {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return (Vec::new(), shorten(&String::from_utf8_lossy(&body[..body.len().min(MESSAGE_MAX)])));
@@ -149,13 +150,13 @@ fn read(body: &[u8]) -> (Vec<String>, String) {
     (words, shorten(&message))
 }
 
-/// OpenRouter puts the error of one answer into it.
+/// OpenRouter puts the error of one choice into that choice.
 fn error_of_choice(value: &Value) -> Option<&Value> {
     let choices = value.get("choices")?.as_array()?;
     choices.iter().take(DETAILS_MAX).find_map(|choice| choice.get("error").filter(|error| error.is_object()))
 }
 
-/// How an answer ended that is a failure by its finish reason alone.
+/// Describes an answer that failed by its finish reason alone.
 fn failed_end(value: &Value) -> Option<String> {
     let answers = value.get("choices").or(value.get("candidates"))?.as_array()?;
     answers.iter().take(DETAILS_MAX).find_map(|answer| {
@@ -166,12 +167,12 @@ fn failed_end(value: &Value) -> Option<String> {
     })
 }
 
-/// Why Gemini will not answer a prompt; it says so in a 200, without an error.
+/// Why Gemini refuses a prompt. It says so in a 200 response without an error.
 fn blocked_prompt(value: &Value) -> Option<&str> {
     value.get("promptFeedback")?.get("blockReason")?.as_str()
 }
 
-/// MiniMax answers 200 with a code of its own (`base_resp.status_code`).
+/// MiniMax responds 200 with its own code (`base_resp.status_code`).
 fn minimax_word(code: i64) -> &'static str {
     match code {
         1002 | 1039 => "rate_limit_exceeded",
@@ -183,7 +184,7 @@ fn minimax_word(code: i64) -> &'static str {
     }
 }
 
-/// The kind that an exception of AWS names. Most errors in the request are of one kind, so there its message tells more.
+/// The kind of an AWS exception. Most request errors share one exception, so the message decides.
 fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
     match words.iter().find_map(|word| kind_of_exception(word))? {
         FailureKind::BadRequest => {
@@ -193,7 +194,7 @@ fn of_exception(words: &[String], message: &str) -> Option<FailureKind> {
     }
 }
 
-/// The kind that the vendor's own words name.
+/// The kind that the vendor's words name.
 fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     let message = message.to_lowercase();
     let word = |needles: &[&str]| has_word(words, needles);
@@ -222,7 +223,7 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     } else if word(&["permission", "billing_error"]) {
         Some(FailureKind::Forbidden)
     } else if word(&["invalid_prompt", "image_", "_image"]) {
-        // What the Responses API says of a prompt or an image that it cannot take, `image_file_not_found` among it.
+        // The Responses API's codes for a prompt or an image that it cannot use, such as `image_file_not_found`.
         Some(FailureKind::BadRequest)
     } else if word(&["not_found"]) {
         Some(FailureKind::NotFound)
@@ -237,11 +238,11 @@ fn of_words(words: &[String], message: &str) -> Option<FailureKind> {
     }
 }
 
-/// True if a vendor will not serve the prompt, whoever sends it.
+/// True if the vendor refuses the prompt itself, whoever sends it.
 fn refuses_content(words: &[String], message: &str) -> bool {
     let message = message.to_lowercase();
     let named = ["content_filter", "content_policy", "responsibleai", "moderation"];
-    // Not "flagged" alone: an account may be that too.
+    // Not "flagged" alone: an account may be flagged too.
     let said = [
         "content management policy",
         "content policy",
@@ -257,7 +258,7 @@ fn refuses_content(words: &[String], message: &str) -> bool {
         || said.iter().any(|phrase| message.contains(phrase))
 }
 
-/// A plain 4xx is about the request, whatever else its words say.
+/// A plain 4xx is about the request, whatever its other words say.
 fn is_about_the_request(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::ContextLength | FailureKind::ContentPolicy | FailureKind::BadRequest)
 }

@@ -1,5 +1,5 @@
-//! What every dialect does alike when it reads one event for the race and the meter: the envelope around the JSON text, and
-//! what a text that cannot be read counts as. Not for the members of a dialect.
+//! What every dialect does alike when it reads one event for the race and the meter: unwrap the JSON text, and classify
+//! a text that cannot be read. Not for the members of a dialect.
 
 use std::borrow::Cow;
 

@@ -1,24 +1,24 @@
-//! What one event of an upstream is, whatever its dialect: the words that the race and the meter understand.
+//! The content of one upstream event, in terms that the race and the meter understand. The same for every dialect.
 
 use std::borrow::Cow;
 
 use super::json::characters;
 
-/// What one event is.
+/// The class of one event.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
-    /// A comment, a ping, an event without data.
+    /// A comment, a ping, or an event without data.
     KeepAlive,
-    /// The event behind which nothing but usage counts (`[DONE]`). What it carries itself is in the chunk.
+    /// The event after which only usage counts (`[DONE]`). Its own content is in the chunk.
     Done(Chunk<'a>),
-    /// An error in a 200: its data, and the usage that a vendor may put beside it.
+    /// An error in a 200 response: its data, and usage if the vendor sends it too.
     Error {
         data: Cow<'a, [u8]>,
         usage: Option<Cow<'a, str>>,
     },
     /// Not valid JSON.
     Malformed,
-    /// JSON as only this other dialect has it.
+    /// JSON that only this other dialect has.
     Foreign(&'static str),
     Chunk(Chunk<'a>),
 }
@@ -26,44 +26,45 @@ pub enum Frame<'a> {
 /// The facts of one chunk. One chunk may carry payload, finish and usage at once.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chunk<'a> {
-    /// None for a role, an empty string, a prompt filter, progress, usage.
+    /// None for a role, an empty string, a prompt filter, progress or usage.
     pub payload: Option<Payload>,
     pub finish_reason: Option<Cow<'a, str>>,
-    /// The model that answers, as it names itself.
+    /// The model's own name, as the vendor sends it.
     pub model: Option<Cow<'a, str>>,
-    /// JSON objects that hold usage or timings, see [`super::usage`].
+    /// JSON objects with usage or timings, see [`super::usage`].
     pub usage: Option<Cow<'a, str>>,
     pub timings: Option<Cow<'a, str>>,
     pub time_info: Option<Cow<'a, str>>,
-    /// There is nothing but usage: the chunk that `include_usage` asks for.
+    /// The chunk contains only usage, as `include_usage` requests.
     pub usage_only: bool,
-    /// The choices in this chunk, a bit for each index; those from 63 on share one. A dialect with one answer uses bit 0.
+    /// The choices in this chunk, one bit per index; indexes from 63 on share a bit. Dialects with one answer use bit
+    /// 0.
     pub choices: u64,
-    /// Those of them that have a finish reason.
+    /// The choices that have a finish reason, likewise.
     pub finished: u64,
-    /// The one plain string that is all the payload there is, between its quotes, where it stands in the event.
+    /// The text if it is a single plain string and all of the payload: the part of the event between its quotes.
     pub text: Option<&'a str>,
-    /// A string behind `text` that varies from chunk to chunk and means nothing (OpenAI's `obfuscation`), likewise.
+    /// A meaningless string that varies between chunks (OpenAI's `obfuscation`), likewise.
     pub padding: Option<&'a str>,
-    /// A number that counts the events of the stream (Responses' `sequence_number`), where it stands in the event.
+    /// The number of the event in the stream (Responses' `sequence_number`), likewise.
     pub number: Option<&'a str>,
-    /// Something of a call is in it, whether that is payload or not.
+    /// The chunk contains part of a call, payload or not.
     pub calls: bool,
-    /// The payload says once more what the deltas before it said, so it only counts if there were none: some servers send whole
-    /// items in a stream.
+    /// The payload repeats earlier deltas, and counts only if there were none. Some servers send whole items in a
+    /// stream.
     pub repeated: bool,
 }
 
 /// Generated output in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Of several, the answer's before reasoning.
+    /// If several, the answer's kind goes before reasoning.
     pub kind: PayloadKind,
-    /// Unicode characters; of audio and images the characters of their base64 text.
+    /// Unicode characters; for audio and images, characters of their base64 text.
     pub chars: u32,
 }
 
-/// What kind of output an event carries. Only an event with a non-empty payload of one of these can win a race.
+/// The kind of output in an event. Only an event with a non-empty payload of one of these kinds can win a race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadKind {
     Text,
@@ -72,7 +73,7 @@ pub enum PayloadKind {
     Refusal,
     Audio,
     Image,
-    /// An answer that has no tokens and comes all at once: an embedding, a count.
+    /// An answer without tokens that comes all at once: an embedding, a token count.
     Whole,
 }
 
@@ -91,14 +92,14 @@ impl PayloadKind {
     }
 }
 
-/// Whether an answer that ended for this reason was withheld: by the vendor's filter, or because the model would not give it.
-/// The names of all dialects, none of which means anything else in another.
+/// Whether this finish reason means that the answer was withheld, by the vendor's filter or by the model. Contains the
+/// names of all dialects; none means something else in another dialect.
 pub fn is_refusal(reason: &str) -> bool {
     REFUSALS.contains(&reason)
 }
 
 const REFUSALS: [&str; 14] = [
-    // OpenAI and those who copy it, Responses, Z.ai.
+    // OpenAI and compatible servers, Responses, Z.ai.
     "content_filter",
     "sensitive",
     // Anthropic, Bedrock.
@@ -118,7 +119,7 @@ const REFUSALS: [&str; 14] = [
 ];
 
 impl Payload {
-    /// None if the text is empty. `text` is what stands between the quotes.
+    /// None if the text is empty. `text` is the part between the quotes.
     pub fn of_text(kind: PayloadKind, text: &str) -> Option<Payload> {
         (!text.is_empty()).then(|| Payload { kind, chars: characters(text) })
     }
@@ -128,7 +129,7 @@ impl Payload {
         (chars > 0).then_some(Payload { kind, chars })
     }
 
-    /// Two payloads of one chunk are one: the answer's kind goes before reasoning, else the first.
+    /// Merges two payloads of one chunk: the answer's kind goes before reasoning, else the first.
     pub fn merge(a: Option<Payload>, b: Option<Payload>) -> Option<Payload> {
         match (a, b) {
             (Some(a), Some(b)) => {
@@ -141,7 +142,7 @@ impl Payload {
 }
 
 impl Frame<'_> {
-    /// Free of the event that it was read from.
+    /// A copy that does not borrow from the event.
     pub fn into_owned(self) -> Frame<'static> {
         match self {
             Frame::KeepAlive => Frame::KeepAlive,
@@ -155,7 +156,7 @@ impl Frame<'_> {
 }
 
 impl Chunk<'_> {
-    /// Free of the event that it was read from; where its text stood is forgotten.
+    /// A copy that does not borrow from the event. The positions of its texts are dropped.
     pub fn into_owned(self) -> Chunk<'static> {
         Chunk {
             payload: self.payload,

@@ -1,4 +1,4 @@
-//! How a stream is cut into events: server-sent events, lines of JSON, or the binary event stream of AWS.
+//! Cuts a stream into events: server-sent events, lines of JSON, or AWS's binary event stream.
 
 use bytes::Bytes;
 
@@ -6,18 +6,18 @@ use super::binary;
 use super::lines;
 use super::sse::{FrameError, SseEvent, SseScanner};
 
-/// What stands between two events.
+/// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `text/event-stream`
     Sse,
-    /// One JSON text a line.
+    /// One JSON text per line.
     Lines,
     /// `application/vnd.amazon.eventstream`
     Binary,
 }
 
-/// Cuts a byte stream into events, each with the bytes that it came in.
+/// Cuts a byte stream into events. Each event keeps its original bytes.
 #[derive(Debug)]
 pub enum FrameDecoder {
     Sse(SseScanner),
@@ -26,7 +26,7 @@ pub enum FrameDecoder {
 }
 
 impl Framing {
-    /// Holds back at most `max` bytes.
+    /// Holds at most `max` bytes.
     pub fn decoder(self, max: usize) -> FrameDecoder {
         match self {
             Framing::Sse => FrameDecoder::Sse(SseScanner::new(max)),
@@ -35,7 +35,7 @@ impl Framing {
         }
     }
 
-    /// What is asked for in `accept`.
+    /// The value of the `accept` header.
     pub fn accept(self) -> &'static str {
         match self {
             Framing::Sse => "text/event-stream, application/json",
@@ -46,7 +46,7 @@ impl Framing {
 }
 
 impl FrameDecoder {
-    /// Bytes that were read. What was pushed before must have been taken.
+    /// Adds received bytes. All events of the previous bytes must have been taken.
     pub fn push(&mut self, bytes: Bytes) {
         match self {
             FrameDecoder::Sse(scanner) => scanner.push(bytes),
@@ -55,10 +55,10 @@ impl FrameDecoder {
         }
     }
 
-    /// The next whole event, or none until more is pushed.
+    /// The next complete event, or none until more is pushed.
     ///
     /// # Errors
-    /// Once an event exceeds the bound, or is damaged; the cutter is of no use after it.
+    /// If an event exceeds the bound or is damaged. The decoder is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, FrameError> {
         match self {
             FrameDecoder::Sse(scanner) => Ok(scanner.next_event()?),
@@ -67,7 +67,7 @@ impl FrameDecoder {
         }
     }
 
-    /// What is left when the stream has ended, if it may count as an event.
+    /// The rest after the end of the stream, if it may count as an event.
     pub fn finish(&mut self) -> Option<SseEvent> {
         match self {
             FrameDecoder::Sse(scanner) => scanner.finish(),

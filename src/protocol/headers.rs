@@ -1,29 +1,28 @@
-//! What a provider says in the headers of its answer: what is left of its rate limits, usage, and times of its own.
+//! Reads a provider's response headers: remaining rate limits, usage, and the provider's own timings.
 //!
-//! Only names that a vendor documents or that were seen in a recording. What the body says goes before this: see
-//! [`Usage::or`].
+//! Only names that a vendor documents or that a recording shows. The body takes precedence: see [`Usage::or`].
 
 use http::HeaderMap;
 
 use super::usage::Usage;
 
-/// The facts of one head.
+/// The facts of the response headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HeadFacts {
-    /// Of several limits (a minute's, a day's) the tightest, like the next one.
+    /// The smallest value, if there are several limits (per minute, per day). Likewise the next one.
     pub remaining_requests: Option<i64>,
     pub remaining_tokens: Option<i64>,
     pub usage: Usage,
 }
 
-/// What a rate-limit header counts.
+/// The unit of a rate-limit header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LimitKind {
     Requests,
     Tokens,
 }
 
-/// Reads the head of an answer.
+/// Reads the response headers.
 pub fn read(headers: &HeaderMap) -> HeadFacts {
     let mut facts = HeadFacts { usage: usage(headers), ..HeadFacts::default() };
     for (name, value) in headers {
@@ -33,18 +32,18 @@ pub fn read(headers: &HeaderMap) -> HeadFacts {
             LimitKind::Requests => &mut facts.remaining_requests,
             LimitKind::Tokens => &mut facts.remaining_tokens,
         };
-        // A fraction of a request is none.
+        // A fraction of a request is no request.
         *tightest = Some(tightest.map_or(left as i64, |before| before.min(left as i64)));
     }
     facts
 }
 
-/// Whether a header of this name tells what remains of a rate limit.
+/// Whether a header of this name gives the remainder of a rate limit.
 pub(super) fn is_remaining(name: &str) -> bool {
     remaining(name).is_some()
 }
 
-/// Whether a header of this name tells of rate limits, and of nothing else: only words that vendors use for that.
+/// Whether a header of this name is about rate limits only. Goes by the words that vendors use for that.
 pub fn is_about_rate_limits(name: &str) -> bool {
     let is_limit = |word: &str| matches!(word, "ratelimit" | "ratelimitbysize" | "tokenlimit");
     let is_known = |word: &str| {
@@ -60,8 +59,8 @@ pub fn is_about_rate_limits(name: &str) -> bool {
     name.split('-').any(is_limit) && name.split('-').all(is_known)
 }
 
-/// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: the vendors use
-/// the same words in any order. A name with a word that is not known counts something else.
+/// `x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-requests-remaining`, `ratelimit-remaining`: vendors use
+/// the same words in any order. A name with an unknown word counts something else.
 fn remaining(name: &str) -> Option<LimitKind> {
     let (mut is_limit, mut is_remaining, mut counted) = (false, false, LimitKind::Requests);
     for word in name.split('-') {
@@ -78,13 +77,13 @@ fn remaining(name: &str) -> Option<LimitKind> {
     (is_limit && is_remaining).then_some(counted)
 }
 
-/// A count and a time are only in the head when they were known by then: of a stream OpenAI and Envoy tell the time up to
-/// its head, TGI and Fireworks nothing.
+/// Headers contain only what was known when they were sent. For a stream, OpenAI and Envoy send the time up to the
+/// headers, TGI and Fireworks nothing.
 fn usage(headers: &HeaderMap) -> Usage {
     let value = |name: &str| headers.get(name)?.to_str().ok().and_then(number);
     let count = |name: &str| value(name).map(|count| count as i64);
     let micros = |name: &str, unit: f64| value(name).map(|time| (time * unit).round() as i64);
-    // Its other headers have names that anybody may give to anything.
+    // TGI's other headers have common names, so this one must be present too.
     let is_tgi = headers.contains_key("x-compute-type");
     let of_tgi = |value: Option<i64>| value.filter(|_| is_tgi);
     Usage {
@@ -101,7 +100,7 @@ fn usage(headers: &HeaderMap) -> Usage {
 }
 
 fn number(text: &str) -> Option<f64> {
-    // Beyond 2^53 no count is meant; some vendors write -1 for "no limit".
+    // Beyond 2^53 it is not a count. Some vendors send -1 for "no limit".
     text.trim().parse().ok().filter(|value| (0.0..9e15).contains(value))
 }
 

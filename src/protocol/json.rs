@@ -1,19 +1,19 @@
-//! A walk over a JSON text without building anything: the few members that matter are looked at where they stand, the
-//! rest is skipped. Costs a fifth of what typed deserializing does, and this is done for every token of every stream.
+//! Walks a JSON text without building anything: looks at the few members that matter and skips the rest. Costs a fifth
+//! of typed deserializing, and runs for every token of every stream.
 //!
-//! What it walks to the end is JSON as it is written down; whether the halves of an escaped character fit together it does
-//! not ask. Not for what has to be understood: that is for `serde_json`.
+//! Checks the syntax of what it walks, but not whether surrogate escapes form pairs. Not for values that must be
+//! understood: use `serde_json`.
 
 use std::borrow::Cow;
 
-/// Nesting that is followed.
+/// Default maximum nesting.
 const DEPTH_MAX: u32 = 64;
 
-/// The text is no JSON, or nested too deeply to tell.
+/// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidJson;
 
-/// A place in a JSON text.
+/// A position in a JSON text.
 pub struct Json<'a> {
     text: &'a str,
     at: usize,
@@ -26,12 +26,12 @@ impl<'a> Json<'a> {
         Json::nested(text, DEPTH_MAX)
     }
 
-    /// Follows nesting as far as `depth_max`.
+    /// With another maximum nesting.
     pub fn nested(text: &'a str, depth_max: u32) -> Json<'a> {
         Json { text, at: 0, depth: 0, depth_max }
     }
 
-    /// Walks an object: `member` gets each name as it is written, and must take its value. Any other value is skipped.
+    /// Walks an object. `member` gets each name as written and must take the value. Skips any other value.
     pub fn object(
         &mut self,
         mut member: impl FnMut(&'a str, &mut Json<'a>) -> Result<(), InvalidJson>,
@@ -58,7 +58,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Walks a list: `item` must take each value. Any other value is skipped.
+    /// Walks a list. `item` must take each value. Skips any other value.
     pub fn list(&mut self, mut item: impl FnMut(&mut Json<'a>) -> Result<(), InvalidJson>) -> Result<(), InvalidJson> {
         if self.peek() != Some(b'[') {
             return self.skip().map(drop);
@@ -77,7 +77,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Takes any value and gives its text.
+    /// Takes any value and returns its text.
     pub fn skip(&mut self) -> Result<&'a str, InvalidJson> {
         let first = self.peek();
         let start = self.at;
@@ -90,7 +90,7 @@ impl<'a> Json<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Takes any value; gives what stands between the quotes of a string, and none for anything else.
+    /// Takes any value. Returns the text between the quotes of a string, and none for other values.
     pub fn string_or_skip(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         match self.peek() {
             Some(b'"') => self.string().map(Some),
@@ -98,18 +98,18 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Takes any value; gives what a string stands for unless it is empty. Any other value is none, so that an odd vendor loses
-    /// no event.
+    /// Takes any value. Returns an unescaped string, and none for an empty string or another value, so that an odd
+    /// vendor loses no event.
     pub fn text(&mut self) -> Result<Option<Cow<'a, str>>, InvalidJson> {
         Ok(self.string_or_skip()?.filter(|text| !text.is_empty()).and_then(unescape))
     }
 
-    /// Takes any value; gives its text unless it is null.
+    /// Takes any value. Returns its text unless it is null.
     pub fn some(&mut self) -> Result<Option<&'a str>, InvalidJson> {
         self.skip().map(|value| (value != "null").then_some(value))
     }
 
-    /// The next byte that is no white space.
+    /// The next byte that is not white space.
     pub fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(byte) = bytes.get(self.at) {
@@ -141,7 +141,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// At a quote: the text up to the closing one, escapes as they are.
+    /// At a quote: the text up to the closing quote, with its escapes.
     fn string(&mut self) -> Result<&'a str, InvalidJson> {
         let start = self.at + 1;
         let end = string_end(self.text.as_bytes(), start).ok_or(InvalidJson)?;
@@ -165,7 +165,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Where the closing quote stands of a string that begins (behind its opening one) at `start`. None if it is no string.
+/// The index of the closing quote of a string whose content begins at `start`. None if the string is invalid.
 pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
@@ -179,12 +179,12 @@ pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Where the first quote, backslash or control character stands from `at` on. Eight bytes a step: most strings here are too
-/// short for a vector search to be worth its start.
+/// The index of the first quote, backslash or control character from `at` on. Checks eight bytes a step: most strings
+/// here are too short for a vector search to pay off.
 fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // The lowest byte that is marked is marked rightly.
+    // Only the lowest marked byte is reliable.
     let below = |word: u64, limit: u64| word.wrapping_sub(LOW * limit) & !word & HIGH;
     while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*eight);
@@ -198,7 +198,7 @@ fn next_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     bytes.get(at..)?.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20)).map(|offset| at + offset)
 }
 
-/// Whether a word is a number as JSON writes it.
+/// Whether a word is a JSON number.
 fn is_number(word: &[u8]) -> bool {
     let digits = |rest: &mut &[u8]| {
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -220,7 +220,7 @@ fn is_number(word: &[u8]) -> bool {
     good && rest.is_empty()
 }
 
-/// What a string stands for, given what stands between its quotes. None if an escape is none.
+/// Unescapes the text between the quotes of a string. None if an escape is invalid.
 pub fn unescape(inner: &str) -> Option<Cow<'_, str>> {
     match memchr::memchr(b'\\', inner.as_bytes()) {
         None => Some(Cow::Borrowed(inner)),
@@ -228,7 +228,7 @@ pub fn unescape(inner: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Unicode characters of a string, given what stands between its quotes.
+/// Counts the Unicode characters of a string. `inner` is the text between its quotes.
 pub fn characters(inner: &str) -> u32 {
     let bytes = inner.as_bytes();
     let mut count = bytes.iter().filter(|byte| (**byte as i8) >= -0x40).count();
@@ -236,7 +236,7 @@ pub fn characters(inner: &str) -> u32 {
     while let Some(offset) = bytes.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         at += offset;
         if bytes.get(at + 1) == Some(&b'u') {
-            // A low surrogate is the second half of a character that was counted.
+            // A low surrogate is the second half of a character that was already counted.
             let low =
                 bytes.get(at + 2..at + 4).is_some_and(|hex| matches!(hex, [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F']));
             count = count.saturating_sub(5 + usize::from(low));
@@ -253,7 +253,7 @@ pub fn characters(inner: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// Whether the whole text is walked as one value.
+    /// Whether the whole text is one valid value.
     fn walks(text: &str) -> bool {
         let mut json = Json::new(text);
         json.skip().is_ok() && json.peek().is_none()

@@ -1,6 +1,6 @@
-//! What the headers of an answer say of rate limits: when one that is used up has room again, and whose a limit is.
+//! Reads rate limits from response headers: when an exhausted limit resets, and whether it is the account's.
 //!
-//! Not `retry-after`, which is a plain order and is read where it is obeyed.
+//! Not for `retry-after`, which is read where it is obeyed.
 
 use std::time::Duration;
 
@@ -8,16 +8,15 @@ use http::HeaderMap;
 
 use super::headers::is_remaining;
 
-/// Numbers from here on are times since 1970, in seconds and in milliseconds, not lengths.
+/// From these values on, a number is a time since 1970, in seconds or in milliseconds, not a duration.
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 
-/// How long until the last of those limits of which nothing remains is reset, as far as the headers say so. `now_s`: seconds
-/// since 1970.
+/// The time until the last exhausted limit resets, as far as the headers say so. `now_s`: seconds since 1970.
 pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
     let reset = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         let name = name.as_str();
-        // A rate below one for each request is not nothing.
+        // A rate below one per request is not zero.
         let is_zero = value.to_str().is_ok_and(|value| value.trim().parse() == Ok(0.0));
         if !is_zero || !is_remaining(name) {
             return None;
@@ -28,12 +27,12 @@ pub fn exhausted_for(headers: &HeaderMap, now_s: f64) -> Option<Duration> {
     headers.iter().filter_map(reset).max().filter(|wait| !wait.is_zero())
 }
 
-/// Headers that name what a limit is counted by, such as `x-ratelimit-type: UserByModelByDay`.
+/// Headers that name the scope of a limit, such as `x-ratelimit-type: UserByModelByDay`.
 const SCOPES: [&str; 2] = ["x-ratelimit-scope", "x-ratelimit-type"];
-/// What such a header calls a whole account.
+/// Values of such a header that mean a whole account.
 const ACCOUNTS: [&str; 8] = ["account", "organization", "org", "workspace", "team", "project", "user", "global"];
 
-/// Whether the limit that was met is the whole account's; none where no header says whose it is.
+/// Whether the limit is the whole account's. None if no header says so.
 pub fn names_account(headers: &HeaderMap) -> Option<bool> {
     let scope = SCOPES.iter().find_map(|name| headers.get(*name)?.to_str().ok())?.to_ascii_lowercase();
     if scope.contains("model") || scope.contains("deployment") {
@@ -42,7 +41,7 @@ pub fn names_account(headers: &HeaderMap) -> Option<bool> {
     ACCOUNTS.iter().any(|account| scope.starts_with(account)).then_some(true)
 }
 
-/// `6m0s`, `20ms`, seconds, a time since 1970, or a date.
+/// Parses `6m0s`, `20ms`, seconds, a time since 1970, or a date.
 fn length(text: &str, now_s: f64) -> Option<Duration> {
     let seconds = match text.parse::<f64>() {
         Ok(number) if number >= EPOCH_MILLIS => number / 1e3 - now_s,
@@ -56,7 +55,7 @@ fn length(text: &str, now_s: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Numbers, each with its unit.
+/// Parses numbers with units.
 fn units(text: &str) -> Option<f64> {
     let mut rest = text;
     let mut seconds = 0.0;

@@ -1,19 +1,20 @@
-//! A bounded scanner for lines of JSON (NDJSON): bytes in, whole lines out, each with the very bytes that came, its end included.
+//! A bounded decoder for lines of JSON (NDJSON): cuts bytes into lines and keeps the original bytes, line ends
+//! included.
 //!
-//! A line ends in LF; a CR before it is white space to JSON and stays where it is. A line that lies whole in one read is handed
-//! out without a copy. Not a validator: what stands in a line is for the dialect to read.
+//! A line ends in LF. A CR before it stays: it is white space to JSON. A line within one read is not copied. Not a
+//! validator: the dialect reads the line.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
 
 use super::sse::{EventTooLong, SseEvent};
 
-/// Cuts a byte stream into lines. Holds back at most `max` bytes.
+/// Cuts a byte stream into lines. Holds at most `max` bytes.
 #[derive(Debug)]
 pub struct LineScanner {
-    /// What was read and not looked at yet.
+    /// Bytes received and not examined yet.
     chunk: Bytes,
-    /// The looked-at beginning of a line whose end has not come yet.
+    /// The examined beginning of an incomplete line.
     carry: BytesMut,
     max: usize,
 }
@@ -24,7 +25,7 @@ impl LineScanner {
         LineScanner { chunk: Bytes::new(), carry: BytesMut::new(), max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`LineScanner::next_event`].
+    /// Adds the next read. All events of the previous read must have been taken with [`LineScanner::next_event`].
     pub fn push(&mut self, bytes: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = bytes;
@@ -35,10 +36,10 @@ impl LineScanner {
         }
     }
 
-    /// The next whole line, or none until more is pushed. A blank line is an event too.
+    /// The next complete line, or none until more is pushed. A blank line is an event too.
     ///
     /// # Errors
-    /// [`EventTooLong`] once a line exceeds the bound; the scanner is of no use after it.
+    /// [`EventTooLong`] if a line exceeds the bound. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if self.chunk.is_empty() {
             return Ok(None);
@@ -56,7 +57,7 @@ impl LineScanner {
         Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
     }
 
-    /// What is left when the stream has ended: a last line without its end.
+    /// The rest after the end of the stream: a last line without its end.
     pub fn finish(&mut self) -> Option<SseEvent> {
         let raw = self.carry.split().freeze();
         (!raw.is_empty()).then_some(SseEvent { raw })

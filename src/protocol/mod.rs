@@ -1,6 +1,10 @@
-//! The wire formats: the only room that knows a provider's JSON.
+//! The wire formats. Only this room knows a provider's JSON.
 //!
-//! Pure: bytes in, facts out. Nothing here waits, connects or decides what a fact means for a race.
+//! Pure: bytes in, facts out. Nothing here waits, connects, or decides what a fact means for a race.
+//!
+//! Files import in one direction: vocabulary (`dialect`, `client_error`, `frame`, `neutral`, `sse`) ← helpers (`json`,
+//! `usage`, `event_reader`, `outgoing`, …) ← dialects (`openai`, `responses`, `anthropic`, `gemini`, `bedrock`,
+//! `ollama`) ← `dispatch` ← `request_translation`, `response_translation`, `rescue`.
 
 pub mod anthropic;
 mod arguments;

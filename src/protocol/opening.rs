@@ -1,5 +1,5 @@
-//! How a conversation begins: all that stands in front of the answer to its first question. Each later request of the same
-//! conversation begins with the same bytes, and hardly any request of another does, though their system prompts may be the same.
+//! Finds the opening of a conversation: everything up to the first question. Later requests of a conversation begin
+//! with the same bytes. Other conversations hardly do, even with the same system prompt.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 
 use super::request::ApiRequest;
 
-/// Messages that are looked at for the first question; examples may stand before it.
+/// Maximum messages that are searched for the first question. Examples may precede it.
 const MESSAGES_MAX: usize = 16;
 
-/// The parts of the prompt up to the end of the first message of the user; none where there is no such message.
+/// The parts of the prompt up to the end of the first user message. None if there is no such message.
 pub fn opening(request: &ApiRequest) -> Option<[&[u8]; 3]> {
     let [tools, system, messages] = request.prompt();
     let end = first_question(messages)?;
     Some([tools, system, &messages[..end]])
 }
 
-/// Where it ends. Nothing behind it is read.
+/// The end of the first user message. Reading stops there.
 fn first_question(messages: &[u8]) -> Option<usize> {
     struct FirstMember<'f, 'de>(&'f mut Option<&'de RawValue>);
 
@@ -52,7 +52,7 @@ fn first_question(messages: &[u8]) -> Option<usize> {
     }
 
     let mut first = None;
-    // It complains of what is left unread behind the first.
+    // An error is expected: the rest is not read.
     let _unread = serde_json::Deserializer::from_slice(messages).deserialize_seq(FirstMember(&mut first));
     let first = first?.get();
     Some((first.as_ptr() as usize).checked_sub(messages.as_ptr() as usize)? + first.len())

@@ -1,11 +1,11 @@
-//! Whether a JSON text is of another dialect than the one that was asked for: a provider with the wrong `dialect`, or a router
-//! that answers in its own. Looked at only where an event or a body carries nothing of its own dialect.
+//! Detects a JSON text of another dialect than expected: a provider with the wrong `dialect`, or a router that answers
+//! in its own. Used only if an event or a body has nothing of its own dialect.
 
 use super::Dialect;
 use super::frame::{Chunk, Frame};
 use super::json::{InvalidJson, Json};
 
-/// Types of the events of a Messages stream.
+/// Event types of a Messages stream.
 const MESSAGES: [&str; 6] = [
     "message_start",
     "content_block_start",
@@ -14,12 +14,12 @@ const MESSAGES: [&str; 6] = [
     "message_delta",
     "message_stop",
 ];
-/// Types of the events of Cohere's own chat, which nobody speaks here.
+/// Event types of Cohere's own chat API, which is not supported.
 const COHERE: [&str; 6] =
     ["message-start", "content-start", "content-delta", "content-end", "tool-call-delta", "message-end"];
 const COHERE_NAME: &str = "cohere";
 
-/// What of a text tells its dialect.
+/// Signs of the dialects in a text.
 #[derive(Default)]
 struct DialectMarks {
     openai: bool,
@@ -28,17 +28,17 @@ struct DialectMarks {
     gemini: bool,
     bedrock: bool,
     cohere: bool,
-    /// Ollama has one of these beside `done`.
+    /// Ollama has one of these members together with `done`.
     says: bool,
     done: bool,
 }
 
-/// The frame of an event that has nothing of its own dialect: foreign if it has marks of another, else the chunk.
+/// The frame of an event without members of its own dialect: foreign if it has signs of another, else the chunk.
 pub fn or_foreign<'a>(own: Dialect, text: &str, chunk: Chunk<'a>) -> Frame<'a> {
     name(own, text).map_or(Frame::Chunk(chunk), Frame::Foreign)
 }
 
-/// The name of the dialect that this object is of, if it is another than `own`. None too where it could be of any.
+/// The name of another dialect whose signs the object has. None if it also has signs of its own dialect, or of none.
 pub fn name(own: Dialect, text: &str) -> Option<&'static str> {
     let mut marks = DialectMarks::default();
     let mut json = Json::new(text);
@@ -145,7 +145,7 @@ mod tests {
         ] {
             assert!(Dialect::ALL.iter().all(|own| name(*own, text).is_none()), "{text}");
         }
-        // A mark of its own goes before those of others.
+        // A sign of its own dialect takes precedence.
         assert_eq!(name(Dialect::OpenAi, r#"{"type":"message_start","choices":[]}"#), None);
     }
 }

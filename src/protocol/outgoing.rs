@@ -1,5 +1,5 @@
-//! What several dialects do alike when they write a request: what none of them has a place for, and a call's arguments as an
-//! object. Not for what only one of them lacks.
+//! Shared by dialects that write requests: losses, tool schemas, arguments as objects, the order of turns. Not for
+//! losses of a single dialect.
 
 use std::collections::HashSet;
 
@@ -9,8 +9,8 @@ use super::neutral::{
     Conversation, ConversationTurn, Effort, Losses, MessagePart, Reasoning, Role, Sampling, Tool, ToolCall,
 };
 
-/// A function's name and description, for a dialect that knows neither strict nor free-form tools; its parameters are the dialect's
-/// to add. None where it cannot be offered. `at`: its place in the list.
+/// Name and description of a function, for a dialect without strict and free-form tools; the dialect adds the
+/// parameters. None if the tool cannot be offered. `at`: its index.
 pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Map<String, Value>> {
     if tool.custom {
         losses.meaning(format!("tools[{at}]"));
@@ -28,7 +28,7 @@ pub(super) fn function(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Ma
     Some(function)
 }
 
-/// Tells what a dialect loses that knows nothing of users, logs, tiers and verbosity.
+/// Losses of a dialect without users, metadata, tiers and verbosity.
 pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
     if conversation.user.is_some() {
         losses.hint("user");
@@ -44,7 +44,7 @@ pub(super) fn lose_extras(conversation: &Conversation, losses: &mut Losses) {
     }
 }
 
-/// Tells what a dialect loses that streams one answer and no probabilities.
+/// Losses of a dialect that streams one answer without log probabilities.
 pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
     let says_something =
         |value: &Value| !value.is_null() && value.as_object().is_none_or(|members| !members.is_empty());
@@ -57,7 +57,7 @@ pub(super) fn lose_choices(sampling: &Sampling, losses: &mut Losses) {
     lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
 }
 
-/// Tells what a dialect loses that has neither penalties nor seeds.
+/// Losses of a dialect without penalties and seeds.
 pub(super) fn lose_penalties(sampling: &Sampling, losses: &mut Losses) {
     let is_set = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
     let lost = [
@@ -68,14 +68,14 @@ pub(super) fn lose_penalties(sampling: &Sampling, losses: &mut Losses) {
     lost.into_iter().filter(|(_, lost)| *lost).for_each(|(name, _)| losses.meaning(name));
 }
 
-/// Tells that a hint to cache is lost, if there is one.
+/// Loss of a hint to cache, if there is one.
 pub(super) fn lose_cache(has_hint: bool, losses: &mut Losses) {
     if has_hint {
         losses.hint("cache_control");
     }
 }
 
-/// The schema of a tool's arguments where it has to be of an object.
+/// A tool's parameter schema, for a vendor that requires the type `object`.
 pub(super) fn object_schema(tool: &Tool) -> Value {
     let mut schema = match &tool.parameters {
         Some(Value::Object(schema)) => schema.clone(),
@@ -85,7 +85,8 @@ pub(super) fn object_schema(tool: &Tool) -> Value {
     Value::Object(schema)
 }
 
-/// The functions that are called or answered in a conversation, each once: some vendors refuse a history of calls without tools.
+/// The functions called or answered in a conversation, each once. Some vendors refuse calls in the history without
+/// declared tools.
 pub(super) fn called_names(conversation: &Conversation) -> Vec<&str> {
     let mut known = HashSet::new();
     let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
@@ -97,7 +98,7 @@ pub(super) fn called_names(conversation: &Conversation) -> Vec<&str> {
     names.filter(|name| !name.is_empty() && known.insert(*name)).collect()
 }
 
-/// The arguments of a call where they have to be an object; a text that is none stands in one.
+/// The arguments of a call as an object. Other text is wrapped in one.
 pub(super) fn arguments(call: &ToolCall) -> Value {
     let object = if call.custom { None } else { serde_json::from_str::<Map<String, Value>>(&call.arguments).ok() };
     match object {
@@ -107,7 +108,7 @@ pub(super) fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// Turns in an order in which results stand right behind their calls: a system turn between these waits until they are out.
+/// Reorders turns so that results directly follow their calls: a system turn in between moves behind them.
 pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn> {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
     let answered: HashSet<&str> = parts.filter_map(result_of).collect();
@@ -118,7 +119,7 @@ pub(super) fn results_first(turns: &[ConversationTurn]) -> Vec<&ConversationTurn
             held.push(turn);
             continue;
         }
-        // Another answer begins: whatever was called before is over.
+        // A new answer begins, so earlier calls are over.
         if turn.role == Role::Assistant && before != Some(Role::Assistant) {
             open.clear();
             ordered.append(&mut held);
@@ -147,11 +148,11 @@ fn result_of(part: &MessagePart) -> Option<&str> {
     }
 }
 
-/// What OpenAI's strict mode does not take in a schema.
+/// Keywords that OpenAI's strict mode does not accept.
 const NOT_STRICT: [&str; 9] =
     ["allOf", "oneOf", "not", "if", "then", "else", "patternProperties", "dependentRequired", "dependentSchemas"];
 
-/// Whether OpenAI takes a schema in its strict mode: every object in it is closed, and each of its properties required.
+/// Whether OpenAI's strict mode accepts a schema: every object is closed, and all its properties are required.
 pub(super) fn fits_strict(schema: &Value) -> bool {
     schema["type"] == "object" && is_closed(schema)
 }
@@ -180,7 +181,7 @@ fn is_closed(schema: &Value) -> bool {
     inner.chain(listed).chain(members.get("items")).all(is_closed)
 }
 
-/// `strict` as OpenAI takes it for this schema; that it is not strict after all is told.
+/// `strict` as OpenAI accepts it for this schema. Reports the loss if the schema does not fit.
 pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losses) -> Option<bool> {
     let kept = strict.map(|strict| strict && fits_strict(schema));
     if kept != strict {
@@ -189,8 +190,8 @@ pub(super) fn strict_of(strict: Option<bool>, schema: &Value, losses: &mut Losse
     kept
 }
 
-/// The effort where the vendor knows no budgets. A budget stands for one that every model with efforts knows; that the model is
-/// not to think is none where it was not said by that name, as models that do not think take no effort at all.
+/// The effort for a vendor without budgets. A budget maps to an effort that every such model knows. `enabled: false` is
+/// not an effort, because models that do not think refuse efforts; only an explicit effort of none is.
 pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
     let by_budget = || reasoning.budget.map(|budget| Effort::of_budget(budget).min(Effort::High));
     match (reasoning.effort, reasoning.enabled) {
@@ -200,7 +201,7 @@ pub(super) fn effort_of(reasoning: &Reasoning) -> Option<Effort> {
     }
 }
 
-/// The end user's name for OpenAI, which refuses longer ones.
+/// The end user for OpenAI, unless the name is too long for it.
 pub(super) fn openai_user<'a>(conversation: &'a Conversation, losses: &mut Losses) -> Option<&'a str> {
     const CHARACTERS_MAX: usize = 64;
     let user = conversation.user.as_deref()?;
@@ -222,7 +223,7 @@ pub(super) fn openai_tier<'a>(conversation: &'a Conversation, losses: &mut Losse
     is_known.then_some(tier)
 }
 
-/// An id for a call that the vendor gave none.
+/// An id for a call to which the vendor gave none.
 pub(super) fn new_call_id() -> String {
     format!("call_{}", uuid::Uuid::now_v7().simple())
 }
@@ -269,7 +270,7 @@ mod tests {
                 &[&call_a, &call_b, &result_a, &result_b, &system, &system],
             ),
             (&[&call_a, &system, &user, &result_a], &[&call_a, &user, &result_a, &system]),
-            // Nothing answers it.
+            // It has no result.
             (&[&call_a, &system, &user], &[&call_a, &system, &user]),
             (&[&user, &system, &said], &[&user, &system, &said]),
             (
@@ -300,7 +301,7 @@ mod tests {
             (closed(json!({ "a": { "anyOf": [good, { "type": "null" }] } }), json!(["a"])), true),
             (closed(json!({ "a": { "anyOf": [open, { "type": "null" }] } }), json!(["a"])), false),
             (closed(json!({ "a": { "oneOf": [good] } }), json!(["a"])), false),
-            // A property may be called like a word of schemas.
+            // A property may have the name of a keyword.
             (closed(json!({ "not": {} }), json!(["not"])), true),
         ] {
             let mut losses = Losses::default();

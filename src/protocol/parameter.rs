@@ -1,11 +1,11 @@
-//! What is wrong with a parameter of a request, in OpenAI's words: shared by chat, completions, embeddings and Responses. No
-//! text quotes a value of the prompt.
+//! Complaints about a parameter of a request in OpenAI's words: shared by chat, completions, embeddings and Responses.
+//! Never quotes a value of the prompt.
 
 use serde_json::Value;
 
 use super::client_error::Invalid;
 
-/// What top-level members may be: their names, how the vendor says it, and the types that are taken.
+/// Names of top-level members, the vendor's words for the expected type, and the accepted types.
 pub(super) type TypeRule = (&'static [&'static str], &'static str, &'static [&'static str]);
 
 pub(super) const STRING: &[&str] = &["a string"];
@@ -15,7 +15,7 @@ pub(super) const BOOLEAN: &[&str] = &["a boolean"];
 pub(super) const INTEGER: &[&str] = &["an integer"];
 pub(super) const NUMBER: &[&str] = &["an integer", "a decimal number"];
 
-/// Checks the types of members. `kind_of` gives the type of a member; null stands for none.
+/// Checks the types of members. `kind_of` gives the type of a member. Null counts as absent.
 pub(super) fn check_types(rules: &[TypeRule], kind_of: &dyn Fn(&str) -> Option<&'static str>) -> Result<(), Invalid> {
     for (names, expected, good) in rules {
         for name in *names {
@@ -28,7 +28,7 @@ pub(super) fn check_types(rules: &[TypeRule], kind_of: &dyn Fn(&str) -> Option<&
     Ok(())
 }
 
-/// Whether a JSON text is a list without items.
+/// Whether a JSON text is an empty list.
 pub(super) fn is_empty_list(text: &str) -> bool {
     text.trim().strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with(']'))
 }
@@ -49,7 +49,7 @@ pub(super) fn empty_list(path: &str) -> Invalid {
     Invalid { message, param: Some(path.to_owned()) }
 }
 
-/// A value that is no name is not repeated: it might be a part of the prompt.
+/// Repeats the value only if it looks like a name. Otherwise it might be part of the prompt.
 pub(super) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Invalid {
     let is_name = value.len() <= 40 && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     let got = if is_name { format!(": '{value}'") } else { String::new() };
@@ -63,7 +63,7 @@ pub(super) fn wrong_value(path: &str, value: &str, supported: &[&str]) -> Invali
     Invalid { message: format!("Invalid value{got}. Supported values are: {names}."), param: Some(path.to_owned()) }
 }
 
-/// The type of a value, as the vendor names it.
+/// The vendor's name for the type of a value.
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -76,7 +76,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The type of a JSON text.
+/// The vendor's name for the type of a JSON text.
 pub(super) fn kind_of_text(text: &str) -> &'static str {
     let text = text.trim();
     match text.as_bytes().first() {

@@ -1,17 +1,18 @@
-//! How an upstream is asked to go on with an answer that was begun: what was said stands in the request as the assistant's last
-//! message, and servers differ in what marks it as one that is not whole.
+//! How an upstream is asked to continue an answer: the text so far becomes the last assistant message. Servers differ
+//! in how such a message is marked as incomplete.
 
 use super::claude::Claude;
 use super::dialect::Dialect;
 
-/// What a provider takes.
+/// What a provider accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
-    /// What its model's name tells: of Claude those up to 4.5 take one, later ones refuse it. Any other is not asked to.
+    /// Decided by the model's name: Claude up to 4.5 accepts a prefix, later models refuse it, and other models are not
+    /// asked.
     #[default]
     Auto,
     Off,
-    /// The message alone.
+    /// The message, without a mark.
     Plain,
     /// With `prefix: true` in the message (Mistral, DeepSeek's beta).
     Prefix,
@@ -21,7 +22,7 @@ pub enum Prefix {
     ContinueFinalMessage,
 }
 
-/// The first Claude that refuses a last message of the assistant's.
+/// The first Claude version that refuses a last assistant message.
 const REFUSED_FROM: (u32, u32) = (4, 6);
 
 impl Prefix {
@@ -44,7 +45,7 @@ impl Prefix {
         Prefix::ALL.into_iter().find(|prefix| prefix.as_str() == name)
     }
 
-    /// What this model takes in this dialect: never `Auto`.
+    /// What this model accepts in this dialect: never `Auto`.
     pub fn of(self, dialect: Dialect, model: &str) -> Prefix {
         let by_name = || dialect == Dialect::Anthropic && Claude::of(model).is_some_and(|is| is.version < REFUSED_FROM);
         match self {
@@ -54,7 +55,7 @@ impl Prefix {
         }
     }
 
-    /// Members of the message, and of the request, that go with it; each behind a comma.
+    /// Additional members of the message and of the request, each after a comma.
     pub(super) fn members(self) -> (&'static str, &'static str) {
         match self {
             Prefix::Auto | Prefix::Off | Prefix::Plain => ("", ""),

@@ -1,8 +1,8 @@
-//! A request as a client sends it, on whichever surface: parsed at its top level only, and written anew for one upstream of
-//! its own dialect by splicing bytes. For an upstream of another dialect: see `request_translation`.
+//! A request of a client on any surface: parsed only at its top level, and rewritten for upstreams of its own dialect
+//! by splicing bytes. Not for upstreams of another dialect: see `request_translation`.
 //!
-//! `model`, `stream` and `stream_options` are set, where the surface has them; every other member goes up byte for byte, in its order, so a
-//! megabyte of base64 is copied and not understood, and what is not known here is not lost.
+//! `model`, `stream` and `stream_options` are set if the surface has them. All other members are copied byte for byte
+//! and in order, so a megabyte of base64 is not parsed and unknown members are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::client_error::Invalid;
 use super::dialect::{Dialect, Surface};
 
-/// What is wrong with a request's body, for the caller's eyes. Holds nothing of the body but names of members.
+/// What is wrong with a request's body, for the caller. Contains names of members, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
     #[error("the body is not valid JSON: {0}")]
@@ -25,7 +25,7 @@ pub enum InvalidRequest {
     NotAnObject,
     #[error("`model` is missing: name one of GET /v1/models, or an upstream as provider/model")]
     NoModel,
-    #[error("`{0}` stands in the body twice")]
+    #[error("`{0}` occurs twice in the body")]
     Twice(&'static str),
     #[error("`{member}` must be {expected}")]
     Member { member: &'static str, expected: &'static str },
@@ -33,22 +33,22 @@ pub enum InvalidRequest {
     Surface(Invalid),
 }
 
-/// One request as it came, and the few facts that the gateway needs of it.
+/// A request, and the few facts that the gateway needs.
 #[derive(Clone)]
 pub struct ApiRequest {
     pub surface: Surface,
     body: Bytes,
-    /// Where each member that is set anew stands in the body.
+    /// Positions of the members that are set.
     edits: Vec<(SetMembers, Member)>,
-    /// Where the closing brace stands.
+    /// Position of the closing brace.
     end: usize,
     /// False for `{}`.
     has_members: bool,
-    /// The values in which the prompt is, in the order in which a provider reads them; empty where there are none.
+    /// Positions of the prompt's values, in the order in which a provider reads them. Empty ranges if absent.
     prompt: [Range<usize>; PROMPT_PARTS],
     pub model: String,
     pub stream: bool,
-    /// The client itself asked for the usage chunk.
+    /// The client asked for the usage chunk.
     pub include_usage: bool,
     pub n_choices: Option<i64>,
     pub max_tokens: Option<i64>,
@@ -62,7 +62,7 @@ impl fmt::Debug for ApiRequest {
     }
 }
 
-/// A prompt stands in so many members at most: tools, a system prompt, messages.
+/// Maximum members that hold the prompt: tools, system prompt, messages.
 const PROMPT_PARTS: usize = 3;
 
 /// The members that are set.
@@ -76,7 +76,7 @@ enum SetMembers {
 impl SetMembers {
     const ALL: [SetMembers; 3] = [SetMembers::Model, SetMembers::Stream, SetMembers::StreamOptions];
 
-    /// Whether the surface has it.
+    /// Whether the surface has this member.
     fn is_of(self, surface: Surface) -> bool {
         match self {
             SetMembers::Model => true,
@@ -94,7 +94,7 @@ impl SetMembers {
     }
 }
 
-/// Spans in the body.
+/// Positions in the body.
 #[derive(Clone, Debug)]
 struct Member {
     /// From the opening quote of the name to the end of the value.
@@ -103,10 +103,10 @@ struct Member {
 }
 
 impl ApiRequest {
-    /// Reads the top level of a body, and checks it as far as the surface's vendor would.
+    /// Parses the top level of a body, and checks it as the surface's vendor would.
     ///
     /// # Errors
-    /// What is wrong, in words that name the member and never its value.
+    /// What is wrong. Names the member, never its value.
     pub fn parse(surface: Surface, body: Bytes) -> Result<ApiRequest, InvalidRequest> {
         let text = std::str::from_utf8(&body).map_err(|_| InvalidRequest::Json("it is not UTF-8".to_owned()))?;
         if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
@@ -119,7 +119,8 @@ impl ApiRequest {
             let value = members.iter().rev().find(|(member, _)| member == name)?.1.get();
             (value != "null").then_some(value)
         };
-        // Without a model nothing else matters, and only the gateway knows which there are. Anthropic's own words say it as well.
+        // Without a model nothing else matters, and only the gateway knows the models. Anthropic's own complaint says
+        // the same.
         if request.model.is_empty() && surface.dialect() != Dialect::Anthropic {
             return Err(InvalidRequest::NoModel);
         }
@@ -131,7 +132,7 @@ impl ApiRequest {
         Ok(request)
     }
 
-    /// A request that a translation wrote, so that it can be spliced like one that came.
+    /// A request that a translation wrote, to be spliced like a client's.
     ///
     /// # Errors
     /// None for an object that was just written.
@@ -193,17 +194,17 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// What is in the prompt, in the order in which a provider reads it, as it came.
+    /// The prompt's values, in the order in which a provider reads them.
     pub fn prompt(&self) -> [&[u8]; PROMPT_PARTS] {
         self.prompt.each_ref().map(|part| &self.body[part.clone()])
     }
 
-    /// The body as it came.
+    /// The original body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Bytes of the body as it came.
+    /// Bytes of the original body.
     pub fn len(&self) -> usize {
         self.body.len()
     }
@@ -213,13 +214,13 @@ impl ApiRequest {
         self.body.is_empty()
     }
 
-    /// The client itself sent `stream_options`.
+    /// The client sent `stream_options`.
     pub fn has_stream_options(&self) -> bool {
         self.edits.iter().any(|(set, _)| *set == SetMembers::StreamOptions)
     }
 
-    /// The body for an upstream: its name for the model, and, where the surface has them, streaming, and usage asked for unless
-    /// `stream_options` is false.
+    /// The body for an upstream: with its model name, and, if the surface has them, with streaming and a request for
+    /// usage. `stream_options` false: without that request.
     pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
         let mut body = Vec::with_capacity(self.body.len() + model.len() + 64);
         let mut position = 0;
@@ -241,7 +242,7 @@ impl ApiRequest {
         body.extend_from_slice(&self.body[position..self.end]);
         let mut separator = if self.has_members { "," } else { "" };
         let missing = |set: SetMembers| !seen[set as usize] && set.is_of(self.surface);
-        // Only a translation may lack it.
+        // Only a translated request may lack it.
         if missing(SetMembers::Model) {
             let model = format!("{separator}\"model\":{}", serde_json::Value::from(model));
             body.extend_from_slice(model.as_bytes());
@@ -268,7 +269,7 @@ impl ApiRequest {
         }
     }
 
-    /// A member's span together with one comma, so that what is left is JSON.
+    /// The range of a member and one adjacent comma, so that the rest is valid JSON.
     fn with_comma(&self, whole: &Range<usize>) -> Range<usize> {
         let blank = |byte: &u8| byte.is_ascii_whitespace();
         let after = whole.end + self.body[whole.end..].iter().take_while(|byte| blank(byte)).count();
@@ -280,7 +281,7 @@ impl ApiRequest {
     }
 }
 
-/// Which part of the prompt a member is, in the order in which a provider reads them.
+/// The prompt part that a member is, in the order in which a provider reads them.
 fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
     let names = match surface {
         Surface::Chat => ["tools", "", "messages"],
@@ -292,7 +293,7 @@ fn prompt_part(surface: Surface, name: &str) -> Option<usize> {
     names.iter().position(|part| *part == name && !name.is_empty())
 }
 
-/// `stream_options` with `include_usage: true`, its other members kept.
+/// `stream_options` with `include_usage: true` and its other members.
 fn with_usage(options: &[u8]) -> String {
     let Ok(RequestMembers(members)) = serde_json::from_slice(options) else {
         return "{\"include_usage\":true}".to_owned();
@@ -308,7 +309,7 @@ fn with_usage(options: &[u8]) -> String {
     text
 }
 
-/// The members of an object in their order, duplicates included.
+/// The members of an object in order, with duplicates.
 struct RequestMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
@@ -336,11 +337,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for RequestMembers<'a> {
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Where a member stands in `text`. Its value was borrowed out of it.
+/// Position of a member in `text`, which its value was borrowed from.
 fn span(text: &str, name: &str, value: &RawValue) -> Member {
     let start = (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     let value = start..start + value.get().len();
-    // A name that is written with escapes is not found; then the value alone is the member, and becomes null.
+    // A name written with escapes is not found. Then the range is only the value, which becomes null.
     let quoted = format!("\"{name}\"");
     let between =
         |at: usize| text[at + quoted.len()..start].bytes().all(|byte| byte.is_ascii_whitespace() || byte == b':');
@@ -375,7 +376,7 @@ fn include_usage(value: &RawValue) -> Result<bool, InvalidRequest> {
     Ok(options.and_then(|options| options.include_usage).unwrap_or(false))
 }
 
-/// Where JSON broke, without quoting any of it.
+/// Where parsing failed, without quoting the text.
 fn position(error: &serde_json::Error) -> String {
     let what = if error.is_eof() { "it ends too early" } else { "syntax error" };
     format!("{what} at line {} column {}", error.line(), error.column())

@@ -1,5 +1,5 @@
-//! A request as it goes up to one kind of upstream: as it came, but for model and options, where the upstream speaks the
-//! caller's own dialect; else translated.
+//! A request for one kind of upstream: passed through, with model and options set, if the upstream speaks the caller's
+//! dialect; else translated.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,25 +16,25 @@ use super::prefix::Prefix;
 use super::request::ApiRequest;
 use crate::budget::Lease;
 
-/// What goes up, for every upstream of one dialect (and of equal [`TranslationOptions`]).
+/// The request for all upstreams of one dialect with equal [`TranslationOptions`].
 pub struct RequestTranslation {
-    /// What the caller called.
+    /// The surface that the caller called.
     surface: Surface,
     dialect: Dialect,
     body: UpstreamBody,
     losses: Losses,
-    /// Free-form tools that go up as functions.
+    /// Free-form tools that were translated to functions.
     customs: HashSet<String>,
-    /// What a translated answer repeats of the request.
+    /// Members of the request that a translated answer repeats.
     echo: Arc<Map<String, Value>>,
-    /// The memory of a translation.
+    /// Accounts for the memory of a translation.
     _lease: Option<Lease>,
 }
 
 enum UpstreamBody {
-    /// Members are set in it for each upstream.
+    /// Members are set for each upstream.
     Spliced(Arc<ApiRequest>),
-    /// The model stands in the path.
+    /// The model is in the path.
     Fixed(Bytes),
 }
 
@@ -46,13 +46,13 @@ impl fmt::Debug for RequestTranslation {
 }
 
 impl RequestTranslation {
-    /// For upstreams of the caller's own dialect: as it came, but for reasoning that another vendor made.
+    /// For upstreams of the caller's dialect: passed through, without reasoning that another vendor made.
     pub fn untouched(request: Arc<ApiRequest>) -> RequestTranslation {
         RequestTranslation::cleaned(&request, RemovedReasoning::Foreign)
             .unwrap_or_else(|| RequestTranslation::spliced(request, Losses::default()))
     }
 
-    /// For an upstream that refused the reasoning in it: without any. None if there was none.
+    /// For an upstream that refused the reasoning: without any. None if there was none.
     pub fn without_reasoning(
         request: &ApiRequest,
         dialect: Dialect,
@@ -92,10 +92,10 @@ impl RequestTranslation {
         }
     }
 
-    /// For upstreams of another one.
+    /// For upstreams of another dialect.
     ///
     /// # Errors
-    /// Should what was written be no object, which no dialect writes.
+    /// If the translation is not an object, which no dialect writes.
     pub fn translated(
         surface: Surface,
         conversation: &Conversation,
@@ -120,19 +120,19 @@ impl RequestTranslation {
         Ok(RequestTranslation { surface, dialect, body, losses, customs, echo, _lease: None })
     }
 
-    /// The same with what was `said` of its answer, to be gone on with, and how many bytes of that are in it. None where the
-    /// dialect has no such request, or the model takes none.
+    /// The request to continue the text `said` of its answer, and how many bytes of it are included. None if the
+    /// dialect or the model does not support that.
     pub fn continued(&self, said: &str, prefix: Prefix, model: &str) -> Option<(RequestTranslation, usize)> {
         let UpstreamBody::Spliced(request) = &self.body else { return None };
         let prefix = match (request.surface, prefix) {
-            // A longer prompt is a prompt.
+            // A completion can always be continued with a longer prompt.
             (Surface::Completions, Prefix::Auto) => Prefix::Plain,
             _ => prefix.of(self.dialect, model),
         };
         let said = match self.dialect {
             _ if prefix == Prefix::Off => return None,
             Dialect::OpenAi => said,
-            // It refuses one that ends with a blank.
+            // Anthropic refuses a prefix that ends in white space.
             Dialect::Anthropic => said.trim_end(),
             _ => return None,
         };
@@ -151,7 +151,7 @@ impl RequestTranslation {
         Some((request_translation, said.len()))
     }
 
-    /// Bytes of the body, but for what is set for each upstream.
+    /// Bytes of the body, without members that are set for each upstream.
     pub fn len(&self) -> usize {
         match &self.body {
             UpstreamBody::Spliced(request) => request.len(),
@@ -164,7 +164,7 @@ impl RequestTranslation {
         self.len() == 0
     }
 
-    /// Its body's memory is this lease's, until it is dropped.
+    /// Holds `lease` for the memory of its body until it is dropped.
     pub fn leased(self, lease: Lease) -> RequestTranslation {
         RequestTranslation { _lease: Some(lease), ..self }
     }
@@ -173,7 +173,7 @@ impl RequestTranslation {
         self.surface
     }
 
-    /// The surface of the upstream that it goes to, whatever the caller's is.
+    /// The surface of the upstream, whatever the caller's is.
     pub fn asked(&self) -> Surface {
         if self.is_translated() { self.dialect.conversing() } else { self.surface }
     }
@@ -182,27 +182,27 @@ impl RequestTranslation {
         self.dialect
     }
 
-    /// Whether answers have to be translated back.
+    /// Whether answers must be translated back.
     pub fn is_translated(&self) -> bool {
         self.dialect != self.surface.dialect()
     }
 
-    /// Free-form tools that go up as functions, and are to come down free-form.
+    /// Free-form tools that were translated to functions, and whose calls must be translated back.
     pub fn customs(&self) -> &HashSet<String> {
         &self.customs
     }
 
-    /// What a translated answer repeats of the request.
+    /// Members of the request that a translated answer repeats.
     pub fn echo(&self) -> &Arc<Map<String, Value>> {
         &self.echo
     }
 
-    /// What of the request is not in it.
+    /// The losses of the translation.
     pub fn losses(&self) -> &Losses {
         &self.losses
     }
 
-    /// The body for an upstream's model. `stream_options`: ask for usage, where the dialect has to be asked.
+    /// The body for an upstream's model. `stream_options`: asks for usage, if the dialect requires asking.
     pub fn body_for(&self, model: &str, stream_options: bool) -> Bytes {
         match &self.body {
             UpstreamBody::Spliced(request) => request.body_for(model, stream_options),
@@ -211,7 +211,7 @@ impl RequestTranslation {
     }
 }
 
-/// Writers of requests name what they lose as chat does. What a caller of Messages calls it.
+/// Dialects report losses by chat's names. The names of Messages for them.
 const OF_MESSAGES: [(&str, &str); 15] = [
     ("stop", "stop_sequences"),
     ("user", "metadata.user_id"),
@@ -229,7 +229,7 @@ const OF_MESSAGES: [(&str, &str); 15] = [
     ("file_id", "source.file_id"),
     ("document.title", "title"),
 ];
-/// What a caller of Responses calls it.
+/// The names of Responses for them.
 const OF_RESPONSES: [(&str, &str); 16] = [
     ("max_tokens", "max_output_tokens"),
     ("max_completion_tokens", "max_output_tokens"),
@@ -249,7 +249,7 @@ const OF_RESPONSES: [(&str, &str); 16] = [
     ("document.title", "filename"),
 ];
 
-/// The caller's own name for what was lost.
+/// The caller's name for a lost member.
 fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &'a str {
     let table: &[(&str, &'static str)] = match surface {
         Surface::Messages => &OF_MESSAGES,
@@ -260,7 +260,7 @@ fn name_of<'a>(surface: Surface, name: &'a str, asked: &Map<String, Value>) -> &
     table.iter().find(|(chat, _)| *chat == name).map_or(name, |(_, own)| own)
 }
 
-/// The surface says which members are set; Ollama's are those of Responses: model and stream.
+/// The surface decides which members are set. Ollama's are the same as Responses': model and stream.
 fn spliced(surface: Surface, body: Bytes) -> Result<UpstreamBody, Invalid> {
     match ApiRequest::written(surface, body) {
         Ok(request) => Ok(UpstreamBody::Spliced(Arc::new(request))),

@@ -1,4 +1,5 @@
-//! An upstream's answer on its way down: what each event is, and what it becomes where the caller called another dialect.
+//! Translates an upstream's answer for the caller, event by event. Passes it through if the caller called the same
+//! dialect.
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,23 +15,24 @@ use super::request_translation::RequestTranslation;
 use super::responses;
 use super::sse::SseEvent;
 
-/// What was called, what the upstream speaks, and what the answer needs to be translated. One for each attempt.
+/// The state of one attempt's answer: the called surface, the upstream's dialect, and the translation.
 pub struct ResponseTranslation {
     surface: Surface,
     dialect: Dialect,
-    /// None where the upstream speaks the caller's own dialect.
+    /// None if the upstream speaks the caller's dialect.
     translation: Option<AnswerTranslation>,
-    /// The calls of an untranslated answer, once it has one.
+    /// The calls of an untranslated answer, from the first one on.
     calls: Option<Box<CallReader>>,
-    /// The first event and the last, of an untranslated stream whose broken end needs them (Responses). Shared, not copied.
+    /// The first and the last event of an untranslated stream, which its error event needs (Responses). Shared, not
+    /// copied.
     seen: Option<(SseEvent, SseEvent)>,
 }
 
-/// Reads the calls of an answer that goes down as it came.
+/// Reads the calls of an untranslated answer.
 struct CallReader {
     reader: Box<dyn ReadPieces>,
     arguments: CallArguments,
-    /// Used again for each event.
+    /// Reused for each event.
     pieces: Vec<AnswerPiece>,
 }
 
@@ -39,7 +41,7 @@ struct AnswerTranslation {
     writer: Box<dyn WritePieces>,
     customs: Customs,
     arguments: CallArguments,
-    /// Used again for each event.
+    /// Reused for each event.
     pieces: Vec<AnswerPiece>,
     /// Calls and encrypted blocks of reasoning so far.
     items: usize,
@@ -47,7 +49,8 @@ struct AnswerTranslation {
 }
 
 impl ResponseTranslation {
-    /// `model` stands in a translated answer until the upstream names its own; `include_usage`: a chat client asked for usage.
+    /// `model` is used in a translated answer until the upstream names its own. `include_usage`: a chat client asked
+    /// for usage.
     pub fn new(request_translation: &RequestTranslation, model: &str, include_usage: bool) -> ResponseTranslation {
         let (surface, dialect) = (request_translation.surface(), request_translation.dialect());
         let translation = request_translation.is_translated().then(|| AnswerTranslation {
@@ -77,27 +80,27 @@ impl ResponseTranslation {
         self.dialect.framing()
     }
 
-    /// Holds back at most `max` bytes.
+    /// Holds at most `max` bytes.
     pub fn decoder(&self, max: usize) -> FrameDecoder {
         self.dialect.framing().decoder(max)
     }
 
-    /// What one event of the upstream is.
+    /// Classifies one event of the upstream.
     pub fn read<'a>(&self, event: &'a SseEvent) -> Frame<'a> {
         self.dialect.read(self.surface, event)
     }
 
-    /// The bytes of a stream that the upstream would have sent, had it not answered as a whole. None if it is no answer.
+    /// Turns a whole answer of the upstream into the bytes of a stream. None if the body is not an answer.
     pub fn events_of_whole(&self, body: &[u8]) -> Option<Bytes> {
         self.dialect.events_of_whole(self.surface, body)
     }
 
-    /// The name of the dialect of a body that is of another than the upstream's.
+    /// The name of another dialect that this body is written in, if it is not of the upstream's.
     pub fn of_another(&self, body: &[u8]) -> Option<&'static str> {
         self.dialect.of_another(body)
     }
 
-    /// What the event becomes for the caller; may be empty.
+    /// The bytes for the caller. May be empty.
     pub fn pass(&mut self, event: SseEvent) -> Bytes {
         let Some(translation) = &mut self.translation else {
             self.remember(&event);
@@ -108,7 +111,7 @@ impl ResponseTranslation {
         out.freeze()
     }
 
-    /// What an event becomes that comes behind the end: usage for a translation to tell, and whatever it is for everybody else.
+    /// The bytes for the caller of an event after the end: only usage for a translated answer, everything for others.
     pub fn pass_behind(&mut self, event: SseEvent) -> Bytes {
         let Some(translation) = &mut self.translation else { return event.raw };
         let mut out = BytesMut::new();
@@ -133,7 +136,7 @@ impl ResponseTranslation {
         }
         calls.reader.read(event, &mut calls.pieces);
         for piece in calls.pieces.drain(..) {
-            // A second start is of a server that began anew: for the vendor's own clients what came before is void.
+            // A second start means that the server began anew. The vendor's own clients discard what came before.
             if self.dialect == Dialect::Anthropic && matches!(piece, AnswerPiece::Start { id: Some(_), .. }) {
                 calls.arguments = CallArguments::default();
             }
@@ -141,33 +144,33 @@ impl ResponseTranslation {
         }
     }
 
-    /// An event that goes down as it came has more of the arguments that came last, and nothing else.
+    /// An untranslated event has only more arguments of the call that came last.
     pub fn check_more(&mut self, quoted: &str) {
         if let Some(calls) = &mut self.calls {
             calls.arguments.add_quoted(quoted);
         }
     }
 
-    /// The stream has told its end, with a finish or without one: calls that are not whole by now never will be.
+    /// The stream has ended, with or without a finish reason. Calls that are incomplete now stay so.
     pub fn end_calls(&mut self) {
         if let Some(arguments) = self.arguments() {
             arguments.end();
         }
     }
 
-    /// Whether there is anything that could be wrong with calls.
+    /// Whether the answer has calls that could be incomplete.
     pub fn has_calls(&self) -> bool {
         let of_translation = |translation: &AnswerTranslation| translation.items > 0 || translation.arguments.len() > 0;
         self.calls.is_some() || self.translation.as_ref().is_some_and(of_translation)
     }
 
-    /// A call in the answer has arguments that are no JSON object, and nothing says that they were cut by a limit.
+    /// A call has arguments that are not a JSON object, and no token limit explains it.
     pub fn is_broken(&self) -> bool {
         let of_translation = self.translation.as_ref().map(|translation| &translation.arguments);
         of_translation.or(self.calls.as_ref().map(|calls| &calls.arguments)).is_some_and(CallArguments::is_broken)
     }
 
-    /// Whether an answer has more items than an answer has: of a translated one, what is beyond them is left out.
+    /// Whether the answer exceeds the bound on items. A translated answer omits the items beyond it.
     pub fn is_overfull(&self) -> bool {
         self.translation.as_ref().is_some_and(|translation| translation.items > ITEMS_MAX)
             || self.calls.as_ref().is_some_and(|calls| calls.arguments.len() > ITEMS_MAX)
@@ -178,7 +181,7 @@ impl ResponseTranslation {
         of_translation.or(self.calls.as_mut().map(|calls| &mut calls.arguments))
     }
 
-    /// The event that ends a broken stream, which goes on from what was passed of it.
+    /// The event that ends a broken stream, continuing from the events that were passed.
     pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
         let written = self.translation.as_mut().and_then(|translation| translation.writer.error_event(error));
         match (written, &self.seen) {
@@ -189,7 +192,7 @@ impl ResponseTranslation {
     }
 
     fn remember(&mut self, event: &SseEvent) {
-        // Comments have no number.
+        // Comments have no sequence number.
         if self.surface != Surface::Responses || event.raw.starts_with(b":") {
             return;
         }
@@ -200,7 +203,7 @@ impl ResponseTranslation {
         }
     }
 
-    /// What ends an answer that is complete and whose own end did not come. Empty where it was given out before.
+    /// Ends a complete answer whose own end did not come. Empty if the end was already written.
     pub fn ending(&mut self) -> Bytes {
         let Some(translation) = &mut self.translation else { return Bytes::from_static(self.surface.ending()) };
         let mut out = BytesMut::new();
@@ -216,7 +219,7 @@ impl AnswerTranslation {
             self.arguments.add(piece, |name| self.customs.is_custom(name));
         }
         if self.arguments.is_broken() {
-            // Nothing of it is to look like an end.
+            // Nothing of it may look like an end.
             self.pieces.clear();
         }
         for piece in self.pieces.drain(..) {
@@ -231,7 +234,7 @@ impl AnswerTranslation {
         }
     }
 
-    /// What an event tells of usage; nothing else of it.
+    /// Writes only the usage of an event.
     fn usage(&mut self, event: &SseEvent, out: &mut BytesMut) {
         self.reader.read(event, &mut self.pieces);
         for piece in self.pieces.drain(..).filter(|piece| matches!(piece, AnswerPiece::Usage(_))) {

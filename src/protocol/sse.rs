@@ -1,55 +1,55 @@
-//! A bounded scanner for server-sent events: bytes in, whole events out, each with the very bytes that came.
+//! A bounded decoder for server-sent events: cuts bytes into events and keeps the original bytes.
 //!
-//! It finds the borders of events and no more: any split over reads, LF, CRLF or CR, a byte-order mark, comments, data
-//! in several lines. An event that lies whole in one read is handed out without a copy. Not a validator: what stands in
-//! an event is for [`SseEvent::fields`] and the dialect to read.
+//! Only finds the borders of events, for any split over reads: LF, CRLF or CR, a byte-order mark, comments, data in
+//! several lines. An event within one read is not copied. Not a validator: [`SseEvent::fields`] and the dialect read the
+//! event.
 
 use std::borrow::Cow;
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 
-/// An event, or a line without end, grew beyond the bound.
+/// An event, or an unterminated line, exceeds the bound, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of more than {max} bytes")]
 pub struct EventTooLong {
     pub max: usize,
 }
 
-/// Why a stream cannot be cut any further.
+/// Why a stream cannot be decoded any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error(transparent)]
     TooLong(#[from] EventTooLong),
-    #[error("a frame of the event stream that is damaged: {0}")]
+    #[error("damaged frame of the event stream: {0}")]
     Damaged(&'static str),
 }
 
-/// One event as it came, its closing blank line included.
+/// One event with its original bytes, closing blank line included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
     pub raw: Bytes,
 }
 
-/// The fields of an event that matter here.
+/// The fields of an event that are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
-    /// The value of `data`, lines joined by LF; none where the event has no such line.
+    /// The value of `data`, with lines joined by LF. None without such a line.
     pub data: Option<Cow<'a, [u8]>>,
     /// The value of the last `event` line.
     pub name: Option<&'a [u8]>,
 }
 
-/// Cuts a byte stream into events. Holds back at most `max` bytes.
+/// Cuts a byte stream into events. Holds at most `max` bytes.
 #[derive(Debug)]
 pub struct SseScanner {
-    /// What was read and not looked at yet.
+    /// Bytes received and not examined yet.
     chunk: Bytes,
-    /// The looked-at beginning of an event whose end has not come yet.
+    /// The examined beginning of an incomplete event.
     carry: BytesMut,
-    /// Bytes of the line that is under way.
+    /// Bytes of the current line so far.
     line_len: usize,
-    /// The last byte was a CR that ended a line: an LF that follows belongs to it.
+    /// The last byte was a CR that ended a line. An LF after it belongs to the same line end.
     after_cr: bool,
     max: usize,
 }
@@ -60,7 +60,7 @@ impl SseScanner {
         SseScanner { chunk: Bytes::new(), carry: BytesMut::new(), line_len: 0, after_cr: false, max }
     }
 
-    /// Takes the next read. What was there before must have been taken out with [`SseScanner::next_event`].
+    /// Adds the next read. All events of the previous read must have been taken with [`SseScanner::next_event`].
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -71,10 +71,10 @@ impl SseScanner {
         }
     }
 
-    /// The next whole event, or none until more is pushed.
+    /// The next complete event, or none until more is pushed.
     ///
     /// # Errors
-    /// [`EventTooLong`] once an event exceeds the bound; the scanner is of no use after it.
+    /// [`EventTooLong`] if an event exceeds the bound. The scanner is then unusable.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         if self.chunk.is_empty() {
             return Ok(None);
@@ -92,13 +92,13 @@ impl SseScanner {
         Ok(end.map(|_| SseEvent { raw: self.carry.split().freeze() }))
     }
 
-    /// What is left when the stream has ended: an event that lacks its blank line. Servers do forget it.
+    /// The rest after the end of the stream: an event without its blank line. Some servers omit it.
     pub fn finish(&mut self) -> Option<SseEvent> {
         let raw = self.carry.split().freeze();
         (!raw.is_empty()).then_some(SseEvent { raw })
     }
 
-    /// Where in the chunk the event under way ends (behind its blank line).
+    /// Where the current event ends in the chunk, after its blank line.
     fn find_end(&mut self) -> Option<usize> {
         let bytes = &self.chunk[..];
         let mut position = 0;
@@ -125,7 +125,7 @@ impl SseScanner {
 }
 
 impl SseEvent {
-    /// Reads the fields. Borrows where the data stands in one line, as it nearly always does.
+    /// Reads the fields. Borrows if the data is in one line, the usual case.
     pub fn fields(&self) -> Fields<'_> {
         let mut fields = Fields::default();
         let mut rest = self.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.raw);
@@ -136,7 +136,7 @@ impl SseEvent {
                 fields.data = Some(match fields.data.take() {
                     None => Cow::Borrowed(value),
                     Some(before) => {
-                        // Copied once, with the second line; it grows from there on.
+                        // Copied only once, with the second line.
                         let mut joined = before.into_owned();
                         joined.push(b'\n');
                         joined.extend_from_slice(value);
@@ -150,7 +150,7 @@ impl SseEvent {
         fields
     }
 
-    /// True if there is nothing in it but comments and blank lines.
+    /// Whether the event has only comments and blank lines.
     pub fn is_comment(&self) -> bool {
         let mut rest = &self.raw[..];
         while !rest.is_empty() {
@@ -164,14 +164,15 @@ impl SseEvent {
     }
 }
 
-/// The first line without its end, and what follows. Looks at no byte behind the line: an event may be all lines.
+/// The first line without its line end, and the rest. Looks at no byte after the line, because an event may have many
+/// lines.
 fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(end) = memchr2(b'\n', b'\r', bytes) else { return (bytes, &[]) };
     let (line, rest) = bytes.split_at(end);
     (line, rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]))
 }
 
-/// The value of `line` if its field name is `name`; one space after the colon does not count.
+/// The value of `line` if its field name is `name`. One space after the colon is dropped.
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(name)?;
     match rest.split_first() {
@@ -275,7 +276,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The oracle is `eventsource-stream`; its known faults (a BOM, a line without end, CR at the end) are left out.
+        /// The oracle is `eventsource-stream`. Its known faults (BOM, unterminated lines, CR at the end) are excluded.
         #[test]
         fn agrees_with_the_oracle(lines in proptest::collection::vec("(data: ?[a-z{}é ]{0,9}|:[a-z ]{0,5}|event: ?[a-z]{0,3}|[a-z]{0,4}: x|)", 0..40),
                                   crlf: bool, cuts in proptest::collection::vec(1usize..9, 1..20)) {

@@ -1,16 +1,16 @@
-//! Some servers cut a character outside the basic plane in two, and each half is escaped by itself: JSON for most readers, but
-//! none for serde. Here such a half becomes U+FFFD, so that the text around it is kept.
+//! Some servers split a character outside the basic plane, and escape each half by itself. Most readers accept such
+//! JSON, serde does not. This reads each half as U+FFFD, so that the surrounding text is kept.
 
 use serde_json::Value;
 
 use super::json::unescape;
 
-/// Reads a JSON text, halves of characters and all. None if it is none.
+/// Parses a JSON text that may contain half characters. None if it is not JSON.
 pub(super) fn lenient(data: &[u8]) -> Option<Value> {
     serde_json::from_slice(data).or_else(|_| serde_json::from_slice(&without_lone(data))).ok()
 }
 
-/// What a string stands for, given what stands between its quotes. Empty if it is no string.
+/// Unescapes the text between the quotes of a string. Empty if it is invalid.
 pub(super) fn words(inner: &str) -> String {
     match unescape(inner) {
         Some(text) => text.into_owned(),

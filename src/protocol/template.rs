@@ -1,5 +1,5 @@
-//! The shortcut of the hot path: the chunks of one stream differ from each other in their text only, so a chunk that is like
-//! the last one but for that needs not be read as JSON. What differs elsewhere is read whole.
+//! The shortcut of the hot path. Chunks of a stream usually differ only in their text, so a chunk that otherwise equals
+//! the last one is not parsed. Other chunks are parsed.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use crate::protocol::PayloadKind;
 use crate::protocol::json::{characters, string_end};
 use crate::protocol::sse::SseEvent;
 
-/// A chunk that was read, and where in it stands what may differ in others: the text, OpenAI's padding, the number of the event.
+/// A parsed chunk, and the places that may differ in other chunks: the text, OpenAI's padding, the event's number.
 #[derive(Debug)]
 pub struct Template {
     raw: Bytes,
-    /// In the order of their places.
+    /// In order of position.
     holes: Vec<TemplateHole>,
     kind: PayloadKind,
-    /// The text is of the arguments of a call.
+    /// The text is a call's arguments.
     calls: bool,
 }
 
@@ -30,14 +30,14 @@ struct TemplateHole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HoleKind {
     Text,
-    /// A string that means nothing.
+    /// A string without meaning.
     Padding,
-    /// A whole number that means nothing.
+    /// A whole number without meaning.
     Number,
 }
 
 impl Template {
-    /// Learns from a chunk that carries one plain string of text or reasoning, and nothing else that could differ.
+    /// Learns from a chunk whose payload is one plain string, and which has no other varying part.
     pub fn learn(event: &SseEvent, chunk: &Chunk<'_>) -> Option<Template> {
         let other = chunk.finish_reason.is_some()
             || chunk.usage.is_some()
@@ -63,12 +63,12 @@ impl Template {
         if holes.windows(2).any(|pair| pair[0].at.end >= pair[1].at.start) {
             return None;
         }
-        // A copy: a slice would keep the whole read alive that the event came in.
+        // A copy, because a slice would keep the whole read in memory.
         Some(Template { raw: Bytes::copy_from_slice(&event.raw), holes, kind: chunk.payload?.kind, calls: chunk.calls })
     }
 
-    /// The payload of an event that differs from the template in its holes only, and what it adds to the arguments of a call, as
-    /// that stands between its quotes.
+    /// The payload of an event that differs from the template only in its holes. Also the text between the quotes, if
+    /// it is a call's arguments.
     pub fn payload_of<'a>(&self, event: &'a SseEvent) -> Option<(Payload, Option<&'a str>)> {
         let raw = &event.raw[..];
         // How far both have been compared.
@@ -94,14 +94,14 @@ impl Template {
     }
 }
 
-/// Where the whole number ends that begins at `start`. None if there is none, or not as JSON writes it.
+/// The end of the whole number that begins at `start`. None if it is not a valid JSON number.
 fn number_end(bytes: &[u8], start: usize) -> Option<usize> {
     let rest = bytes.get(start..)?;
     let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     (len == 1 || len > 1 && rest[0] != b'0').then_some(start + len)
 }
 
-/// Where `part` stands in `whole`, which it was borrowed from. None if it was not.
+/// The range of `part` in `whole`, which it was borrowed from. None if it was not.
 fn within(whole: &Bytes, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let range = start..start + part.len();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the template accepts is what reading it whole says.
+        /// The template gives the same payload as parsing.
         #[test]
         fn agrees_with_reading_it_whole(first in "\\PC{1,20}", second in "\\PC{0,20}", padding in "[a-z]{0,5}", reasoning: bool, cut in 0usize..400) {
             let member = if reasoning { "reasoning" } else { "content" };

@@ -1,13 +1,13 @@
-//! Usage and timings, out of every place and under every name that providers give them.
+//! Reads usage and timings in all providers' formats.
 //!
-//! A provider may send usage once, in each chunk, or growing: [`Usage::add`] keeps the maximum of each field. What a
-//! provider says of its own times is kept apart from what was measured.
+//! A provider may send usage once, in each chunk, or cumulatively: [`Usage::add`] keeps the maximum of each count. The
+//! provider's timings are kept apart from measured ones.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// What one request can have cost, US dollars; a provider that says more, or less than nothing, has not said it.
+/// Maximum plausible price of one request, in USD. Other values, and negative ones, are ignored.
 pub const COST_MAX: f64 = 1e6;
 
 /// Token counts and times as the provider reports them.
@@ -15,11 +15,11 @@ pub const COST_MAX: f64 = 1e6;
 pub struct Usage {
     pub input_tokens: Option<i64>,
     pub cached_input_tokens: Option<i64>,
-    /// Of the input, what was written into a cache, where that is counted.
+    /// Input tokens that were written into a cache, if counted.
     pub cache_creation_tokens: Option<i64>,
     pub output_tokens: Option<i64>,
     pub reasoning_tokens: Option<i64>,
-    /// USD, where the provider itself names the price of the request.
+    /// USD, if the provider itself reports a price.
     pub cost_usd: Option<f64>,
     /// Microseconds, like the next three.
     pub queue_us: Option<i64>,
@@ -36,10 +36,10 @@ impl Usage {
         usage
     }
 
-    /// Takes in a `usage` object.
+    /// Adds a `usage` object.
     pub fn add(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
-        // Anthropic counts what was read from its cache and written to it beside the input; these names are its own.
+        // Anthropic counts cache reads and writes apart from the input. These member names are its own.
         let apart = (wire.input_tokens.0.is_some() && wire.input_tokens_details.is_none())
             .then(|| wire.input_tokens.plus(wire.cache_read_input_tokens).plus(wire.cache_creation_input_tokens));
         let prompt_details = wire.prompt_tokens_details.or(wire.input_tokens_details).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Usage {
         self.cost_usd = cost.0.filter(|usd| (0.0..=COST_MAX).contains(usd)).or(self.cost_usd);
     }
 
-    /// The counts of two requests together; times are those of neither.
+    /// The sum of two requests' counts, without times.
     pub fn plus(self, other: Usage) -> Usage {
         fn sum<T: std::ops::Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
             match (one, other) {
@@ -84,7 +84,7 @@ impl Usage {
         }
     }
 
-    /// The larger of each count: some vendors count up. Price and times are the latest.
+    /// The larger of each count, because some vendors send cumulative usage. Price and times are the latest.
     pub fn largest(self, now: Usage) -> Usage {
         Usage {
             input_tokens: self.input_tokens.max(now.input_tokens),
@@ -97,7 +97,7 @@ impl Usage {
         }
     }
 
-    /// Fills what is not known here with what another place said.
+    /// Fills unknown fields from another source.
     pub fn or(self, other: Usage) -> Usage {
         Usage {
             input_tokens: self.input_tokens.or(other.input_tokens),
@@ -113,18 +113,18 @@ impl Usage {
         }
     }
 
-    /// Takes in Cerebras' `time_info` or Fireworks' `perf_metrics`, in seconds, or Bedrock's `metrics`, in milliseconds.
+    /// Adds Cerebras's `time_info` or Fireworks's `perf_metrics` (seconds), or Bedrock's `metrics` (milliseconds).
     pub fn add_time_info(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireUsage>(json) else { return };
         raise(&mut self.total_us, wire.bedrock_latency.scaled(1e3).whole());
         self.add_seconds([wire.queue_time, wire.prompt_time, wire.completion_time, wire.total_time]);
     }
 
-    /// Takes in llama.cpp's `timings`, in milliseconds, and its counts.
+    /// Adds llama.cpp's `timings` (milliseconds), with its counts.
     pub fn add_timings(&mut self, json: &str) {
         let Ok(wire) = serde_json::from_str::<WireTimings>(json) else { return };
         let (read, cached) = (wire.prompt_n.whole(), wire.cache_n.whole());
-        // What it took from its cache it does not count among what it read.
+        // `prompt_n` does not include cached tokens.
         raise(&mut self.input_tokens, read.map(|read| read + cached.unwrap_or(0)));
         raise(&mut self.cached_input_tokens, cached);
         raise(&mut self.output_tokens, wire.predicted_n.whole());
@@ -132,7 +132,7 @@ impl Usage {
         raise(&mut self.decode_us, wire.predicted_ms.scaled(1e3).whole());
     }
 
-    /// Gemini counts what its own tools read apart from the prompt, and thoughts apart from the answer.
+    /// Gemini counts tool tokens apart from the prompt, and thoughts apart from the answer.
     fn add_gemini(&mut self, wire: &WireUsage) {
         raise(&mut self.input_tokens, wire.gemini_prompt.plus(wire.gemini_tool_use).whole());
         raise(&mut self.output_tokens, wire.gemini_candidates.plus(wire.gemini_thoughts).whole());
@@ -140,7 +140,7 @@ impl Usage {
         raise(&mut self.reasoning_tokens, wire.gemini_thoughts.whole());
     }
 
-    /// Ollama's counts, and its times in nanoseconds; loading the model is what a request waits for.
+    /// Ollama's counts and times (nanoseconds). Loading the model counts as queue time.
     fn add_ollama(&mut self, wire: &WireUsage) {
         raise(&mut self.input_tokens, wire.prompt_eval_count.whole());
         raise(&mut self.output_tokens, wire.eval_count.whole());
@@ -150,7 +150,7 @@ impl Usage {
         raise(&mut self.total_us, wire.total_duration.scaled(1e-3).whole());
     }
 
-    /// What came out of Bedrock's cache, or went into it, is not among its input tokens.
+    /// Bedrock's input tokens do not include cache reads and writes.
     fn add_bedrock(&mut self, wire: &WireUsage) {
         let (read, written) = (wire.bedrock_cache_read.whole(), wire.bedrock_cache_write.whole());
         let input = wire.bedrock_input.whole().map(|input| input + read.unwrap_or(0) + written.unwrap_or(0));
@@ -194,7 +194,7 @@ struct WireUsage {
     queue_time: Number,
     prompt_time: Number,
     completion_time: Number,
-    /// SambaNova and Fireworks have names of their own.
+    /// SambaNova's and Fireworks's names.
     #[serde(alias = "total_latency", alias = "server-processing-time")]
     total_time: Number,
     /// LocalAI, in milliseconds, like the next one.
@@ -234,7 +234,7 @@ struct Details {
     cached_tokens: Number,
     cache_write_tokens: Number,
     reasoning_tokens: Number,
-    /// Anthropic's name for them.
+    /// Anthropic's name.
     thinking_tokens: Number,
 }
 
@@ -248,7 +248,8 @@ struct WireTimings {
     predicted_ms: Number,
 }
 
-/// A number where one is expected, or a string of one (Fireworks); anything else is none. An object is searched for `total_cost` (Perplexity).
+/// A number, or a string with a number (Fireworks). For an object, its `total_cost` (Perplexity). None for other
+/// values.
 #[derive(Clone, Copy, Default)]
 struct Number(Option<f64>);
 
@@ -257,7 +258,7 @@ impl Number {
         Number(self.0.or(other.0))
     }
 
-    /// The sum; one that is missing counts for nothing.
+    /// The sum. A missing number counts as 0.
     fn plus(self, other: Number) -> Number {
         match (self.0, other.0) {
             (Some(a), Some(b)) => Number(Some(a + b)),
@@ -270,7 +271,7 @@ impl Number {
     }
 
     fn whole(self) -> Option<i64> {
-        // Beyond 2^53 no count is meant.
+        // Beyond 2^53 it is not a count.
         self.0.filter(|value| (0.0..9e15).contains(value)).map(|value| value.round() as i64)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers without tokens, which come all at once: embeddings and token counts. Each is one event.
+//! Answers without tokens, which come all at once: embeddings and token counts. Each becomes one event.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::frame::{Chunk, Frame, Payload};
 use super::json::{InvalidJson, Json, unescape};
 use super::sse::SseEvent;
 
-/// The one event of an answer. None if the body is an error, or no object.
+/// The event of an answer. None if the body is an error or not an object.
 pub fn event(body: &[u8]) -> Option<Bytes> {
     let text = std::str::from_utf8(body).ok()?;
     let mut good = text.trim_start().starts_with('{');
@@ -27,13 +27,13 @@ pub fn event(body: &[u8]) -> Option<Bytes> {
     }
     let mut event = BytesMut::with_capacity(body.len() + 8);
     event.put_slice(b"data: ");
-    // No JSON string holds a bare line end, so each is white space.
+    // JSON strings contain no bare line ends, so these are white space.
     event.extend(text.trim().bytes().map(|byte| if byte == b'\n' || byte == b'\r' { b' ' } else { byte }));
     event.put_slice(b"\n\n");
     Some(event.freeze())
 }
 
-/// What the event carries: everything.
+/// The content of the event: the whole answer.
 pub fn read(event: &SseEvent) -> Frame<'_> {
     let fields = event.fields();
     let Some(Cow::Borrowed(data)) = fields.data else { return Frame::KeepAlive };
@@ -55,7 +55,7 @@ fn chunk(text: &str) -> Result<Chunk<'_>, InvalidJson> {
         match name {
             "usage" => chunk.usage = json.some()?.map(Cow::Borrowed),
             "model" => chunk.model = json.string_or_skip()?.and_then(unescape),
-            // A count of tokens is the answer, and no usage: the attempt itself used none.
+            // A token count is the answer, not the usage of the attempt.
             _ => drop(json.skip()?),
         }
         Ok(())
@@ -63,7 +63,7 @@ fn chunk(text: &str) -> Result<Chunk<'_>, InvalidJson> {
     Ok(chunk)
 }
 
-/// Gives the answer back as it came.
+/// Returns the original answer.
 #[derive(Default)]
 pub struct WholeAssembly {
     body: Bytes,

@@ -1,6 +1,6 @@
-//! A whole Messages answer out of its stream, as the official clients put it together. What is not known is kept.
+//! Assembles a whole Messages answer from its stream, as the official clients do. Unknown members are kept.
 //!
-//! Off the hot path, so it builds JSON values.
+//! Not on the hot path: builds JSON values.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::protocol::assemble::{Assemble, ITEMS_MAX, Whole, says};
 use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::lenient;
 
-/// Takes in the events of one stream.
+/// Collects the events of one stream.
 #[derive(Debug, Default)]
 pub struct MessageAssembly {
-    /// What `message_start` told, and what `message_delta` changed of it.
+    /// From `message_start`, with the changes of `message_delta`.
     message: Map<String, Value>,
     /// By `index`.
     blocks: BTreeMap<u64, AssembledBlock>,
@@ -22,7 +22,7 @@ pub struct MessageAssembly {
 #[derive(Debug, Default)]
 struct AssembledBlock {
     content: Map<String, Value>,
-    /// The JSON text of a tool's input, as far as it came.
+    /// The JSON text of a tool's input so far.
     input: String,
 }
 
@@ -73,7 +73,7 @@ impl MessageAssembly {
             "message_start" => self.start(object(&mut event, "message")),
             "content_block_start" => {
                 let content = object(&mut event, "content_block");
-                // The vendor goes over to another model.
+                // The vendor switched to another model.
                 if let Some(model) = content.get("to").and_then(|to| to.get("model")) {
                     self.message.insert("model".to_owned(), model.clone());
                 }
@@ -90,8 +90,8 @@ impl MessageAssembly {
         }
     }
 
-    /// A second start of the same message is none. Of another, it is what a server sends that began anew: what came before
-    /// is void.
+    /// A repeated start of the same message is ignored. A start of another message means that the server began anew:
+    /// discard what came before.
     fn start(&mut self, message: Map<String, Value>) {
         if self.message.is_empty() || self.message.get("id") != message.get("id") {
             self.message = message;
@@ -133,7 +133,7 @@ impl AssembledBlock {
         }
     }
 
-    /// None if the input cannot be read. `is_cut`: the answer was cut by a limit on its tokens.
+    /// None if the input cannot be parsed. `is_cut`: a token limit cut the answer.
     fn finish(mut self, is_cut: bool) -> Option<Value> {
         if !self.input.trim().is_empty() {
             let whole = lenient(self.input.as_bytes());
@@ -144,7 +144,7 @@ impl AssembledBlock {
     }
 }
 
-/// A tool's input that was cut in the middle: the members that are whole, as the vendor gives it.
+/// A tool input that was cut: the members that are complete, as the vendor itself returns them.
 fn cut_input(text: &str) -> Value {
     let (open, safe) = open_at(text);
     let closed_at =
@@ -152,7 +152,8 @@ fn cut_input(text: &str) -> Value {
     closed_at(open).unwrap_or_else(|| json!({}))
 }
 
-/// What is open at the end of a text, and up to where it can be cut and closed. None if it is nested too deeply to be read.
+/// The brackets open at the end of a text, and the last place where it can be cut and closed. None if it is nested too
+/// deeply.
 fn open_at(text: &str) -> (Option<Vec<char>>, usize) {
     let (mut closers, mut safe) = (Vec::new(), 0);
     let (mut in_string, mut escaped) = (false, false);

@@ -1,8 +1,8 @@
-//! The turns of a conversation as Messages has them: user and assistant by turns, each a list of blocks.
+//! Writes the turns of a conversation as Messages: alternating user and assistant turns, each a list of blocks.
 //!
-//! Neighbours of one role are joined, results of tools go to the front of their turn, and text of nothing but white space,
-//! which the vendor refuses, is left out. A system turn keeps its place: as such where the model takes it, else as text of
-//! the user's in `<system-reminder>`. A conversation that begins with the assistant gets a first turn of one full stop.
+//! Joins neighbours of one role, moves tool results to the front of their turn, and drops blank text, which the vendor
+//! refuses. A system turn keeps its place: as a system turn if the model takes it, else as user text in
+//! `<system-reminder>`. A conversation that begins with the assistant gets a first user turn with one full stop.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -24,7 +24,7 @@ pub(super) struct BlockWriter<'a> {
     ids: CallIds,
 }
 
-/// A turn in the making.
+/// A turn being written.
 struct TurnDraft {
     role: Role,
     blocks: Vec<Value>,
@@ -43,7 +43,7 @@ impl<'a> BlockWriter<'a> {
         BlockWriter { model, losses, ids: CallIds::new(id, usize::MAX) }
     }
 
-    /// The system prompt: a string where that is all; null if there is none.
+    /// The system prompt: a string if it is one text; null if there is none.
     pub fn system(&mut self, parts: &[MessagePart]) -> Value {
         let blocks = self.blocks(parts);
         if blocks.is_empty() { Value::Null } else { plain(blocks) }
@@ -81,7 +81,7 @@ impl<'a> BlockWriter<'a> {
         parts.iter().filter_map(|part| self.block(part)).collect()
     }
 
-    /// A part as a block; none where it says nothing, or cannot be said.
+    /// None if the part is empty or Messages has no block for it.
     fn block(&mut self, part: &MessagePart) -> Option<Value> {
         match part {
             MessagePart::Text { text, cache } => text_block(text, cache.as_ref()),
@@ -189,7 +189,7 @@ impl<'a> BlockWriter<'a> {
 
 impl TurnDraft {
     fn finish(mut self) -> Value {
-        // Stable: the results keep their order, and so does the rest.
+        // The sort is stable: results keep their order, and so does the rest.
         self.blocks.sort_by_key(|block| block["type"] != "tool_result");
         let role = match self.role {
             Role::System => "system",
@@ -200,7 +200,7 @@ impl TurnDraft {
     }
 }
 
-/// Of each turn, who speaks next behind it, the system left out.
+/// For each turn, the role of the next turn that is not system.
 fn roles_behind(turns: &[ConversationTurn]) -> Vec<Option<Role>> {
     let mut next = None;
     let mut behind = vec![None; turns.len()];
@@ -223,12 +223,12 @@ fn cached(mut block: Value, cache: Option<&CacheHint>) -> Value {
     block
 }
 
-/// The vendor fetches from nowhere else.
+/// The vendor fetches HTTPS addresses only.
 fn is_https(url: &str) -> bool {
     url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
 }
 
-/// One block of text and nothing else is a string.
+/// A single plain text block is written as a string.
 fn plain(mut blocks: Vec<Value>) -> Value {
     match blocks.as_mut_slice() {
         [Value::Object(block)] if block.len() == 2 && block.get("type").is_some_and(|kind| kind == "text") => {
@@ -244,7 +244,7 @@ fn remind(block: &mut Value) {
     }
 }
 
-/// The vendor refuses a last turn of the assistant's that ends in white space.
+/// The vendor refuses a last assistant turn that ends in white space.
 fn end_without_space(drafts: &mut [TurnDraft]) {
     let Some(TurnDraft { role: Role::Assistant, blocks }) = drafts.last_mut() else { return };
     if let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text")) {
@@ -252,12 +252,12 @@ fn end_without_space(drafts: &mut [TurnDraft]) {
     }
 }
 
-/// An id as the vendor takes it: letters, digits, `_` and `-`.
+/// An id in the characters that the vendor takes: letters, digits, `_` and `-`.
 fn id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }
 
-/// The text that base64 stands for, if it is text. Either alphabet, with or without padding.
+/// Decodes base64 in either alphabet, with or without padding. None if the bytes are not text.
 fn text_of_base64(data: &str) -> Option<String> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)

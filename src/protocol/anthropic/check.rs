@@ -1,15 +1,16 @@
-//! The top level of a Messages request, as far as the vendor checks it: what is required is there, and of the right type.
+//! Checks the top level of a Messages request as the vendor does: required members exist and have the right type.
 //!
-//! Ranges are left to the upstream: servers that speak this dialect differ in them. Each complaint has the vendor's form: the place, a colon, what is wrong. None quotes a value.
+//! Not for ranges: servers of this dialect differ in them. Complaints have the vendor's form (place, colon, complaint)
+//! and never quote a value.
 
 use super::members::invalid;
 use crate::protocol::client_error::Invalid;
 use crate::protocol::json::Json;
 
-/// Checks the top level of a request. `answers`: it asks for an answer and not for a count.
+/// Checks the top level of a request. `answers`: it asks for an answer, not for a token count.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>, answers: bool) -> Result<(), Invalid> {
     let found = |name: &str| member(name).map(str::trim);
     let given = |name: &str| found(name).filter(|value| *value != "null");

@@ -1,4 +1,4 @@
-//! The blocks of a Messages request as parts of a conversation.
+//! Reads the blocks of a Messages request as parts of a conversation.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::protocol::neutral::{
     ToolResult,
 };
 
-/// Where a block stands: in the vendor's way of pointing, and in ours.
+/// The place of a block, in the vendor's notation and in ours.
 struct BlockPath {
     dotted: String,
     bracketed: String,
@@ -64,7 +64,7 @@ pub(super) fn parts(value: &Value, role: Role, at: usize, losses: &mut Losses) -
     })
 }
 
-/// Gives each result the name of the function that was called.
+/// Names the called function in each result.
 pub(super) fn name_results(turns: &mut [ConversationTurn]) {
     let mut names: HashMap<String, String> = HashMap::new();
     for part in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
@@ -76,7 +76,7 @@ pub(super) fn name_results(turns: &mut [ConversationTurn]) {
     }
 }
 
-/// `cache_control`, which every block may have.
+/// Reads `cache_control`, which every block may have.
 pub(super) fn cache(block: &Map<String, Value>) -> Option<CacheHint> {
     let hint = some(block, "cache_control")?.as_object()?;
     Some(CacheHint { ttl: hint.get("ttl").and_then(Value::as_str).map(str::to_owned) })
@@ -107,7 +107,7 @@ fn list(
     Ok(parts)
 }
 
-/// Blocks that a message and a tool's result may have. What only this vendor knows is lost.
+/// Blocks that messages and tool results may contain. Blocks that only this vendor knows are lost.
 fn common(
     kind: &str,
     block: &Map<String, Value>,
@@ -163,7 +163,7 @@ fn document(
     Ok(Some(MessagePart::Document(Document { source, name, cache: cache(block) })))
 }
 
-/// Where an image or a document is, and the vendor's name for such a place.
+/// The source of an image or a document. `kind` is the vendor's name for it.
 fn source<'a>(block: &'a Map<String, Value>, place: &BlockPath) -> Result<(&'a str, Source), Invalid> {
     let source = match block.get("source") {
         None => return place.invalid("Field required"),
@@ -184,7 +184,7 @@ fn source<'a>(block: &'a Map<String, Value>, place: &BlockPath) -> Result<(&'a s
     Ok((kind, read))
 }
 
-/// The text of a content that is nothing but text.
+/// The text of content that is only text.
 fn plain(content: Option<&Value>) -> Option<String> {
     match content? {
         Value::String(text) => Some(text.clone()),
@@ -224,7 +224,7 @@ fn result(block: &Map<String, Value>, place: &BlockPath, losses: &mut Losses) ->
 
 enum ThinkingBlock {
     Own(ReasoningPart),
-    /// The signature of the call that follows.
+    /// The signature belongs to the next call.
     OfCall(String),
 }
 

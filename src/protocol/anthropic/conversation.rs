@@ -1,6 +1,6 @@
-//! A Messages request as a conversation: its top level. The blocks are read in `content`.
+//! Reads the top level of a Messages request as a conversation. `content` reads the blocks.
 //!
-//! What only this vendor can do (its own tools, its servers, its files, its editing of the context) is lost by its name.
+//! Features that only this vendor has (its own tools, servers, files, context editing) are reported as lost by name.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::protocol::neutral::{
     Conversation, ConversationTurn, Effort, Format, Losses, Reasoning, Role, Sampling, Tool, ToolChoice,
 };
 
-/// Members that are read here or set for each upstream.
+/// Members that are read here, or set later for each upstream.
 pub(super) const READ: [&str; 17] = [
     "model",
     "messages",
@@ -39,9 +39,9 @@ pub(super) const READ: [&str; 17] = [
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
-    // What `serde` says may quote the request, so only the place is told.
+    // Messages of `serde` may quote the request, so only the position is given.
     let unreadable = |error: serde_json::Error| {
         let message =
             format!("The request body is not a valid JSON object: line {} column {}", error.line(), error.column());
@@ -128,7 +128,7 @@ fn turn(message: &Value, at: usize, is_last: bool, losses: &mut Losses) -> Resul
     Ok(ConversationTurn { role, parts: content::parts(content, role, at, losses)? })
 }
 
-/// A tool of the caller's; none for one that the vendor defines.
+/// A tool of the caller; none for a tool that the vendor defines.
 fn tool(value: &Value, at: usize, losses: &mut Losses) -> Result<Option<Tool>, Invalid> {
     let place = format!("tools.{at}");
     let Value::Object(tool) = value else { return Err(invalid(&place, "Input should be an object")) };
@@ -203,7 +203,7 @@ fn reasoning(body: &Map<String, Value>, max_tokens: Option<u64>) -> Result<Optio
             _ => return Err(invalid("thinking.type", "Input should be 'enabled', 'disabled' or 'adaptive'")),
         };
         reasoning.enabled = Some(on);
-        // Whoever sees thoughts sends them back, and the vendor that made them may want its signature with them.
+        // A client that sees thoughts sends them back, and their vendor may require the signature then.
         reasoning.encrypted = on;
         reasoning.show = on.then(|| thinking.get("display").is_none_or(|display| display != "omitted"));
         if kind == "enabled" {
@@ -229,7 +229,7 @@ fn budget(thinking: &Map<String, Value>, max_tokens: Option<u64>) -> Result<u64,
     }
 }
 
-/// `output_config.format`, or `output_format` as it was called before.
+/// `output_config.format`, or its former name `output_format`.
 fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Format>, Invalid> {
     let config = match some(body, "output_config") {
         Some(Value::Object(config)) => Some(config),
@@ -258,14 +258,14 @@ fn format(body: &Map<String, Value>, losses: &mut Losses) -> Result<Option<Forma
     }
 }
 
-/// Which thoughts of earlier turns are kept: the vendor's own that nobody else reads.
+/// Which earlier thoughts are kept. Only this vendor reads its own thoughts, so nothing is lost.
 fn clears_thoughts_only(value: &Value) -> bool {
     let edits = value.get("edits").and_then(Value::as_array);
     let clears = |edit: &Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking_"));
     edits.is_some_and(|edits| edits.iter().all(clears))
 }
 
-/// Who asks, and on what terms.
+/// Who asks, and the service tier.
 fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut Losses) {
     if let Some(Value::Object(metadata)) = some(body, "metadata") {
         read.user = metadata.get("user_id").and_then(Value::as_str).map(str::to_owned);
@@ -278,7 +278,7 @@ fn accounting(body: &Map<String, Value>, read: &mut Conversation, losses: &mut L
         Some("standard_only") => read.service_tier = Some("default".to_owned()),
         Some(tier) => read.service_tier = Some(tier.to_owned()),
     }
-    // Cache what can be cached: other vendors do so unasked.
+    // A hint to cache everything. Other vendors do that without being asked.
     if some(body, "cache_control").is_some() {
         losses.hint("cache_control");
     }

@@ -1,10 +1,11 @@
-//! A Messages request that goes to Anthropic untouched, but for the reasoning that it did not sign and so would refuse.
+//! Removes reasoning that Anthropic did not sign from a Messages request that is otherwise passed through. Anthropic
+//! would refuse it.
 
 use serde_json::Value;
 
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without reasoning that others signed, or without any. None if there is none.
+/// The request without reasoning that others signed, or without any reasoning. None if there is none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
@@ -31,8 +32,8 @@ fn goes(block: &Value, taken: RemovedReasoning) -> bool {
     }
 }
 
-/// Whether the assistant's last turn calls a tool and does not begin with a thought: with a budget, the vendor refuses to go
-/// on thinking then.
+/// True if the last assistant turn calls a tool and does not begin with a thought. Anthropic then refuses to continue
+/// with a thinking budget.
 fn calls_without_thoughts(messages: &[Value]) -> bool {
     let last = messages.iter().rfind(|message| message["role"] == "assistant");
     let Some(blocks) = last.and_then(|message| message["content"].as_array()) else { return false };
@@ -42,7 +43,7 @@ fn calls_without_thoughts(messages: &[Value]) -> bool {
 }
 
 fn stop_thinking(request: &mut Value) {
-    // A rule about thoughts is refused where there are none.
+    // Rules about thoughts are refused when there are none.
     if let Some(Value::Array(edits)) = request.pointer_mut("/context_management/edits") {
         edits.retain(|edit| !edit["type"].as_str().is_some_and(|kind| kind.starts_with("clear_thinking")));
     }

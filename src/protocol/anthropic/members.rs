@@ -1,4 +1,4 @@
-//! Members of a Messages request, and a complaint about one in the vendor's words.
+//! Reads members of a Messages request, and writes complaints in the vendor's words.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ pub(super) fn some<'a>(from: &'a Map<String, Value>, name: &str) -> Option<&'a V
     from.get(name).filter(|value| !value.is_null())
 }
 
-/// A member that has to be a string.
+/// A required string.
 pub(super) fn string<'a>(from: &'a Map<String, Value>, name: &str, place: &str) -> Result<&'a str, Invalid> {
     match from.get(name) {
         None => Err(invalid(&format!("{place}.{name}"), "Field required")),
@@ -18,7 +18,7 @@ pub(super) fn string<'a>(from: &'a Map<String, Value>, name: &str, place: &str) 
     }
 }
 
-/// A complaint about the member at a place (`messages.0.content`).
+/// A complaint about a member, such as `messages.0.content`.
 pub(super) fn invalid(place: &str, complaint: &str) -> Invalid {
     Invalid { message: format!("{place}: {complaint}"), param: Some(place.to_owned()) }
 }

@@ -1,7 +1,7 @@
-//! The `anthropic` dialect, and the Messages surface that speaks it: what its events carry, its requests written from a
-//! conversation and read into one, its answers written from pieces, its errors.
+//! The `anthropic` dialect, and the Messages surface: reads its events, reads and writes its requests, writes its
+//! answers and its errors.
 //!
-//! Nothing here decides what an upstream gets: a Messages request goes to an Anthropic upstream as it came.
+//! Not for choosing what an upstream gets: a Messages request goes to an Anthropic upstream unchanged.
 
 mod assemble;
 mod blocks;
@@ -36,12 +36,12 @@ pub use writer::AnthropicWriter;
 use super::client_error::ErrorShape;
 use super::sse::SseEvent;
 
-/// Whether the official client takes this event for an error: it goes by the event's name.
+/// Whether the official client treats this event as an error. It goes by the event's name.
 pub fn is_error_event(event: &SseEvent) -> bool {
     event.fields().name == Some(b"error")
 }
 
-/// An error in the vendor's shape. Its `type` goes by the status; the gateway's own `code` stands beside it.
+/// An error in the vendor's shape. The status decides its `type`; the gateway's `code` is an extra member.
 pub fn error(error: &ErrorShape<'_>) -> Value {
     let mut shape = json!({ "type": error_type(error.status), "message": error.message, "code": error.code });
     if let Some(param) = error.param {

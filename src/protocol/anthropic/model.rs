@@ -1,35 +1,35 @@
-//! What a model behind the Messages API takes, by its name.
+//! What a model behind the Messages API accepts, by its name.
 //!
-//! A name that is no Claude's says nothing: such a server is taken to follow the rules that held longest.
+//! For a name that is not a Claude, the oldest rules are assumed.
 
 use crate::protocol::claude::Claude;
 
-/// How a model is told to think.
+/// How a model is asked to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `enabled` with a budget in tokens.
+    /// `enabled`, with a budget in tokens.
     Budget,
     /// Either.
     Both,
-    /// `adaptive` with an effort; sampling options are refused.
+    /// `adaptive`, with an effort. Sampling options are refused.
     Adaptive,
 }
 
-/// What is known of a model.
+/// The known limits of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClaudeModel {
     pub style: Style,
-    /// It takes `output_config.format` and strict tools.
+    /// Accepts `output_config.format` and strict tools.
     pub takes_schemas: bool,
-    /// It takes `system` turns in the middle of a conversation.
+    /// Accepts `system` turns in the middle of a conversation.
     pub takes_system_turns: bool,
-    /// Its thinking can be switched off.
+    /// Thinking can be switched off.
     pub may_not_think: bool,
-    /// It can be told to think.
+    /// Can be asked to think.
     pub thinks: bool,
-    /// It refuses `temperature` and `top_p` together.
+    /// Refuses `temperature` together with `top_p`.
     pub wants_one_of_both: bool,
-    /// Tokens that one answer may have, where that is known.
+    /// Maximum tokens of one answer, if known.
     pub most_tokens: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl ClaudeModel {
     }
 }
 
-/// Whether two names tell the same of their models.
+/// Whether requests for two models are written alike.
 pub fn writes_alike(one: &str, other: &str) -> bool {
     ClaudeModel::of(one) == ClaudeModel::of(other)
 }

@@ -1,6 +1,7 @@
-//! What one event of a Messages stream carries. Strings stay where they are, only their emptiness and length are taken.
+//! Reads one event of a Messages stream for the race. Builds nothing: it only looks at the emptiness and length of
+//! strings.
 //!
-//! Members may come in any order, `type` last among them, so an event is walked once and understood at its end.
+//! Members may come in any order, `type` last, so the event is walked once and classified at the end.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     read_sse(event, |text, _| Ok(AnthropicWire::read(text)?.frame(text)))
 }
 
-/// An event as it is written, as far as it matters.
+/// The members of an event that matter.
 #[derive(Default)]
 struct AnthropicWire<'a> {
     /// The event's `type`.
@@ -35,9 +36,9 @@ struct DeltaText<'a> {
     text: Option<&'a str>,
     thinking: Option<&'a str>,
     partial_json: Option<&'a str>,
-    /// The name of a tool.
+    /// A tool's name.
     name: Option<&'a str>,
-    /// The input of a tool that comes whole, as JSON text; none if it is empty.
+    /// The input of a tool that came whole, as JSON text; none if it is empty.
     input: Option<&'a str>,
     stop_reason: Option<&'a str>,
 }
@@ -128,7 +129,7 @@ impl<'a> DeltaText<'a> {
         Ok(words)
     }
 
-    /// The string that a delta adds, if it is generated output: signatures, citations and compaction are none.
+    /// The text that a delta adds, if it is generated output. Signatures, citations and compaction are not.
     fn of_delta(&self) -> Option<(PayloadKind, &'a str)> {
         let (kind, text) = match self.kind? {
             "text_delta" => (PayloadKind::Text, self.text),
@@ -139,8 +140,8 @@ impl<'a> DeltaText<'a> {
         text.filter(|text| !text.is_empty()).map(|text| (kind, text))
     }
 
-    /// What a block begins with: the name of a tool, whoever runs it; text where a server puts some there. Not the data of
-    /// redacted thinking, and not what a tool of the vendor gave back.
+    /// What a block starts with: a tool's name, or text that a server puts there. Not the data of redacted thinking,
+    /// and not the result of a vendor's tool.
     fn of_block(&self) -> Option<Payload> {
         let count = |text: Option<&str>| text.map_or(0, characters);
         let (kind, chars) = match self.kind? {

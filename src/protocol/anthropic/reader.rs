@@ -1,4 +1,4 @@
-//! A Messages stream as pieces, for a client of another surface. Off the hot path of the race, so it builds JSON values.
+//! Reads a Messages stream into pieces, for a client of another surface. Not on the hot path: builds JSON values.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::protocol::usage::Usage;
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub struct AnthropicReader {
-    /// The blocks that are under way, by the vendor's index.
+    /// Open blocks, by the vendor's index.
     open: BTreeMap<u64, BlockKind>,
-    /// Blocks of thinking begun so far.
+    /// Thinking blocks so far.
     thoughts: u32,
-    /// Calls begun so far.
+    /// Calls so far.
     calls: u32,
-    /// Of the call that follows: the upstream has it of another vendor.
+    /// The signature of the next call, which another vendor made.
     signature: Option<String>,
 }
 
@@ -26,12 +26,12 @@ pub struct AnthropicReader {
 enum BlockKind {
     Text,
     Thinking(u32),
-    /// `whole` is an input that came with the start; deltas replace it.
+    /// `whole` is an input that came with the start. Deltas replace it.
     Call {
         call: u32,
         whole: Option<String>,
     },
-    /// A block that no other dialect has a word for.
+    /// A block that no other dialect has.
     Other,
 }
 
@@ -58,7 +58,7 @@ impl ReadPieces for AnthropicReader {
 }
 
 impl AnthropicReader {
-    /// A second start in one stream (a server that began anew) finds no block under way.
+    /// After a second start in one stream (the server began anew) no block is open.
     fn message_start(&mut self, message: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.open.clear();
         pieces.push(AnswerPiece::Start { id: text(message, "id"), model: text(message, "model") });
@@ -115,7 +115,7 @@ impl AnthropicReader {
         let block = self.open.get_mut(&index);
         let kind = text(&delta, "type").unwrap_or_default();
         match (kind.as_str(), block) {
-            // Some servers forget the start of a block of text.
+            // Some servers omit the start of a text block.
             ("text_delta", Some(BlockKind::Text) | None) => push_text(&mut delta, pieces),
             ("thinking_delta", Some(BlockKind::Thinking(block))) => {
                 push_thinking(*block, &mut delta, "thinking", pieces)
@@ -130,7 +130,7 @@ impl AnthropicReader {
                     pieces.push(AnswerPiece::Arguments { index: 0, call: *call, text });
                 }
             }
-            // What belongs to a block that was told as a whole.
+            // More of a block that was already reported whole.
             (_, Some(BlockKind::Other)) => {}
             _ => pieces.push(AnswerPiece::Other(kind)),
         }
@@ -191,7 +191,7 @@ fn push_thinking(block: u32, from: &mut Value, member: &str, pieces: &mut Vec<An
     }
 }
 
-/// A string member that is not empty, taken out.
+/// Takes a string member out, unless it is empty.
 fn take(from: &mut Value, member: &str) -> Option<String> {
     match from.get_mut(member) {
         Some(Value::String(text)) if !text.is_empty() => Some(std::mem::take(text)),

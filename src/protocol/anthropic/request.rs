@@ -1,8 +1,8 @@
-//! A conversation as a Messages request: everything but the turns, which are in `blocks`.
+//! Writes a conversation as a Messages request, all but the turns (see `blocks`).
 //!
-//! What other vendors leave to a default is written out here: `max_tokens` is required. Anthropic's temperature ends at 1,
-//! where it means what it means elsewhere, so a higher one is lost. How hard to think is an effort for newer models and a
-//! budget for older ones; where thinking and a forced tool exclude each other, the tool stays.
+//! `max_tokens` is required here, so a default is written. Anthropic's temperature ends at 1, so a higher one is lost.
+//! Newer models take an effort, older ones a thinking budget. If thinking and a forced tool exclude each other, the
+//! tool wins.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
 
-/// Tokens of an answer for which neither the caller nor what is known of the model sets a limit, thinking not counted.
+/// Answer tokens if neither the caller nor the model sets a limit, without thinking.
 const MAX_TOKENS: u64 = 8_192;
 
 /// Writes a conversation as a Messages request.
@@ -48,18 +48,18 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     Value::Object(body)
 }
 
-/// How the model is told to think.
+/// How the model is asked to think.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ThinkingRequest {
     mode: Mode,
     effort: Option<Effort>,
-    /// The thoughts are not to be shown.
+    /// The caller does not want to see the thoughts.
     hidden: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Mode {
-    /// Nothing is said.
+    /// Nothing is written.
     #[default]
     Unset,
     Disabled,
@@ -68,7 +68,7 @@ enum Mode {
 }
 
 impl ThinkingRequest {
-    /// `begun` is true if the caller wrote the first words of the answer.
+    /// `begun`: the caller wrote the first words of the answer.
     fn of(conversation: &Conversation, begun: bool, model: ClaudeModel, losses: &mut Losses) -> ThinkingRequest {
         let Some(asked) = &conversation.reasoning else { return ThinkingRequest::default() };
         if asked.enabled == Some(false) || asked.effort == Some(Effort::None) {
@@ -103,7 +103,7 @@ impl ThinkingRequest {
         thinking
     }
 
-    /// The caller's limit, or the model's: one that nobody asked for should not end an answer.
+    /// The caller's limit, else the model's, so that no default cuts an answer.
     fn max_tokens(&self, sampling: &Sampling, model: ClaudeModel) -> u64 {
         let budget = match self.mode {
             Mode::Budget(budget) => budget,
@@ -119,7 +119,7 @@ impl ThinkingRequest {
             Mode::Budget(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
             Mode::Adaptive => json!({ "type": "adaptive" }),
         };
-        // Newer models leave thoughts out unless they are asked for.
+        // Newer models omit thoughts unless asked for them.
         if self.hidden || self.mode == Mode::Adaptive {
             value["display"] = Value::from(if self.hidden { "omitted" } else { "summarized" });
         }
@@ -143,7 +143,7 @@ fn tools(conversation: &Conversation, model: ClaudeModel, losses: &mut Losses) -
         }
         tools.push(one_tool(tool, index, model, losses));
     }
-    // Without any tool, calls in the history are refused: they are declared by their names, and may not be called.
+    // A history with calls but without tools is refused. So the called functions are declared, and may not be called.
     if conversation.tools.is_empty() {
         let schema = json!({ "type": "object" });
         tools
@@ -198,7 +198,7 @@ fn output_config(
     if let Some(effort) = thinking.effort {
         let name = match effort {
             Effort::None | Effort::Minimal | Effort::Low => "low",
-            // Models that take budgets too know no name between high and max.
+            // Models that also take budgets have no level between high and max.
             Effort::XHigh if model.style != Style::Adaptive => "high",
             other => other.as_str(),
         };
@@ -210,7 +210,7 @@ fn output_config(
             let schema = schema::closed(schema.clone(), "response_format.schema", losses);
             config.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
         }
-        // There is no free JSON mode, and older models know no schemas.
+        // There is no free JSON mode, and older models take no schemas.
         Some(Format::Json | Format::Schema { .. }) => losses.meaning("response_format"),
     }
     config
@@ -234,7 +234,7 @@ fn sampling(
         }
     }
     if let Some(top_p) = sampling.top_p.filter(|top_p| *top_p != 1.0) {
-        // With thinking the vendor takes the upper end of it. Newer models take one of both.
+        // With thinking, the vendor takes only a high `top_p`. Newer models take either `temperature` or `top_p`.
         let alone = !(heated && model.wants_one_of_both);
         if alone && (free || (model.style != Style::Adaptive && top_p >= 0.95)) {
             set("top_p", Value::from(top_p));
@@ -256,7 +256,7 @@ fn sampling(
     lose_choices(sampling, losses);
 }
 
-/// Who asks, and on what terms.
+/// Who asks, and the service tier.
 fn accounting(conversation: &Conversation, losses: &mut Losses, set: &mut impl FnMut(&str, Value)) {
     if let Some(user) = conversation.user.as_ref().filter(|user| !user.is_empty()) {
         set("metadata", json!({ "user_id": user }));

@@ -1,12 +1,11 @@
-//! A whole Messages answer as the stream that a server would have sent: for servers that answer as a whole though a stream
-//! was asked for.
+//! Turns a whole Messages answer into stream events, for servers that ignore `stream`.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
 use super::writer::emit;
 
-/// The events of a whole answer. None if the body is no message.
+/// The events of a whole answer. None if the body is not a message.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let mut message: Map<String, Value> = serde_json::from_slice(body).ok()?;
     if message.get("type").is_some_and(|kind| kind != "message")
@@ -15,7 +14,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
         return None;
     }
     let Some(Value::Array(blocks)) = message.insert("content".to_owned(), json!([])) else { return None };
-    // What is known at the end only stands in the delta, where the official clients look for it.
+    // The official clients look for final members in the delta.
     let mut delta = Map::new();
     for name in ["stop_reason", "stop_sequence", "stop_details", "container"] {
         if name == "stop_reason" || name == "stop_sequence" {
@@ -37,7 +36,8 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// A block that streams begins empty, and what was taken out follows as deltas; any other comes whole in its start.
+/// A block that is normally streamed starts empty and its content follows as deltas. Other blocks come whole in their
+/// start.
 fn write_block(out: &mut BytesMut, index: usize, mut block: Map<String, Value>) {
     let mut deltas = Vec::new();
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();

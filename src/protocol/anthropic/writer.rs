@@ -1,9 +1,9 @@
-//! An answer of another dialect as a Messages stream.
+//! Writes an answer of another dialect as a Messages stream.
 //!
-//! Blocks stand one behind another, so a call that begins while the arguments of the one before are not whole waits for
-//! them. `message_start` goes out with the first block and so may know usage; `message_delta` is held back until the end,
-//! for usage often comes behind the finish. A refusal is text with the stop reason `refusal`; a generated image is Markdown
-//! with a data URL, and of audio only the transcript is written, for Messages has no blocks for them.
+//! Blocks may not overlap, so a call waits until the arguments of the call before it are complete. `message_start` is
+//! sent with the first block, so that it can contain usage; `message_delta` waits for the end, because usage often
+//! comes after the finish. A refusal is text with stop reason `refusal`; an image is Markdown with a data URL; of audio
+//! only the transcript is written.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::protocol::neutral::signature::{SignatureOwner, UNSIGNED, of_call, sho
 use crate::protocol::neutral::{AnswerPiece, FinishReason, WritePieces};
 use crate::protocol::usage::Usage;
 
-/// Bytes of an id that is no name of one call, at most, and digits of one that was counted up.
+/// Ids up to this length, in bytes, and counters up to this many digits, are not unique to one call.
 const SHORT_MAX: usize = 5;
 const COUNTED_MAX: usize = 6;
 
@@ -22,27 +22,27 @@ const COUNTED_MAX: usize = 6;
 pub struct AnthropicWriter {
     model: String,
     started: bool,
-    /// The index that the next block gets.
+    /// Index of the next block.
     next: u64,
     open: Option<OpenBlock>,
-    /// Calls that have begun in the answer and wait for the one before them, by their numbers.
+    /// Calls that wait for the one before them, by number.
     waiting: BTreeMap<u32, WaitingCall>,
     calls: u64,
-    /// Of calls, as the upstream gave them.
+    /// Ids of calls, as the upstream sent them.
     ids: HashSet<String>,
     refused: bool,
     usage: Usage,
     finish: Option<FinishReason>,
 }
 
-/// The block that is under way.
+/// The open block.
 enum OpenBlock {
     Text,
     Thinking { block: u32, signed: bool },
     Call { call: u32, arguments: JsonDepth },
 }
 
-/// A call that waits.
+/// A waiting call.
 struct WaitingCall {
     id: String,
     name: String,
@@ -50,14 +50,14 @@ struct WaitingCall {
     arguments: String,
 }
 
-/// Appends an event, named by its `type`.
+/// Appends an event named by its `type`.
 pub(super) fn emit(out: &mut BytesMut, event: &Value) {
     let name = event.get("type").and_then(Value::as_str).unwrap_or_default();
     out.put_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
 }
 
 impl AnthropicWriter {
-    /// `model` stands in the answer until the upstream names its own.
+    /// `model` is used until the upstream names its own.
     pub fn new(model: &str) -> AnthropicWriter {
         AnthropicWriter {
             model: model.to_owned(),
@@ -73,8 +73,8 @@ impl AnthropicWriter {
         }
     }
 
-    /// Goes on with a message that was begun: so many blocks of it were opened, and the last one is text that is not closed, or
-    /// none is open.
+    /// Continues a message of which `blocks` blocks were opened. `text_is_open`: the last one is text and still open;
+    /// else none is open.
     pub fn behind(blocks: u64, text_is_open: bool) -> AnthropicWriter {
         AnthropicWriter {
             started: true,
@@ -84,7 +84,7 @@ impl AnthropicWriter {
         }
     }
 
-    /// `message_start`, once.
+    /// Writes `message_start`, once.
     fn start(&mut self, out: &mut BytesMut) {
         if std::mem::replace(&mut self.started, true) {
             return;
@@ -107,17 +107,17 @@ impl AnthropicWriter {
         self.next += 1;
     }
 
-    /// Ends the block that is under way, if one is.
+    /// Closes the open block, if any.
     fn close(&mut self, out: &mut BytesMut) {
         let Some(open) = self.open.take() else { return };
         if let OpenBlock::Thinking { signed: false, .. } = open {
-            // A block without a signature is known by its mark when it comes back.
+            // This mark identifies an unsigned block when the client sends it back.
             self.delta("signature_delta", "signature", UNSIGNED, out);
         }
         emit(out, &json!({ "type": "content_block_stop", "index": self.next.saturating_sub(1) }));
     }
 
-    /// A delta of the block that is under way: the one event that is written for every token, so without a tree.
+    /// A delta of the open block. Written for every token, so it builds no JSON tree.
     fn delta(&self, kind: &str, member: &str, text: &str, out: &mut BytesMut) {
         let (index, text) = (self.next.saturating_sub(1), Value::from(text));
         let data = format!(
@@ -140,7 +140,7 @@ impl AnthropicWriter {
         self.delta("text_delta", "text", text, out);
     }
 
-    /// Makes the block of thinking of this number the one that is under way.
+    /// Opens the thinking block with this number, unless it is open.
     fn think(&mut self, block: u32, out: &mut BytesMut) {
         if !matches!(self.open, Some(OpenBlock::Thinking { block: at, .. }) if at == block) {
             self.flush(out);
@@ -176,7 +176,7 @@ impl AnthropicWriter {
         self.open_next(out);
     }
 
-    /// Opens the call that waits longest, and goes on while each is whole.
+    /// Opens waiting calls in order, as long as each is complete.
     fn open_next(&mut self, out: &mut BytesMut) {
         while !self.waiting.is_empty()
             && !matches!(&self.open, Some(OpenBlock::Call { arguments, .. }) if !arguments.whole())
@@ -198,8 +198,8 @@ impl AnthropicWriter {
         self.more(&arguments, out);
     }
 
-    /// The upstream's id, if it is none that comes again in another answer, and one that Anthropic takes back. Any other does
-    /// as well: call and result come back with the same.
+    /// The upstream's id, if it is unique and Anthropic accepts it. Otherwise a new one: the client sends call and
+    /// result back with the same id.
     fn own_id(&mut self, id: String) -> String {
         let taken_back = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         let counted = id.strip_prefix("call_").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
@@ -219,7 +219,7 @@ impl AnthropicWriter {
         }
     }
 
-    /// More arguments of the call that is under way.
+    /// More arguments of the open call.
     fn more(&mut self, text: &str, out: &mut BytesMut) {
         if text.is_empty() {
             return;
@@ -230,14 +230,14 @@ impl AnthropicWriter {
         self.delta("input_json_delta", "partial_json", text, out);
     }
 
-    /// Writes the calls that wait: nothing more comes of the one before them.
+    /// Writes all waiting calls. The call before them gets no more arguments.
     fn flush(&mut self, out: &mut BytesMut) {
         while !self.waiting.is_empty() {
             self.open_first(out);
         }
     }
 
-    /// Counts so far. Messages counts what came out of a cache, or went into it, apart.
+    /// Usage so far. Messages counts cache reads and writes apart from other input.
     fn usage_so_far(&self) -> Value {
         let cached = self.usage.cached_input_tokens.unwrap_or(0);
         let created = self.usage.cache_creation_tokens.unwrap_or(0);
@@ -262,7 +262,7 @@ impl AnthropicWriter {
             Some(FinishReason::Filtered | FinishReason::Refusal) => "refusal",
             Some(FinishReason::Pause) => "pause_turn",
             _ if self.refused => "refusal",
-            // Some vendors say `stop` to a call.
+            // Some vendors report `stop` for a call.
             _ if self.calls > 0 => "tool_use",
             Some(FinishReason::Stop | FinishReason::Other(_)) | None => "end_turn",
         };
@@ -272,7 +272,7 @@ impl AnthropicWriter {
 
 impl WritePieces for AnthropicWriter {
     fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut) {
-        // Messages has one answer.
+        // Messages has only choice 0.
         match piece {
             AnswerPiece::Start { model: Some(model), .. } if !model.is_empty() => self.model = model,
             AnswerPiece::Text { index: 0, text } => self.text(&text, out),
@@ -311,7 +311,7 @@ impl WritePieces for AnthropicWriter {
     }
 }
 
-/// Tells when the JSON text of a call's arguments is whole.
+/// Detects when the JSON text of a call's arguments is complete.
 #[derive(Default)]
 struct JsonDepth {
     depth: u32,

@@ -1,4 +1,4 @@
-//! What is whole and what is not, against `serde_json` as the other opinion.
+//! Complete and incomplete arguments, compared with `serde_json`.
 
 use serde_json::{Map, Value};
 
@@ -23,7 +23,7 @@ fn is_broken(pieces: &[AnswerPiece], takes_text: bool) -> bool {
     arguments.is_broken()
 }
 
-/// Whether a call with these arguments is whole, whose text comes in pieces of `size` bytes, more or less.
+/// Whether a call is complete if its arguments come in pieces of about `size` bytes.
 fn is_whole(text: &str, size: usize) -> bool {
     let mut scan = Scan::default();
     let mut rest = text;
@@ -136,7 +136,7 @@ proptest::proptest! {
     fn it_is_what_serde_reads(text in "[\\[\\]{}\":,a-b0-1\\\\.eE+ -]{0,24}", size in 1usize..5) {
         let text = format!("{{\"a\":{text}");
         let expected = serde_json::from_str::<Map<String, Value>>(&text);
-        // A number that is larger than any is JSON all the same.
+        // A number beyond all ranges is still JSON.
         let is_large = expected.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
         proptest::prop_assert!(is_large || is_whole(&text, size) == expected.is_ok(), "{}", text);
     }

@@ -1,4 +1,4 @@
-//! Turns of a conversation as Converse's messages: what a part of a turn becomes, and what of it cannot be said.
+//! Writes the turns of a conversation as Converse messages, and reports what cannot be written.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -16,18 +16,18 @@ use crate::protocol::neutral::{
 };
 use crate::protocol::outgoing::lose_cache;
 
-/// Characters of a tool use's id and of a document's name, at most.
+/// Maximum characters of a tool use's id and of a document's name.
 const ID_MAX: usize = 64;
 const NAME_MAX: usize = 200;
 
-/// Writes what a conversation says.
+/// Writes the turns of a conversation.
 pub(super) struct ContentWriter<'a> {
     pub model: BedrockModel,
     pub losses: &'a mut Losses,
-    /// Names of documents, with the number that the next of that name gets: no two may be the same.
+    /// Used document names, with the number of the next document of that name. Names must be unique.
     names: HashMap<String, u32>,
     ids: CallIds,
-    /// There are calls or results of tools.
+    /// The conversation contains calls or tool results.
     pub has_tools: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> ContentWriter<'a> {
         ContentWriter { model, losses, names: HashMap::new(), ids: CallIds::new(id, ID_MAX), has_tools: false }
     }
 
-    /// Roles alternate: turns of one role become one message, and the user's is the first. A system turn goes into `system`, which has no other place.
+    /// Roles must alternate, and the user begins: turns of one role become one message. System turns go into `system`.
     pub fn messages(&mut self, turns: &[ConversationTurn], system: &mut Vec<Value>) -> Vec<Value> {
         let mut messages: Vec<(&str, Vec<Value>)> = Vec::new();
         for (number, turn) in turns.iter().enumerate() {
@@ -96,7 +96,7 @@ impl<'a> ContentWriter<'a> {
             MessagePart::Document(document) => {
                 let block = self.document(document);
                 out.extend(self.or_lost(block, name));
-                // A cache point may not stand behind a document.
+                // A cache point may not follow a document.
                 lose_cache(document.cache.is_some(), self.losses);
                 &None
             }
@@ -127,7 +127,7 @@ impl<'a> ContentWriter<'a> {
         block
     }
 
-    /// Only Claude's own reasoning goes back, and only with what proves that it is. Others do without what they thought.
+    /// Only Claude's own signed reasoning is sent back. For other models reasoning is dropped.
     fn thinking(&mut self, thinking: &ReasoningPart, name: &str) -> Option<Value> {
         match (self.model.family, signed(thinking)) {
             (Family::Claude(_) | Family::Unknown, Some(signature)) => Some(if thinking.redacted {
@@ -148,7 +148,7 @@ impl<'a> ContentWriter<'a> {
         let written = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
         let arguments = match serde_json::from_str::<Map<String, Value>>(written) {
             Ok(arguments) if !call.custom => Value::Object(arguments),
-            // Only an object is taken. The model's own broken text is shown to it as such.
+            // Only an object is accepted, so broken arguments are wrapped in one.
             _ => {
                 if call.custom {
                     self.losses.meaning(name);
@@ -200,18 +200,18 @@ impl<'a> ContentWriter<'a> {
         Some(json!({ "document": { "format": format, "name": name, "source": source } }))
     }
 
-    /// A name of the characters that are allowed, and that no other document has.
+    /// A unique name in the allowed characters.
     fn document_name(&mut self, wanted: Option<&str>) -> String {
         let wanted = wanted.map_or("", |name| name.rsplit_once('.').map_or(name, |(stem, _)| stem));
         let allowed = |c: char| if c.is_ascii_alphanumeric() || "-()[]".contains(c) { c } else { ' ' };
         let plain: String = wanted.chars().map(allowed).collect();
         let words: Vec<&str> = plain.split_ascii_whitespace().collect();
         let mut base = words.join(" ");
-        // Room for a number.
+        // Leaves room for a number.
         base.truncate(NAME_MAX - 20);
         let base = if base.trim().is_empty() { "document" } else { base.trim_end() };
         let mut name = base.to_owned();
-        // Each round uses a number up, and no number is tried twice.
+        // Terminates: each round uses another number.
         while self.names.contains_key(&name) {
             let number = self.names.entry(base.to_owned()).or_insert(2);
             name = format!("{base} ({number})");
@@ -221,7 +221,7 @@ impl<'a> ContentWriter<'a> {
         name
     }
 
-    /// A cache point behind the last block, if the model takes one there.
+    /// Adds a cache point after the last block, if the model accepts one there.
     pub fn cache(&mut self, hint: Option<&CacheHint>, out: &mut Vec<Value>) {
         let Some(hint) = hint else { return };
         if !self.model.caches() || out.last().is_none_or(|block| block.get("cachePoint").is_some()) {
@@ -242,8 +242,8 @@ impl<'a> ContentWriter<'a> {
     }
 }
 
-/// The blocks of a turn as they are taken: results of tools first, each with the cache point behind it, and never a document
-/// without a text.
+/// Orders the blocks of a turn as the vendor requires: tool results first, each followed by its cache point, and never
+/// a document without a text.
 fn ordered(blocks: Vec<Value>) -> Vec<Value> {
     let is = |block: &Value, kind: &str| block.get(kind).is_some();
     let (mut results, mut rest, mut behind_result) = (Vec::new(), Vec::new(), false);
@@ -259,7 +259,7 @@ fn ordered(blocks: Vec<Value>) -> Vec<Value> {
     results
 }
 
-/// A blank text is refused, and says nothing.
+/// Blank text is refused, and means nothing.
 fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({ "text": text }))
 }
@@ -275,7 +275,7 @@ fn image_block(image: &Image) -> Option<Value> {
     Some(json!({ "image": { "format": format, "source": source } }))
 }
 
-/// By a media type, or by what a file's name ends in.
+/// By media type, or by file extension.
 fn image_format(name: &str) -> Option<&'static str> {
     let name = name.split(';').next().unwrap_or(name).trim().to_ascii_lowercase();
     Some(match name.strip_prefix("image/").unwrap_or(&name) {
@@ -287,7 +287,7 @@ fn image_format(name: &str) -> Option<&'static str> {
     })
 }
 
-/// By the media type, else by what the file's name ends in.
+/// By media type, else by file extension.
 fn document_format(media_type: &str, name: Option<&str>) -> Option<&'static str> {
     let media_type = media_type.split(';').next().unwrap_or(media_type).trim().to_ascii_lowercase();
     let ending = || name.and_then(|name| Some(name.rsplit_once('.')?.1.to_ascii_lowercase()));
@@ -311,7 +311,7 @@ fn document_format(media_type: &str, name: Option<&str>) -> Option<&'static str>
     })
 }
 
-/// An id as Bedrock takes it, the same for the same id: other vendors' may be longer, or have other characters in them.
+/// An id that Bedrock accepts; the same for the same id. Ids of other vendors may be too long or have other characters.
 fn id(id: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
     if !id.is_empty() && id.len() <= ID_MAX && id.chars().all(allowed) {

@@ -1,12 +1,12 @@
-//! AWS's names for what went wrong: in an exception frame, in `__type` of an error body, in the header `x-amzn-errortype`.
+//! Names of AWS errors: in an exception frame, in `__type` of an error body, and in the header `x-amzn-errortype`.
 
 use serde_json::{Value, json};
 
 use crate::failure::FailureKind;
 use crate::protocol::binary::BinaryMessage;
 
-/// What an exception's name means. `name` is in lower case, and may have a namespace in front (`com.amazon#`) and an address
-/// behind (`:http://`).
+/// The kind of an exception. `name` is in lower case and may have a namespace before it (`com.amazon#`) and an address
+/// after it (`:http://`).
 pub fn kind_of(name: &str) -> Option<FailureKind> {
     let name = name.rsplit('#').next().unwrap_or(name);
     let name = name.split(':').next().unwrap_or(name);
@@ -33,7 +33,7 @@ pub fn kind_of(name: &str) -> Option<FailureKind> {
     })
 }
 
-/// An error frame as a JSON text that `protocol::error` reads.
+/// An error frame as JSON text for `protocol::error`.
 pub(super) fn data(message: &BinaryMessage<'_>) -> Vec<u8> {
     let payload: Value = serde_json::from_slice(message.payload).unwrap_or_default();
     let said = ["message", "Message", "originalMessage"].iter().find_map(|name| payload.get(name)?.as_str());

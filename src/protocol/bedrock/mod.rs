@@ -1,6 +1,5 @@
-//! The `bedrock` dialect: AWS's ConverseStream, whatever model stands behind it. What its frames carry, its requests written
-//! from a conversation, its errors. How a stream is cut into frames is `binary`'s matter, how a request is signed the
-//! upstream's.
+//! The `bedrock` dialect: AWS's ConverseStream, for any model behind it. Reads its frames and errors, and writes its
+//! requests. Not for cutting streams into frames (see `binary`) or for signing requests (see `upstream`).
 
 mod content;
 mod errors;
@@ -23,10 +22,10 @@ pub use reader::BedrockReader;
 pub use request::request;
 pub use whole::events_of_whole;
 
-/// What a part of a path is encoded by: all but the characters that RFC 3986 calls unreserved.
+/// Characters to encode in a path segment: all but those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where a request for a model goes. The id may be an ARN, with colons and slashes.
+/// The path of a request for a model. The id may be an ARN with colons and slashes.
 pub fn path(model: &str) -> String {
     format!("/model/{}/converse-stream", utf8_percent_encode(model, RESERVED))
 }

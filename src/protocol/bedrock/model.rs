@@ -1,8 +1,9 @@
-//! What a model behind Bedrock takes, by its id. Converse is one format for all of them, but many refuse what they do not know.
+//! What a model behind Bedrock accepts, by its id. Converse has one format, but many models refuse members that they do
+//! not know.
 
 use crate::protocol::claude::Claude;
 
-/// Who made the model, as far as requests differ.
+/// The maker of the model, as far as requests differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Claude(Claude),
@@ -11,18 +12,18 @@ pub(super) enum Family {
     /// The open-weight models of OpenAI.
     GptOss,
     Qwen,
-    /// No model's name is in the id, as in the ARN of an application's own profile.
+    /// The id names no model, as in the ARN of an application inference profile.
     Unknown,
     Other,
 }
 
-/// A model, as far as it matters to a request.
+/// The facts of a model that a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BedrockModel {
     pub family: Family,
-    /// It takes a JSON schema for its text, and strict tools.
+    /// Accepts a JSON schema for its text, and strict tools.
     pub takes_schemas: bool,
-    /// It can be made to call a tool.
+    /// Can be forced to call a tool.
     pub can_be_forced: bool,
 }
 
@@ -52,28 +53,28 @@ impl BedrockModel {
         BedrockModel { family, takes_schemas, can_be_forced: !dated }
     }
 
-    /// It takes cache points in system prompts and messages.
+    /// Accepts cache points in system prompts and messages.
     pub fn caches(&self) -> bool {
         matches!(self.family, Family::Claude(_) | Family::Nova(_))
     }
 
-    /// It takes cache points behind tools.
+    /// Accepts cache points after tools.
     pub fn caches_tools(&self) -> bool {
         matches!(self.family, Family::Claude(_))
     }
 
-    /// It takes cache points that last an hour.
+    /// Accepts cache points that last an hour.
     pub fn caches_long(&self) -> bool {
         matches!(self.family, Family::Claude(claude) if claude.version >= (4, 5))
     }
 
-    /// It takes `status` in the result of a tool.
+    /// Accepts `status` in a tool result.
     pub fn takes_status(&self) -> bool {
         self.caches()
     }
 }
 
-/// Whether two names tell the same of their models.
+/// Whether requests for two models are written alike.
 pub fn writes_alike(one: &str, other: &str) -> bool {
     BedrockModel::of(one) == BedrockModel::of(other)
 }

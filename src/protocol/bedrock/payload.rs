@@ -1,4 +1,4 @@
-//! What one frame of a stream carries. Nothing is built: strings stay where they are, only their emptiness and length are taken.
+//! Reads one frame of a stream for the race. Builds nothing: it only looks at the emptiness and length of strings.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::protocol::frame::{Chunk, Frame, Payload};
 use crate::protocol::json::{InvalidJson, Json};
 use crate::protocol::sse::SseEvent;
 
-/// The frame that ends a stream: usage and times, behind the stop reason.
+/// The last frame of a stream: usage and timings, after the stop reason.
 const LAST: &str = "metadata";
 
 /// Reads one frame.
@@ -25,8 +25,8 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     }
 }
 
-/// `text` of the chunk is never set: a frame has its length and its checksums in it, so no other is like it but for a text,
-/// and there is nothing for the shortcut of the hot path to learn.
+/// Never sets `text` of the chunk: every frame contains its length and checksums, so the template shortcut could never
+/// apply.
 fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
     let mut chunk = Chunk { choices: u64::from(event != LAST), ..Chunk::default() };
     let mut json = Json::new(text);
@@ -47,7 +47,7 @@ fn chunk<'a>(event: &str, text: &'a str) -> Result<Chunk<'a>, InvalidJson> {
     if json.peek().is_some() { Err(InvalidJson) } else { Ok(chunk) }
 }
 
-/// The name of a tool is output of the model; the ids are not.
+/// A tool's name is output of the model. Its ids are not.
 fn start(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
@@ -60,7 +60,7 @@ fn start(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     Ok(payload)
 }
 
-/// Signatures, encrypted reasoning, citations and what a server's own tool answered are not output of the model.
+/// Signatures, encrypted reasoning, citations and results of server tools are not output of the model.
 fn delta(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {
@@ -89,7 +89,7 @@ fn image(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     Ok(payload)
 }
 
-/// Takes an object: the string that one of its members is.
+/// Takes an object and reads one string member.
 fn string(json: &mut Json<'_>, member: &str, kind: PayloadKind) -> Result<Option<Payload>, InvalidJson> {
     let mut payload = None;
     json.object(|name, json| {

@@ -1,4 +1,4 @@
-//! An answer of Bedrock's in words of no dialect.
+//! Reads a Bedrock stream into pieces.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ use crate::protocol::usage::Usage;
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub struct BedrockReader {
-    /// The blocks that are calls, with the calls' numbers.
+    /// Blocks that are calls, with the numbers of the calls.
     calls: HashMap<u32, u32>,
-    /// The media type of the image that a block began.
+    /// The media type of the image in the open block.
     image: Option<String>,
-    /// What is not whole yet.
+    /// A signature or encrypted reasoning that is not complete yet.
     sealed: Option<SealedEvent>,
 }
 
@@ -64,7 +64,7 @@ impl BedrockReader {
         let (kind, start) = start.as_object()?.iter().next()?;
         let text = |name: &str| start.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
-            // A tool that the vendor runs itself is not the caller's to answer.
+            // The caller does not answer a tool that the vendor runs itself.
             "toolUse" if text("type") == "server_tool_use" => Some(AnswerPiece::Other("server_tool_use".to_owned())),
             "toolUse" => {
                 let call = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
@@ -115,7 +115,7 @@ impl BedrockReader {
                 let media_type = self.image.clone().unwrap_or_else(|| "image/png".to_owned());
                 Some(AnswerPiece::Image { index, media_type, data })
             }
-            // More of what a block's start has told.
+            // More of a block that its start already reported.
             "toolResult" => None,
             other => Some(AnswerPiece::Other(other.to_owned())),
         }

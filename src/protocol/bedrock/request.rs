@@ -1,4 +1,4 @@
-//! A conversation as a request of Converse. What Bedrock, or the model behind it, cannot be told goes to the losses.
+//! Writes a conversation as a Converse request, and reports what Bedrock or the model cannot take.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{called_names, lose_choices, lose_penalties, object_schema};
 
-/// What `requestMetadata` may hold.
+/// Limits of `requestMetadata`.
 const METADATA_MAX: usize = 16;
 const METADATA_LENGTH_MAX: usize = 256;
 
@@ -42,7 +42,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     Value::Object(writer.body)
 }
 
-/// What Bedrock has no member for.
+/// Options that Bedrock has no member for.
 fn rest(conversation: &Conversation, losses: &mut Losses) {
     lose_penalties(&conversation.sampling, losses);
     lose_choices(&conversation.sampling, losses);
@@ -60,8 +60,8 @@ fn rest(conversation: &Conversation, losses: &mut Losses) {
     }
 }
 
-/// The tools that are offered. A request whose history has calls in it must name tools, so where none is offered those of the
-/// history are named.
+/// The offered tools. A request with calls in its history must declare tools, so if none is offered, those of the
+/// history are declared.
 fn tools(conversation: &Conversation, content: &mut ContentWriter<'_>) -> Vec<Value> {
     let offered = conversation.tool_choice != Some(ToolChoice::None);
     if conversation.tools.is_empty() && content.has_tools {
@@ -119,15 +119,15 @@ fn named_in_history(conversation: &Conversation) -> Vec<Value> {
     called_names(conversation).into_iter().map(|name| spec(described(name))).collect()
 }
 
-/// Writes what stands beside the messages.
+/// Writes all members but the messages.
 struct BedrockRequestWriter {
     model: BedrockModel,
     body: Map<String, Value>,
-    /// `additionalModelRequestFields`: what only this maker's models know.
+    /// `additionalModelRequestFields`: options that only models of this maker know.
     fields: Map<String, Value>,
-    /// It is a Claude that was told to think.
+    /// A Claude that was asked to think.
     thinks: bool,
-    /// It was told to think so hard that it takes no other option.
+    /// Thinks at the highest level, which excludes all other options.
     unsampled: bool,
 }
 
@@ -147,7 +147,7 @@ impl BedrockRequestWriter {
         let choice = match &conversation.tool_choice {
             _ if conversation.tools.is_empty() => None,
             None | Some(ToolChoice::Auto | ToolChoice::None) => None,
-            // Nor can a Claude that thinks.
+            // A thinking Claude cannot be forced either.
             Some(_) if !self.model.can_be_forced || self.thinks => {
                 losses.meaning("tool_choice");
                 None
@@ -161,7 +161,7 @@ impl BedrockRequestWriter {
         self.body.insert("toolConfig".to_owned(), config);
     }
 
-    /// `begun` is true if the caller wrote the first words of the answer.
+    /// `begun`: the caller wrote the first words of the answer.
     fn reasoning(&mut self, reasoning: &Reasoning, conversation: &Conversation, begun: bool, losses: &mut Losses) {
         let off =
             reasoning.enabled == Some(false) || reasoning.effort == Some(Effort::None) || reasoning.budget == Some(0);
@@ -177,7 +177,7 @@ impl BedrockRequestWriter {
             }
             Family::Claude(claude) if begun || !claude.thinks() => losses.hint("reasoning_effort"),
             Family::Claude(claude) => self.claude_thinks(claude, reasoning, conversation, losses),
-            // Nothing says that they think unasked.
+            // These models do not think by default.
             Family::Nova(_) | Family::Other | Family::Unknown if off => {}
             Family::Nova(generation) if generation >= 2 => {
                 let level = three_levels(effort(reasoning));
@@ -238,7 +238,7 @@ impl BedrockRequestWriter {
         }
         if let Some(claude) = self.claude() {
             if claude.is_adaptive() || self.thinks {
-                // It samples in its own way, which is a temperature of 1. A `top_p` near 1 goes with thinking.
+                // Such a model accepts only temperature 1, and with thinking only a high `top_p`.
                 refuse(&mut temperature, "temperature", |temperature| temperature == 1.0, losses);
                 let least = if claude.is_adaptive() { 1.0 } else { 0.95 };
                 let kept = top_p.filter(|top_p| *top_p >= least && *top_p < 1.0);
@@ -269,7 +269,7 @@ impl BedrockRequestWriter {
             self.body.insert("inferenceConfig".to_owned(), Value::Object(config));
         }
         if !stop.is_empty() {
-            // Which of them it was; a model that does not say is not asked in vain.
+            // Asks for the stop sequence that matched. Models without that field ignore this.
             self.body.insert("additionalModelResponseFieldPaths".to_owned(), json!(["/stop_sequence"]));
         }
         match (top_k, self.model.family) {
@@ -303,7 +303,7 @@ impl BedrockRequestWriter {
         }
     }
 
-    /// Short plain texts are taken, and few.
+    /// Only a few short texts are accepted.
     fn metadata(&mut self, metadata: Option<&Map<String, Value>>, losses: &mut Losses) {
         let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return };
         let plain = |text: &str| {
@@ -320,14 +320,14 @@ impl BedrockRequestWriter {
     }
 }
 
-/// Takes an option out that the model refuses; it is lost unless it says what holds anyway.
+/// Removes an option that the model refuses. It is lost, unless `is_default` says that it changes nothing.
 fn refuse<T: Copy>(option: &mut Option<T>, name: &str, says_nothing: impl Fn(T) -> bool, losses: &mut Losses) {
     if option.take().is_some_and(|value| !says_nothing(value)) {
         losses.meaning(name);
     }
 }
 
-/// How much it is to think, however that was said.
+/// The wanted effort, however it was given.
 fn effort(reasoning: &Reasoning) -> Effort {
     reasoning.effort.or(reasoning.budget.map(Effort::of_budget)).unwrap_or(Effort::Medium)
 }

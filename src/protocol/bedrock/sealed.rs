@@ -1,4 +1,4 @@
-//! A signature or encrypted reasoning, which may come in several deltas and is told when it is whole.
+//! A signature or encrypted reasoning, which may come in several deltas and is reported when complete.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::protocol::neutral::AnswerPiece;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 
-/// As much of one as has come.
+/// The part received so far.
 #[derive(Debug)]
 pub(super) struct SealedEvent {
     block: u32,
@@ -16,7 +16,7 @@ pub(super) struct SealedEvent {
 }
 
 impl SealedEvent {
-    /// What a delta brings of one. None if it is another's.
+    /// What a delta adds. None if the delta is something else.
     pub fn of(block: u32, kind: &str, delta: &Value) -> Option<SealedEvent> {
         if kind != "reasoningContent" {
             return None;
@@ -31,12 +31,12 @@ impl SealedEvent {
         Some(SealedEvent { block, redacted, data })
     }
 
-    /// Whether `more` is of the same.
+    /// Whether `more` continues this one.
     pub fn takes(&self, more: &SealedEvent) -> bool {
         (self.block, self.redacted) == (more.block, more.redacted)
     }
 
-    /// Encrypted reasoning is base64, and each part of it ends by itself.
+    /// Each part of encrypted reasoning is base64 with its own padding.
     pub fn add(&mut self, more: &SealedEvent) {
         let whole = self.data.len().saturating_sub(4);
         let last = self.data.get(whole..).filter(|last| self.redacted && last.ends_with('='));

@@ -1,4 +1,4 @@
-//! The dialect, checked on frames and conversations written by hand.
+//! The dialect, tested on handwritten frames and conversations.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -313,7 +313,7 @@ proptest::proptest! {
         let _ = events_of_whole(format!(r#"{{"output":{{"message":{{"content":[{json}]}}}}}}"#).as_bytes());
     }
 
-    /// What the walk takes for payload is what is read into pieces, and the other way round.
+    /// The race's reader and the translation's reader agree on what is payload.
     #[test]
     fn the_walk_and_the_reader_agree(json in any_json(), block in 0u32..3) {
         let started = event("contentBlockStart", &format!(r#"{{"contentBlockIndex":{block},"start":{{"toolUse":{{"toolUseId":"t","name":"f"}}}}}}"#));
@@ -332,7 +332,7 @@ proptest::proptest! {
     }
 }
 
-/// JSON with the names that mean something here, or none.
+/// JSON with names that matter here, or other names.
 fn any_json() -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::prelude::*;
     let name = proptest::sample::select(vec![
@@ -360,7 +360,7 @@ fn any_json() -> impl proptest::strategy::Strategy<Value = String> {
     let value = leaf.prop_recursive(4, 24, 3, move |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            // One member, as in the unions of the vendor.
+            // An object with one member, as in the vendor's unions.
             (name.clone(), inner).prop_map(|(name, value)| json!({ name: value })),
         ]
     });

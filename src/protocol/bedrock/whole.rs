@@ -1,11 +1,11 @@
-//! An answer that came whole (Converse, without streaming), as the frames that a stream would have had.
+//! Turns a whole answer (Converse without streaming) into stream frames.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
 use crate::protocol::binary::write_event;
 
-/// The frames of a whole answer. None if the body is none.
+/// The frames of a whole answer. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let message = answer.get("output")?.get("message")?;
@@ -28,7 +28,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// What begins a block in a stream, and what follows in it.
+/// The start of a block, and its deltas.
 fn events_of_block(block: &Value) -> (Option<Value>, Vec<Value>) {
     let Some((kind, content)) = block.as_object().and_then(|members| members.iter().next()) else {
         return (None, Vec::new());
@@ -61,7 +61,7 @@ fn events_of_block(block: &Value) -> (Option<Value>, Vec<Value>) {
     }
 }
 
-/// Those members of an object that it has.
+/// The listed members that the object has.
 fn members(object: &Value, names: &[&str]) -> Value {
     let found = names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(name)?.clone())));
     Value::Object(found.collect::<Map<_, _>>())

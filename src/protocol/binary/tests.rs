@@ -1,4 +1,4 @@
-//! The binary event stream: frames cut, taken apart and damaged, and frames for the tests of others.
+//! The binary event stream: cutting, parsing and damaged frames. Also makes frames for other tests.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn stream() -> (Vec<Bytes>, Vec<u8>) {
     (frames.to_vec(), all)
 }
 
-/// A frame by the numbers, as the format's own documentation prints an empty one.
+/// An empty frame, byte for byte as the format's documentation prints it.
 const EMPTY: [u8; 16] = [0, 0, 0, 0x10, 0, 0, 0, 0, 0x05, 0xc2, 0x48, 0xeb, 0x7d, 0x98, 0xc8, 0xff];
 
 #[test]
@@ -182,7 +182,7 @@ proptest::proptest! {
     fn never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), headers in 0u32..300) {
         let _ = scan(&[&bytes], MAX);
         let _ = message(&bytes);
-        // With a prelude that is right, so that what follows is looked at.
+        // With a valid prelude, so that the rest is examined.
         let mut raw = [u32::try_from(bytes.len() + 16).unwrap().to_be_bytes(), headers.to_be_bytes()].concat();
         raw.extend(crc32fast::hash(&raw).to_be_bytes());
         raw.extend(&bytes);

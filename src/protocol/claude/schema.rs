@@ -1,18 +1,18 @@
-//! A JSON schema as Claude takes it for strict tools and structured answers: a part of what JSON schemas can say. The rest is
-//! told in words, in the description.
+//! Reduces a JSON schema to what Claude accepts for strict tools and structured answers. The rest moves into the
+//! description, in words.
 
 use serde_json::{Map, Value};
 
 use crate::protocol::neutral::Losses;
 
-/// Keywords that stay as they are; none of them holds schemas.
+/// Keywords that are kept. None of them contains schemas.
 const KEPT: &[&str] = &["$ref", "type", "required", "enum", "const", "default", "title", "description"];
-/// Formats of strings that are held to.
+/// String formats that Claude enforces.
 const FORMATS: &[&str] = &["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
-/// What a pattern may not have in it: looking around, bounds of words, references back, classes by property.
+/// Unsupported in a pattern: lookaround, word boundaries, back references, property classes.
 const NO_PATTERNS: &[&str] = &["(?", r"\b", r"\B", r"\p", r"\P", r"\k"];
 
-/// The schema, and to `losses` under `name` what it does not say any more.
+/// The reduced schema. Reports to `losses`, under `name`, what it no longer says.
 pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
     let mut change = SchemaLoss::default();
     change.close(&mut schema);
@@ -27,14 +27,14 @@ pub fn closed(mut schema: Value, name: &str, losses: &mut Losses) -> Value {
 /// What a schema lost.
 #[derive(Default)]
 struct SchemaLoss {
-    /// Something is only told in words.
+    /// A constraint moved into the description.
     hint: bool,
-    /// Something that was asked for can be no part of the answer.
+    /// The answer cannot have something that was asked for.
     meaning: bool,
 }
 
 impl SchemaLoss {
-    /// Goes by keywords, for a property may have any name.
+    /// Iterates over keywords, because properties may have any name.
     fn close(&mut self, schema: &mut Value) {
         let Value::Object(members) = schema else { return };
         let mut told = Vec::new();
@@ -58,7 +58,7 @@ impl SchemaLoss {
                     self.meaning |= value.is_object();
                     continue;
                 }
-                // They say nothing of a value.
+                // These keywords do not constrain a value.
                 ("$schema" | "$id" | "$comment", _) => continue,
                 (name, value) if KEPT.contains(&name) || is_taken(name, value) => {}
                 (name, value) => {
@@ -85,7 +85,7 @@ fn of_objects(kind: Option<&Value>) -> bool {
     }
 }
 
-/// Whether a keyword is taken that is only with some values.
+/// Keywords that are accepted only with some values.
 fn is_taken(name: &str, value: &Value) -> bool {
     match (name, value) {
         ("minItems", value) => value.as_u64().is_some_and(|least| least <= 1),

@@ -1,22 +1,22 @@
-//! How much a Claude may be told to think, and when it may not be told to: the same for the vendor itself and for Bedrock.
+//! How much a Claude may be asked to think, and when it must not be. The same for Anthropic and Bedrock.
 
 use serde_json::Value;
 
 use crate::protocol::neutral::signature::{SignatureOwner, own};
 use crate::protocol::neutral::{Conversation, ConversationTurn, Effort, MessagePart, Reasoning, ReasoningPart, Role};
 
-/// The vendor's least budget.
+/// The vendor's minimum budget, in tokens.
 const BUDGET_MIN: u64 = 1_024;
-/// Tokens that are left for the answer where the caller set a budget and no limit.
+/// Tokens left for the answer if the caller set a budget but no limit.
 const ANSWER: u64 = 4_096;
 
-/// The signature with which a block of thinking can be sent back: Anthropic's own.
+/// The signature with which a thinking block can be sent back: only Anthropic's own.
 pub fn signed(thinking: &ReasoningPart) -> Option<&str> {
     own(SignatureOwner::Anthropic, thinking.signature.as_deref()?)
 }
 
-/// The budget that fits below the limit: one that was asked for up to the limit, one that stands for an effort up to half of
-/// it. None if the least one does not fit. `most` is what the model itself is limited to, if that is known.
+/// The budget that fits below the limit: a requested budget up to the limit, the budget of an effort up to half of it.
+/// None if the minimum does not fit. `most` is the model's own limit, if known.
 pub fn budget(asked: &Reasoning, max_tokens: Option<u64>, most: Option<u64>) -> Option<u64> {
     let budget = asked.budget.unwrap_or_else(|| asked.effort.unwrap_or(Effort::Medium).budget());
     let room = match (max_tokens, most, asked.budget) {
@@ -28,7 +28,7 @@ pub fn budget(asked: &Reasoning, max_tokens: Option<u64>, most: Option<u64>) -> 
     (room >= BUDGET_MIN).then(|| budget.clamp(BUDGET_MIN, room))
 }
 
-/// Whether the last turn answers calls of a turn without signed thoughts: models with budgets refuse to think then.
+/// True if the last turn answers calls of a turn without signed thoughts. Models with budgets then refuse to think.
 pub fn continues_without_thoughts(conversation: &Conversation) -> bool {
     let turns = conversation.turns.iter().rev().skip_while(|turn| turn.role != Role::Assistant);
     // Neighbours become one turn.
@@ -38,8 +38,8 @@ pub fn continues_without_thoughts(conversation: &Conversation) -> bool {
         && !any(|part| matches!(part, MessagePart::Thinking(thinking) if signed(thinking).is_some()))
 }
 
-/// Whether the answer is to go on with words that the caller put into its mouth, for which there can be no thoughts. Of the
-/// messages as they are sent.
+/// True if the caller wrote the beginning of the answer, which cannot have thoughts. `messages` are those that are
+/// sent.
 pub fn is_begun(messages: &[Value]) -> bool {
     messages.last().is_some_and(|message| message["role"] == "assistant")
 }

@@ -1,22 +1,22 @@
-//! Whom a refusal is about: the model, the key or the account, whatever was asked; or the one request that met it. By the
-//! words that vendors are known to use; a refusal in other words stays in doubt.
+//! Decides who a refusal is about: the model, key or account (for every request), or this one request. Goes by known
+//! words of vendors; other words leave it unknown.
 //!
-//! Not for what follows from that: see `race::verdict`.
+//! Not for the consequences: see `race::verdict`.
 
 use super::words::has_word;
 
-/// Whom a refusal (402, 403, 404) is about.
+/// Who a refusal (402, 403, 404) is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalSubject {
-    /// The upstream or its key: every request would meet it.
+    /// The upstream or its key: every request would be refused.
     Upstream,
-    /// What this request asks for.
+    /// Something that this request asks for.
     Request,
-    /// Its words do not tell.
+    /// The words do not say.
     Unknown,
 }
 
-/// Codes that no request can put there.
+/// Codes that no request can cause.
 const UPSTREAM_WORDS: [&str; 10] = [
     "model_not_found",
     "model_not_available",
@@ -30,7 +30,7 @@ const UPSTREAM_WORDS: [&str; 10] = [
     "unsupported_country",
 ];
 
-/// What a request may name beside its model.
+/// Things that a request may name apart from its model.
 const REQUEST_WORDS: [&str; 7] =
     ["previous_response", "container", "vector_store", "conversation", "file_", "image_", "_image"];
 const REQUEST_PHRASES: [&str; 26] = [
@@ -62,7 +62,7 @@ const REQUEST_PHRASES: [&str; 26] = [
     "url",
 ];
 
-/// Beside the word "model".
+/// Phrases that count together with the word "model".
 const MODEL_PHRASES: [&str; 13] = [
     "not found",
     "not exist",
@@ -97,11 +97,11 @@ const ACCOUNT_STATES: [&str; 6] = ["suspended", "deactivated", "disabled", "flag
 
 /// `words`: type, code and status, in lower case.
 pub fn blame(words: &[String], message: &str) -> RefusalSubject {
-    // What a vendor quotes may be the caller's.
+    // Quoted text may come from the caller.
     let message = without_quotes(&message.to_lowercase());
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
     if message.starts_with('<') {
-        // A page of whatever stands before the provider.
+        // An HTML page of a proxy before the provider.
         RefusalSubject::Unknown
     } else if has_word(words, &UPSTREAM_WORDS) {
         RefusalSubject::Upstream
@@ -117,7 +117,7 @@ pub fn blame(words: &[String], message: &str) -> RefusalSubject {
     }
 }
 
-/// A 400 that would meet every request all the same: the account has nothing left, or may not ask from there.
+/// A 400 that every request would get: the account has no money left, or its country is not served.
 pub fn refuses_account(words: &[String], message: &str) -> bool {
     let message = without_quotes(&message.to_lowercase());
     has_word(words, &["billing_hard_limit"])
@@ -125,7 +125,7 @@ pub fn refuses_account(words: &[String], message: &str) -> bool {
         || has_word(words, &["failed_precondition"]) && concerns_account(&message)
 }
 
-/// A 401 that is about the rights of a key and not about the key: it may serve other calls.
+/// A 401 about the rights of a key. The key may be valid for other calls.
 pub fn lacks_rights(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains("missing scopes") || message.contains("insufficient permissions")
@@ -136,7 +136,7 @@ fn concerns_account(message: &str) -> bool {
     says(&ACCOUNT_PHRASES) || message.contains("account") && says(&ACCOUNT_STATES)
 }
 
-/// Without what stands between quotes. An apostrophe within a word is none.
+/// Removes quoted text. An apostrophe within a word is not a quote.
 fn without_quotes(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut until = None;

@@ -1,11 +1,11 @@
-//! Whether a 4xx body complains of something that the request can do without. Only what the vendor says and where it points
-//! counts: some quote the whole request (`input`), which has the words in it whatever is wrong with it.
+//! Detects a 4xx body that complains about something the request can omit. Reads only the message and the location
+//! members: some vendors quote the whole request (`input`), which contains the words in any case.
 
 use serde_json::Value;
 
 use super::MESSAGE_MAX;
 
-/// Members in which vendors say what is wrong, and where. The last two are a router's, with what its own upstream said.
+/// Members with the complaint and its location. The last two are a router's, with the answer of its own upstream.
 const COMPLAINTS: [&str; 13] = [
     "error",
     "errors",
@@ -22,9 +22,9 @@ const COMPLAINTS: [&str; 13] = [
     "raw",
 ];
 
-/// How vendors refuse reasoning that they did not make, or that is not as they made it; in lower case, without quotes.
+/// Phrases with which vendors refuse reasoning of others, or changed reasoning; lower case, without quotes.
 const REASONING: [&str; 12] = [
-    // Anthropic, also behind Bedrock and Vertex AI.
+    // Anthropic, also through Bedrock and Vertex AI.
     "invalid signature in thinking block",
     "invalid data in redacted_thinking block",
     "thinking.signature",
@@ -54,7 +54,7 @@ pub fn rejects_reasoning(body: &[u8]) -> bool {
 fn refuses_reasoning(text: &str) -> bool {
     let plain: String =
         text.chars().filter(|c| !matches!(c, '`' | '\'' | '"' | '\\')).collect::<String>().to_lowercase();
-    // The data itself stands between these words.
+    // The data itself is between these words.
     let unverified = plain.find("the encrypted content ").is_some_and(|at| {
         plain[at..].contains("could not be verified") || plain[at..].contains("could not be decrypted")
     });

@@ -1,10 +1,10 @@
-//! Whose rate limit a 429 is about: the one model's, which most providers count apart, or the whole account's. By the words that
-//! vendors are known to use; a limit in other words is the model's, for a second 429 costs less than a model that is left alone
-//! for nothing.
+//! Decides whether a 429 limits one model, which most providers count separately, or the whole account. Goes by known
+//! words of vendors. Other words count as one model's: a second 429 costs less than a model that is avoided without
+//! need.
 
 use super::words::has_word;
 
-/// The account has no money left, or may not spend more. No model is served then.
+/// The account has no money left or reached a spending limit. No model is served then.
 const MONEY_WORDS: [&str; 7] = [
     "credit_balance",
     "insufficient_balance",
@@ -27,10 +27,10 @@ const MONEY_PHRASES: [&str; 10] = [
     "usage limit",
 ];
 
-/// A limit of one model, whatever else is said: "Rate limit reached for gpt-4o in organization …", "… (org: …, model: …)",
-/// "… per_base_model …". Alibaba's allocated quota is one model's too.
+/// A limit of one model, whatever else the message says: "Rate limit reached for gpt-4o in organization …", "… (org: …,
+/// model: …)", "… per_base_model …". Alibaba's allocated quota is per model too.
 const MODEL_PHRASES: [&str; 3] = ["model", "rate limit reached for", "allocated quota"];
-/// Google counts all its quotas by model.
+/// Google counts all quotas per model.
 const MODEL_WORDS: [&str; 1] = ["resource_exhausted"];
 
 /// Limits that all models of an account share.

@@ -1,4 +1,4 @@
-//! Tables of the error shapes of vendors that are not like OpenAI.
+//! Error shapes of vendors that differ from OpenAI's.
 
 use super::*;
 use FailureKind::*;

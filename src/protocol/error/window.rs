@@ -1,16 +1,15 @@
-//! What the refusal of a prompt that is too long tells in numbers. Vendors say it in their own words; a number is only taken
-//! where these say what it counts.
+//! Reads the numbers in the refusal of a prompt that is too long. A number counts only if the message says what it is.
 
-/// Tokens, where they are told.
+/// Token counts that the message names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextOverflow {
-    /// What the model takes at most.
+    /// The model's context window.
     pub window: Option<u64>,
-    /// What the prompt came to, or it and the answer that was asked for.
+    /// The prompt, or prompt and requested answer together.
     pub asked: Option<u64>,
 }
 
-/// The window stands right behind these, in lower case.
+/// The window follows these phrases; lower case.
 const WINDOW_BEHIND: [&str; 13] = [
     // OpenAI, DeepSeek, vLLM, Fireworks.
     "maximum context length is ",
@@ -32,9 +31,9 @@ const WINDOW_BEHIND: [&str; 13] = [
     // Anthropic: `210000 tokens > 200000 maximum`, `190000 + 20000 > 200000`.
     " > ",
 ];
-/// Right before these. Mistral.
+/// The window precedes these. Mistral.
 const WINDOW_BEFORE: [&str; 2] = [" maximum context length", " token context"];
-/// What was asked stands right behind these.
+/// The requested tokens follow these phrases.
 const ASKED_BEHIND: [&str; 9] = [
     "resulted in ",
     "you requested ",
@@ -46,7 +45,7 @@ const ASKED_BEHIND: [&str; 9] = [
     "input token count of ",
     "request (",
 ];
-/// Smaller or larger ones are no windows.
+/// Plausible windows. Other numbers are ignored.
 const WINDOWS: std::ops::RangeInclusive<u64> = 512..=100_000_000;
 
 /// Reads a message of kind `ContextLength`.
@@ -64,7 +63,7 @@ pub fn too_long(message: &str) -> ContextOverflow {
     ContextOverflow { window, asked }
 }
 
-/// Digits, with commas between them or not.
+/// Digits, with or without commas.
 fn is_of_number(c: char) -> bool {
     c.is_ascii_digit() || c == ','
 }

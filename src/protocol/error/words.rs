@@ -1,6 +1,6 @@
-//! The words of an error that classify it: its type, code and status, lower case.
+//! The words of an error that classify it: type, code and status, in lower case.
 
-/// Whether one of these is part of one of the words.
+/// Whether one of `needles` occurs in one of the words.
 pub fn has_word(words: &[String], needles: &[&str]) -> bool {
     words.iter().any(|word| needles.iter().any(|needle| word.contains(needle)))
 }

@@ -1,4 +1,4 @@
-//! The turns of a conversation as Gemini's contents: two roles that alternate, and parts.
+//! Writes the turns of a conversation as Gemini's contents: two alternating roles, and parts.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use crate::protocol::neutral::{
 };
 use crate::protocol::outgoing::{arguments, lose_cache, results_first};
 
-/// Google's word for a call that has no signature because another model made it.
+/// Google's placeholder for the signature of a call that another model made.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The contents, neighbours of one role joined.
+/// Writes the contents. Joins neighbours of one role.
 pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, losses: &mut Losses) -> Vec<Value> {
     let mut writer = Contents { all: Vec::new(), calls: HashMap::new(), count: 0, model, losses };
     for turn in results_first(&conversation.turns) {
-        // There is no place for a late system message but a turn of the user's.
+        // Late system messages become user turns: there is no other place for them.
         let is_model = turn.role == Role::Assistant;
-        // One of which nothing was left keeps no neighbours apart.
+        // An empty turn does not separate its neighbours.
         writer.all.pop_if(|content| content.is_empty());
         if writer.all.last().is_none_or(|content| content.is_model != is_model) {
             writer.all.push(GeminiContent { is_model, ..GeminiContent::default() });
@@ -30,7 +30,7 @@ pub(super) fn contents(conversation: &Conversation, model: GeminiModel<'_>, loss
     writer.all.into_iter().filter_map(GeminiContent::write).collect()
 }
 
-/// Parts that are all text, as a system prompt is.
+/// The texts of a system prompt.
 pub(super) fn texts(parts: &[MessagePart], losses: &mut Losses) -> Vec<Value> {
     let mut texts = Vec::new();
     for part in parts {
@@ -47,7 +47,7 @@ pub(super) fn texts(parts: &[MessagePart], losses: &mut Losses) -> Vec<Value> {
 
 struct Contents<'a, 'l> {
     all: Vec<GeminiContent>,
-    /// By the id of a call: its function, and the how many-th call of all it is.
+    /// Function and position of a call, by its id.
     calls: HashMap<&'a str, (&'a str, usize)>,
     /// Calls so far.
     count: usize,
@@ -55,14 +55,14 @@ struct Contents<'a, 'l> {
     losses: &'l mut Losses,
 }
 
-/// One content in the making.
+/// A content being written.
 #[derive(Default)]
 struct GeminiContent {
     is_model: bool,
-    /// Results of calls go first, in the order of the calls: without ids, that order tells which is whose.
+    /// Results go first, in the order of their calls: without ids, only the order links them.
     results: Vec<(usize, Value)>,
     parts: Vec<Value>,
-    /// A call stands in it already: only the first of several has a signature.
+    /// The content already has a call. Only the first of several has a signature.
     has_call: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Contents<'a, '_> {
         }
     }
 
-    /// Google's own file names go as they are; it fetches public addresses itself, but for older models.
+    /// Google's own file names are passed on. Newer models fetch public addresses themselves.
     fn file(&mut self, uri: &str, name: &str) -> Option<Value> {
         let own = uri.starts_with("gs://") || uri.starts_with("https://generativelanguage.googleapis.com/");
         let public = uri.starts_with("https://") || uri.starts_with("http://");
@@ -150,7 +150,7 @@ impl<'a> Contents<'a, '_> {
         Some(json!({ "fileData": file }))
     }
 
-    /// Thoughts go back only with a signature of Gemini's own, and an empty one is a signature alone.
+    /// Thoughts are sent back only with Gemini's own signature. An empty thought is only a signature.
     fn thinking(&mut self, thinking: &ReasoningPart) -> Option<Value> {
         let signature = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Gemini, signature));
         let Some(signature) = signature else {
@@ -164,7 +164,7 @@ impl<'a> Contents<'a, '_> {
         Some(part)
     }
 
-    /// Ids are left out: Vertex AI rejects them.
+    /// Ids are omitted: Vertex AI rejects them.
     fn call(&mut self, call: &'a ToolCall) {
         lose_cache(call.cache.is_some(), self.losses);
         self.calls.insert(&call.id, (&call.name, self.count));
@@ -208,7 +208,7 @@ impl<'a> Contents<'a, '_> {
         });
         if let Some(content) = self.all.last_mut() {
             content.results.push((known.map_or(usize::MAX, |(_, number)| number), response));
-            // What is not text stands behind all results.
+            // Parts that are not text follow all results.
             content.parts.extend(media);
         }
     }
@@ -220,7 +220,7 @@ fn hint(lost: bool, name: &str, losses: &mut Losses) {
     }
 }
 
-/// Empty texts are an error to Gemini.
+/// Gemini refuses empty texts.
 fn text_part(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| json!({ "text": text }))
 }
@@ -234,7 +234,7 @@ fn sound(audio: &Audio) -> Value {
     inline(&format!("audio/{format}"), &audio.data)
 }
 
-/// What the end of an address says of the file. None if it says nothing.
+/// The media type of a URL, by its file extension. None if the extension is unknown.
 fn media_type_of(uri: &str) -> Option<&'static str> {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     let (_, ending) = path.rsplit_once('.')?;

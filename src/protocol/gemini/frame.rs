@@ -1,4 +1,4 @@
-//! What one event of a Gemini stream carries, read where it stands.
+//! Reads one event of a Gemini stream for the race. Strings are borrowed from the event.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     })
 }
 
-/// Ends of an answer that is broken, whatever was generated: a call above all that nobody could run.
+/// Finish reasons of a broken answer, such as a call that nobody could run.
 const BROKEN: [&str; 5] = [
     "MALFORMED_FUNCTION_CALL",
     "UNEXPECTED_TOOL_CALL",
@@ -33,19 +33,19 @@ const BROKEN: [&str; 5] = [
     "MALFORMED_RESPONSE",
     "MISSING_THOUGHT_SIGNATURE",
 ];
-/// Ends that tell nothing; without anything said before them in the event, they are failures too.
+/// Finish reasons that say nothing. Without earlier output in the event they are failures too.
 const UNSAID: [&str; 4] = ["OTHER", "NO_IMAGE", "IMAGE_OTHER", "LANGUAGE"];
 
-/// A chunk as it is written, as far as it matters.
+/// The members of a chunk that matter.
 #[derive(Default)]
 struct GeminiWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
     /// An answer ended with a failure.
     failed: bool,
-    /// The prompt was blocked: there is no answer.
+    /// The prompt was blocked, so there is no answer.
     blocked: bool,
-    /// Parts that carry payload.
+    /// Parts with payload.
     parts: usize,
 }
 
@@ -56,7 +56,7 @@ impl<'a> GeminiWire<'a> {
         json.object(|name, json| {
             match name {
                 "candidates" => json.list(|json| wire.candidate(json))?,
-                // Vertex sends the object without any count until the end: that says nothing, and differs in no chunk.
+                // Vertex sends this object without counts until the end. Then it is ignored.
                 "usageMetadata" => {
                     let usage = json.some()?.filter(|usage| usage.contains("TokenCount"));
                     wire.chunk.usage = usage.map(Cow::Borrowed);
@@ -108,7 +108,7 @@ impl<'a> GeminiWire<'a> {
                 "text" => text = json.string_or_skip()?.filter(|text| !text.is_empty()),
                 "functionCall" => other = call(json)?,
                 "inlineData" => other = data(json)?,
-                // Written by the model. What comes of running it is not.
+                // The model wrote the code. Its result is not payload.
                 "executableCode" => other = code(json)?,
                 _ => drop(json.skip()?),
             }
@@ -134,7 +134,7 @@ impl<'a> GeminiWire<'a> {
     }
 }
 
-/// Characters of a call's name and arguments.
+/// Counts the characters of a call's name and arguments.
 fn call(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut chars = 0_u32;
     json.object(|name, json| {
@@ -174,7 +174,7 @@ fn code(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     Ok(Payload::of_chars(PayloadKind::Text, chars))
 }
 
-/// A name, or the number that stands for it where a client of Google's wire format asked for numbers.
+/// A name, or its number if a client of Google's wire format asked for numbers.
 fn finish_reason<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, InvalidJson> {
     if json.peek() == Some(b'"') {
         return Ok(json.text()?.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED"));
@@ -185,7 +185,7 @@ fn finish_reason<'a>(json: &mut Json<'a>) -> Result<Option<Cow<'a, str>>, Invali
     })
 }
 
-/// The names of the numbers that both of Google's APIs agree on; others stay as they are.
+/// Names of the numbers that both of Google's APIs share. Others are returned unchanged.
 pub(super) fn reason_of_number(number: &str) -> &str {
     match number {
         "1" => "STOP",

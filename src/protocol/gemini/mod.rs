@@ -1,7 +1,7 @@
-//! The `gemini` dialect: Google's `streamGenerateContent`, of the Gemini API and of Vertex AI.
+//! The `gemini` dialect: Google's `streamGenerateContent`, in the Gemini API and in Vertex AI.
 //!
-//! A dialect out only: no app calls the gateway in it. Every event is a whole response object; there is no `[DONE]`, so a stream
-//! is complete when each candidate has told why it ended.
+//! Only for upstreams: no app calls the gateway in it. Every event is a whole response object. There is no `[DONE]`: a
+//! stream is complete when every candidate has a finish reason.
 
 mod contents;
 mod frame;
@@ -22,8 +22,8 @@ pub use model::writes_alike;
 pub use reader::GeminiReader;
 pub use request::request;
 
-/// The events of an answer that did not come as a stream: one object, or, from a server that was not asked for server-sent
-/// events, a list of them. None if the body is no answer.
+/// The events of an answer that was not streamed: one object, or a list of objects from a server that was not asked for
+/// server-sent events. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let chunks = match serde_json::from_slice(body).ok()? {
         Value::Array(chunks) => chunks,
@@ -37,7 +37,8 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(events))
 }
 
-/// Where a request for a model goes. Names that are a path already (`models/…`, `publishers/google/models/…`) stay one.
+/// The path of a request for a model. Names that already are a path (`models/…`, `publishers/google/models/…`) are
+/// kept.
 pub fn path(model: &str) -> String {
     let mut segments = model.split('/');
     let is_path = segments.next().is_some_and(|first| PREFIXES.contains(&first))
@@ -55,5 +56,5 @@ pub fn path(model: &str) -> String {
     path
 }
 
-/// What a model's full name may begin with.
+/// First segments of full model names.
 const PREFIXES: [&str; 5] = ["models", "tunedModels", "publishers", "endpoints", "projects"];

@@ -1,18 +1,18 @@
-//! What the name of a Gemini model tells of what it takes.
+//! What a Gemini model accepts, by its name.
 
 use serde_json::{Map, Value};
 
 use crate::protocol::neutral::{Effort, Losses, Reasoning};
 
-/// Whether two names tell the same of their models.
+/// Whether requests for two models are written alike.
 pub fn writes_alike(one: &str, other: &str) -> bool {
     GeminiModel::new(one).facts() == GeminiModel::new(other).facts()
 }
 
-/// What a model's name says of what it takes.
+/// The facts that a model's name gives.
 #[derive(Clone, Copy)]
 pub(super) struct GeminiModel<'a> {
-    /// Without the path before it.
+    /// The name without its path.
     name: &'a str,
 }
 
@@ -21,7 +21,7 @@ impl<'a> GeminiModel<'a> {
         GeminiModel { name: name.rsplit('/').next().unwrap_or(name) }
     }
 
-    /// Everything that is asked of the name below.
+    /// All facts that the methods below use.
     fn facts(self) -> [bool; 7] {
         let has = |word: &str| self.name.contains(word);
         let of_gemini = self.name.starts_with("gemini-");
@@ -40,12 +40,12 @@ impl<'a> GeminiModel<'a> {
         generations.iter().any(|generation| self.name.starts_with(generation))
     }
 
-    /// Before thinking: these reject what would configure it.
+    /// Before thinking models. Refuses thinking options.
     fn is_early(self) -> bool {
         self.is_of(&["gemini-1", "gemini-2.0", "gemini-pro", "gemma", "learnlm"])
     }
 
-    /// Thinks by a budget of tokens; later ones by levels.
+    /// Thinks with a token budget. Later models think by levels.
     fn has_budget(self) -> bool {
         self.is_of(&["gemini-2.5"])
     }
@@ -54,7 +54,7 @@ impl<'a> GeminiModel<'a> {
         self.is_early() || self.has_budget()
     }
 
-    /// Rejects a call without a signature.
+    /// Refuses a call without a signature.
     pub(super) fn is_strict(self) -> bool {
         self.name.starts_with("gemini-") && !self.is_early() && !self.has_budget()
     }
@@ -89,7 +89,7 @@ impl<'a> GeminiModel<'a> {
         (!config.is_empty()).then_some(Value::Object(config))
     }
 
-    /// Within what the model takes; -1 leaves it to the model.
+    /// The budget within the model's range. -1 leaves it to the model.
     fn budget(self, reasoning: &Reasoning, off: bool) -> Option<i64> {
         let (least, most) = match () {
             () if self.name.contains("lite") => (512, 24_576),
@@ -97,7 +97,7 @@ impl<'a> GeminiModel<'a> {
             () => (128, 32_768),
         };
         if off {
-            // Pro cannot be kept from thinking.
+            // Thinking cannot be switched off for Pro.
             return Some(if self.name.contains("flash") { 0 } else { least });
         }
         match reasoning.budget.or(reasoning.effort.map(Effort::budget)) {
@@ -113,7 +113,7 @@ impl<'a> GeminiModel<'a> {
         Some(match effort? {
             Effort::None | Effort::Minimal if !pro => "MINIMAL",
             Effort::None | Effort::Minimal | Effort::Low => "LOW",
-            // The first Pro of this generation knew two levels.
+            // The first Pro of this generation had two levels.
             Effort::Medium if self.is_of(&["gemini-3-pro"]) => "HIGH",
             Effort::Medium => "MEDIUM",
             Effort::High | Effort::XHigh | Effort::Max => "HIGH",

@@ -1,4 +1,4 @@
-//! Gemini's events as pieces of an answer.
+//! Reads a Gemini stream into pieces.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::protocol::outgoing::new_call_id;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
-/// Candidates that are told apart; a request asks for one.
+/// Maximum candidates that are read. A request asks for one.
 const CANDIDATES_MAX: usize = 64;
 
 /// Reads one stream.
@@ -24,10 +24,10 @@ pub struct GeminiReader {
     candidates: Vec<(u32, CandidateReader)>,
 }
 
-/// How far an answer has come.
+/// The state of one candidate.
 #[derive(Debug, Default)]
 struct CandidateReader {
-    /// The block of reasoning that is under way, or the next one.
+    /// The open block of reasoning, or the next one.
     block: u32,
     /// The last part was a thought.
     thinking: bool,
@@ -43,7 +43,7 @@ impl ReadPieces for GeminiReader {
             return;
         }
         self.start(&chunk, pieces);
-        // First, so that a surface that tells the size of the prompt at the start knows it.
+        // First, because some surfaces report the prompt's size at the start.
         self.usage(&chunk, pieces);
         for candidate in list(&chunk, "candidates") {
             let index = candidate.get("index").and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok());
@@ -113,7 +113,7 @@ impl CandidateReader {
             self.end_block();
             pieces.push(generated(index, data));
         } else if let Some(name) = OTHERS.into_iter().find(|name| part.get(*name).is_some()) {
-            // Its signature is of no use without the part itself.
+            // Its signature is useless without the part.
             self.end_block();
             pieces.push(AnswerPiece::Other(name.to_owned()));
             return;
@@ -128,7 +128,7 @@ impl CandidateReader {
             }
         }
         if let Some(signature) = signature {
-            // One that does not belong to a thought is a block of its own, without text.
+            // A signature without a thought becomes a block without text.
             if !thought {
                 self.end_block();
             }
@@ -139,7 +139,7 @@ impl CandidateReader {
         }
     }
 
-    /// Calls come whole; the id is missing from older models and from Vertex AI.
+    /// Calls come whole. Older models and Vertex AI send no id.
     fn call(&mut self, index: u32, call: &Value, signature: Option<&str>, pieces: &mut Vec<AnswerPiece>) {
         let Some(name) = text(call, "name").map(str::to_owned) else { return };
         self.end_block();
@@ -177,7 +177,7 @@ impl CandidateReader {
     }
 }
 
-/// Parts of Google's own tools, and what has no place in an answer.
+/// Parts of Google's own tools, and parts that an answer has no place for.
 const OTHERS: [&str; 6] =
     ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "fileData", "inlineData"];
 
@@ -195,7 +195,7 @@ fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A string that says something.
+/// A string member that is not empty.
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

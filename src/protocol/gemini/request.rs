@@ -1,4 +1,4 @@
-//! A conversation as a `streamGenerateContent` request.
+//! Writes a conversation as a `streamGenerateContent` request.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Format, Losses, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{function, lose_choices, lose_extras};
 
-/// Stop sequences that Gemini takes.
+/// Maximum stop sequences.
 const STOPS_MAX: usize = 5;
 
 /// Writes a conversation as a request.
@@ -18,7 +18,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     let system = texts(&conversation.system, losses);
     let mut contents = contents(conversation, model, losses);
     if contents.is_empty() && !system.is_empty() {
-        // A system prompt alone is no request here.
+        // A system prompt alone is not a valid request.
         contents.push(json!({ "role": "user", "parts": system }));
     } else if !system.is_empty() {
         body.insert("systemInstruction".to_owned(), json!({ "parts": system }));
@@ -36,7 +36,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
         if tools.is_empty() || !model.is_before_3() || *format == Format::Text {
             output(format, &mut config);
         } else {
-            // These reject functions and a form of the answer in one request.
+            // These models refuse functions together with an answer format.
             losses.meaning("response_format");
         }
     }
@@ -66,7 +66,7 @@ fn declaration(at: usize, tool: &Tool, losses: &mut Losses) -> Option<Value> {
     Some(Value::Object(function))
 }
 
-/// False for the schema of an object without members: some models reject it, and none needs it.
+/// False for the schema of an object without members. Some models refuse it, and none needs it.
 fn takes_something(schema: &Value) -> bool {
     let is_empty =
         |value: &Value| value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty);
@@ -110,7 +110,7 @@ fn output(format: &Format, config: &mut Map<String, Value>) {
 fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
     let seed = sampling.seed.filter(|seed| i32::try_from(*seed).is_ok());
     let stops: Vec<&str> = sampling.stop.iter().take(STOPS_MAX).map(String::as_str).collect();
-    // Models that know no penalties reject even those that do nothing.
+    // Models without penalties refuse even zero.
     let penalty = |penalty: Option<f64>| penalty.filter(|penalty| *penalty != 0.0).map(Value::from);
     let members = [
         ("maxOutputTokens", sampling.max_tokens.map(Value::from)),
@@ -128,7 +128,7 @@ fn sampling(sampling: &Sampling, losses: &mut Losses) -> Map<String, Value> {
     if sampling.stop.len() > STOPS_MAX {
         losses.meaning("stop");
     }
-    // There are `candidateCount` and `logprobs`, but not for streams, or no answer here could carry them.
+    // `candidateCount` and `logprobs` exist, but not for streams, or the answer could not carry them.
     lose_choices(sampling, losses);
     members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

@@ -1,4 +1,4 @@
-//! A request, in words of no dialect.
+//! A request in neutral form.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use serde_json::{Map, Value};
 
 use super::Losses;
 
-/// What is asked. `model`, `stream` and `stream_options` are not in here: they are set for each upstream.
+/// The content of a request. Without `model`, `stream` and `stream_options`, which are set for each upstream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
-    /// System prompts from before the first turn, in their order: text parts.
+    /// System prompts before the first turn, in order: text parts.
     pub system: Vec<MessagePart>,
     pub turns: Vec<ConversationTurn>,
-    /// Functions that the caller runs. What a vendor runs itself cannot be carried over.
+    /// Functions that the caller runs. Tools that a vendor runs itself cannot be translated.
     pub tools: Vec<Tool>,
     pub tool_choice: Option<ToolChoice>,
-    /// Whether several tools may be called at once.
+    /// Whether the model may call several tools at once.
     pub parallel_tool_calls: Option<bool>,
     pub format: Option<Format>,
-    /// How much the model is to think before it answers, and whether the thoughts are to be shown.
+    /// How much the model thinks before it answers, and whether the thoughts are shown.
     pub reasoning: Option<Reasoning>,
     pub sampling: Sampling,
-    /// Who the end user is (`user`, `metadata.user_id`, `safety_identifier`).
+    /// The end user (`user`, `metadata.user_id`, `safety_identifier`).
     pub user: Option<String>,
     /// Free key-value pairs for the vendor's logs.
     pub metadata: Option<Map<String, Value>>,
     pub service_tier: Option<String>,
     /// OpenAI's `verbosity`: low, medium, high.
     pub verbosity: Option<String>,
-    /// Members of the request as they came, for a surface whose answers repeat them (Responses).
+    /// Original members of the request, for a surface whose answers repeat them (Responses).
     pub echo: Arc<Map<String, Value>>,
-    /// What of the request has no place in here, by the names that the surface gives it.
+    /// Members of the request that have no place here, by the surface's names.
     pub losses: Losses,
 }
 
 impl Conversation {
-    /// Takes out what models thought in earlier turns, and the signatures of their calls. False if there is none.
+    /// Removes the thoughts of earlier turns, and the signatures of calls. False if there are none.
     pub fn forget_reasoning(&mut self) -> bool {
         let mut found = false;
         for turn in &mut self.turns {
@@ -53,10 +53,10 @@ impl Conversation {
     }
 }
 
-/// Options that shape the tokens. All numbers are as the caller wrote them.
+/// Options that shape the tokens, as the caller wrote them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Tokens of the answer, reasoning included, at most.
+    /// Maximum tokens of the answer, reasoning included.
     pub max_tokens: Option<u64>,
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
@@ -64,25 +64,25 @@ pub struct Sampling {
     pub presence_penalty: Option<f64>,
     pub frequency_penalty: Option<f64>,
     pub seed: Option<i64>,
-    /// Several answers to one request.
+    /// Number of answers to one request.
     pub n: Option<u64>,
     pub stop: Vec<String>,
     pub logprobs: Option<bool>,
     pub top_logprobs: Option<u64>,
-    /// OpenAI's `logit_bias`, as it came.
+    /// OpenAI's `logit_bias`, unchanged.
     pub logit_bias: Option<Value>,
 }
 
-/// Who speaks.
+/// The speaker of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A system or developer message behind the first turn.
+    /// A system or developer message after the first turn.
     System,
     User,
     Assistant,
 }
 
-/// Neighbours of one role may follow each other; a dialect that wants them to alternate joins them. Tool results are parts of
+/// Turns of one role may follow each other; a dialect that requires alternation joins them. Tool results are parts of
 /// user turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversationTurn {
@@ -99,21 +99,21 @@ pub enum MessagePart {
     Image(Image),
     Document(Document),
     Audio(Audio),
-    /// What the assistant thought in an earlier turn.
+    /// Thoughts of the assistant in an earlier turn.
     Thinking(ReasoningPart),
-    /// What the assistant refused with in an earlier turn.
+    /// A refusal of the assistant in an earlier turn.
     Refusal(String),
     Call(ToolCall),
     Result(ToolResult),
 }
 
-/// A hint to cache what stands up to here: Anthropic's `ephemeral`, with its `ttl` if it names one.
+/// A hint to cache everything up to here: Anthropic's `ephemeral`, with its `ttl` if given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
     pub ttl: Option<String>,
 }
 
-/// Where the bytes of an image or a document are.
+/// The bytes of an image or a document, or their address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Url(String),
@@ -124,7 +124,7 @@ pub enum Source {
     },
     /// Plain text (documents only).
     Text(String),
-    /// An id in one vendor's own file store: no other can read it.
+    /// An id in one vendor's file store. No other vendor can read it.
     File(String),
 }
 
@@ -139,7 +139,7 @@ pub struct Image {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     pub source: Source,
-    /// A file's name or a title.
+    /// A file name or a title.
     pub name: Option<String>,
     pub cache: Option<CacheHint>,
 }
@@ -152,14 +152,15 @@ pub struct Audio {
     pub data: String,
 }
 
-/// Reasoning that a model showed, and what proves to its vendor that it is its own.
+/// Reasoning that a model showed, with its vendor's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReasoningPart {
     pub text: String,
-    /// Anthropic's and Gemini's `signature`, Responses' `encrypted_content`. Only the vendor that made it takes it back, so it
-    /// says who that is: see [`super::signature`].
+    /// Anthropic's and Gemini's `signature`, Responses' `encrypted_content`. Only the vendor that made it accepts it,
+    /// so it names its owner: see [`super::signature`].
     pub signature: Option<String>,
-    /// It is shown encrypted only (Anthropic's `redacted_thinking`): `text` is empty and `signature` holds the data.
+    /// The reasoning is shown only encrypted (Anthropic's `redacted_thinking`): `text` is empty and `signature` holds
+    /// the data.
     pub redacted: bool,
     /// The id of a Responses item.
     pub id: Option<String>,
@@ -169,20 +170,20 @@ pub struct ReasoningPart {
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// A JSON text, as the model wrote it; empty means `{}`.
+    /// JSON text as the model wrote it. Empty means `{}`.
     pub arguments: String,
-    /// Gemini's `thoughtSignature` on a call, with its owner.
+    /// Gemini's `thoughtSignature` of a call, with its owner.
     pub signature: Option<String>,
-    /// A free-form tool of the Responses surface (`custom_tool_call`): `arguments` is the bare input, not JSON.
+    /// A call of a free-form tool (Responses' `custom_tool_call`): `arguments` is plain text, not JSON.
     pub custom: bool,
     pub cache: Option<CacheHint>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult {
-    /// The [`ToolCall::id`] that it answers.
+    /// The [`ToolCall::id`] of the answered call.
     pub call_id: String,
-    /// The name of the function, where the surface repeats it or it is known from the call (Gemini and Ollama need it).
+    /// The function's name, if the surface repeats it or the call is known. Gemini and Ollama need it.
     pub name: Option<String>,
     /// Text, images, documents.
     pub parts: Vec<MessagePart>,
@@ -196,10 +197,10 @@ pub struct ToolResult {
 pub struct Tool {
     pub name: String,
     pub description: Option<String>,
-    /// A JSON schema of an object; none means that it takes no arguments.
+    /// A JSON schema of an object. None: no arguments.
     pub parameters: Option<Value>,
     pub strict: Option<bool>,
-    /// A free-form tool (Responses' and chat's `custom`): it takes one text. Its grammar, if any, is in `format`.
+    /// A free-form tool (`custom` in Responses and chat): takes one text. Its grammar, if any, is in `format`.
     pub custom: bool,
     pub format: Option<Value>,
     pub cache: Option<CacheHint>,
@@ -214,7 +215,7 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// What the answer's text has to look like.
+/// The required format of the answer's text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Format {
     Text,
@@ -233,15 +234,16 @@ pub struct Reasoning {
     /// False: explicitly switched off.
     pub enabled: Option<bool>,
     pub effort: Option<Effort>,
-    /// Tokens (Anthropic's and Gemini's thinking budget).
+    /// Token budget (Anthropic, Gemini).
     pub budget: Option<u64>,
-    /// Whether the thoughts, or a summary of them, are to be shown (Responses' `summary`, Gemini's `includeThoughts`, Anthropic's `display`).
+    /// Whether to show the thoughts or a summary (Responses' `summary`, Gemini's `includeThoughts`, Anthropic's
+    /// `display`).
     pub show: Option<bool>,
-    /// Whether encrypted reasoning is asked for, to be sent back later (Responses' `include`).
+    /// Whether to return encrypted reasoning, to be sent back later (Responses' `include`).
     pub encrypted: bool,
 }
 
-/// Ordered from little to much. `from_name`/`as_str` use OpenAI's names.
+/// In ascending order. `from_name` and `as_str` use OpenAI's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     None,
@@ -273,8 +275,8 @@ impl Effort {
         Effort::ALL.into_iter().find(|effort| effort.as_str() == name)
     }
 
-    /// The thinking budget that stands for it where only budgets are known, tokens. The figures are those that the common
-    /// gateways agree on: 1,024, 4,096 and more by powers of two.
+    /// The thinking budget for this effort, in tokens. The values are those that common gateways use: 1,024, 4,096, and
+    /// so on by powers of two.
     pub fn budget(self) -> u64 {
         match self {
             Effort::None => 0,
@@ -285,7 +287,7 @@ impl Effort {
         }
     }
 
-    /// The effort that a budget comes nearest to.
+    /// The effort nearest to a budget.
     pub fn of_budget(budget: u64) -> Effort {
         match budget {
             0 => Effort::None,

@@ -1,6 +1,6 @@
-//! Free-form tools, which take one text and not JSON, for upstreams that know functions only: such a tool goes up as a function
-//! of one string, and what comes down of its calls is made free-form again. And for callers that know functions only: the
-//! free-form call of an upstream comes down as a call of such a function.
+//! Free-form tools, which take one text instead of JSON. For an upstream that knows only functions, such a tool becomes
+//! a function with one string, and its calls become free-form again. For a caller that knows only functions, a
+//! free-form call becomes a call of such a function.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{AnswerPiece, Conversation, Losses, MessagePart, Tool};
 
-/// The function's only argument.
+/// The function's only parameter.
 const INPUT: &str = "input";
-/// Bytes of a call's arguments that are collected until they are whole.
+/// Maximum bytes of a call's arguments that are collected until they are complete.
 const ARGUMENTS_MAX: usize = 8 << 20;
 
-/// The conversation with functions in the place of free-form tools, and what these are called. None where there are none.
+/// The conversation with functions instead of free-form tools, and their names. None if there are no free-form tools.
 pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<(Conversation, HashSet<String>)> {
     let names: HashSet<String> =
         conversation.tools.iter().filter(|tool| tool.custom).map(|tool| tool.name.clone()).collect();
@@ -45,7 +45,7 @@ pub fn as_functions(conversation: &Conversation, losses: &mut Losses) -> Option<
 fn as_function(at: usize, tool: &mut Tool, losses: &mut Losses) {
     tool.custom = false;
     if let Some(format) = tool.format.take().filter(|format| format["type"] != "text") {
-        // The model reads the grammar and mostly keeps to it, but nothing holds it to that.
+        // The model reads the grammar and mostly follows it, but nothing enforces it.
         losses.hint(format!("tools[{at}].format"));
         let grammar = format.get("definition").or(format.get("grammar").and_then(|inner| inner.get("definition")));
         let grammar = grammar.and_then(Value::as_str).unwrap_or_default();
@@ -60,14 +60,14 @@ fn as_function(at: usize, tool: &mut Tool, losses: &mut Losses) {
     }));
 }
 
-/// Makes the calls of some functions free-form again, or, for a caller that knows functions only, free-form calls those of
-/// functions. One for each stream.
+/// Turns calls of some functions into free-form calls, or, for a caller that knows only functions, the reverse. One for
+/// each stream.
 #[derive(Debug, Default)]
 pub struct Customs {
     names: HashSet<String>,
-    /// The caller knows functions only.
+    /// The caller knows only functions.
     functions_only: bool,
-    /// The call whose arguments are collected: its choice, its number, and its arguments so far.
+    /// The call being collected: its choice, its number, and its arguments so far.
     open: Option<(u32, u32, String)>,
 }
 
@@ -76,17 +76,17 @@ impl Customs {
         Customs { names, functions_only: false, open: None }
     }
 
-    /// For a caller that knows functions only.
+    /// For a caller that knows only functions.
     pub fn for_functions() -> Customs {
         Customs { functions_only: true, ..Customs::default() }
     }
 
-    /// Whether the function of this name stands for a free-form tool.
+    /// Whether this function stands for a free-form tool.
     pub fn is_custom(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Gives `piece` out, or what it has become, or nothing yet.
+    /// Passes on `piece`, or its replacement, or nothing yet.
     pub fn pass(&mut self, piece: AnswerPiece, mut out: impl FnMut(AnswerPiece)) {
         if self.names.is_empty() && !self.functions_only {
             return out(piece);
@@ -107,7 +107,7 @@ impl Customs {
                 self.open = Some((index, call, String::new()));
                 out(AnswerPiece::Call { index, call, id, name, custom: true, signature });
             }
-            // Counts come at any time.
+            // Usage may come at any time.
             (piece @ AnswerPiece::Usage(_), _) => out(piece),
             (piece, _) => {
                 self.close(&mut out);
@@ -116,7 +116,7 @@ impl Customs {
         }
     }
 
-    /// Gives out what is still held back.
+    /// Passes on everything that is still held.
     pub fn close(&mut self, mut out: impl FnMut(AnswerPiece)) {
         let Some((index, call, arguments)) = self.open.take() else { return };
         if self.functions_only {
@@ -124,7 +124,7 @@ impl Customs {
         }
         let input = serde_json::from_str::<Value>(&arguments).ok();
         let text = input.as_ref().and_then(|value| value.get(INPUT)).and_then(Value::as_str).map(str::to_owned);
-        // A model that was told of one argument may still write something else.
+        // The model may ignore the declared parameter and write something else.
         let text = text.unwrap_or(arguments);
         if !text.is_empty() {
             out(AnswerPiece::Arguments { index, call, text });

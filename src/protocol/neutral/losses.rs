@@ -1,35 +1,35 @@
-//! What of a request could not be carried over, so that it is refused or reported and never lost in silence.
+//! Records what a request loses in translation, so that the request is refused or the loss reported, never silent.
 
-/// Members that would be lost, by the caller's own names for them (`seed`, `tools[2]`, `messages[0].content[1]`).
+/// Lost members, by the caller's names (`seed`, `tools[2]`, `messages[0].content[1]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     meaning: Vec<String>,
     hints: Vec<String>,
 }
 
-/// Names that are kept of each kind; the rest is one more, `…`.
+/// Maximum names of each kind. One more, `...`, stands for the rest.
 const NAMES_MAX: usize = 16;
-/// Bytes of a name that are kept.
+/// Maximum bytes of a name.
 const NAME_MAX: usize = 64;
 
 impl Losses {
-    /// Something that decides what the answer is: without it, it would be another request.
+    /// Records the loss of something that decides the answer.
     pub fn meaning(&mut self, name: impl AsRef<str>) {
         add(&mut self.meaning, name.as_ref());
     }
 
-    /// Something that helps the vendor (caching, logs, tiers) and does not change what is asked.
+    /// Records the loss of something that helps the vendor (caching, logs, tiers) and does not change the answer.
     pub fn hint(&mut self, name: impl AsRef<str>) {
         add(&mut self.hints, name.as_ref());
     }
 
-    /// What else was lost.
+    /// Adds other losses.
     pub fn extend(&mut self, other: &Losses) {
         other.meaning.iter().for_each(|name| add(&mut self.meaning, name));
         other.hints.iter().for_each(|name| add(&mut self.hints, name));
     }
 
-    /// The same by other names.
+    /// The same losses under other names.
     pub fn renamed<'a>(&'a self, rename: impl Fn(&'a str) -> &'a str) -> Losses {
         let mut renamed = Losses::default();
         self.meaning.iter().for_each(|name| renamed.meaning(rename(name)));
@@ -37,7 +37,7 @@ impl Losses {
         renamed
     }
 
-    /// True if nothing is lost that decides what the answer is.
+    /// True if nothing lost decides the answer.
     pub fn keeps_meaning(&self) -> bool {
         self.meaning.is_empty()
     }
@@ -46,18 +46,18 @@ impl Losses {
         self.meaning.is_empty() && self.hints.is_empty()
     }
 
-    /// Names of what decides, each once.
+    /// Names of losses that decide the answer, each once.
     pub fn of_meaning(&self) -> &[String] {
         &self.meaning
     }
 
-    /// All names, those that decide first.
+    /// All names, deciding ones first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.meaning.iter().chain(&self.hints).map(String::as_str)
     }
 }
 
-/// Names come from callers, so they are cut; white space is left out of them, and a letter that is not ASCII becomes `?`.
+/// Names come from callers: they are cut, white space is removed, and characters outside ASCII become `?`.
 fn add(names: &mut Vec<String>, name: &str) {
     let visible = name.chars().filter(|c| !c.is_whitespace() && !c.is_control() && *c != ',');
     let name: String = visible.map(|c| if c.is_ascii() { c } else { '?' }).take(NAME_MAX).collect();

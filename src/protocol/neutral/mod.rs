@@ -1,8 +1,8 @@
-//! What every dialect means, in words of none of them: a [`Conversation`] goes up, [`AnswerPiece`]s come down.
+//! The neutral form of all dialects: a [`Conversation`] goes up, [`AnswerPiece`]s come down.
 //!
-//! A surface reads its requests into a conversation and writes its answers from pieces; a dialect writes its requests from a
-//! conversation and reads its answers into pieces. So a dialect is translated to every surface by one reader and one writer.
-//! What a dialect cannot say is told to [`Losses`], never left out in silence.
+//! A surface reads its requests into a conversation and writes its answers from pieces. A dialect writes its requests
+//! from a conversation and reads its answers into pieces. So one reader and one writer translate a dialect to every
+//! surface. What a dialect cannot express goes to [`Losses`].
 
 mod conversation;
 mod custom;

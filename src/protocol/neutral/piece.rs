@@ -1,4 +1,4 @@
-//! An answer as it comes, in words of no dialect.
+//! An answer in neutral form, as it arrives.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,11 +6,10 @@ use crate::protocol::client_error::ErrorShape;
 use crate::protocol::sse::SseEvent;
 use crate::protocol::usage::Usage;
 
-/// One piece of an answer. A reader gives them in the order of the stream; `index` tells apart the choices of a chat answer with
-/// `n` > 1, and is 0 everywhere else.
+/// One piece of an answer, in the order of the stream. `index` is the choice of a chat answer with `n` > 1, else 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerPiece {
-    /// The vendor's names for answer and model, as soon as they are known; may come more than once.
+    /// The vendor's id and model, as soon as known. May come more than once.
     Start {
         id: Option<String>,
         model: Option<String>,
@@ -23,25 +22,26 @@ pub enum AnswerPiece {
         index: u32,
         text: String,
     },
-    /// Reasoning text. `block` tells apart blocks that a vendor signs one by one.
+    /// Reasoning text. `block` separates blocks that a vendor signs individually.
     Thinking {
         index: u32,
         block: u32,
         text: String,
     },
-    /// The signature (or encrypted content) of a block of reasoning, with its owner: see [`super::signature`].
+    /// The signature or encrypted content of a block of reasoning, with its owner: see [`super::signature`].
     Signature {
         index: u32,
         block: u32,
         signature: String,
     },
-    /// A block of reasoning that is shown encrypted only. The data has its owner, as a signature has.
+    /// A block of reasoning that is shown only encrypted. The data names its owner, like a signature.
     Redacted {
         index: u32,
         block: u32,
         data: String,
     },
-    /// A call begins. `call` counts the calls of a choice from 0. `id` may be empty where the vendor gives none: a writer makes one.
+    /// The start of a call. `call` counts the calls of a choice from 0. `id` may be empty if the vendor sends none; the
+    /// writer makes one.
     Call {
         index: u32,
         call: u32,
@@ -50,20 +50,20 @@ pub enum AnswerPiece {
         custom: bool,
         signature: Option<String>,
     },
-    /// More of the arguments' JSON text.
+    /// More of the JSON text of the arguments.
     Arguments {
         index: u32,
         call: u32,
         text: String,
     },
-    /// Generated audio: base64, and its transcript; either may be empty.
+    /// Generated audio: base64, and its transcript. Either may be empty.
     Audio {
         index: u32,
         id: Option<String>,
         data: String,
         transcript: String,
     },
-    /// A generated image, whole.
+    /// A complete generated image.
     Image {
         index: u32,
         media_type: String,
@@ -73,9 +73,9 @@ pub enum AnswerPiece {
         index: u32,
         finish: FinishReason,
     },
-    /// Counts so far; the largest of each stands. Input tokens count those out of a cache too.
+    /// Usage so far. The largest value of each count is final. Input tokens include cached ones.
     Usage(Usage),
-    /// Something was generated that no other dialect has a word for (a vendor's own tool ran, a citation): the vendor's name for it.
+    /// Output that no other dialect has (a vendor's own tool, a citation), by the vendor's name.
     Other(String),
 }
 
@@ -83,34 +83,34 @@ pub enum AnswerPiece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {
     Stop,
-    /// A stop sequence, where the vendor names it.
+    /// A stop sequence, if the vendor names it.
     StopSequence(Option<String>),
     /// `max_tokens`, or the context window.
     Length,
     ToolCalls,
     /// The vendor's filter cut it.
     Filtered,
-    /// The model declined.
+    /// The model refused.
     Refusal,
-    /// The vendor paused a long turn, to be continued by sending it back (Anthropic's `pause_turn`).
+    /// The vendor paused a long turn; sending it back continues it (Anthropic's `pause_turn`).
     Pause,
     Other(String),
 }
 
-/// Reads one upstream's events into pieces. One for each stream.
+/// Reads the events of one stream into pieces.
 pub trait ReadPieces: Send {
-    /// Adds what this event carries, if anything. Never fails: what cannot be read carries nothing.
+    /// Adds the pieces of this event. Never fails: what cannot be read adds nothing.
     fn read(&mut self, event: &SseEvent, pieces: &mut Vec<AnswerPiece>);
 }
 
-/// Writes pieces as the events of a surface. One for each stream.
+/// Writes pieces as events of a surface, for one stream.
 pub trait WritePieces: Send {
-    /// Appends the events that this piece makes, each with its closing blank line; may be none yet.
+    /// Appends the events of this piece, each with its closing blank line. May append nothing yet.
     fn write(&mut self, piece: AnswerPiece, out: &mut BytesMut);
-    /// Appends what ends the stream well: what was held back until usage and finish were known, and the surface's own end.
-    /// Called once, after the last piece.
+    /// Appends the end of a complete stream: everything that waited for usage and finish, and the surface's end. Called
+    /// once, after the last piece.
     fn end(&mut self, out: &mut BytesMut);
-    /// The event that ends the stream in the midst, where it has to go on from what was written. None: any will do.
+    /// The event that ends a broken stream, if it has to continue from what was written. None: any error event will do.
     fn error_event(&mut self, _error: &ErrorShape<'_>) -> Option<Bytes> {
         None
     }

@@ -1,46 +1,46 @@
-//! Whose signature it is: a vendor takes back only the reasoning that it signed itself, and most answer 400 to another's.
+//! Marks who made a signature. A vendor accepts only reasoning that it signed itself, and most answer 400 to another's.
 //!
-//! In the neutral form each signature (encrypted reasoning too) says who made it: `photofinish.OWNER.DATA`. A dialect's reader
-//! marks what it reads, and its request takes only what is its own. A surface gives its own vendor's signatures bare and others
-//! as they are here, so they are known when the client sends them back, also to an upstream that gets the request untouched:
-//! see [`cleaned`].
+//! In neutral form every signature (and encrypted reasoning) names its owner: `photofinish.OWNER.DATA`. A dialect's
+//! reader adds the mark, and its request accepts only its own. A surface writes its own vendor's signatures bare and
+//! others with the mark. So they are recognized when the client sends them back, even in a request that is passed
+//! through: see [`cleaned`].
 //!
-//! What comes without a mark belongs to the vendor whose form it stands in. Nothing is guessed from how it looks: a client that
-//! brings a signature from elsewhere in another vendor's form gets that vendor's own answer. A mark proves nothing.
+//! A signature without a mark belongs to the vendor whose format it is in. Nothing is guessed from its form, and a mark
+//! proves nothing.
 
 use serde_json::Value;
 
-/// Stands before the owner's name.
+/// The prefix before the owner's name.
 const MARK: &str = "photofinish.";
-/// In place of a signature where reasoning has none, so that it is not taken for one that a vendor has to know.
+/// Replaces the signature of unsigned reasoning, so that no vendor is expected to know it.
 pub const UNSIGNED: &str = "photofinish.unsigned";
-/// Behind the owner, in a place that does not tell what is signed: it is the call that follows.
+/// After the owner, where a format does not say what is signed: the next call.
 const CALL: &str = "call.";
-/// Likewise: it is reasoning that is shown encrypted only.
+/// Likewise: encrypted reasoning.
 const REDACTED: &str = "redacted.";
 
-/// Who makes signatures and takes them back.
+/// A vendor that makes signatures and accepts them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureOwner {
-    /// Wherever it is served: Bedrock's Claude signs alike.
+    /// Wherever it is served: Claude on Bedrock signs alike.
     Anthropic,
     /// OpenAI's `encrypted_content`.
     Responses,
     Gemini,
-    /// What a server of the chat dialect puts into `reasoning_details`; it may stand for any vendor's.
+    /// `reasoning_details` of a server of the chat dialect. Any vendor may be behind it.
     OpenAi,
 }
 
-/// What one signature in a form with a single place for all of them is for.
+/// What a signature is for, in a format with a single place for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignatureUse {
-    /// Reasoning. Marked with its owner.
+    /// Reasoning. The data is marked with its owner.
     Thought(String),
-    /// Reasoning that is shown encrypted only.
+    /// Reasoning that is shown only encrypted.
     Redacted(String),
-    /// The call that follows.
+    /// The next call.
     Call(String),
-    /// Reasoning that nobody signed.
+    /// Unsigned reasoning.
     Unsigned,
 }
 
@@ -55,7 +55,7 @@ impl SignatureOwner {
     }
 }
 
-/// Marks what stands in `owner`'s form. What has a mark keeps it.
+/// Marks a signature from `owner`'s format. An existing mark is kept.
 pub fn tag(owner: SignatureOwner, data: &str) -> String {
     if is_tagged(data) { data.to_owned() } else { format!("{MARK}{}.{data}", owner.as_str()) }
 }
@@ -66,27 +66,27 @@ pub fn own(owner: SignatureOwner, signature: &str) -> Option<&str> {
     (!data.is_empty()).then_some(data)
 }
 
-/// Whether it has the mark, and so is nothing that a vendor knows.
+/// Whether it has a mark. No vendor knows marked signatures.
 pub fn is_tagged(text: &str) -> bool {
     text.starts_with(MARK)
 }
 
-/// As it stands in `owner`'s form: bare if it is the owner's.
+/// For `owner`'s format: bare if it is the owner's, else marked.
 pub fn shown(owner: SignatureOwner, signature: &str) -> &str {
     own(owner, signature).unwrap_or(signature)
 }
 
-/// Marked as the signature of the call that follows.
+/// Marks the signature of the next call.
 pub fn of_call(signature: &str) -> String {
     with_use(CALL, signature)
 }
 
-/// Marked as reasoning that is shown encrypted only.
+/// Marks reasoning that is shown only encrypted.
 pub fn of_redacted(signature: &str) -> String {
     with_use(REDACTED, signature)
 }
 
-/// Reads what stands in the one place that `owner`'s form has.
+/// Reads the single place that `owner`'s format has for signatures.
 pub fn held(owner: SignatureOwner, text: &str) -> SignatureUse {
     if text.is_empty() || text == UNSIGNED {
         return SignatureUse::Unsigned;
@@ -102,35 +102,35 @@ pub fn held(owner: SignatureOwner, text: &str) -> SignatureUse {
     }
 }
 
-/// Adds more of the same signature.
+/// Appends more of the same signature.
 pub fn append(signature: &mut String, more: &str) {
     let more = if signature.is_empty() { more } else { split(more).map_or(more, |(_, data)| data) };
     signature.push_str(more);
 }
 
-/// Which reasoning of earlier turns is taken out of a request that goes up in the form in which it came.
+/// Which reasoning of earlier turns to remove from a request that is passed through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovedReasoning {
-    /// What has the mark of another owner.
+    /// Reasoning with the mark of another owner.
     Foreign,
-    /// All of it: its vendor said that it is not its own.
+    /// All: the vendor said that it is not its own.
     All,
 }
 
 impl RemovedReasoning {
-    /// Whether this block or item goes, whose signature stands in one of these members.
+    /// Whether to remove this block or item. Its signature is in one of these members.
     pub fn takes(self, object: &Value, members: &[&str]) -> bool {
         self == RemovedReasoning::All || marks(object, members)
     }
 
-    /// The same for a signature that stands alone.
+    /// The same for a bare signature.
     pub fn takes_signature(self, text: &str) -> bool {
         self == RemovedReasoning::All || is_tagged(text)
     }
 }
 
-/// A request without what `clean` takes out of it; it says whether it found anything. None if there is nothing, as nearly
-/// always: then the request can go as it is.
+/// The request after `clean`, which reports whether it removed anything. None if it removed nothing, the usual case:
+/// then the request is passed through.
 pub fn cleaned(body: &[u8], taken: RemovedReasoning, clean: impl FnOnce(&mut Value) -> bool) -> Option<Vec<u8>> {
     if taken == RemovedReasoning::Foreign {
         memchr::memmem::find(body, MARK.as_bytes())?;
@@ -139,7 +139,7 @@ pub fn cleaned(body: &[u8], taken: RemovedReasoning, clean: impl FnOnce(&mut Val
     clean(&mut request).then(|| request.to_string().into_bytes())
 }
 
-/// Whether one of these members of an object has the mark.
+/// Whether one of these members has a mark.
 fn marks(object: &Value, members: &[&str]) -> bool {
     members.iter().any(|member| object.get(member).and_then(Value::as_str).is_some_and(is_tagged))
 }

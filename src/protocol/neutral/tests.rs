@@ -1,4 +1,4 @@
-//! Whose signature it is: the marks, and every maker's signatures through every surface.
+//! Marks of signatures, and every owner's signatures through every surface.
 
 mod alike;
 mod foreign;
@@ -32,7 +32,7 @@ fn a_place_for_all_signatures_says_what_each_is_for() {
         (&of_redacted(&made), SignatureUse::Redacted(made.clone())),
         (UNSIGNED, SignatureUse::Unsigned),
         ("", SignatureUse::Unsigned),
-        // Of an owner that is not known: kept, and nobody's.
+        // A signature of an unknown owner is kept.
         ("photofinish.other.abc", SignatureUse::Thought("photofinish.other.abc".to_owned())),
         (&of_call("abc"), SignatureUse::Call("photofinish.unknown.abc".to_owned())),
     ] {

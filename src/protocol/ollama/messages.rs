@@ -1,4 +1,5 @@
-//! The turns of a conversation as Ollama's messages: one text each, images beside it, and one message for each tool result.
+//! Writes the turns of a conversation as Ollama's messages: each one text with its images, and one message per tool
+//! result.
 
 use std::collections::HashMap;
 
@@ -26,12 +27,12 @@ pub(super) fn messages(conversation: &Conversation, losses: &mut Losses) -> Vec<
 
 struct Messages<'a> {
     all: Vec<Value>,
-    /// The functions that were called, by the id of the call.
+    /// Names of called functions, by call id.
     names: HashMap<&'a str, &'a str>,
     losses: &'a mut Losses,
 }
 
-/// One message in the making.
+/// A message being written.
 #[derive(Default)]
 struct OllamaMessage {
     texts: Vec<String>,
@@ -72,12 +73,12 @@ impl<'a> Messages<'a> {
             MessagePart::Image(image) => self.image(image, message),
             MessagePart::Document(document) => self.document(document, message),
             MessagePart::Audio(_) => self.losses.meaning("input_audio"),
-            // They have messages of their own, and are none of each other's parts.
+            // These become messages of their own.
             MessagePart::Call(_) | MessagePart::Result(_) => {}
         }
     }
 
-    /// Only images that are in the request itself: the server fetches nothing.
+    /// Only images within the request: the server fetches nothing.
     fn image(&mut self, image: &Image, message: &mut OllamaMessage) {
         lose_cache(image.cache.is_some(), self.losses);
         if image.detail.as_deref().is_some_and(|detail| detail != "auto") {
@@ -125,7 +126,7 @@ impl<'a> Messages<'a> {
         self.all.push(written);
     }
 
-    /// Adds a message, unless there is nothing in it.
+    /// Adds a message, unless it is empty.
     fn push(&mut self, role: &str, message: OllamaMessage) {
         let OllamaMessage { texts, thinking, images, calls } = message;
         if texts.is_empty() && thinking.is_empty() && images.is_empty() && calls.is_empty() {

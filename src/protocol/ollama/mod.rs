@@ -1,6 +1,6 @@
 //! The `ollama` dialect: Ollama's own `/api/chat`, lines of JSON.
 //!
-//! A dialect out only: no app calls the gateway in it. Lines of `/api/generate` are read too, for servers that answer so.
+//! Only for upstreams: no app calls the gateway in it. Also reads lines of `/api/generate`.
 
 mod messages;
 mod reader;
@@ -40,7 +40,7 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     }
 }
 
-/// A server that answers as a whole sends the one line that is also the last. None if the body is no answer.
+/// A server that ignores `stream` sends one line. None if the body is not an answer.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let answer: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
     let is_error = answer.get("error").is_some_and(|error| !error.is_null());
@@ -53,7 +53,7 @@ fn data(event: &SseEvent) -> &[u8] {
     event.raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&event.raw).trim_ascii()
 }
 
-/// A line as it is written, as far as it matters.
+/// The members of a line that matter.
 #[derive(Default)]
 struct OllamaWire<'a> {
     chunk: Chunk<'a>,
@@ -87,15 +87,15 @@ impl<'a> OllamaWire<'a> {
         if json.peek().is_some() {
             return Err(InvalidJson);
         }
-        // Where its text stands is of no use: a time stamp before it makes every line differ.
+        // Gives no position of its text: every line has a new time stamp, so the template shortcut could not apply.
         wire.chunk.payload = wire.payload();
         wire.chunk.choices = 1;
         if wire.done {
             wire.chunk.finished = 1;
-            // Early versions give no reason.
+            // Early versions send no reason.
             wire.chunk.finish_reason = reason.or(Some(Cow::Borrowed("stop")));
         }
-        // The counts stand beside everything else, so the whole line is the usage object.
+        // The counts are top-level members, so the whole line is the usage object.
         wire.chunk.usage = wire.counts.then_some(Cow::Borrowed(text));
         Ok(wire)
     }
@@ -138,7 +138,7 @@ impl<'a> OllamaWire<'a> {
     }
 }
 
-/// Characters of a string; none of anything else.
+/// Characters of a string; 0 for other values.
 fn chars(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
     Ok(json.string_or_skip()?.map_or(0, characters))
 }

@@ -1,4 +1,4 @@
-//! Ollama's lines as pieces of an answer.
+//! Reads Ollama's lines into pieces.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::protocol::usage::Usage;
 #[derive(Debug, Default)]
 pub struct OllamaReader {
     started: bool,
-    /// The block of reasoning that is under way, or the next one.
+    /// The open block of reasoning, or the next one.
     block: u32,
     /// The last text was reasoning.
     thinking: bool,
@@ -30,7 +30,7 @@ impl ReadPieces for OllamaReader {
             self.started = true;
             pieces.push(AnswerPiece::Start { id: None, model: Some(model.to_owned()) });
         }
-        // A line of `/api/generate` has these beside the rest.
+        // `/api/generate` has these members at the top level.
         let message = line.get("message").unwrap_or(&line);
         self.thinking(message, pieces);
         self.text(text(message, "content").or(text(message, "response")), pieces);
@@ -58,7 +58,7 @@ impl OllamaReader {
         }
     }
 
-    /// Calls come whole, and in older versions without an id.
+    /// Calls come whole. Older versions send no id.
     fn call(&mut self, call: &Value, pieces: &mut Vec<AnswerPiece>) {
         let Some(function) = call.get("function") else { return };
         let Some(name) = text(function, "name") else { return };
@@ -95,7 +95,7 @@ impl OllamaReader {
     }
 }
 
-/// A string that says something.
+/// A string member that is not empty.
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }

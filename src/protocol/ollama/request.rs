@@ -1,4 +1,4 @@
-//! A conversation as a request to `/api/chat`.
+//! Writes a conversation as a request to `/api/chat`.
 
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     Value::Object(body)
 }
 
-/// There is no way to make a model call a tool, or only one at a time. What forbids all calls is to name no tools.
+/// Calls cannot be forced or limited to one at a time. Omitting the tools forbids calls.
 fn tools(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     if conversation.tools.is_empty() {
         return Vec::new();
@@ -63,7 +63,7 @@ fn format(format: &Format) -> Option<Value> {
     }
 }
 
-/// Only gpt-oss has levels, and it always thinks; the others think or do not.
+/// Only gpt-oss has levels, and it always thinks. For other models thinking is on or off.
 fn think(reasoning: &Reasoning, model: &str, losses: &mut Losses) -> Option<Value> {
     if reasoning.budget.is_some() {
         losses.hint("thinking.budget_tokens");

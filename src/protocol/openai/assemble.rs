@@ -1,7 +1,7 @@
-//! A whole answer out of a stream: what a client that did not ask to stream gets.
+//! Assembles a whole chat answer from a stream.
 //!
-//! Deltas are joined the way the OpenAI SDKs join them: strings grow, lists grow by `index`, what is not known is kept.
-//! Off the hot path, so it builds JSON values.
+//! Joins deltas like the OpenAI SDKs: strings grow, lists grow by `index`, unknown members are kept. Not on the hot
+//! path: builds JSON values.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub struct AssembledMessage {
     message: GrownMembers,
     finish_reason: Value,
     logprobs: Grown,
-    /// Whatever else stands beside the delta.
+    /// All other members of the choice.
     rest: Map<String, Value>,
 }
 
@@ -29,7 +29,7 @@ impl AssembledChoice for AssembledMessage {
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("delta", Value::Object(delta)) => self.message.join(delta),
-                // A server that does not stream puts the whole message where the delta belongs.
+                // A server that does not stream sends the whole message instead of a delta.
                 ("message", Value::Object(message)) if !has_delta => self.message.join(message),
                 ("delta" | "message" | "index", _) | (_, Value::Null) => {}
                 ("finish_reason", reason) => self.finish_reason = reason,
@@ -47,7 +47,7 @@ impl AssembledChoice for AssembledMessage {
         let mut message = Map::new();
         let role = joined.shift_remove("role").filter(|role| role != "").unwrap_or_else(|| Value::from("assistant"));
         message.insert("role".to_owned(), role);
-        // An answer that is only a tool call has `content: null`, which clients expect to find.
+        // Clients expect `content: null` in an answer that is only a tool call.
         let content = joined.shift_remove("content");
         let has_calls = ["tool_calls", "function_call", "refusal"].iter().any(|name| joined.contains_key(*name));
         let content = content.filter(|content| !(has_calls && content == "")).unwrap_or(Value::Null);
@@ -57,7 +57,7 @@ impl AssembledChoice for AssembledMessage {
                 call.shift_remove("index");
             }
         }
-        // A stream that is taken as complete without a reason is of a provider that gives none.
+        // Some providers send no finish reason. The stream was accepted as complete.
         let reason = match (self.finish_reason, joined.contains_key("tool_calls")) {
             (Value::Null, true) => Value::from("tool_calls"),
             (Value::Null, false) => Value::from("stop"),
@@ -89,7 +89,7 @@ impl AssembledChoice for AssembledMessage {
     }
 }
 
-/// Mistral streams lists of parts: thoughts are reasoning, and what is neither text nor thought is media.
+/// Mistral streams lists of parts: thoughts are reasoning; parts that are neither text nor thought are media.
 fn part_says(part: &Value) -> bool {
     match part["type"].as_str() {
         Some("thinking") => false,

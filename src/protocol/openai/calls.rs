@@ -1,4 +1,5 @@
-//! Which call a fragment of a chat stream belongs to. Vendors number calls, or name them by id only, or send each whole.
+//! Assigns the call fragments of a chat stream to calls. Vendors number calls, or identify them only by id, or send
+//! each whole.
 
 use std::collections::HashMap;
 
@@ -8,18 +9,18 @@ use crate::protocol::neutral::AnswerPiece;
 use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::surrogates::words;
 
-/// Calls of one choice that are read: one more than an answer may have, so that it is noticed.
+/// Maximum calls of a choice that are read: one more than allowed, so that the excess is noticed.
 const CALLS_MAX: usize = ITEMS_MAX + 1;
 
 /// The calls of one choice.
 #[derive(Default)]
 pub(super) struct ChoiceCalls {
     calls: Vec<PartialCall>,
-    /// Which of them grows under a vendor's number.
+    /// The call that grows under a vendor's number.
     by_number: HashMap<u64, usize>,
     /// The last call of an id.
     by_id: HashMap<String, usize>,
-    /// How many were told.
+    /// Calls reported so far.
     told: u32,
 }
 
@@ -30,7 +31,7 @@ struct PartialCall {
     held: String,
     custom: bool,
     signature: Option<String>,
-    /// The place among the calls that were told; none until the name is known.
+    /// Position among the reported calls. None until the name is known.
     told: Option<u32>,
 }
 
@@ -49,7 +50,7 @@ impl ChoiceCalls {
     /// Reads a list of `tool_calls`.
     ///
     /// # Errors
-    /// If it is no JSON.
+    /// If it is not JSON.
     pub(super) fn read(&mut self, index: u32, raw: &str, pieces: &mut Vec<AnswerPiece>) -> Result<(), InvalidJson> {
         Json::new(raw).list(|json| {
             let mut fragment = Fragment::default();
@@ -76,10 +77,10 @@ impl ChoiceCalls {
         })
     }
 
-    /// Reads a legacy `function_call`, of which there is one.
+    /// Reads a legacy `function_call`.
     ///
     /// # Errors
-    /// If it is no JSON.
+    /// If it is not JSON.
     pub(super) fn read_legacy(
         &mut self,
         index: u32,
@@ -118,7 +119,7 @@ impl ChoiceCalls {
         }
     }
 
-    /// The call that a fragment grows, or a new one.
+    /// The call that a fragment continues, or a new one.
     fn place_of(&mut self, fragment: &Fragment) -> Option<usize> {
         let last = self.calls.len().checked_sub(1);
         let found = match fragment.number {
@@ -127,7 +128,7 @@ impl ChoiceCalls {
             None if !fragment.name.is_empty() => None,
             None => last,
         };
-        // Some vendors number every call 0: one with a name and another id is another.
+        // Some vendors number every call 0. A name with another id starts a new call.
         let another = |at: &usize| {
             let before = &self.calls[*at].id;
             !fragment.name.is_empty() && !fragment.id.is_empty() && !before.is_empty() && *before != fragment.id
@@ -155,7 +156,7 @@ impl Fragment {
                 ("arguments" | "input", Some(b'"')) => {
                     self.arguments = json.string_or_skip()?.map(words).unwrap_or_default();
                 }
-                // Some servers send arguments as an object. Whether they are one, their scan tells.
+                // Some servers send arguments as an object. The scan of arguments checks that.
                 ("arguments", _) => self.arguments = json.some()?.unwrap_or_default().to_owned(),
                 _ => drop(json.skip()?),
             }

@@ -1,4 +1,4 @@
-//! A chat request, read for translation: its options. Messages and tools are read beside this (`messages`, `tools`).
+//! Reads a chat request as a conversation: its options. `messages` and `tools` read the rest.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::protocol::parameter::{
 /// Members that help the vendor and decide nothing.
 const HINTS: [&str; 6] =
     ["prompt_cache_key", "prompt_cache_retention", "prediction", "usage", "cache_control", "store"];
-/// What says the same as if it were left out, beside null.
+/// Values that mean the same as an absent member.
 const DEFAULTS: [(&str, &str); 7] = [
     ("store", "false"),
     ("modalities", r#"["text"]"#),
@@ -28,7 +28,7 @@ const DEFAULTS: [(&str, &str); 7] = [
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let unreadable =
         || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
@@ -77,7 +77,7 @@ const TYPES: [TypeRule; 9] = [
 /// Checks the top level of a request.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     let messages = member("messages").filter(|text| text.trim() != "null").ok_or_else(|| missing("messages"))?;
     if is_empty_list(messages) {
@@ -102,7 +102,7 @@ fn sampling(request: &mut ObjectMembers) -> Result<Sampling, Invalid> {
         max_tokens: limits.into_iter().flatten().min(),
         temperature: request.number("temperature", 0.0, 2.0)?,
         top_p: request.number("top_p", 0.0, 1.0)?,
-        // Local servers, for which less than 1 means all.
+        // Local servers, where less than 1 means all.
         top_k: request.integer("top_k")?.filter(|top_k| *top_k > 0),
         presence_penalty: request.number("presence_penalty", -2.0, 2.0)?.filter(|penalty| *penalty != 0.0),
         frequency_penalty: request.number("frequency_penalty", -2.0, 2.0)?.filter(|penalty| *penalty != 0.0),
@@ -136,7 +136,7 @@ fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<For
     let kind = format.required_string("type")?;
     let read = match kind.as_str() {
         "text" => None,
-        // Some servers take a schema here as well.
+        // Some servers accept a schema here too.
         "json_object" => match format.take("schema") {
             None => Some(Format::Json),
             Some(schema) => Some(Format::Schema { name: None, description: None, schema, strict: None }),
@@ -156,7 +156,7 @@ fn format(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<For
     Ok(read)
 }
 
-/// The three ways in which clients ask for reasoning: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
+/// Clients ask for reasoning in three ways: OpenAI's `reasoning_effort`, OpenRouter's `reasoning` and Anthropic's
 /// `thinking`.
 fn reasoning(request: &mut ObjectMembers, losses: &mut Losses) -> Result<Option<Reasoning>, Invalid> {
     let mut read = Reasoning { effort: effort(request, "reasoning_effort")?, ..Reasoning::default() };

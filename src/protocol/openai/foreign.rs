@@ -1,12 +1,11 @@
-//! A chat request that goes to a server of this dialect untouched, but for the signatures of other vendors, which it has not
-//! given and may refuse.
+//! Removes other vendors' signatures from a chat request that is otherwise passed through. A server may refuse them.
 
 use serde_json::Value;
 
 use super::parts::CALL_SIGNATURES;
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without the signatures that other dialects made, or without any. None if there are none.
+/// The request without signatures of other dialects, or without any. None if there are none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) else { return false };
@@ -24,7 +23,7 @@ fn clean(message: &mut Value, taken: RemovedReasoning) -> bool {
             continue;
         }
         found = true;
-        // Content has to be there, and an empty list of it is refused.
+        // Content is required, and an empty list is refused.
         match message.as_object_mut() {
             Some(members) if members[name] == Value::Array(Vec::new()) => match name {
                 "content" => drop(members.insert(name.to_owned(), Value::from(""))),
@@ -44,7 +43,7 @@ fn goes(name: &str, entry: &Value, taken: RemovedReasoning) -> bool {
     (name != "content" || thinks(entry)) && taken.takes(entry, &["signature", "data"])
 }
 
-/// Nothing is left of a member that held the signature alone.
+/// A member that contains only the signature is removed too.
 fn clean_call(call: &mut Value, taken: RemovedReasoning) -> bool {
     let mut found = false;
     for (member, path) in CALL_SIGNATURES {
@@ -57,7 +56,7 @@ fn clean_call(call: &mut Value, taken: RemovedReasoning) -> bool {
     found
 }
 
-/// Takes a member out, and each object around it that has no other.
+/// Removes a member, and enclosing objects that become empty.
 fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
     let Some(Value::Object(members)) = value.pointer_mut(parent) else { return };

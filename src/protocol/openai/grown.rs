@@ -1,15 +1,16 @@
-//! JSON that grows by deltas: strings get longer, objects get members, lists get items, and an item with an `index` grows the
-//! one of that index. A provider chooses how many there are, so nothing is searched for: members and items are looked up.
+//! JSON that grows by deltas: strings get longer, objects get members, lists get items, and an item with an `index`
+//! grows the item of that index. Members and items are looked up, not searched for, because a provider decides how many
+//! there are.
 
 use std::collections::HashMap;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-/// Members of a choice, of a delta or of a tool call that name a thing and so do not grow.
+/// Members that name something and so do not grow.
 const NAMES: [&str; 8] = ["role", "id", "type", "index", "name", "format", "signature", "mime_type"];
 
-/// A value in the making. What came once stays as it came; it is taken apart when something is joined to it, one level deep.
+/// A growing value. A value that came once is stored unchanged; joining takes it apart, one level deep.
 #[derive(Debug)]
 pub(super) enum Grown {
     Plain(Value),
@@ -17,14 +18,14 @@ pub(super) enum Grown {
     List(List),
 }
 
-/// The members of an object in the order of their first coming.
+/// Members of an object in order of first occurrence.
 #[derive(Debug, Default)]
 pub(super) struct GrownMembers(IndexMap<String, Grown>);
 
 #[derive(Debug, Default)]
 pub(super) struct List {
     items: Vec<Grown>,
-    /// Where the item of an `index` stands: the first of them.
+    /// The position of the first item of an `index`.
     places: HashMap<u64, usize>,
 }
 
@@ -35,7 +36,7 @@ impl Default for Grown {
 }
 
 impl Grown {
-    /// A first value that is itself a list may already hold pieces of one thing.
+    /// A first list may already contain several pieces of one item.
     fn new(value: Value) -> Grown {
         match value {
             Value::Array(items) => Grown::List(List::joined(items)),
@@ -50,7 +51,7 @@ impl Grown {
             (before @ Grown::Plain(Value::Null), value) => *before = Grown::new(value),
             (Grown::Plain(Value::String(before)), Value::String(text)) => before.push_str(&text),
             (Grown::List(before), Value::Array(items)) => items.into_iter().for_each(|item| before.join(item)),
-            // Mistral goes over from a list of parts to plain text within one stream.
+            // Mistral switches from a list of parts to plain text within one stream.
             (Grown::List(parts), Value::String(text)) => parts.join(text_part(text)),
             (Grown::Plain(Value::String(text)), Value::Array(items)) => {
                 let first = (!text.is_empty()).then(|| text_part(std::mem::take(text)));
@@ -63,7 +64,7 @@ impl Grown {
         }
     }
 
-    /// Makes a plain object or list one that can grow.
+    /// Makes a plain object or list growable.
     fn open(&mut self) {
         match self {
             Grown::Plain(Value::Object(members)) => {
@@ -93,7 +94,7 @@ impl Grown {
             || matches!(self, Grown::Plain(Value::String(text)) if text.is_empty())
     }
 
-    /// The `type` of a content part that grows; none of anything else.
+    /// The `type` of a content part that grows; none for others.
     fn part_type(&self) -> Option<&str> {
         let kind = match self {
             Grown::Plain(value) => value.get("type")?,
@@ -112,7 +113,7 @@ impl GrownMembers {
         for (name, value) in from {
             match self.0.get_mut(&name) {
                 None => {
-                    // An empty list of calls in the first delta is no list of calls.
+                    // An empty list of calls in the first delta does not count.
                     if !(name == "tool_calls" && value.as_array().is_some_and(Vec::is_empty)) {
                         self.0.insert(name, Grown::new(value));
                     }
@@ -127,7 +128,7 @@ impl GrownMembers {
         }
     }
 
-    /// Items of the list that a member is.
+    /// Items of a list member.
     pub fn len_of(&self, name: &str) -> usize {
         match self.0.get(name) {
             Some(Grown::List(list)) => list.items.len(),
@@ -148,7 +149,8 @@ impl List {
         list
     }
 
-    /// An item with an `index` grows the one of that index; a content part grows a last one of its own type.
+    /// An item with an `index` grows the item of that index. A content part grows the last item if it has the same
+    /// type.
     fn join(&mut self, item: Value) {
         let index = index_of(&item);
         let same = match index {

@@ -1,5 +1,5 @@
-//! The members of a request's objects, taken one by one, with what the vendor says where one is missing or of a wrong type.
-//! What nobody took is left over, and so can be told. Not for streams: see `reader`.
+//! Takes the members of a request's objects one by one, with the vendor's complaint about missing members and wrong
+//! types. The rest can be reported as lost. Not for streams: see `reader`.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ pub(super) struct ObjectMembers {
 
 impl ObjectMembers {
     /// # Errors
-    /// If it is no object.
+    /// If it is not an object.
     pub(super) fn new(value: Value, path: String) -> Result<ObjectMembers, Invalid> {
         match value {
             Value::Object(map) => Ok(ObjectMembers { path, map }),
@@ -29,12 +29,12 @@ impl ObjectMembers {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Whether there is such a member that is not null.
+    /// Whether the member exists and is not null.
     pub(super) fn has(&self, name: &str) -> bool {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Takes a member out; null stands for none.
+    /// Takes a member out. Null counts as absent.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
     }
@@ -55,13 +55,13 @@ impl ObjectMembers {
     }
 
     /// # Errors
-    /// If it is not there, or no string.
+    /// If it is absent, or not a string.
     pub(super) fn required_string(&mut self, name: &str) -> Result<String, Invalid> {
         self.string(name)?.ok_or_else(|| missing(&self.path_of(name)))
     }
 
     /// # Errors
-    /// If it is none of `supported`.
+    /// If it is not one of `supported`.
     pub(super) fn one_of(&mut self, name: &str, supported: &[&str]) -> Result<Option<String>, Invalid> {
         match self.string(name)? {
             Some(value) if !supported.contains(&value.as_str()) => {
@@ -95,7 +95,7 @@ impl ObjectMembers {
     /// A count.
     ///
     /// # Errors
-    /// If it is no whole number, or below `min`.
+    /// If it is not a whole number, or below `min`.
     pub(super) fn count(&mut self, name: &str, min: u64) -> Result<Option<u64>, Invalid> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
         match u64::try_from(number).ok().filter(|number| *number >= min) {
@@ -111,7 +111,7 @@ impl ObjectMembers {
     }
 
     /// # Errors
-    /// If it is no number, or outside of `min` and `max`.
+    /// If it is not a number, or outside `min` and `max`.
     pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Invalid> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let path = self.path_of(name);
@@ -134,7 +134,7 @@ impl ObjectMembers {
     }
 
     /// # Errors
-    /// If it is not there, or no object.
+    /// If it is absent, or not an object.
     pub(super) fn required_object(&mut self, name: &str) -> Result<ObjectMembers, Invalid> {
         self.object(name)?.ok_or_else(|| missing(&self.path_of(name)))
     }
@@ -142,7 +142,7 @@ impl ObjectMembers {
     /// A list of objects.
     ///
     /// # Errors
-    /// If it is neither a list nor null, or an item is no object.
+    /// If it is neither a list nor null, or an item is not an object.
     pub(super) fn objects(&mut self, name: &str) -> Result<Vec<ObjectMembers>, Invalid> {
         let path = self.path_of(name);
         match self.take(name) {
@@ -151,7 +151,7 @@ impl ObjectMembers {
         }
     }
 
-    /// Names what was not taken. Null says nothing.
+    /// Reports the rest as lost. Nulls do not count.
     pub(super) fn tell_rest(self, losses: &mut Losses) {
         for (name, value) in &self.map {
             if !value.is_null() {
@@ -160,16 +160,16 @@ impl ObjectMembers {
         }
     }
 
-    /// What was not taken, as an object.
+    /// The rest, as an object.
     pub(super) fn into_rest(self) -> Map<String, Value> {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 }
 
-/// The items of a list, each of which must be an object.
+/// The items of a list of objects.
 ///
 /// # Errors
-/// If it is no list, or an item is no object.
+/// If it is not a list, or an item is not an object.
 pub(super) fn objects(value: Value, path: &str) -> Result<Vec<ObjectMembers>, Invalid> {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! The messages of a chat request, read as turns. Their content parts: see `parts`.
+//! Reads the messages of a chat request as turns. `parts` reads their content.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,15 @@ use crate::protocol::neutral::{
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// What a message repeats of the answer that it was, for which a request has no place.
+/// Members that repeat the earlier answer. A request has no place for them.
 const ECHOES: [&str; 4] = ["annotations", "provider_specific_fields", "parsed", "weight"];
-/// Ids that an error names.
+/// Maximum ids that an error names.
 const IDS_MAX: usize = 8;
 
 /// Reads all messages into the conversation.
 ///
 /// # Errors
-/// What is wrong with one, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub(super) fn read(list: Vec<ObjectMembers>, conversation: &mut Conversation) -> Result<(), Invalid> {
     let mut reading = MessageReader { conversation, calls: HashMap::new(), ids: Vec::new(), function: None };
     let count = list.len();
@@ -33,15 +33,15 @@ pub(super) fn read(list: Vec<ObjectMembers>, conversation: &mut Conversation) ->
 
 struct MessageReader<'a> {
     conversation: &'a mut Conversation,
-    /// The calls that the last assistant message made, by their ids.
+    /// Calls of the last assistant message, by id.
     calls: HashMap<String, UnansweredCall>,
-    /// The ids in their order.
+    /// Their ids, in order.
     ids: Vec<String>,
     /// Id and name of the last legacy function call.
     function: Option<(String, String)>,
 }
 
-/// A call that has to be answered.
+/// A call that must be answered.
 struct UnansweredCall {
     name: String,
     custom: bool,
@@ -77,7 +77,7 @@ impl MessageReader<'_> {
         Ok(())
     }
 
-    /// Content that must be there.
+    /// Required content.
     fn content(
         &mut self,
         message: &mut ObjectMembers,
@@ -146,7 +146,7 @@ impl MessageReader<'_> {
         if let Some(mut function) = message.object("function_call")? {
             let name = function.required_string("name")?;
             let arguments = function.string("arguments")?.unwrap_or_default();
-            // Legacy calls have no ids; no other call of the conversation is at this place.
+            // Legacy calls have no ids. The position makes this one unique.
             let id = format!("call_{at}");
             self.function = Some((id.clone(), name.clone()));
             calls.push(MessagePart::Call(ToolCall { id, name, arguments, ..ToolCall::default() }));
@@ -199,7 +199,7 @@ impl MessageReader<'_> {
         Ok(())
     }
 
-    /// Results that follow each other are parts of one turn.
+    /// Consecutive results are parts of one turn.
     fn result(&mut self, result: ToolResult) {
         match self.conversation.turns.last_mut() {
             Some(ConversationTurn { role: Role::User, parts })
@@ -250,7 +250,7 @@ fn read_call(call: &mut ObjectMembers, losses: &mut Losses) -> Result<ToolCall, 
     let name = function.required_string("name")?;
     let arguments = match function.take(text) {
         Some(Value::String(arguments)) => arguments,
-        // Some clients send what they have parsed.
+        // Some clients send the parsed arguments.
         Some(object @ Value::Object(_)) => object.to_string(),
         Some(other) => {
             return Err(wrong_type(&function.path_of(text), "a string", kind_of(&other)));

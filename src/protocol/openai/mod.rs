@@ -1,7 +1,7 @@
-//! The `openai` dialect: what one event of a chat-completions stream carries.
+//! The `openai` dialect: chat completions, and reading of legacy completions and embeddings.
 //!
-//! [`read`] looks at an event without building anything: strings stay where they are, only their emptiness and length
-//! are taken. It is the one place that knows what counts as payload (the rules: `docs/measurement.md`).
+//! [`read`] classifies an event for the race without building anything: it only looks at the emptiness and length of
+//! strings (rules of what counts as payload: `docs/measurement.md`).
 
 mod assemble;
 mod calls;
@@ -59,8 +59,8 @@ pub fn read(event: &SseEvent) -> Frame<'_> {
     })
 }
 
-/// The events that a server would have sent which answered as a whole, in chat or as a legacy completion: one chunk with
-/// everything, and `[DONE]`. None if the body is no completion.
+/// Turns a whole chat answer or legacy completion into stream events: one chunk with everything, and `[DONE]`. None if
+/// the body is not a completion.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let mut answer: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
     if answer.get("error").is_some_and(|error| !error.is_null()) {
@@ -85,7 +85,7 @@ pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     Some(Bytes::from(format!("data: {}\n\ndata: [DONE]\n\n", Value::Object(answer))))
 }
 
-/// Whether an OpenAI SDK takes this event for an error: its data has a member `error` that says something.
+/// Whether an OpenAI SDK treats this event as an error: its data has an `error` that is not empty.
 pub fn is_error_event(event: &SseEvent) -> bool {
     let fields = event.fields();
     let text = fields.data.as_deref().and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
@@ -98,13 +98,13 @@ pub fn is_error_event(event: &SseEvent) -> bool {
     walked.is_ok() && found
 }
 
-/// A chunk as it is written, as far as it matters.
+/// The members of a chunk that matter.
 #[derive(Default)]
 struct OpenAiWire<'a> {
     chunk: Chunk<'a>,
     is_error: bool,
     choices: usize,
-    /// Usage from places that count less than the member of that name.
+    /// Usage from other places, used if there is no `usage` member.
     other_usage: Option<&'a str>,
 }
 
@@ -148,16 +148,16 @@ impl<'a> OpenAiWire<'a> {
                     has_delta = true;
                     self.payload(payload::of_delta(json)?);
                 }
-                // A legacy completion; some vendors repeat the delta's text here.
+                // A legacy completion. Some vendors repeat the delta's text here.
                 "text" => legacy = Some(payload::of_text(json)?),
                 "finish_reason" => {
                     let reason = json.text()?;
                     finished |= reason.is_some();
-                    // OpenRouter's word for a vendor that failed in the midst of its answer.
+                    // OpenRouter sends this if its vendor failed during the answer.
                     self.is_error |= reason.as_deref() == Some("error");
                     self.chunk.finish_reason = reason.or(self.chunk.finish_reason.take());
                 }
-                // Some vendors put usage into the choice.
+                // Some vendors send usage in the choice.
                 "usage" => self.other_usage = json.some()?.or(self.other_usage),
                 _ => drop(json.skip()?),
             }
@@ -190,7 +190,7 @@ impl<'a> OpenAiWire<'a> {
         })
     }
 
-    /// MiniMax' own object: any status but 0 is an error.
+    /// MiniMax's own object: any status but 0 is an error.
     fn base_resp(&mut self, json: &mut Json<'a>) -> Result<(), InvalidJson> {
         json.object(|name, json| {
             let value = json.skip()?;

@@ -1,8 +1,8 @@
-//! What every chunk of a chat or completions answer repeats, so that a stream that goes on elsewhere says the same.
+//! Members that every chunk of a chat or completions answer repeats. A continued stream must keep them.
 
 use serde_json::Value;
 
-/// What every chunk says.
+/// Members that every chunk repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChunkNames {
     pub id: String,

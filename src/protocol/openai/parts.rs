@@ -1,5 +1,5 @@
-//! The content parts of chat messages, read into the neutral ones, and what gateways write beside the content: reasoning in
-//! its several forms, images, cache hints.
+//! Reads the content parts of chat messages, and gateways' additions beside the content: reasoning in several forms,
+//! images, cache hints.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::protocol::neutral::signature::{SignatureOwner, tag};
 use crate::protocol::neutral::{Audio, CacheHint, Document, Image, Losses, MessagePart, ReasoningPart, Source};
 use crate::protocol::parameter::{kind_of, missing, wrong_type, wrong_value};
 
-/// Whose content it is.
+/// The speaker of the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -19,7 +19,7 @@ pub(super) enum Speaker {
 }
 
 impl Speaker {
-    /// The parts that the vendor lists when one is none of them.
+    /// The types that the vendor lists in its complaint.
     fn supported(self) -> &'static [&'static str] {
         match self {
             Speaker::System => &["text"],
@@ -33,7 +33,7 @@ impl Speaker {
 /// Reads content: a string, or a list of parts.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub(super) fn read(
     content: Value,
     path: &str,
@@ -54,7 +54,7 @@ pub(super) fn read(
     }
 }
 
-/// Puts a message's own cache hint at the end of its parts.
+/// Moves a message's cache hint to its last part.
 pub(super) fn mark(parts: &mut [MessagePart], hint: Option<CacheHint>) {
     let Some(hint) = hint else { return };
     let cache = parts.iter_mut().rev().find_map(|part| match part {
@@ -75,8 +75,8 @@ pub(super) fn cache_hint(value: &Value) -> CacheHint {
     CacheHint { ttl: value.get("ttl").and_then(Value::as_str).map(str::to_owned) }
 }
 
-/// What the assistant thought, in the most telling of the forms that gateways use: `thinking_blocks` as Anthropic has them,
-/// OpenRouter's `reasoning_details`, plain text.
+/// Reads the assistant's thoughts, from the most informative form: Anthropic's `thinking_blocks`, OpenRouter's
+/// `reasoning_details`, or plain text.
 pub(super) fn thinking_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
     let blocks = message.take("thinking_blocks");
     let details = message.take("reasoning_details");
@@ -107,7 +107,7 @@ pub(super) fn images_of(message: &mut ObjectMembers) -> Vec<MessagePart> {
     urls.map(|url| MessagePart::Image(Image { source: source(url), detail: None, cache: None })).collect()
 }
 
-/// Where Gemini's own OpenAI form and a common gateway put the signature of a call: a member, and a pointer into it.
+/// Members, with a JSON pointer into them, where Gemini's OpenAI form and a common gateway put a call's signature.
 pub(super) const CALL_SIGNATURES: [(&str, &str); 2] =
     [("extra_content", "/google/thought_signature"), ("provider_specific_fields", "/thought_signature")];
 
@@ -144,11 +144,11 @@ fn read_part(part: &mut ObjectMembers, speaker: Speaker, losses: &mut Losses) ->
                 block.extend(part.take(name).map(|value| (name.to_owned(), value)));
             }
             block.insert("type".to_owned(), Value::from(kind));
-            // Mistral says whether a thought is finished.
+            // Mistral marks whether a thought is finished.
             part.take("closed");
             return Ok(thinking_block(&Value::Object(block)).map(MessagePart::Thinking));
         }
-        // Not of the vendor, but harmless: an assistant's image in a history.
+        // Not in the vendor's API, but harmless: an assistant's image in a history.
         "image_url" if speaker != Speaker::System => MessagePart::Image(image(part, cache, losses)?),
         other if !supported.contains(&other) => {
             return Err(wrong_value(&part.path_of("type"), other, supported));
@@ -164,7 +164,7 @@ fn image(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses
     let path = part.path_of("image_url");
     let mut image = match part.take("image_url") {
         None => return Err(missing(&path)),
-        // Some clients write the bare URL.
+        // Some clients send the bare URL.
         Some(Value::String(url)) => return Ok(Image { source: source(url), detail: None, cache }),
         Some(object) => ObjectMembers::new(object, path)?,
     };
@@ -190,7 +190,7 @@ fn file(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses)
     let name = file.string("filename")?;
     let source = match (file.string("file_data")?, file.string("file_id")?) {
         (Some(data), _) if data.starts_with("data:") || data.contains("://") => source(data),
-        // Bare base64: the vendor asks for a data URL, servers that copy it do not.
+        // Bare base64. The vendor requires a data URL, compatible servers do not.
         (Some(data), _) => Source::Base64 { media_type: "application/pdf".to_owned(), data },
         (None, Some(id)) => Source::File(id),
         (None, None) => return Err(missing(&file.path_of("file_id"))),
@@ -199,7 +199,7 @@ fn file(part: &mut ObjectMembers, cache: Option<CacheHint>, losses: &mut Losses)
     Ok(Document { source, name, cache })
 }
 
-/// Anthropic's form, so a bare signature is Anthropic's; Mistral's `thinking` is a list of text parts.
+/// Anthropic's form, so a bare signature is Anthropic's. Mistral's `thinking` is a list of text parts.
 fn thinking_block(block: &Value) -> Option<ReasoningPart> {
     let text = |name| block.get(name).and_then(Value::as_str).map(str::to_owned).filter(|text| !text.is_empty());
     let owner = if block.get("thinking").is_some_and(Value::is_array) {
@@ -224,8 +224,8 @@ fn thinking_block(block: &Value) -> Option<ReasoningPart> {
     })
 }
 
-/// OpenRouter's form: an entry for a text with its signature, a summary, or something encrypted; the last two may share an id.
-/// What is bare may be any vendor's, behind the server that gave it.
+/// OpenRouter's form: entries for a text with its signature, a summary, or encrypted data; the last two may share an
+/// id. A bare signature may be from any vendor behind the server.
 fn of_details(details: &[Value]) -> Vec<ReasoningPart> {
     let mut thoughts: Vec<ReasoningPart> = Vec::new();
     for detail in details {

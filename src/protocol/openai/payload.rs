@@ -1,27 +1,27 @@
-//! What of a delta is generated output, and how many characters of it. Strings stay where they are.
+//! Classifies the generated output of a delta and counts its characters. Strings are not copied.
 
 use super::Payload;
 use crate::protocol::PayloadKind;
 use crate::protocol::json::{InvalidJson, Json, characters};
 
-/// What a delta holds.
+/// The facts of a delta.
 #[derive(Default)]
 pub(super) struct DeltaPayload<'a> {
     pub payload: Option<Payload>,
-    /// The one plain string that is all of it.
+    /// The text, if it is a single plain string and all of the payload.
     pub text: Option<&'a str>,
-    /// It has a call in it.
+    /// The delta contains part of a call.
     pub calls: bool,
 }
 
-/// Takes the text of a legacy completion.
+/// Reads the text of a legacy completion.
 pub(super) fn of_text<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, InvalidJson> {
     let mut text = None;
     let payload = text_or_parts(json, PayloadKind::Text, &mut text)?;
     Ok(DeltaPayload { payload, text, calls: false })
 }
 
-/// Takes a delta.
+/// Reads a delta.
 pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, InvalidJson> {
     let (mut answer, mut reasoning, mut details) = (None, None, None);
     let mut calls = false;
@@ -42,7 +42,7 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
             }
             "reasoning_details" => {
                 details = thoughts(json)?;
-                // They differ from chunk to chunk beside the text.
+                // Details vary between chunks beside the text.
                 others += usize::from(details.is_some());
                 return Ok(());
             }
@@ -66,11 +66,11 @@ pub(super) fn of_delta<'a>(json: &mut Json<'a>) -> Result<DeltaPayload<'a>, Inva
         Ok(())
     })?;
     let text = text.filter(|_| strings == 1 && others == 0);
-    // Details repeat what stands beside them as plain text.
+    // Details repeat the plain text.
     Ok(DeltaPayload { payload: Payload::merge(answer, reasoning.or(details)), text, calls })
 }
 
-/// A string, which is then remembered, or a list of parts.
+/// A string, which is also stored in `text`, or a list of parts.
 fn text_or_parts<'a>(
     json: &mut Json<'a>,
     kind: PayloadKind,
@@ -110,7 +110,7 @@ fn parts(json: &mut Json<'_>, kind: PayloadKind) -> Result<Option<Payload>, Inva
     Ok(all)
 }
 
-/// OpenRouter's list of what was thought: texts and summaries. Signatures and what is encrypted are not generated text.
+/// OpenRouter's list of thoughts: texts and summaries. Signatures and encrypted data are not generated text.
 fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     let mut all = None;
     json.list(|json| {
@@ -124,7 +124,7 @@ fn thoughts(json: &mut Json<'_>) -> Result<Option<Payload>, InvalidJson> {
     Ok(all)
 }
 
-/// Whether there is any, and what of it is output.
+/// Whether there are any calls, and their payload.
 fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJson> {
     let (mut found, mut all) = (false, None);
     json.list(|json| {
@@ -142,7 +142,7 @@ fn tool_calls(json: &mut Json<'_>) -> Result<(bool, Option<Payload>), InvalidJso
     Ok((found, all))
 }
 
-/// Characters of a call's name and arguments, a custom tool's input among them.
+/// Characters of a call's name and arguments, or of a custom tool's input.
 fn function(json: &mut Json<'_>) -> Result<u32, InvalidJson> {
     let mut chars: u32 = 0;
     json.object(|name, json| {

@@ -1,4 +1,4 @@
-//! A chat stream, read into pieces for translation. What an event is to a race and a meter is for `read` to say.
+//! Reads a chat stream into pieces for translation. Not for the race: see `read`.
 
 use std::str;
 
@@ -12,7 +12,7 @@ use crate::protocol::sse::SseEvent;
 use crate::protocol::surrogates::words;
 use crate::protocol::usage::Usage;
 
-/// Choices of one answer that are read: more than any vendor gives.
+/// Maximum choices that are read: more than any vendor sends.
 const CHOICES_MAX: usize = 128;
 
 /// Reads one stream.
@@ -28,23 +28,23 @@ struct ChoiceReader {
     index: u32,
     calls: ChoiceCalls,
     thoughts: ReasoningBlocks,
-    /// Some vendors repeat the reason beside the usage.
+    /// Some vendors repeat the finish reason with the usage.
     finished: bool,
 }
 
-/// Which block of reasoning is under way. Plain text names none; a signature ends one.
+/// The open block of reasoning. Plain text names no block; a signature ends one.
 #[derive(Default)]
 struct ReasoningBlocks {
     block: u32,
     /// The block has text.
     open: bool,
-    /// The block has its signature: more text begins another.
+    /// The block is signed: more text begins another.
     closed: bool,
-    /// The vendor's own number of the block.
+    /// The vendor's number of the block.
     number: Option<u64>,
     /// The vendor's id of the block.
     id: Option<String>,
-    /// Reasoning came as plain text, so what `reasoning_details` repeat of it is left out.
+    /// Reasoning came as plain text, so `reasoning_details` that repeat it are skipped.
     plain: bool,
 }
 
@@ -109,7 +109,7 @@ impl OpenAiReader {
                 "message" => message = json.some()?,
                 "text" => text = json.some()?,
                 "finish_reason" => reason = json.string_or_skip()?.filter(|reason| !reason.is_empty()),
-                // vLLM and SGLang tell which sequence it was; a number is the id of a token.
+                // vLLM and SGLang name the matched sequence. A number is a token's id.
                 "stop_reason" | "matched_stop" => sequence = json.string_or_skip()?.or(sequence),
                 "usage" => json.some()?.into_iter().for_each(|text| usage.add(text)),
                 _ => drop(json.skip()?),
@@ -142,7 +142,7 @@ impl OpenAiReader {
     }
 }
 
-/// The members of a delta, as they are written.
+/// The raw members of a delta.
 #[derive(Default)]
 struct DeltaMembers<'a> {
     content: Option<&'a str>,
@@ -230,7 +230,7 @@ impl ChoiceReader {
         let plain = delta.reasoning.map(words_of_parts).transpose()?.filter(|text| !text.is_empty());
         self.thoughts.plain |= plain.is_some();
         let details = delta.details.and_then(|raw| serde_json::from_str::<Vec<Value>>(raw).ok()).unwrap_or_default();
-        // The text first: the signature beside it is its own.
+        // Text first, because the signature is for it.
         if let Some(text) = plain {
             details.iter().for_each(|detail| self.thoughts.turn_to(detail));
             self.thought(text, pieces);
@@ -258,7 +258,7 @@ impl ChoiceReader {
             self.thoughts.turn_to(detail);
         }
         if let Some(data) = text("data").map(|data| tag(SignatureOwner::OpenAi, &data)) {
-            // What is encrypted belongs to the summary of the same id, if there is one.
+            // Encrypted data belongs to the summary of the same id, if there is one.
             if same {
                 pieces.push(AnswerPiece::Signature { index, block: self.thoughts.block, signature: data });
             } else {
@@ -309,11 +309,11 @@ impl ChoiceReader {
 }
 
 impl ReasoningBlocks {
-    /// Goes over to the block that a detail names, if it is another.
+    /// Switches to the block that a detail names.
     fn turn_to(&mut self, detail: &Value) {
         let number = detail.get("index").and_then(Value::as_u64);
         if number.is_some() && number != self.number {
-            // The first number stands for what has come so far.
+            // The first number belongs to everything so far.
             if self.number.is_some() {
                 self.next();
             }
@@ -321,7 +321,7 @@ impl ReasoningBlocks {
         }
     }
 
-    /// A signed block takes no more text; what number the next one has is not known yet.
+    /// A signed block takes no more text. The number of the next block is unknown.
     fn reopen(&mut self) {
         if self.closed {
             self.next();

@@ -1,7 +1,8 @@
-//! A conversation, written as a chat request: tools, options and what cannot be said. Its messages: see `turns`.
+//! Writes a conversation as a chat request: tools and options, and reports what cannot be written. `turns` writes the
+//! messages.
 //!
-//! `top_k` is written to all but OpenAI itself: most servers of this dialect know it, and one that does not says so.
-//! Metadata is not: OpenAI takes it only with `store`.
+//! `top_k` is sent to all servers but OpenAI: most know it, and others say so. Metadata is not sent: OpenAI accepts it
+//! only with `store`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, Reasoning, Sampling, Tool, ToolChoice};
 use crate::protocol::outgoing::{effort_of, lose_cache, openai_tier, openai_user, strict_of};
 
-/// Stop sequences that OpenAI takes.
+/// Maximum stop sequences that OpenAI accepts.
 const STOPS_MAX: usize = 4;
 /// Writes a conversation as a chat request.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
@@ -52,13 +53,13 @@ fn tool_of(tool: &Tool, losses: &mut Losses) -> Value {
         return json!({ "type": "custom", "custom": inner });
     }
     inner.extend(tool.parameters.as_ref().map(|schema| ("parameters".to_owned(), schema.clone())));
-    // Without parameters there is nothing to hold the model to.
+    // `strict` is useless without parameters.
     let strict = tool.parameters.as_ref().and_then(|schema| strict_of(tool.strict, schema, losses));
     inner.extend(strict.map(|strict| ("strict".to_owned(), Value::from(strict))));
     json!({ "type": "function", "function": inner })
 }
 
-/// Chat wraps a grammar in an object of its own.
+/// Chat nests a grammar in an object.
 fn grammar_of(format: &Value) -> Value {
     match (format.get("type").and_then(Value::as_str), format.get("definition")) {
         (Some("grammar"), Some(definition)) => json!({
@@ -95,7 +96,7 @@ fn format_of(format: &Format, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-/// Chat knows efforts and no budgets, and does not let choose whether thoughts are shown.
+/// Chat has efforts but no budgets, and no switch for showing thoughts.
 fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Losses) -> Option<Value> {
     if reasoning.encrypted {
         losses.hint("reasoning.encrypted_content");
@@ -107,12 +108,12 @@ fn effort(reasoning: &Reasoning, options: &TranslationOptions, losses: &mut Loss
         losses.hint("budget_tokens");
     }
     let effort = effort_of(reasoning).or((reasoning.enabled == Some(true)).then_some(Effort::Medium))?;
-    // OpenAI's own scale ends there.
+    // OpenAI's scale ends here.
     let most = if options.max_completion_tokens { Effort::XHigh } else { Effort::Max };
     Some(Value::from(effort.min(most).as_str()))
 }
 
-/// OpenAI itself knows no `top_k`, and no more than a few stop sequences.
+/// OpenAI itself takes no `top_k` and only a few stop sequences.
 fn taken(sampling: &Sampling, options: &TranslationOptions, losses: &mut Losses) -> Sampling {
     let mut taken = sampling.clone();
     if options.max_completion_tokens {

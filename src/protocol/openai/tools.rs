@@ -1,4 +1,4 @@
-//! The tools of a chat request, read for translation: functions, free-form tools, legacy functions, and the choice among them.
+//! Reads the tools of a chat request: functions, free-form tools, legacy functions, and the tool choice.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::protocol::client_error::Invalid;
 use crate::protocol::neutral::{Conversation, Losses, Tool, ToolChoice};
 use crate::protocol::parameter::{kind_of, wrong_type, wrong_value};
 
-/// Takes all that is about tools.
+/// Takes all members about tools.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation) -> Result<(), Invalid> {
     let listed = request.has("tools") || request.has("functions");
     for mut tool in request.objects("tools")? {
@@ -33,7 +33,7 @@ pub(super) fn read(request: &mut ObjectMembers, conversation: &mut Conversation)
         });
     }
     conversation.tool_choice = choice.filter(|_| listed);
-    // Several calls at once are what every vendor allows unless told otherwise.
+    // Every vendor allows parallel calls by default.
     conversation.parallel_tool_calls = request.boolean("parallel_tool_calls")?.filter(|parallel| listed && !*parallel);
     Ok(())
 }
@@ -77,7 +77,7 @@ fn function_of(mut function: ObjectMembers, losses: &mut Losses) -> Result<Tool,
 fn custom_of(mut custom: ObjectMembers, losses: &mut Losses) -> Result<Tool, Invalid> {
     let name = custom.required_string("name")?;
     let description = custom.string("description")?;
-    // Chat wraps the grammar in an object of its own; the neutral form is the flat one of Responses.
+    // Chat nests a grammar in an object; the neutral form is Responses' flat one.
     let format = match custom.object("format")? {
         None => None,
         Some(format) => grammar_of(format, losses)?,
@@ -113,8 +113,8 @@ fn choice(value: Value, losses: &mut Losses) -> Result<ToolChoice, Invalid> {
     match kind.as_str() {
         "function" | "custom" => Ok(ToolChoice::Named(object.required_object(&kind)?.required_string("name")?)),
         "allowed_tools" => {
-            // To choose among some of the tools only is said by no other dialect; the tools themselves stay listed, which
-            // keeps the vendor's cache of them.
+            // No other dialect can restrict the choice to some tools. All tools stay listed, which keeps the vendor's
+            // cache valid.
             losses.meaning("tool_choice.allowed_tools");
             let mode = object.required_object("allowed_tools")?.string("mode")?.unwrap_or_else(|| "auto".to_owned());
             named_choice(&mode, "tool_choice.allowed_tools.mode")
@@ -127,7 +127,7 @@ fn named_choice(word: &str, path: &str) -> Result<ToolChoice, Invalid> {
     match word {
         "auto" => Ok(ToolChoice::Auto),
         "none" => Ok(ToolChoice::None),
-        // Mistral's word is `any`.
+        // `any` is Mistral's name.
         "required" | "any" => Ok(ToolChoice::Required),
         other => Err(wrong_value(path, other, &["none", "auto", "required"])),
     }

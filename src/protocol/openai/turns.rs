@@ -1,8 +1,8 @@
-//! The turns of a conversation, written as chat messages.
+//! Writes the turns of a conversation as chat messages.
 //!
-//! What chat has no place for is put where it is understood: tool results follow their calls at once, images and files in
-//! them come in a user message behind them, texts of one message are one string (many servers take nothing else). Thoughts
-//! are sent back only within the tool calls that they led to, which is where vendors of this dialect want them.
+//! Parts without a place in chat move: tool results directly after their calls, their images and files into a user
+//! message after them, and the texts of a message into one string (many servers accept nothing else). Thoughts are sent
+//! back only within the running tool loop, as vendors of this dialect want.
 
 use serde_json::{Map, Value, json};
 
@@ -11,17 +11,17 @@ use crate::protocol::neutral::{
 };
 use crate::protocol::outgoing::{lose_cache, results_first};
 
-/// Between texts that become one.
+/// Joins texts.
 const GAP: &str = "\n\n";
 
-/// All messages. `takes_thoughts`: thoughts go back beside the calls that they led to.
+/// Writes all messages. `takes_thoughts`: sends thoughts back with the calls of the running tool loop.
 pub(super) fn messages(conversation: &Conversation, takes_thoughts: bool, losses: &mut Losses) -> Vec<Value> {
     let mut writing = TurnsWriter { messages: Vec::new(), losses };
     if !conversation.system.is_empty() {
         writing.system(&conversation.system);
     }
     let turns = results_first(&conversation.turns);
-    // Behind the last words of the user only tool calls follow: the loop that is under way. Words beside results do not end it.
+    // After the user's last words there are only tool calls: the running loop. Words with results do not end it.
     let loop_start = turns.iter().rposition(|turn| turn.role == Role::User && !has_results(turn)).unwrap_or(0);
     let mut at = 0;
     while let Some(turn) = turns.get(at) {
@@ -59,7 +59,7 @@ impl TurnsWriter<'_> {
         self.messages.push(json!({ "role": "system", "content": texts.join(GAP) }));
     }
 
-    /// User turns that follow each other: their results first, for these must stand right behind the calls.
+    /// Consecutive user turns: results first, because they must follow the calls.
     fn user(&mut self, turns: &[&ConversationTurn]) {
         let mut attachments = Vec::new();
         for result in turns.iter().flat_map(|turn| &turn.parts).filter_map(as_result) {
@@ -77,7 +77,7 @@ impl TurnsWriter<'_> {
         }
     }
 
-    /// The text of a result; what is no text goes to the attachments.
+    /// The text of a result. Other parts become attachments.
     fn result(&mut self, result: &ToolResult, attachments: &mut Vec<Value>) -> String {
         lose_cache(result.cache.is_some(), self.losses);
         if result.is_error {
@@ -104,7 +104,7 @@ impl TurnsWriter<'_> {
         texts.join("\n")
     }
 
-    /// None for a result, which is a message of its own, and for what is lost.
+    /// None for a result, which is a message of its own, and for lost parts.
     fn user_part(&mut self, part: &MessagePart) -> Option<Value> {
         self.note_cache(part);
         match part {
@@ -149,13 +149,13 @@ impl TurnsWriter<'_> {
         }
     }
 
-    /// Assistant turns that follow each other are one message: parallel calls must stand in one.
+    /// Consecutive assistant turns become one message: parallel calls must be in one.
     fn assistant(&mut self, turns: &[&ConversationTurn], in_loop: bool) {
         let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for part in turns.iter().flat_map(|turn| &turn.parts) {
             self.note_cache(part);
             match part {
-                // A refusal has a member of its own at OpenAI only.
+                // Only OpenAI has a member for refusals.
                 MessagePart::Text { text, .. } | MessagePart::Refusal(text) => texts.push(text.as_str()),
                 MessagePart::Thinking(thinking) => {
                     if thinking.signature.is_some() {
@@ -222,7 +222,7 @@ fn as_result(part: &MessagePart) -> Option<&ToolResult> {
     }
 }
 
-/// One string where there is nothing but text.
+/// A string, if there is only text.
 fn content_of(parts: Vec<Value>) -> Value {
     let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
     match texts {

@@ -1,8 +1,8 @@
-//! Pieces, written as a chat stream.
+//! Writes pieces as a chat stream.
 //!
-//! Reasoning is `reasoning_content`. What its vendor needs back (a signature, encrypted thoughts) is an entry of
-//! `reasoning_details`, whole and once, so that a client which sends its messages back as it got them sends that too. A
-//! signature of a call stands where Gemini's own OpenAI form has it, an image where OpenRouter has it.
+//! Reasoning is `reasoning_content`. Signatures and encrypted thoughts are complete entries of `reasoning_details`, so
+//! that a client that sends its messages back returns them to their vendor. A call's signature is where Gemini's OpenAI
+//! form has it, an image where OpenRouter has it.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +22,7 @@ pub struct OpenAiWriter {
     model: String,
     created: u64,
     include_usage: bool,
-    /// An event up to its choices; empty until the first is written.
+    /// The beginning of every event, up to its choices. Empty until the first event.
     head: String,
     choices: Vec<ChoiceWriter>,
     usage: Option<Usage>,
@@ -31,9 +31,9 @@ pub struct OpenAiWriter {
 #[derive(Default)]
 struct ChoiceWriter {
     index: u32,
-    /// Calls by their place.
+    /// Calls by number.
     calls: HashMap<u32, WrittenCall>,
-    /// Text of the blocks of reasoning that may still be signed.
+    /// Texts of reasoning blocks that may still be signed.
     thoughts: Vec<(u32, String)>,
     details: u32,
     images: u32,
@@ -47,7 +47,7 @@ struct WrittenCall {
 }
 
 impl OpenAiWriter {
-    /// `model` is the name that stands until the upstream names its own.
+    /// `model` is used until the upstream names its own.
     pub fn new(model: &str, include_usage: bool) -> OpenAiWriter {
         OpenAiWriter {
             id: None,
@@ -60,12 +60,12 @@ impl OpenAiWriter {
         }
     }
 
-    /// Goes on with an answer that was begun under these names.
+    /// Continues an answer that was begun under these names.
     pub fn behind(names: ChunkNames, include_usage: bool) -> OpenAiWriter {
         OpenAiWriter {
             id: Some(names.id),
             created: names.created,
-            // Its role was told.
+            // The role was already sent.
             choices: vec![ChoiceWriter::default()],
             ..OpenAiWriter::new(&names.model, include_usage)
         }
@@ -113,13 +113,13 @@ impl WritePieces for OpenAiWriter {
             }
             AnswerPiece::Finish { index, finish } => self.finish(index, &finish, out),
             AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
-            // Chat has no place for what a vendor's own tool did.
+            // Chat has no place for a vendor's own tools.
             AnswerPiece::Other(_) => {}
         }
     }
 
     fn end(&mut self, out: &mut BytesMut) {
-        // An upstream may end well and have lost its reason on the way.
+        // An upstream may end well without a finish reason.
         if self.choices.iter().all(|choice| !choice.finished) {
             let open: Vec<u32> = self.choices.iter().map(|choice| choice.index).collect();
             open.into_iter().for_each(|index| self.finish(index, &FinishReason::Stop, out));
@@ -133,7 +133,7 @@ impl WritePieces for OpenAiWriter {
 }
 
 impl OpenAiWriter {
-    /// The id of a stream never changes once it has been written; a model's name may become known late.
+    /// The id never changes after the first event. The model may become known late.
     fn start(&mut self, id: Option<String>, model: Option<String>) {
         if let Some(id) = id.filter(|id| !id.is_empty() && self.id.is_none()) {
             self.id = Some(if id.starts_with("chatcmpl") { id } else { format!("chatcmpl-{id}") });
@@ -157,7 +157,7 @@ impl OpenAiWriter {
         &self.head
     }
 
-    /// The choice of this number; its role is written when it is new.
+    /// The choice of this index. A new choice begins with its role.
     fn choice(&mut self, index: u32, out: &mut BytesMut) -> &mut ChoiceWriter {
         let at = match self.choices.iter().position(|choice| choice.index == index) {
             Some(at) => at,
@@ -206,7 +206,7 @@ impl OpenAiWriter {
         self.event(index, |out| out.put_slice(delta.to_string().as_bytes()), None, out);
     }
 
-    /// The usual event: a delta of one string.
+    /// The most frequent event: a delta of one string.
     fn text(&mut self, index: u32, name: &'static str, text: &str, out: &mut BytesMut) {
         if text.is_empty() {
             return;
@@ -230,7 +230,7 @@ impl OpenAiWriter {
     }
 
     fn arguments(&mut self, index: u32, call: u32, text: &str, out: &mut BytesMut) {
-        // Arguments of a call that never began belong to none.
+        // Arguments of a call that never began are dropped.
         let Some(begun) = self.choice(index, out).calls.get_mut(&call).filter(|_| !text.is_empty()) else { return };
         begun.has_arguments = true;
         let (open, name) = match begun.custom {
@@ -264,7 +264,7 @@ impl OpenAiWriter {
             return;
         }
         let (refused, called) = (choice.refused, !choice.calls.is_empty());
-        // No arguments are an empty object, which clients parse.
+        // Calls without arguments get an empty object, because clients parse it.
         let mut bare: Vec<u32> = choice
             .calls
             .iter()
@@ -276,12 +276,12 @@ impl OpenAiWriter {
             self.arguments(index, call, "{}", out);
         }
         let (reason, native) = match finish {
-            // Some vendors do not tell a call from an end.
+            // Some vendors report `stop` for a call.
             FinishReason::Stop | FinishReason::ToolCalls if called => ("tool_calls", None),
             FinishReason::ToolCalls => ("tool_calls", None),
             FinishReason::Stop | FinishReason::StopSequence(_) | FinishReason::Pause => ("stop", None),
             FinishReason::Length => ("length", None),
-            // A refusal that was worded is an answer; one that was not is a cut.
+            // A refusal with words is an answer. Without words the answer was cut.
             FinishReason::Refusal if refused => ("stop", None),
             FinishReason::Refusal | FinishReason::Filtered => ("content_filter", None),
             // Clients know only the vendor's own reasons.
@@ -295,7 +295,7 @@ impl ChoiceWriter {
     fn thought(&mut self, block: u32, text: &str) {
         match self.thoughts.iter_mut().find(|(number, _)| *number == block) {
             Some((_, thought)) => thought.push_str(text),
-            // The blocks before it were signed by now, or never will be.
+            // Earlier blocks are signed by now, or never will be.
             None => self.thoughts = vec![(block, text.to_owned())],
         }
     }
@@ -319,7 +319,7 @@ fn call_delta(call: u32, id: String, name: &str, custom: bool, signature: Option
     json!({ "tool_calls": [value] })
 }
 
-/// As chunks and whole answers have it.
+/// The `usage` object of chunks and whole answers.
 pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
     let (input, output) = (usage.input_tokens.unwrap_or(0), usage.output_tokens.unwrap_or(0));
     let mut json = json!({
@@ -338,6 +338,6 @@ pub(in crate::protocol) fn usage_json(usage: &Usage) -> Value {
 }
 
 fn put_string(text: &str, out: &mut BytesMut) {
-    // A string is always JSON, and a buffer takes every byte.
+    // Cannot fail: a string is valid JSON, and the buffer grows.
     serde_json::to_writer(out.writer(), text).ok();
 }

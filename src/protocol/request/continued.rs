@@ -1,5 +1,4 @@
-//! A request with what was said of its answer, so that the model goes on from there: one more message behind the last, or a
-//! longer prompt. Everything else goes up byte for byte.
+//! Writes a request that continues its answer: with one more message, or a longer prompt. All other bytes are kept.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,8 +18,8 @@ struct ReasoningEcho {
 }
 
 impl ApiRequest {
-    /// With `said` as the assistant's last message, or behind the prompt of a completion. None where the last message is the
-    /// assistant's already: what is to be gone on with then is not `said` alone.
+    /// With `said` as the last assistant message, or appended to the prompt of a completion. None if the last message
+    /// already is the assistant's: then the answer does not consist of `said` alone.
     pub fn continued(&self, said: &str, prefix: Prefix) -> Option<ApiRequest> {
         let range = self.prompt[PROMPT_PARTS - 1].clone();
         let (list, end) = (self.body.get(range.clone())?, range.end.checked_sub(1)?);
@@ -48,7 +47,7 @@ impl ApiRequest {
         ApiRequest::written(self.surface, body.into()).ok()
     }
 
-    /// The prompt comes back in front of the completion.
+    /// The prompt is returned before the completion.
     fn echoes(&self) -> bool {
         serde_json::from_slice::<ReasoningEcho>(&self.body).is_ok_and(|request| request.echo.unwrap_or(false))
     }

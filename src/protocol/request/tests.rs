@@ -1,4 +1,4 @@
-//! Bodies as clients send them, and what goes up of them.
+//! Bodies of clients, and the bodies sent to upstreams.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn parse(body: &str) -> Result<ApiRequest, InvalidRequest> {
     ApiRequest::parse(Surface::Chat, Bytes::copy_from_slice(body.as_bytes()))
 }
 
-/// Whatever its surface asks for.
+/// The members that every surface requires.
 fn unchecked(body: &str) -> ApiRequest {
     ApiRequest::written(Surface::Chat, Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
@@ -77,7 +77,7 @@ fn what_is_wrong_is_named_and_not_quoted() {
         ("{}", "`model` is missing: name one of GET /v1/models, or an upstream as provider/model"),
         ("{\"model\":\"\"}", "`model` is missing: name one of GET /v1/models, or an upstream as provider/model"),
         ("{\"model\":7}", "`model` must be a string"),
-        ("{\"model\":\"a\",\"model\":\"b\"}", "`model` stands in the body twice"),
+        ("{\"model\":\"a\",\"model\":\"b\"}", "`model` occurs twice in the body"),
         ("{\"model\":\"m\"}", "Missing required parameter: 'messages'."),
         ("{\"model\":\"m\",\"stream\":\"yes\"}", "`stream` must be true or false"),
         ("{\"model\":\"m\",\"stream_options\":7}", "`stream_options` must be an object like {\"include_usage\": true}"),

@@ -1,4 +1,4 @@
-//! What a client got of an answer, as far as it takes to go on with it.
+//! What a client received of an answer, as far as another upstream needs it to continue.
 
 use bytes::Bytes;
 
@@ -9,30 +9,30 @@ use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
 use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
-/// Bytes of text, and of reasoning, that are kept: more than the longest answers have, which are of 128,000 tokens. What is longer
-/// is not gone on with.
+/// Maximum bytes of stored text, and of stored reasoning: more than the longest answers (128,000 tokens) have. A longer
+/// answer is not continued.
 const DELIVERED_MAX: usize = 1 << 20;
 
-/// Fed with everything that the client gets.
+/// Gets everything that the client gets.
 pub struct DeliveredAnswer {
     surface: Surface,
     reader: Box<dyn ReadPieces>,
-    /// Used again for each event.
+    /// Reused for each event.
     pieces: Vec<AnswerPiece>,
     place: WirePosition,
     text: String,
-    /// Reasoning, as long as there is no text.
+    /// Reasoning, while there is no text.
     thoughts: String,
     /// Reasoning came last.
     thinks: bool,
-    /// As far as it was told.
+    /// Usage so far.
     usage: Usage,
-    /// There is something in it that nobody else can go on with.
+    /// The answer contains something that no other upstream can continue.
     barred: bool,
 }
 
 impl DeliveredAnswer {
-    /// Nothing yet of an answer on this surface.
+    /// An answer on this surface, still empty.
     pub fn new(surface: Surface) -> DeliveredAnswer {
         DeliveredAnswer {
             surface,
@@ -47,7 +47,7 @@ impl DeliveredAnswer {
         }
     }
 
-    /// Whole events that the client gets now.
+    /// Adds whole events that the client gets.
     pub fn add(&mut self, events: &Bytes) {
         let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events.clone());
@@ -66,27 +66,27 @@ impl DeliveredAnswer {
         }
     }
 
-    /// It is not gone on with, whatever comes. What was kept for that is dropped.
+    /// Gives up: the answer will not be continued. Drops the stored text.
     pub fn bar(&mut self) {
         self.barred = true;
         (self.text, self.thoughts) = (String::new(), String::new());
     }
 
-    /// Bytes that it takes, with what a writer makes of it.
+    /// Bytes of memory, with those of a writer that continues.
     pub fn bytes(&self) -> usize {
         2 * (self.text.capacity() + self.thoughts.capacity())
     }
 
-    /// Whether another answer may be joined to it: there is text or reasoning, no call was begun, no reasoning was signed or
-    /// may be signed yet, and nothing is in it that only its own maker could go on with.
+    /// Whether another answer may continue this one: it has text or reasoning, no call began, no reasoning is signed or
+    /// may still be signed, and it contains nothing that only its own vendor can continue.
     pub fn may_go_on(&self) -> bool {
-        // Behind text, or where its vendor signs it, reasoning that is under way cannot be joined to.
+        // Open reasoning cannot be continued after text, or where its vendor signs it.
         let thinks = self.thinks && (!self.text.is_empty() || self.surface != Surface::Chat);
         let says = !self.text.is_empty() || !self.thoughts.is_empty();
         says && !self.barred && !thinks && self.place.is_known()
     }
 
-    /// Nobody will ever go on with it.
+    /// The answer will never be continued.
     pub fn is_barred(&self) -> bool {
         self.barred
     }
@@ -95,7 +95,7 @@ impl DeliveredAnswer {
         &self.text
     }
 
-    /// Reasoning; of an answer that has text nothing is to be repeated of it.
+    /// Reasoning to be repeated. None once there is text.
     pub(super) fn thoughts(&self) -> &str {
         if self.text.is_empty() { &self.thoughts } else { "" }
     }
@@ -108,17 +108,17 @@ impl DeliveredAnswer {
         self.usage
     }
 
-    /// Counts of one who went on with it and broke off too.
+    /// Adds the usage of an upstream that continued and broke off too.
     pub fn spent(&mut self, usage: Usage) {
         self.usage = self.usage.plus(usage);
     }
 
-    /// Goes on behind the last event. `include_usage`: a chat client asked for usage.
+    /// Continues after the last event. `include_usage`: a chat client asked for usage.
     pub(super) fn writer(&self, include_usage: bool) -> Box<dyn WritePieces> {
         self.place.writer(&self.text, include_usage)
     }
 
-    /// The event that ends it because it broke.
+    /// The error event that ends the broken answer.
     pub fn error_event(&self, error: &ErrorShape<'_>) -> Bytes {
         self.place.error_event(error).unwrap_or_else(|| self.surface.error_event(error))
     }

@@ -1,5 +1,5 @@
-//! Another upstream's answer, joined to what was delivered of one that broke off: what it repeats is left out, what is new is
-//! written as if the first had gone on.
+//! Joins another upstream's answer to the delivered part of a broken one: skips what it repeats, and writes the rest as
+//! if the first had continued.
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,31 +8,31 @@ use crate::protocol::neutral::{AnswerPiece, ReadPieces, WritePieces};
 use crate::protocol::sse::SseScanner;
 use crate::protocol::usage::Usage;
 
-/// How the other one was asked.
+/// How the other upstream was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinMethod {
-    /// With so many bytes of the delivered text in the request: it goes on behind them.
+    /// With this many bytes of the delivered text in the request: its answer continues after them.
     Prefix(usize),
-    /// As the first one was: it has to repeat what was delivered.
+    /// With the original request: it must repeat the delivered text.
     Replay,
 }
 
-/// It did not repeat what was delivered. Nothing of it was given out.
+/// The answer did not repeat the delivered text. Nothing of it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Diverged;
 
-/// One answer in the joining.
+/// The answer being joined.
 pub struct JoinedAnswer {
     reader: Box<dyn ReadPieces>,
     writer: Box<dyn WritePieces>,
-    /// Used again for each event.
+    /// Reused for each event.
     pieces: Vec<AnswerPiece>,
-    /// To be repeated; none where its reasoning is left out.
+    /// Reasoning that must be repeated. None if its reasoning is skipped.
     thoughts: Option<Repeated>,
     text: Repeated,
-    /// Of what was delivered.
+    /// Usage of the delivered part.
     before: Usage,
-    /// Of this one.
+    /// Usage of this answer.
     usage: Usage,
 }
 
@@ -55,10 +55,10 @@ impl JoinedAnswer {
         }
     }
 
-    /// Takes whole events of it, and appends what the client is to get for them.
+    /// Adds whole events, and appends the bytes for the client.
     ///
     /// # Errors
-    /// Once it says something else than what was delivered.
+    /// If the answer differs from the delivered text.
     pub fn add(&mut self, events: &Bytes, out: &mut BytesMut) -> Result<(), Diverged> {
         let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events.clone());
@@ -72,10 +72,10 @@ impl JoinedAnswer {
         taken
     }
 
-    /// It is complete: appends what ends the answer, with the usage of both.
+    /// Appends the end of the complete answer, with the usage of both.
     ///
     /// # Errors
-    /// When it ended before it had repeated what was delivered.
+    /// If it ended before it repeated the delivered text.
     pub fn end(&mut self, out: &mut BytesMut) -> Result<(), Diverged> {
         if !self.is_level() {
             return Err(Diverged);
@@ -88,7 +88,7 @@ impl JoinedAnswer {
         Ok(())
     }
 
-    /// What it told of its own usage so far.
+    /// Usage of this answer so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -102,7 +102,7 @@ impl JoinedAnswer {
             AnswerPiece::Start { .. } => {}
             AnswerPiece::Usage(usage) => self.usage = usage.or(self.usage),
             AnswerPiece::Thinking { index: 0, block, text } => {
-                // Behind text it is how this one came to the same.
+                // After text, this is how the other model arrived at the same.
                 let Some(thoughts) = &mut self.thoughts else { return Ok(()) };
                 let text = thoughts.rest(&text)?.to_owned();
                 if !text.is_empty() {
@@ -119,7 +119,7 @@ impl JoinedAnswer {
                     self.writer.write(AnswerPiece::Text { index: 0, text }, out);
                 }
             }
-            // What it signed was said by two.
+            // The signature would be for words of two models.
             AnswerPiece::Signature { .. } | AnswerPiece::Redacted { .. } => return Err(Diverged),
             other if self.is_level() => self.writer.write(other, out),
             _ => return Err(Diverged),
@@ -128,12 +128,12 @@ impl JoinedAnswer {
     }
 }
 
-/// What is to be said once more.
+/// Text that must be repeated.
 struct Repeated {
     all: String,
-    /// Bytes of it that were.
+    /// Bytes repeated so far.
     at: usize,
-    /// It may be left out: the blanks at the end of what was delivered, which not every server takes.
+    /// It may be skipped: trailing blanks of the delivered text, which some servers do not accept.
     may_lack: bool,
 }
 
@@ -150,7 +150,7 @@ impl Repeated {
         self.may_lack || self.at == self.all.len()
     }
 
-    /// What of `new` is not repeated.
+    /// The part of `new` that is not a repetition.
     fn rest<'a>(&mut self, new: &'a str) -> Result<&'a str, Diverged> {
         let left = self.all.get(self.at..).unwrap_or_default();
         let same: usize = left

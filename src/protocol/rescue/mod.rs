@@ -1,7 +1,7 @@
-//! How an answer that broke off is gone on with: what the client got of it ([`DeliveredAnswer`]), and another upstream's answer joined
-//! to that ([`JoinedAnswer`]). Pure; who is asked, and when, is for the relay and the proxy.
+//! Continues a broken answer: records what the client received ([`DeliveredAnswer`]), and joins another upstream's answer to
+//! it ([`JoinedAnswer`]). Pure. Not for choosing who is asked, and when: see the relay and the proxy.
 //!
-//! Both read the events of the surface that was called, whatever the upstreams speak: what came down is a translation already.
+//! Both read events of the called surface, whatever the upstreams speak, because answers are translated before.
 
 mod delivered;
 mod joined;

@@ -1,4 +1,4 @@
-//! What was delivered of a broken answer, and how others go on with it: every surface, over the vendors' own events.
+//! The delivered part of a broken answer, and its continuation, on every surface with the vendors' own events.
 
 mod model_check;
 
@@ -18,7 +18,7 @@ fn data(event: &Value) -> String {
     }
 }
 
-/// What the vendor sends up to and with the tokens. `id` tells answers apart.
+/// The vendor's events up to the last token. `id` identifies the answer.
 fn begun(surface: Surface, id: &str, tokens: &[&str]) -> String {
     let chunk = |object: &str, choice: Value| {
         data(&json!({"id": id, "object": object, "created": 17, "model": id, "choices": [choice]}))
@@ -62,7 +62,7 @@ fn begun(surface: Surface, id: &str, tokens: &[&str]) -> String {
     text
 }
 
-/// What the vendor sends behind the last token.
+/// The vendor's events after the last token.
 fn finished(surface: Surface, id: &str) -> String {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11});
     match surface {
@@ -92,7 +92,7 @@ fn delivered(surface: Surface, events: &str) -> DeliveredAnswer {
     delivered
 }
 
-/// All that the client gets of it.
+/// Everything that the client gets.
 fn joined(delivered: &DeliveredAnswer, way: JoinMethod, events: &str) -> Result<String, Diverged> {
     let (mut joined, mut out) = (JoinedAnswer::new(delivered, way, true), BytesMut::new());
     joined.add(&Bytes::copy_from_slice(events.as_bytes()), &mut out)?;
@@ -123,7 +123,7 @@ fn said(surface: Surface, text: &str) -> String {
 fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
     use JoinMethod::{Prefix, Replay};
 
-    /// What was delivered, how the other was asked, what it says, and what of that goes out.
+    /// Delivered text, how the other upstream was asked, its answer, and what is sent of it.
     type Case = (&'static [&'static str], JoinMethod, &'static [&'static str], Result<&'static str, Diverged>);
     let table: &[Case] = &[
         (&["Hel", "lo"], Replay, &["Hello wor", "ld"], Ok(" world")),
@@ -135,7 +135,7 @@ fn a_replay_is_joined_where_it_repeats_what_was_delivered() {
         (&["naï"], Replay, &["na", "ï", "ve"], Ok("ve")),
         (&["naï"], Replay, &["naí"], Err(Diverged)),
         (&["Hello "], Replay, &["Hello", "world"], Err(Diverged)),
-        // Behind a prefix everything is new, but for blanks that were not in it.
+        // After a prefix everything is new, but for blanks that the prefix lacked.
         (&["Hello"], Prefix(5), &[" wor", "ld"], Ok(" world")),
         (&["Hello "], Prefix(5), &[" world"], Ok("world")),
         (&["Hello "], Prefix(5), &["world"], Ok("world")),

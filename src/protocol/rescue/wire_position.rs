@@ -1,4 +1,5 @@
-//! Where the events of a surface stand, so that others can follow: names, numbers, and what is open.
+//! The position in a surface's event stream, so that another writer can continue: names, numbers, open blocks and
+//! items.
 
 use std::collections::BTreeMap;
 
@@ -26,23 +27,23 @@ pub(super) enum WirePosition {
 #[derive(Debug, Default)]
 pub(super) struct MessageBlocks {
     started: bool,
-    /// The index that the next one gets.
+    /// Index of the next block.
     next: u64,
-    /// The one that is under way is text; none where none is.
+    /// Whether the open block is text. None if no block is open.
     open: Option<bool>,
 }
 
 /// The items of a response.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// As the first event has it.
+    /// From the first event.
     response: Map<String, Value>,
     /// Number of the last event.
     number: u64,
-    /// Those that are done, by their `output_index`.
+    /// Finished items, by `output_index`.
     done: BTreeMap<u64, Value>,
     open: Option<OpenItem>,
-    /// The events did not come as the vendor writes them.
+    /// The events are not in the vendor's order.
     odd: bool,
 }
 
@@ -51,9 +52,9 @@ struct OpenItem {
     index: u64,
     id: String,
     is_message: bool,
-    /// Parts that are done.
+    /// Finished parts.
     content: Vec<Value>,
-    /// Where in all of the text the part begins that is under way.
+    /// Where the open part begins, in bytes of the whole text.
     part: Option<usize>,
 }
 
@@ -86,7 +87,7 @@ impl WirePosition {
         }
     }
 
-    /// The next event. `said`: bytes of text before it.
+    /// Reads the next event. `said`: bytes of text before it.
     pub fn see(&mut self, event: &SseEvent, said: usize) {
         let Some(data) = event.fields().data else { return };
         match self {
@@ -104,7 +105,7 @@ impl WirePosition {
         }
     }
 
-    /// Whether others can follow.
+    /// Whether another writer can continue.
     pub fn is_known(&self) -> bool {
         match self {
             WirePosition::Chat(names) | WirePosition::Completions(names) => names.is_some(),
@@ -116,7 +117,7 @@ impl WirePosition {
         }
     }
 
-    /// Follows. `text`: all of it.
+    /// A writer that continues. `text`: the whole text so far.
     pub fn writer(&self, text: &str, include_usage: bool) -> Box<dyn WritePieces> {
         match self {
             WirePosition::Chat(names) => {
@@ -132,7 +133,7 @@ impl WirePosition {
         }
     }
 
-    /// What ends a broken stream, where it has to go on from what was written.
+    /// The error event of a broken stream, if it has to continue from earlier events.
     pub fn error_event(&self, error: &ErrorShape<'_>) -> Option<Bytes> {
         match self {
             WirePosition::Responses(items) if !items.response.is_empty() => items.writer("").error_event(error),
@@ -213,5 +214,5 @@ impl Items {
     }
 }
 
-/// Items of an answer that are told once more at its end.
+/// Maximum items that the end of an answer repeats.
 const ITEMS_MAX: u64 = 4_096;

@@ -1,6 +1,6 @@
-//! A whole answer out of a stream: what a client that did not ask to stream gets.
+//! Assembles a whole Responses answer from a stream.
 //!
-//! The last event has it all. Where its output is missing, the items that were done before it are its output.
+//! The last event has all of it. If its output is missing, the finished items before it are the output.
 
 use serde_json::{Value, json};
 
@@ -12,18 +12,18 @@ use crate::protocol::event_reader::{EventData, data_of};
 /// Takes in the events of one stream.
 #[derive(Debug, Default)]
 pub struct ResponseAssembly {
-    /// As the event that came last tells it.
+    /// The response object of the last event that had one.
     response: Value,
-    /// Items that are done, by `output_index`.
+    /// Finished items, by `output_index`.
     items: Vec<(u64, Value)>,
-    /// Sound came, which stands in no item.
+    /// Audio came. No item contains it.
     sounds: bool,
 }
 
 impl Assemble for ResponseAssembly {
     fn add(&mut self, event: &SseEvent) -> bool {
         let EventData::Json { data, name } = data_of(event) else { return true };
-        // Deltas are not looked into, so what they hold need not be understood.
+        // Deltas are not parsed, so their content need not be valid.
         let Some(wire) = std::str::from_utf8(&data).ok().and_then(|text| ResponsesWire::read(text, name).ok()) else {
             return false;
         };
@@ -58,7 +58,7 @@ impl Assemble for ResponseAssembly {
     }
 }
 
-/// Whatever is neither a message nor reasoning is a call, or what came of one.
+/// All items but messages and reasoning are calls or their results.
 fn item_says(item: &Value) -> bool {
     match item["type"].as_str() {
         Some("reasoning") => false,

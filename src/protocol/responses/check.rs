@@ -1,4 +1,4 @@
-//! What is wrong with a request, in OpenAI's words. Values are never quoted, but for the names of types and roles.
+//! Checks a Responses request, in OpenAI's words. Quotes no values but names of types and roles.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::protocol::parameter::{
     self, ARRAY, BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, TypeRule, check_types, kind_of, kind_of_text, missing,
 };
 
-/// What top-level members may be. Null stands for none, but not for a model.
+/// Types of top-level members. Null counts as absent, but not for `model`.
 const TYPES: [TypeRule; 8] = [
     (
         &["model", "instructions", "previous_response_id", "safety_identifier", "service_tier", "user"],
@@ -23,18 +23,18 @@ const TYPES: [TypeRule; 8] = [
     (&["metadata", "reasoning", "text"], "an object", OBJECT),
 ];
 
-/// What may stand for an `input`.
+/// Members that can replace `input`.
 const INPUTS: [&str; 4] = ["input", "previous_response_id", "prompt", "conversation"];
 
 /// Checks the top level of a request.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn check<'a>(member: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
     check_kinds(&|name| member(name).map(kind_of_text))
 }
 
-/// The same for one that was parsed.
+/// The same for a parsed request.
 pub(super) fn check_members(body: &Map<String, Value>) -> Result<(), Invalid> {
     check_kinds(&|name| body.get(name).map(kind_of))
 }
@@ -55,7 +55,7 @@ pub(super) fn wrong_type(param: &str, expected: &str, value: &Value) -> Invalid 
     parameter::wrong_type(param, expected, kind_of(value))
 }
 
-/// A member that has to be there, and has to be a string.
+/// A required string.
 pub(super) fn required<'a>(object: &'a Value, path: &str, name: &str) -> Result<&'a str, Invalid> {
     match &object[name] {
         Value::String(text) => Ok(text),
@@ -64,7 +64,7 @@ pub(super) fn required<'a>(object: &'a Value, path: &str, name: &str) -> Result<
     }
 }
 
-/// A member that may be there, and then has to be a string.
+/// An optional string.
 pub(super) fn optional(object: &Value, path: &str, name: &str) -> Result<Option<String>, Invalid> {
     match &object[name] {
         Value::String(text) => Ok(Some(text.clone())),
@@ -73,7 +73,7 @@ pub(super) fn optional(object: &Value, path: &str, name: &str) -> Result<Option<
     }
 }
 
-/// A member that may be there, and then has to be true or false.
+/// An optional boolean.
 pub(super) fn optional_bool(object: &Value, path: &str, name: &str) -> Result<Option<bool>, Invalid> {
     match &object[name] {
         Value::Bool(flag) => Ok(Some(*flag)),

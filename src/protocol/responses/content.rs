@@ -1,4 +1,4 @@
-//! Content parts of input items: text, images, files and audio, from the Responses API's words and into them.
+//! Reads and writes content parts of input items: text, images, files and audio.
 
 use serde_json::{Value, json};
 
@@ -11,18 +11,18 @@ use crate::protocol::parameter::{missing, wrong_value};
 const OF_USER: [&str; 4] = ["input_text", "input_image", "input_file", "input_audio"];
 const OF_ASSISTANT: [&str; 2] = ["output_text", "refusal"];
 
-/// What an item's text of reasoning is: the thoughts themselves where they are shown, else their summary.
+/// The reasoning text of an item: its thoughts if shown, else their summary.
 pub(super) fn thoughts(item: &Value) -> String {
     let texts = |name: &str| -> Vec<&str> {
         let parts = item[name].as_array().into_iter().flatten();
         parts.filter_map(|part| part["text"].as_str()).filter(|text| !text.is_empty()).collect()
     };
     let content = texts("content");
-    // Parts are paragraphs, as they are in a stream.
+    // Parts are paragraphs, as in a stream.
     if content.is_empty() { texts("summary").join("\n\n") } else { content.join("\n\n") }
 }
 
-/// Reads a string or a list of parts. `path` is where it stands.
+/// Reads a string or a list of parts. `path` is its place in the request.
 pub(super) fn read(content: &Value, path: &str, assistant: bool) -> Result<Vec<MessagePart>, Invalid> {
     match content {
         Value::String(text) => Ok(vec![MessagePart::Text { text: text.clone(), cache: None }]),
@@ -107,7 +107,8 @@ fn data_url(url: &str) -> Option<Source> {
     Some(Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
-/// Writes a part of a user's message or of a tool's result. None if it cannot be one, which is told to `losses`.
+/// Writes a part of a user message or a tool result. None if the dialect has no such part; that is reported to
+/// `losses`.
 pub(super) fn write(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
         MessagePart::Text { text, cache } => {
@@ -149,7 +150,7 @@ fn write_document(document: &Document, losses: &mut Losses) -> Option<Value> {
     }
 }
 
-/// A URL of the bytes. None if they are in one vendor's own store.
+/// A URL of the bytes. None if they are in one vendor's file store.
 fn url_of(source: &Source, losses: &mut Losses) -> Option<String> {
     match source {
         Source::Url(url) => Some(url.clone()),

@@ -1,4 +1,4 @@
-//! The surface: a Responses request, read for translation. Not for requests that go up untouched, see [`super::check()`].
+//! Reads a Responses request as a conversation. Not for requests that are passed through: see [`super::check()`].
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{Invalid, items};
 use crate::protocol::neutral::{Conversation, Effort, Format, Losses, MessagePart, Reasoning, Tool, ToolChoice};
 use crate::protocol::parameter::{missing, wrong_value};
 
-/// Members that help the vendor and do not change what is asked. `max_tool_calls` counts only the tools that the vendor runs.
+/// Members that help the vendor and do not change the answer. `max_tool_calls` counts only tools that the vendor runs.
 const HINTS: [&str; 5] =
     ["prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "client_metadata", "max_tool_calls"];
-/// Bytes of a request that an answer repeats: it does so twice before its first token, and once behind its last.
+/// Maximum bytes of the request that an answer repeats: twice before its first token, and once after its last.
 const ECHO_MAX: usize = 256 << 10;
 /// Members that an answer repeats.
 const ECHOED: [&str; 17] = [
@@ -40,13 +40,13 @@ const CHOICES: [&str; 3] = ["none", "auto", "required"];
 /// Reads a request for translation.
 ///
 /// # Errors
-/// What is wrong with it, in the words of the vendor.
+/// What is wrong, in the vendor's words.
 pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     let no_json = || Invalid { message: "We could not parse the JSON body of your request.".to_owned(), param: None };
     let body: Map<String, Value> = serde_json::from_slice(body).map_err(|_| no_json())?;
     check_members(&body)?;
     let mut conversation = Conversation::default();
-    // It stands before every system message of the input.
+    // It precedes every system message of the input.
     if let Some(Value::String(text)) = body.get("instructions") {
         conversation.system.push(MessagePart::Text { text: text.clone(), cache: None });
     }
@@ -59,7 +59,7 @@ pub fn conversation(body: &[u8]) -> Result<Conversation, Invalid> {
     Ok(conversation)
 }
 
-/// What an answer repeats, so far as it fits.
+/// Members that the answer repeats, as far as they fit.
 fn echo_of(body: Map<String, Value>) -> Map<String, Value> {
     let mut left = ECHO_MAX;
     let echoed = body.into_iter().filter(|(name, value)| ECHOED.contains(&name.as_str()) && !value.is_null());
@@ -81,7 +81,7 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
         "input" => items::read(value, conversation)?,
         "tools" => conversation.tools = tools(value, &mut conversation.losses)?,
         "tool_choice" => conversation.tool_choice = tool_choice(value, &mut conversation.losses)?,
-        // Several calls at once are what every vendor allows unless told otherwise.
+        // Every vendor allows parallel calls by default.
         "parallel_tool_calls" => conversation.parallel_tool_calls = value.as_bool().filter(|parallel| !*parallel),
         "text" => read_text(value, conversation)?,
         "reasoning" => read_reasoning(value, conversation)?,
@@ -102,19 +102,19 @@ fn member(name: &str, value: &Value, conversation: &mut Conversation) -> Result<
             sampling.logprobs = sampling.top_logprobs.map(|_| true);
         }
         "safety_identifier" => conversation.user = text(),
-        // The older name of the same.
+        // The former name of the same member.
         "user" => conversation.user = conversation.user.take().or(text()),
         "metadata" => {
             conversation.metadata = value.as_object().filter(|metadata| !metadata.is_empty()).cloned();
         }
         "service_tier" => conversation.service_tier = text().filter(|tier| tier != "auto"),
-        // Nothing is stored behind a translation.
+        // A translated answer is never stored.
         "store" if value == true => conversation.losses.hint(name),
         "store" => {}
         "background" if value == false => {}
         "truncation" if value == "disabled" => {}
         _ if HINTS.contains(&name) => conversation.losses.hint(name),
-        // `previous_response_id`, `conversation`, `prompt` among them, and what is not known here.
+        // Also `previous_response_id`, `conversation` and `prompt`, and unknown members.
         _ => conversation.losses.meaning(name),
     }
     Ok(())
@@ -171,7 +171,7 @@ fn tool_choice(value: &Value, losses: &mut Losses) -> Result<Option<ToolChoice>,
         }),
         Value::Object(_) => match required(value, "tool_choice", "type")? {
             "function" | "custom" => Some(ToolChoice::Named(required(value, "tool_choice", "name")?.to_owned())),
-            // A tool that the vendor runs, or a choice among some of the tools.
+            // A tool that the vendor runs, or a choice among some tools.
             _ => {
                 losses.meaning("tool_choice.type");
                 None

@@ -1,4 +1,4 @@
-//! The response object around the output, and the events that end a broken stream.
+//! The response object around the output, and the error events of a broken stream.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,19 +12,19 @@ use super::{ErrorShape, SseEvent};
 use crate::protocol::neutral::FinishReason;
 use crate::protocol::usage::Usage;
 
-/// What stays the same over one answer.
+/// The constant parts of one answer.
 #[derive(Debug)]
 pub(super) struct Envelope {
     pub id: String,
     pub model: String,
     created: u64,
-    /// What the ids of the items have in common.
+    /// The common part of item ids.
     base: String,
     /// Members of the request that an answer repeats.
     echo: Arc<Map<String, Value>>,
 }
 
-/// How an answer stands.
+/// The state of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     InProgress,
@@ -37,7 +37,7 @@ impl Status {
     pub fn of(finish: Option<&FinishReason>) -> Status {
         match finish {
             Some(FinishReason::Length) => Status::Incomplete("max_output_tokens"),
-            // What another vendor calls a refusal is its filter, which cut the answer.
+            // A refusal of another vendor is its filter, which cut the answer.
             Some(FinishReason::Filtered | FinishReason::Refusal) => Status::Incomplete("content_filter"),
             _ => Status::Completed,
         }
@@ -58,7 +58,7 @@ impl Envelope {
         Envelope { id: format!("resp_{base}"), model: model.to_owned(), created: now(), base, echo }
     }
 
-    /// Of a response that was begun, as an event has it.
+    /// The envelope of a response that another upstream began, from one of its events.
     pub fn behind(response: &Map<String, Value>) -> Envelope {
         let text = |name: &str| response.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut echo = response.clone();
@@ -72,7 +72,7 @@ impl Envelope {
         }
     }
 
-    /// Takes the upstream's own names for answer and model.
+    /// Takes the upstream's own id and model.
     pub fn name(&mut self, id: Option<&str>, model: Option<&str>) {
         let visible = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let id: String = id.unwrap_or_default().chars().filter(visible).take(96).collect();
@@ -84,12 +84,12 @@ impl Envelope {
         }
     }
 
-    /// An id for the item at this index: `msg_...`
+    /// The id of the item at this index: `msg_...`
     pub fn item_id(&self, prefix: &str, index: usize) -> String {
         format!("{prefix}_{}{index:04x}", self.base)
     }
 
-    /// The response as it stands. What the request did not say has its default.
+    /// The response object. Members that the request did not set have their defaults.
     pub fn response(&self, status: Status, output: Vec<Value>, usage: Option<&Usage>) -> Value {
         let reason = match status {
             Status::Incomplete(reason) => json!({ "reason": reason }),
@@ -107,7 +107,7 @@ impl Envelope {
         });
         for (name, value) in self.echo.iter() {
             match (&mut response[name], value) {
-                // What the caller left out of these has its default too.
+                // Members of these that the caller omitted have defaults too.
                 (Value::Object(whole), Value::Object(given)) if matches!(name.as_str(), "text" | "reasoning") => {
                     let given = given.iter().filter(|(_, value)| !value.is_null());
                     whole.extend(given.map(|(name, value)| (name.clone(), value.clone())));
@@ -119,7 +119,7 @@ impl Envelope {
     }
 }
 
-/// Members of a response that change while it is answered, or stand for it.
+/// Members of a response that describe the answer, not the request.
 const OF_THE_ANSWER: [&str; 10] =
     ["id", "object", "created_at", "status", "completed_at", "error", "incomplete_details", "model", "output", "usage"];
 
@@ -129,7 +129,7 @@ fn usage_of(usage: &Usage) -> Value {
     let (cached, written) = (count(usage.cached_input_tokens), count(usage.cache_creation_tokens));
     json!({
         "input_tokens": input,
-        // The SDKs want to see both.
+        // The SDKs require both.
         "input_tokens_details": { "cached_tokens": cached, "cache_write_tokens": written },
         "output_tokens": output,
         "output_tokens_details": { "reasoning_tokens": count(usage.reasoning_tokens) },
@@ -141,7 +141,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or(0)
 }
 
-/// The events that end a broken stream of which nothing is known.
+/// The error events of a broken stream, if nothing of it is known.
 pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
     let mut out = BytesMut::new();
     let response = Envelope::new("", Arc::default()).response(Status::InProgress, Vec::new(), None);
@@ -149,8 +149,8 @@ pub fn error_event(error: &ErrorShape<'_>) -> Bytes {
     out.freeze()
 }
 
-/// The same for a stream of the vendor's own, of which the first event is known and the last one that had data: the response is
-/// that of the first, and the numbers go on.
+/// The error events of a broken stream of the vendor. `first` gives the response, and `last`, the last event with data,
+/// the sequence number.
 pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<'_>) -> Bytes {
     let member = |event: &SseEvent, name: &str| {
         let mut data: Map<String, Value> = serde_json::from_slice(event.fields().data.as_deref()?).ok()?;
@@ -164,8 +164,8 @@ pub fn error_event_behind(first: &SseEvent, last: &SseEvent, error: &ErrorShape<
     out.freeze()
 }
 
-/// The events that end a broken stream: `error`, whose member of that name is what the official SDKs raise, and
-/// `response.failed`, by which Codex knows it. The vendor sends both, too. `response` is an object.
+/// Writes the error events of a broken stream: `error`, whose member of that name the official SDKs raise, and
+/// `response.failed`, which Codex knows. The vendor sends both too. `response` must be an object.
 pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorShape<'_>, out: &mut BytesMut) {
     let mut said = json!({ "type": error.kind, "code": error.code, "message": error.message, "param": error.param });
     if let Some(attempts) = error.attempts {
@@ -178,7 +178,7 @@ pub(super) fn fail(mut response: Value, numbered: &mut Numbered, error: &ErrorSh
     numbered.emit("response.failed", json!({ "response": response }), out);
 }
 
-/// Codes of a failed response that clients go by.
+/// Error codes that clients distinguish.
 const CODES: [&str; 6] = [
     "server_error",
     "rate_limit_exceeded",
@@ -188,7 +188,7 @@ const CODES: [&str; 6] = [
     "image_content_policy_violation",
 ];
 
-/// The error in the words of the vendor: it has few.
+/// The error as one of the vendor's few codes.
 fn code_of<'a>(error: &ErrorShape<'a>) -> &'a str {
     match error.status {
         _ if CODES.contains(&error.code) => error.code,

@@ -1,11 +1,11 @@
-//! A Responses request that goes to its own vendor untouched, but for the reasoning that the vendor did not encrypt and so
-//! would refuse.
+//! Removes reasoning that OpenAI did not encrypt from a Responses request that is otherwise passed through. OpenAI
+//! would refuse it.
 
 use serde_json::Value;
 
 use crate::protocol::neutral::signature::{RemovedReasoning, cleaned};
 
-/// The request without reasoning that others made, or without any. None if there is none.
+/// The request without reasoning of others, or without any. None if there is none.
 pub fn without_reasoning(body: &[u8], taken: RemovedReasoning) -> Option<Vec<u8>> {
     cleaned(body, taken, |request| {
         let Some(items) = request.get_mut("input").and_then(Value::as_array_mut) else { return false };
@@ -25,7 +25,7 @@ fn is_reasoning(item: &Value) -> bool {
     item["type"] == "reasoning" || is_reference()
 }
 
-/// By its id the vendor would know that reasoning is missing before it.
+/// By the item's id, the vendor would notice that reasoning before it is missing.
 fn unname(item: &mut Value) {
     if let Some(members) = item.as_object_mut()
         && members

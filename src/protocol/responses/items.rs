@@ -1,4 +1,4 @@
-//! Input items, read into turns. Items stand one after the other; what the assistant did between two of the user's is one turn.
+//! Reads input items into turns. Consecutive items of the assistant become one turn.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::protocol::parameter::wrong_value;
 
 const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 
-/// Members of items, beside `type`, `id` and `status`.
+/// Known members of items, apart from `type`, `id` and `status`.
 const KNOWN: [(&str, &[&str]); 6] = [
     ("message", &["role", "content", "phase"]),
     ("function_call", &["call_id", "name", "arguments", "parsed_arguments"]),
@@ -23,7 +23,7 @@ const KNOWN: [(&str, &[&str]); 6] = [
     ("custom_tool_call_output", &["call_id", "output"]),
     ("reasoning", &["summary", "content", "encrypted_content"]),
 ];
-/// Members of their parts.
+/// Known members of their parts.
 const KNOWN_OF_PARTS: [(&str, &[&str]); 6] = [
     ("input_text", &["text"]),
     ("output_text", &["text", "annotations", "logprobs", "parsed"]),
@@ -42,7 +42,7 @@ fn tell(object: &Value, path: &str, known: &[&str], losses: &mut Losses) {
     }
 }
 
-/// Adds what `input` says.
+/// Adds the turns of `input`.
 pub(super) fn read(input: &Value, conversation: &mut Conversation) -> Result<(), Invalid> {
     let items = match input {
         Value::String(text) => {
@@ -59,9 +59,9 @@ pub(super) fn read(input: &Value, conversation: &mut Conversation) -> Result<(),
 
 struct ItemReader<'a> {
     conversation: &'a mut Conversation,
-    /// Names of the functions, by the id of the call.
+    /// Function names, by call id.
     names: HashMap<String, String>,
-    /// Of the call that follows.
+    /// The signature of the next call.
     signature: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl ItemReader<'_> {
             return Err(wrong_type(path, "an object", item));
         }
         let kind = optional(item, path, "type")?;
-        // A bare id is a reference to an item that the vendor stored.
+        // A bare id refers to an item that the vendor stored.
         let kind = match kind.as_deref() {
             None if item["role"].is_null() && item["id"].is_string() => "item_reference",
             None => "message",
@@ -85,7 +85,7 @@ impl ItemReader<'_> {
             "function_call_output" => self.output(item, path, false),
             "custom_tool_call_output" => self.output(item, path, true),
             "reasoning" => self.reasoning(item, path),
-            // Items of what the vendor runs or stores itself.
+            // Items that the vendor runs or stores itself.
             _ => {
                 self.conversation.losses.meaning(format!("{path}.type"));
                 Ok(())
@@ -93,7 +93,7 @@ impl ItemReader<'_> {
         }
     }
 
-    /// Tells members that are not read here. What an item or a part repeats of the answer that it was is none of them.
+    /// Reports members that are not read here, but not those that repeat an earlier answer.
     fn tell_unknown(&mut self, item: &Value, kind: &str, path: &str) {
         let Some((_, known)) = KNOWN.iter().find(|(name, _)| *name == kind) else { return };
         tell(item, path, known, &mut self.conversation.losses);
@@ -148,7 +148,7 @@ impl ItemReader<'_> {
         let parts = content::read(&item["output"], &format!("{path}.output"), false)?;
         let name = self.names.get(&call_id).cloned();
         let result = MessagePart::Result(ToolResult { call_id, name, parts, custom, ..ToolResult::default() });
-        // Results of calls that were made at once belong together; what the user says is another turn.
+        // Consecutive results belong to one turn. A user message begins another.
         match self.conversation.turns.last_mut() {
             Some(turn) if matches!(turn.parts.last(), Some(MessagePart::Result(_))) => turn.parts.push(result),
             _ => self.conversation.turns.push(ConversationTurn { role: Role::User, parts: vec![result] }),
@@ -181,7 +181,7 @@ impl ItemReader<'_> {
         Ok(())
     }
 
-    /// Adds to the turn that is under way, if it is this role's.
+    /// Adds to the last turn if it is of this role, else begins one.
     fn add(&mut self, role: Role, parts: Vec<MessagePart>) {
         match self.conversation.turns.last_mut() {
             Some(turn) if turn.role == role => turn.parts.extend(parts),

@@ -1,7 +1,7 @@
-//! The `responses` dialect: OpenAI's Responses API, as what a provider speaks and as what an app calls.
+//! The `responses` dialect: OpenAI's Responses API, for upstreams and for apps.
 //!
-//! [`read()`] is for the race, [`ResponsesReader`] and [`request()`] are for translating what a provider speaks, [`conversation()`] and
-//! [`ResponsesWriter`] for translating what an app calls.
+//! [`read()`] is for the race. [`ResponsesReader`] and [`request()`] translate for upstreams, [`conversation()`] and [`ResponsesWriter`]
+//! for apps.
 
 mod assemble;
 mod check;
@@ -38,8 +38,8 @@ pub use request::request;
 pub use whole::events_of_whole;
 pub use writer::{OpenMessage, ResponsesWriter};
 
-/// Whether every official client takes this event for an error and stops at it. The SDKs raise at `error`, Codex does not
-/// know it; what all of them know is `response.failed`.
+/// Whether every official client treats this event as an error and stops. The SDKs raise at `error`, which Codex does
+/// not know; all know `response.failed`.
 pub fn is_error_event(event: &SseEvent) -> bool {
     const FAILED: &str = "response.failed";
     let kind_is_failed = |data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Events of a Responses stream, each with its number.
+//! Writes the events of a Responses stream with their sequence numbers.
 
 use std::fmt::Write;
 
@@ -13,29 +13,29 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    /// The next event goes behind one with this number.
+    /// Continues after an event with this number.
     pub fn behind(number: u64) -> Numbered {
         Numbered { next: number.saturating_add(1) }
     }
 
-    /// One event. `members` go behind its type and its number.
+    /// Writes one event. `members` follow its type and number.
     pub fn emit(&mut self, kind: &str, members: Value, out: &mut BytesMut) {
         let mut event = json!({ "type": kind, "sequence_number": self.next });
         if let (Some(event), Value::Object(members)) = (event.as_object_mut(), members) {
             event.extend(members);
         }
         self.next += 1;
-        // Writing into memory does not fail.
+        // Writing into memory cannot fail.
         let _ = write!(out, "event: {kind}\ndata: {event}\n\n");
     }
 
-    /// The event of which there is one for each token: nothing is built for it. `place` are more members.
+    /// Writes a delta. Written for every token, so it builds no JSON tree. `place` is JSON text of more members.
     pub fn delta(&mut self, kind: &str, id: &str, index: usize, place: &str, text: &str, out: &mut BytesMut) {
         let comma = if place.is_empty() { "" } else { "," };
         let number = self.next;
         self.next += 1;
         let text = Value::from(text);
-        // Writing into memory does not fail.
+        // Writing into memory cannot fail.
         let _ = write!(
             out,
             "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{number},\"item_id\":\"{id}\",\

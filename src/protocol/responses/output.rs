@@ -1,30 +1,30 @@
-//! What stands in the output of a response: parts of messages, and calls.
+//! Parts of a response's output: message parts and calls.
 
 use serde_json::{Value, json};
 
-/// What a part of a message holds.
+/// The kind of a message part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputText {
     Text,
     Refusal,
 }
 
-/// A call that is under way.
+/// An open call.
 #[derive(Debug)]
 pub(super) struct OutputCall {
     /// `output_index`
     pub index: usize,
-    /// Of the item.
+    /// The item's id.
     pub id: String,
     pub call_id: String,
     pub name: String,
-    /// So far; of a custom tool its bare input.
+    /// So far. Plain text for a custom tool.
     pub arguments: String,
     pub custom: bool,
 }
 
 impl OutputCall {
-    /// The item as it stands.
+    /// The item in its current state.
     pub fn item(&self, status: &str) -> Value {
         let (kind, name) = if self.custom { ("custom_tool_call", "input") } else { ("function_call", "arguments") };
         let mut item = json!({

@@ -1,4 +1,4 @@
-//! What one event of a Responses stream is to the race and the meter. Strings stay where they are.
+//! Reads one event of a Responses stream for the race. Strings are borrowed from the event.
 
 use std::borrow::Cow;
 
@@ -38,13 +38,13 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
         }
         "response.output_item.added" => {
             let payload = wire.item.map(item).transpose()?.flatten();
-            // Only the name of a call is new here. What else stands in an item that begins comes again.
+            // Only a call's name is new here. All other content of a new item comes again.
             chunk.payload = payload.filter(|payload| payload.kind == PayloadKind::Tool);
             chunk.calls = chunk.payload.is_some();
         }
         "response.output_item.done" => {
             chunk.payload = wire.item.map(item).transpose()?.flatten();
-            // An image is in no delta; parts of it may have been.
+            // No delta contains the whole image, but parts of it may have come.
             chunk.repeated = chunk.payload.is_some_and(|payload| payload.kind != PayloadKind::Image);
             chunk.calls = chunk.payload.is_some_and(|payload| payload.kind == PayloadKind::Tool);
         }
@@ -63,7 +63,7 @@ fn frame_of<'a>(wire: &ResponsesWire<'a>, text: &'a str) -> Result<Frame<'a>, In
     Ok(Frame::Chunk(chunk))
 }
 
-/// What the deltas of an event hold.
+/// The payload of an event's deltas.
 fn kind_of_delta(kind: &str) -> Option<PayloadKind> {
     Some(match kind {
         "response.output_text.delta" => PayloadKind::Text,
@@ -85,7 +85,7 @@ fn kind_of_delta(kind: &str) -> Option<PayloadKind> {
     })
 }
 
-/// What matters of a response object.
+/// The members of a response object that matter.
 #[derive(Default)]
 struct ResponseFacts<'a> {
     model: Option<Cow<'a, str>>,
@@ -119,7 +119,7 @@ fn response(text: &str) -> Result<ResponseFacts<'_>, InvalidJson> {
     Ok(facts)
 }
 
-/// What an output item holds of generated output.
+/// The generated output in an item.
 fn item(text: &str) -> Result<Option<Payload>, InvalidJson> {
     let (mut kind, mut called, mut result) = ("", 0_u32, None);
     let mut parts = [None; 2];

@@ -1,4 +1,4 @@
-//! Reads a Responses stream into pieces, for translation. Off the race's hot path: items are built, deltas are not.
+//! Reads a Responses stream into pieces, for translation. Not on the hot path: items are parsed, deltas are not.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,29 @@ use crate::protocol::usage::Usage;
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub struct ResponsesReader {
-    /// With their `output_index`, in the order of their coming.
+    /// With their `output_index`, in order of arrival.
     items: Vec<(u64, OutputItem)>,
-    /// Where the item of an index stands: the last of them, as some servers count all alike.
+    /// Positions of items by index: the last one, because some servers give all items the same index.
     places: HashMap<u64, usize>,
     calls: u32,
     blocks: u32,
     started: bool,
-    /// Of the call that follows.
+    /// The signature of the next call.
     signature: Option<String>,
 }
 
-/// What is known of an output item, and what of it was passed on.
+/// What is known of an output item, and what was passed on.
 #[derive(Debug, Default)]
 struct OutputItem {
-    /// Number of the call, once it was begun.
+    /// The call's number, once it began.
     call: Option<u32>,
-    /// Number of the block of reasoning.
+    /// The number of the block of reasoning.
     block: Option<u32>,
-    /// The part whose text came last: of a summary or not, and its index.
+    /// The part of the last text: whether it is of a summary, and its index.
     part: Option<(bool, u64)>,
-    /// Text or arguments of it were passed on.
+    /// Text or arguments were passed on.
     said: bool,
-    /// Its name was, as [`AnswerPiece::Other`].
+    /// The item was reported as [`AnswerPiece::Other`].
     named: bool,
     done: bool,
 }
@@ -93,7 +93,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Where the item of this index stands. Without an index it is the one that came last.
+    /// The position of the item with this index. Without an index, the last item.
     fn position(&mut self, index: Option<u64>) -> usize {
         let index = index.or(self.items.last().map(|(index, _)| *index)).unwrap_or(0);
         match self.places.get(&index) {
@@ -108,9 +108,9 @@ impl ResponsesReader {
         self.items.len() - 1
     }
 
-    /// An item was added. Gives where it stands.
+    /// Adds an item and returns its position.
     fn begin(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) -> usize {
-        // Another item of an index that is done.
+        // An index that is used again means another item.
         let at = match self.items.get(at) {
             Some((index, known)) if known.done => self.push(*index),
             _ => at,
@@ -137,7 +137,7 @@ impl ResponsesReader {
         at
     }
 
-    /// An item is done: what of it has not been told yet is told now.
+    /// An item is finished: passes on everything that was not passed on yet.
     fn close(&mut self, at: usize, item: &Value, pieces: &mut Vec<AnswerPiece>) {
         let at = self.begin(at, item, pieces);
         let Some((_, known)) = self.items.get_mut(at) else { return };
@@ -204,7 +204,7 @@ impl ResponsesReader {
             | "response.reasoning_text.delta"
             | "response.reasoning.delta" => {}
             _ if summary => {}
-            // The arguments of what the vendor runs itself: its name was told.
+            // Arguments of a tool that the vendor runs, which was already reported.
             _ => return,
         }
         let at = self.position(wire.output_index);
@@ -214,7 +214,7 @@ impl ResponsesReader {
             "response.output_text.delta" => pieces.push(AnswerPiece::Text { index: 0, text }),
             "response.refusal.delta" => pieces.push(AnswerPiece::Refusal { index: 0, text }),
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                // Without its call it is nobody's; it comes once more in the item that is done.
+                // Arguments without a call are dropped. The finished item repeats them.
                 let Some(call) = known.call else { return };
                 pieces.push(AnswerPiece::Arguments { index: 0, call, text });
             }
@@ -232,7 +232,7 @@ impl ResponsesReader {
 
     fn end(&mut self, kind: &str, response: &Value, pieces: &mut Vec<AnswerPiece>) {
         self.start(response, pieces);
-        // A server that tells everything at the end.
+        // Some servers send everything at the end.
         if self.items.is_empty() {
             for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
                 let at = self.position(u64::try_from(index).ok());

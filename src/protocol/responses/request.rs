@@ -1,4 +1,4 @@
-//! The dialect: a conversation, written as a Responses request.
+//! Writes a conversation as a Responses request.
 
 use serde_json::{Map, Value, json};
 
@@ -12,9 +12,9 @@ use crate::protocol::outgoing::{
     effort_of, lose_cache, lose_choices, lose_penalties, openai_tier, openai_user, strict_of,
 };
 
-/// Fewer tokens the vendor does not take.
+/// The vendor's minimum limit, in tokens.
 const TOKENS_MIN: u64 = 16;
-/// Writes a conversation as a request. Nothing of it is to be stored: it is whole each time.
+/// Writes a conversation as a request. The vendor stores nothing, because each request is complete.
 pub fn request(conversation: &Conversation, options: &TranslationOptions, losses: &mut Losses) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
@@ -26,7 +26,7 @@ pub fn request(conversation: &Conversation, options: &TranslationOptions, losses
     put("input", Value::Array(input(conversation, losses)));
     if !conversation.tools.is_empty() {
         put("tools", conversation.tools.iter().map(|tool| write_tool(tool, losses)).collect());
-        // Both are refused where there are no tools.
+        // Both are refused without tools.
         if let Some(choice) = &conversation.tool_choice {
             put("tool_choice", write_choice(choice, &conversation.tools));
         }
@@ -80,11 +80,11 @@ fn sampling(conversation: &Conversation, body: &mut Map<String, Value>, losses: 
     if !sampling.stop.is_empty() {
         losses.meaning("stop");
     }
-    // The vendor has probabilities, but a translated answer does not.
+    // The vendor supports log probabilities, but a translated answer does not.
     lose_choices(sampling, losses);
 }
 
-/// What tells the vendor whose request it is, and how to serve it.
+/// Writes the end user, the metadata and the service tier.
 fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mut Losses) {
     body.extend(openai_user(conversation, losses).map(|user| ("safety_identifier".to_owned(), Value::from(user))));
     match &conversation.metadata {
@@ -97,7 +97,7 @@ fn about(conversation: &Conversation, body: &mut Map<String, Value>, losses: &mu
     body.extend(openai_tier(conversation, losses).map(|tier| ("service_tier".to_owned(), Value::from(tier))));
 }
 
-/// The texts of system prompts, as one.
+/// The texts of system prompts, joined.
 fn texts(parts: &[MessagePart], losses: &mut Losses) -> String {
     let mut texts = Vec::new();
     for part in parts {
@@ -144,7 +144,7 @@ fn input(conversation: &Conversation, losses: &mut Losses) -> Vec<Value> {
     items
 }
 
-/// Closes a message, if there is anything in it.
+/// Ends a message, unless it is empty.
 fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
     if message.is_empty() {
         return;
@@ -157,7 +157,7 @@ fn flush(role: Role, message: &mut Vec<Value>, items: &mut Vec<Value>) {
     items.push(json!({ "type": "message", "role": role, "content": std::mem::take(message) }));
 }
 
-/// A part of what the assistant said.
+/// A part of an assistant message.
 fn write_output(part: &MessagePart, losses: &mut Losses) -> Option<Value> {
     match part {
         MessagePart::Text { text, cache } => {
@@ -193,7 +193,7 @@ fn write_call(call: &ToolCall, losses: &mut Losses) -> Value {
 
 fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     lose_cache(result.cache.is_some(), losses);
-    // There is no member for it; what went wrong stands in the text.
+    // There is no such member. The text says what went wrong.
     if result.is_error {
         losses.hint("is_error");
     }
@@ -206,7 +206,7 @@ fn write_result(result: &ToolResult, losses: &mut Losses) -> Value {
     json!({ "type": kind, "call_id": result.call_id, "output": output })
 }
 
-/// Reasoning that the Responses API made itself. None if it is another's, which it would not take.
+/// Reasoning that the Responses API made itself. None for other reasoning, which it would refuse.
 fn write_thinking(thinking: &ReasoningPart) -> Option<Value> {
     let encrypted = thinking.signature.as_deref().and_then(|signature| own(SignatureOwner::Responses, signature))?;
     let summary: Vec<Value> = Some(&thinking.text)
@@ -236,13 +236,13 @@ fn write_tool(tool: &Tool, losses: &mut Losses) -> Value {
     }
     let none = || json!({ "type": "object", "properties": {}, "additionalProperties": false });
     let parameters = tool.parameters.clone().unwrap_or_else(none);
-    // Strict is the vendor's default here, and nobody else's.
+    // Only this vendor is strict by default.
     written["strict"] = Value::from(strict_of(tool.strict, &parameters, losses).unwrap_or(false));
     written["parameters"] = parameters;
     written
 }
 
-/// Chat has the grammar in an object of its own.
+/// Chat nests a grammar in an object.
 fn write_grammar(format: &Value) -> Value {
     let mut flat = format.clone();
     if let (Some(grammar), Some(members)) = (format["grammar"].as_object(), flat.as_object_mut()) {
@@ -286,7 +286,7 @@ fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
     let mut written = Map::new();
     let effort = effort_of(reasoning);
     if let Some(effort) = effort {
-        // The vendor's scale ends there.
+        // The vendor's scale ends here.
         let effort = effort.min(Effort::XHigh);
         written.insert("effort".to_owned(), Value::from(effort.as_str()));
     }
@@ -297,7 +297,7 @@ fn write_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
     written
 }
 
-/// Whether the model is asked to think, so that its thoughts are wanted back with the next turn.
+/// Whether the model is asked to think. Then its thoughts are requested, to be sent back with the next turn.
 fn thinks(reasoning: &Reasoning) -> bool {
     let asked = reasoning.enabled == Some(true)
         || reasoning.encrypted

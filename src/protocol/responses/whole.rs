@@ -1,11 +1,12 @@
-//! The stream that a server would have sent which answered as a whole.
+//! Turns a whole Responses answer into stream events, for servers that ignore `stream`.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
 use super::numbered::Numbered;
 
-/// Creation, each item with its text in one delta, and the end with the response as it came. None if the body is no response.
+/// Creation, each item with its text in one delta, and the end with the original response. None if the body is not a
+/// response.
 pub fn events_of_whole(body: &[u8]) -> Option<Bytes> {
     let response: Map<String, Value> = serde_json::from_slice(body).ok()?;
     if response.get("error").is_some_and(|error| !error.is_null()) {
@@ -43,7 +44,7 @@ impl Events {
 
     fn item(&mut self, index: usize, item: &Value) {
         let kind = item["type"].as_str().unwrap_or_default();
-        // It begins without what its deltas will tell.
+        // The item begins without the content of its deltas.
         let mut begun = item.clone();
         for (name, empty) in [
             ("content", json!([])),

@@ -1,24 +1,24 @@
-//! One event of a Responses stream as it is written, as far as it matters: members stay where they stand in its text.
+//! The raw members of one event of a Responses stream, borrowed from its text.
 
 use crate::protocol::event_reader::says_error;
 use crate::protocol::json::{InvalidJson, Json};
 
-/// The members of one event. Strings are what stands between the quotes.
+/// The members of one event. Strings are the text between the quotes.
 #[derive(Default)]
 pub(super) struct ResponsesWire<'a> {
-    /// `type`, or the name of the event where it has none.
+    /// `type`, or the event's name if it has none.
     pub kind: &'a str,
     pub delta: Option<&'a str>,
     pub number: Option<&'a str>,
     pub padding: Option<&'a str>,
-    /// Objects, as text.
+    /// Objects, as JSON text.
     pub item: Option<&'a str>,
     pub response: Option<&'a str>,
     pub error: Option<&'a str>,
     pub annotation: Option<&'a str>,
     pub partial_image: Option<&'a str>,
     pub output_index: Option<u64>,
-    /// Of content or of a summary.
+    /// Index of a content part or a summary part.
     pub part_index: Option<u64>,
 }
 

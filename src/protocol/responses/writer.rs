@@ -1,6 +1,7 @@
-//! Writes pieces as a Responses stream: every event that the vendor's own clients count on, with numbers and ids.
+//! Writes pieces as a Responses stream: every event that the vendor's own clients need, with numbers and ids.
 //!
-//! Calls stay open to the end, as pieces of several may come in turns; messages and reasoning are closed by what follows.
+//! Calls stay open to the end, because pieces of several calls may alternate. Messages and reasoning end when something
+//! else begins.
 
 mod behind;
 
@@ -26,20 +27,20 @@ pub struct ResponsesWriter {
     envelope: Envelope,
     numbered: Numbered,
     started: bool,
-    /// By `output_index`; null as long as the item is open.
+    /// By `output_index`. Null while the item is open.
     output: Vec<Value>,
     open: OpenOutput,
-    /// By their numbers.
+    /// Calls by number.
     calls: BTreeMap<u32, OutputCall>,
-    /// Signatures that came in the midst of a message, to be told behind it.
+    /// Signatures that came during a message. They follow it.
     late: Vec<String>,
     usage: Option<Usage>,
     finish: Option<FinishReason>,
-    /// Sound and words came, so that their ends have to.
+    /// Whether audio data and a transcript came, so that their end events are due.
     audio: (bool, bool),
 }
 
-/// The item that is under way, calls left out.
+/// The open item, if it is not a call.
 #[derive(Debug)]
 enum OpenOutput {
     Nothing,
@@ -76,7 +77,7 @@ impl WritePieces for ResponsesWriter {
             AnswerPiece::Image { index: 0, media_type, data } => self.image(&media_type, &data, out),
             AnswerPiece::Finish { index: 0, finish } => self.finish = Some(finish),
             AnswerPiece::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().largest(usage)),
-            // There is one answer, and no word for what another vendor alone knows.
+            // There is only choice 0, and no form for output that only another vendor has.
             _ => {}
         }
     }
@@ -112,8 +113,7 @@ impl WritePieces for ResponsesWriter {
 }
 
 impl ResponsesWriter {
-    /// `model` is the name that stands in the answer until the upstream names its own.
-    /// `echo` are members of the request that the answer repeats.
+    /// `model` is used until the upstream names its own. `echo` are members of the request that the answer repeats.
     pub fn new(model: &str, echo: Arc<Map<String, Value>>) -> ResponsesWriter {
         ResponsesWriter {
             envelope: Envelope::new(model, echo),
@@ -196,7 +196,7 @@ impl ResponsesWriter {
         self.delta("response.reasoning_summary_text.delta", &id, index, r#""summary_index":0"#, text, out);
     }
 
-    /// A signature that comes behind its block has an item of its own.
+    /// A signature after its block becomes an item of its own.
     fn sign(&mut self, block: u32, signature: &str, out: &mut BytesMut) {
         match &mut self.open {
             OpenOutput::Reasoning { block: at, signature: so_far, .. } if *at == block => append(so_far, signature),
@@ -215,7 +215,7 @@ impl ResponsesWriter {
         self.open = OpenOutput::Reasoning { index, id, block, text: String::new(), signature: String::new() };
     }
 
-    /// Reasoning of which nothing can be read.
+    /// Reasoning without readable text.
     fn sealed(&mut self, encrypted: &str, out: &mut BytesMut) {
         self.close(Status::Completed, out);
         self.write_sealed(encrypted, out);
@@ -272,7 +272,7 @@ impl ResponsesWriter {
         self.done(index, item, out);
     }
 
-    /// Closes what is open, calls left out.
+    /// Ends the open item, if it is not a call.
     fn close(&mut self, status: Status, out: &mut BytesMut) {
         self.close_part(out);
         match std::mem::replace(&mut self.open, OpenOutput::Nothing) {
@@ -297,7 +297,7 @@ impl ResponsesWriter {
                     self.emit("response.reasoning_summary_part.done", with("part", part.clone()), out);
                     item["summary"] = Value::Array(vec![part]);
                 }
-                // Without it the vendor would look for an item of its own by the id.
+                // Without a signature the vendor would look up the item by its id.
                 let encrypted =
                     if signature.is_empty() { UNSIGNED } else { shown(SignatureOwner::Responses, &signature) };
                 item["encrypted_content"] = Value::from(encrypted);
@@ -332,7 +332,7 @@ impl ResponsesWriter {
     }
 
     fn close_call(&mut self, mut call: OutputCall, status: Status, out: &mut BytesMut) {
-        // A call without arguments has none of JSON either, and clients read it as JSON.
+        // Clients parse the arguments, so a call without any gets an empty object.
         if call.arguments.is_empty() && !call.custom {
             call.arguments.push_str("{}");
             self.delta("response.function_call_arguments.delta", &call.id, call.index, "", "{}", out);
@@ -350,7 +350,7 @@ impl ResponsesWriter {
         self.done(call.index, call.item(status.as_str()), out);
     }
 
-    /// A place in the output, and an id for it.
+    /// Reserves an index in the output, and an id for it.
     fn reserve(&mut self, prefix: &str) -> (usize, String) {
         let index = self.output.len();
         self.output.push(Value::Null);

@@ -27,7 +27,7 @@ async fn a_bad_body_is_told_in_openai_s_shape_and_leaves_a_row() {
         ("{\"model\":\"\"}", "`model` is missing"),
         ("{\"model\":7}", "`model` must be"),
         ("{\"model\":\"llama-fast\",\"stream\":\"yes\"}", "`stream` must be"),
-        ("{\"model\":\"llama-fast\",\"model\":\"b\"}", "`model` stands in the body twice"),
+        ("{\"model\":\"llama-fast\",\"model\":\"b\"}", "`model` occurs twice in the body"),
     ];
     for (body, words) in cases {
         let answer = served.send("POST", CHAT, &[], body).await;

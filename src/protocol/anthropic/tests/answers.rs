@@ -1,4 +1,4 @@
-//! Answers: streams into pieces, pieces into streams, streams into a whole.
+//! Answers: streams read into pieces, pieces written as streams, streams assembled into whole answers.
 
 use super::*;
 use crate::protocol::neutral::signature::RemovedReasoning;
@@ -280,7 +280,7 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
         "model": "m", "max_tokens": 9,
         "messages": [{ "role": "user", "content": "x" }, { "role": "assistant", "content": content }],
     });
-    // Another vendor gets back what it made.
+    // Another vendor gets back what it signed.
     let read = conversation_of(&body).unwrap();
     let back: Vec<String> = read.turns[1]
         .parts
@@ -303,7 +303,7 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
             "call photofinish.gemini.CiQB",
         ]
     );
-    // Anthropic gets back its own alone, translated or not.
+    // Anthropic gets back only its own, translated or not.
     let (request, _, _) = request_for("claude-opus-4-6", &read);
     let bare: Value =
         serde_json::from_slice(&without_reasoning(body.to_string().as_bytes(), RemovedReasoning::Foreign).unwrap())
@@ -339,7 +339,7 @@ fn any_piece() -> impl proptest::strategy::Strategy<Value = AnswerPiece> {
     ]
 }
 
-/// What pieces say, however they are cut.
+/// What pieces say, however they are split.
 fn said(pieces: &[AnswerPiece]) -> (String, String, String, Vec<(String, String)>) {
     let mut said = (String::new(), String::new(), String::new(), Vec::new());
     for piece in pieces {
@@ -359,7 +359,7 @@ fn said(pieces: &[AnswerPiece]) -> (String, String, String, Vec<(String, String)
 }
 
 proptest::proptest! {
-    /// What is written says, when it is read, what was said; so does what is put together of it.
+    /// A written stream reads back as the same, and so does its whole answer.
     #[test]
     fn what_is_written_is_read_again(
         before in proptest::collection::vec(any_piece(), 0..12),
@@ -372,7 +372,7 @@ proptest::proptest! {
             let signature = (at % 2 == 1).then(|| "photofinish.gemini.s".to_owned());
             told.push(AnswerPiece::Call { index: 0, call: at, id: format!("c{at}"), name: format!("f{at}"), custom: false, signature });
         });
-        // Arguments come in pieces, of one call and then of another.
+        // Arguments arrive in pieces, of one call and then of another.
         let mut rest: Vec<&str> = arguments_of.iter().map(String::as_str).collect();
         for cut in cuts.iter().filter(|_| !inputs.is_empty()) {
             let at = cut % rest.len();

@@ -1,4 +1,4 @@
-//! What is payload, what is no chunk at all, and what a whole answer becomes.
+//! Which events carry payload, which carry nothing, and the events of a whole answer.
 
 use std::borrow::Cow;
 
@@ -149,7 +149,7 @@ proptest::proptest! {
         events_of_whole(&event.raw);
     }
 
-    /// The order of members, which servers and proxies change, changes nothing.
+    /// The order of members does not matter. Servers and proxies change it.
     #[test]
     fn the_order_of_members_does_not_matter(text in "\\PC{1,20}", kind in 0usize..3, flip: bool) {
         let (kind, member) = [("text_delta", "text"), ("thinking_delta", "thinking"), ("input_json_delta", "partial_json")][kind];

@@ -1,4 +1,4 @@
-//! Requests in: what the vendor would refuse, what a conversation gets, what is lost.
+//! Incoming requests: what the vendor would refuse, what the conversation gets, what is lost.
 
 use super::*;
 use crate::protocol::neutral::{
@@ -303,7 +303,7 @@ fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
 }
 
 proptest::proptest! {
-    /// No JSON makes it panic, nor what is written of it.
+    /// No JSON makes the reader panic, nor the writers of what it read.
     #[test]
     fn never_panics(
         name in proptest::sample::select(super::super::conversation::READ.to_vec()),

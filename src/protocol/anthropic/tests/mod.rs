@@ -1,4 +1,4 @@
-//! Tables and round trips of the dialect: events, answers, requests out, requests in.
+//! Tables and round trips: events, answers, outgoing requests, incoming requests.
 
 mod answers;
 mod events;
@@ -19,7 +19,7 @@ use crate::protocol::dialect::TranslationOptions;
 use crate::protocol::neutral::{AnswerPiece, Conversation, Losses, ReadPieces, WritePieces};
 use crate::protocol::sse::SseScanner;
 
-/// An event that has its name, as the vendor's have.
+/// An event with its name, as the vendor sends it.
 fn event(data: &str) -> SseEvent {
     let name = serde_json::from_str::<Value>(data).ok();
     let name = name.as_ref().and_then(|data| data["type"].as_str()).unwrap_or("message");
@@ -37,7 +37,7 @@ fn events(stream: &[u8]) -> Vec<SseEvent> {
     events
 }
 
-/// What stands in the events' data.
+/// The data of the events.
 fn data(stream: &[u8]) -> Vec<Value> {
     let value = |event: &SseEvent| {
         let fields = event.fields();
@@ -71,7 +71,7 @@ fn conversation_of(body: &Value) -> Result<Conversation, Invalid> {
     conversation(body.to_string().as_bytes())
 }
 
-/// The request for a model, and what it lost, what decides first.
+/// The request for a model, and its losses, those of meaning first.
 fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>, bool) {
     let mut losses = Losses::default();
     let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
@@ -79,7 +79,7 @@ fn request_for(model: &str, conversation: &Conversation) -> (Value, Vec<String>,
     (body, losses.names().map(str::to_owned).collect(), losses.keeps_meaning())
 }
 
-/// A request with these members, beside the least that is required.
+/// A request with these members and the required ones.
 fn body(members: Value) -> Value {
     let mut body = json!({ "model": "m", "max_tokens": 100, "messages": [{ "role": "user", "content": "x" }] });
     for (name, value) in members.as_object().unwrap() {
@@ -88,7 +88,7 @@ fn body(members: Value) -> Value {
     body
 }
 
-/// A request of one message.
+/// A request with one message.
 fn content(role: &str, blocks: Value) -> Value {
     body(json!({ "messages": [{ "role": role, "content": blocks }] }))
 }

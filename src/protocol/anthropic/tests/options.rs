@@ -1,4 +1,4 @@
-//! Requests out: tools, sampling, thinking, formats.
+//! Outgoing requests: tools, sampling, thinking, formats.
 
 use super::shared::*;
 use super::*;
@@ -181,7 +181,7 @@ fn what_thinking_excludes_gives_way_to_it_or_it_to_that() {
     );
     assert_eq!(told(&thinks(&|c| c.sampling.temperature = Some(0.2))), (true, "temperature".to_owned(), false));
     assert_eq!(told(&thinks(&|c| c.sampling.top_p = Some(0.96))), (true, String::new(), true));
-    // Results of calls that no signed thought led to.
+    // Tool results without a signed thought before the call.
     let called = |parts: Vec<MessagePart>| {
         move |c: &mut Conversation| {
             c.turns.extend([turn(Role::Assistant, parts.clone()), turn(Role::User, vec![result("a", vec![])])]);

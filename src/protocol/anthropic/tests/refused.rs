@@ -1,10 +1,10 @@
-//! What the vendor would refuse, in its words; and errors in its shape.
+//! What the vendor would refuse, in its words, and errors in its shape.
 
 use super::*;
 use crate::protocol::Surface;
 use crate::protocol::client_error::ErrorShape;
 
-/// Each body is refused with its message.
+/// Each body, and the message it is refused with.
 fn refuses(table: &[(Value, &str)]) {
     for (body, message) in table {
         let found = conversation_of(body).map(drop).map_err(|invalid| invalid.message);
@@ -165,7 +165,7 @@ fn a_request_that_goes_up_as_it_is_is_checked_at_its_top() {
         (missing.message.as_str(), missing.param.as_deref()),
         ("max_tokens: Field required", Some("max_tokens"))
     );
-    // What is not for the gateway to judge: ranges, members that it does not know, what is left out by null.
+    // Not checked by the gateway: ranges, unknown members, nulls.
     let odd =
         body(json!({ "temperature": 1.5, "top_k": null, "system": null, "tools": [7], "new": {}, "max_tokens": 9.0 }));
     assert_eq!(checked(Surface::Messages, &odd), Ok(()));

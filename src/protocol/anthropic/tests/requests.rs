@@ -1,4 +1,4 @@
-//! Requests out: what a conversation becomes, for older and newer models, and what it loses.
+//! Outgoing requests: what a conversation becomes for older and newer models, and what it loses.
 
 use super::shared::*;
 use super::*;
@@ -6,7 +6,7 @@ use crate::protocol::neutral::{Audio, CacheHint, Document, Image, MessagePart, R
 
 #[test]
 fn the_least_request() {
-    // Nothing but what the model can say ends an answer for which no limit was asked.
+    // Without a limit in the request, only the model's own limit ends an answer.
     for (model, most) in [(OLD, 64_000), ("claude-3-haiku", 4_096), ("claude-opus-4-1", 32_000), ("glm-5.1", 8_192)] {
         let expected = json!({ "max_tokens": most, "messages": [{ "role": "user", "content": "Hi" }] });
         assert_eq!(request_for(model, &asked(|_| {})), (expected, vec![], true));
@@ -119,7 +119,7 @@ fn system_turns_keep_their_place() {
     let (request, losses, _) = request_for(NEW, &late);
     assert_eq!(request["messages"][1], json!({ "role": "system", "content": "In French." }));
     assert!(losses.is_empty());
-    // Behind the assistant, and before the user, newer models refuse them too.
+    // Newer models also refuse them between an assistant turn and a user turn.
     let between = asked(|c| c.turns.extend([turn(Role::System, vec![text("In French.")]), user("Bye")]));
     assert_eq!(request_for(NEW, &between).0["messages"][0]["content"][1]["text"], reminder);
     let first = asked(|c| c.system = vec![text("Be brief."), text("")]);
@@ -249,7 +249,7 @@ proptest::proptest! {
     ) {
         let mut messages = Vec::new();
         for (number, (user, mut assistant)) in turns.into_iter().enumerate() {
-            // No id is there twice.
+            // No id occurs twice.
             for (at, block) in assistant.iter_mut().enumerate().filter(|(_, block)| block["type"] == "tool_use") {
                 block["id"] = Value::from(format!("call_{number}_{at}"));
             }

@@ -35,7 +35,7 @@ pub(super) fn tool(name: &str) -> Tool {
     Tool { name: name.to_owned(), ..Tool::default() }
 }
 
-/// One question, and what `change` makes of it.
+/// One question, changed by `change`.
 pub(super) fn asked(change: impl FnOnce(&mut Conversation)) -> Conversation {
     let mut conversation = Conversation { turns: vec![user("Hi")], ..Conversation::default() };
     change(&mut conversation);

@@ -1,4 +1,4 @@
-//! Whole answers: out of a stream, and into one.
+//! Whole answers: assembled from a stream, and split into one.
 
 use super::*;
 use crate::protocol::PayloadKind::*;

@@ -1,4 +1,4 @@
-//! How the model is to answer, as members of a request of Converse, and what of it is told to be lost.
+//! Options of a conversation, written as members of a Converse request, and which of them are reported as lost.
 
 use super::requests::{CLAUDE, LLAMA, NEW_CLAUDE, NOVA, OLD_CLAUDE, hello, names};
 use super::*;

@@ -1,4 +1,4 @@
-//! What is said, as messages of Converse, and what of it is told to be lost.
+//! Turns, written as Converse messages, and what is reported as lost.
 
 use super::*;
 
@@ -88,7 +88,7 @@ fn documents_are_bytes_with_a_name() {
     assert_eq!(losses.of_meaning(), ["messages[0].content[3]"]);
 }
 
-/// A question, two calls with their results.
+/// A question, and two calls with their results.
 fn with_tools() -> Conversation {
     let call = |id: &str, arguments: &str| {
         MessagePart::Call(ToolCall {
@@ -277,7 +277,7 @@ fn many_of_anything_take_no_long_time() {
 }
 
 proptest::proptest! {
-    /// Whatever stands in the texts of a conversation, ids and names are such as Bedrock takes.
+    /// Whatever text a conversation contains, ids and names are valid for Bedrock.
     #[test]
     fn any_text_makes_a_request(texts in proptest::collection::vec("\\PC{0,80}", 6), model in "\\PC{0,40}", error: bool) {
         let [id, name, arguments, said_text, title, signature] = texts.try_into().unwrap();

@@ -18,7 +18,7 @@ fn what_is_sealed_is_told_when_it_is_whole() {
         |block, data: &str| AnswerPiece::Redacted { index: 0, block, data: format!("photofinish.anthropic.{data}") };
     for (stream, expected) in [
         (vec![delta(0, "signature", "ab="), delta(0, "signature", "c"), stop(0)], vec![signature(0, "ab=c")]),
-        // "a", "bc", "def", and "g": each is base64 by itself.
+        // "a", "bc", "def" and "g", each base64 with its own padding.
         (
             [
                 vec!["YQ==", "YmM=", "ZGVm", "Zw=="]

@@ -1,4 +1,4 @@
-//! Conversations as they go to Gemini, and what of them is lost.
+//! Conversations written for Gemini, and what they lose.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn result(id: &str, parts: Vec<MessagePart>) -> ToolResult {
     ToolResult { call_id: id.to_owned(), parts, ..ToolResult::default() }
 }
 
-/// The request, and what is lost: what decides, and all.
+/// The request, and its losses: those of meaning, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
     let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };

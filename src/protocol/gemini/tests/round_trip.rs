@@ -1,4 +1,4 @@
-//! What Gemini sent goes back to it as it was, signatures and all.
+//! Gemini gets its own output back unchanged, signatures included.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What is payload, what ends a stream, and what pieces come of it.
+//! Payload, ends of streams, and pieces.
 
 use std::borrow::Cow;
 
@@ -318,7 +318,7 @@ fn a_model_s_name_becomes_a_path() {
     }
 }
 
-/// Members that the dialect knows, with values that need not be what they should.
+/// Known members with arbitrary values.
 fn arbitrary() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     let names = [
@@ -380,7 +380,7 @@ proptest::proptest! {
         GeminiReader::default().read(&event, &mut Vec::new());
     }
 
-    /// What is counted for a race is what goes down to the client.
+    /// The race counts exactly the text that the client gets.
     #[test]
     fn payload_and_pieces_agree(parts in proptest::collection::vec(("\\PC{0,6}", proptest::prelude::any::<bool>()), 0..5)) {
         let parts: Vec<Value> = parts.iter().map(|(text, thought)| json!({ "text": text, "thought": thought })).collect();

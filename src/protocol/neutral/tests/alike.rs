@@ -1,11 +1,11 @@
-//! One translation serves two models only where each would be sent the same.
+//! One translation serves two models only if both would be sent the same.
 
 use serde_json::{Value, json};
 
 use crate::protocol::dialect::{Dialect, Surface, TranslationOptions};
 use crate::protocol::neutral::Losses;
 
-/// Names that differ in what their models take, and some that do not.
+/// Names of models that differ in what they accept, and some that do not.
 const MODELS: [&str; 22] = [
     "claude-3-7-sonnet-20250219",
     "claude-3-haiku",
@@ -31,7 +31,7 @@ const MODELS: [&str; 22] = [
     "gpt-5",
 ];
 
-/// Requests whose translation depends on the model, as far as any does.
+/// Requests whose translation depends on the model.
 fn requests() -> Vec<Value> {
     let user = json!({ "role": "user", "content": [
         { "type": "text", "text": "Who is first?" },
@@ -68,7 +68,7 @@ fn models_that_are_written_alike_are_sent_the_same() {
                 let mut losses = Losses::default();
                 let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };
                 let mut request = dialect.request(&conversation, &options, &mut losses);
-                // The model's name is set apart.
+                // The model's name does not count.
                 request.as_object_mut().unwrap().remove("model");
                 (request, format!("{losses:?}"))
             };

@@ -1,4 +1,4 @@
-//! What is taken out of a request that goes up untouched, and what is left alone.
+//! What is removed from a request that is passed through, and what is kept.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn thoughts_that_nobody_signed_are_known_when_they_come_back() {
         let left = cleaned(surface, &body).unwrap();
         assert!(!left[place].to_string().contains("hm") && left.to_string().contains("So."), "{left}");
     }
-    // Chat has no signature there at all.
+    // Chat has no place for a signature there.
     let body = follow_up(Surface::Chat, &through(Dialect::OpenAi, Surface::Chat, &answer));
     assert_eq!(cleaned(Surface::Chat, &body), None);
 }
@@ -90,7 +90,7 @@ fn only_what_is_marked_is_taken_out() {
     }
 }
 
-/// With a budget, Anthropic wants a turn that calls a tool to begin with a thought.
+/// With a budget, Anthropic requires a thought before the call of a turn.
 #[test]
 fn a_call_without_its_thought_ends_the_thinking() {
     let marked = json!({ "type": "thinking", "thinking": "hm", "signature": "photofinish.gemini.s" });
@@ -116,7 +116,7 @@ fn a_call_without_its_thought_ends_the_thinking() {
     }
 }
 
-/// Arbitrary JSON in the words that matter here.
+/// Arbitrary JSON with the names that matter here.
 fn any_json() -> impl Strategy<Value = Value> {
     let words =
         ["thinking", "redacted_thinking", "reasoning", "tool_use", "assistant", "enabled", "photofinish.gemini.s"];
@@ -139,7 +139,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// No JSON makes it panic, and what was cleaned is clean.
+    /// No JSON makes it panic, and a cleaned request is clean.
     #[test]
     fn once_is_enough(list in prop::collection::vec(any_json(), 0..4), body in any_json()) {
         for surface in Surface::ALL {

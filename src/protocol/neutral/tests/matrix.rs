@@ -1,4 +1,4 @@
-//! Every maker's signatures through every surface: they go back to their maker as they were, and to nobody else.
+//! Every owner's signatures through every surface: the owner gets them back unchanged, and nobody else does.
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use crate::protocol::neutral::signature::RemovedReasoning;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 
-/// What a maker signed, each in its own words. No answer has other words with `Sig` in them.
+/// Signatures of an owner, in its own words. Only they contain `Sig`.
 const SIGNATURES: [&str; 3] = ["SigThought", "SigHidden", "SigCall"];
 const SURFACES: [Surface; 3] = [Surface::Chat, Surface::Messages, Surface::Responses];
 
-/// One dialect whose models sign what they think.
+/// A dialect whose models sign their thoughts.
 struct Maker {
     dialect: Dialect,
     model: &'static str,
-    /// A whole answer: it thought, said something, and calls a tool.
+    /// A whole answer with a thought, text and a call.
     answer: Value,
-    /// What it has to get back, in this order.
+    /// The signatures that must come back, in this order.
     wants: Vec<Value>,
 }
 
@@ -84,7 +84,7 @@ fn makers() -> [Maker; 4] {
     ]
 }
 
-/// Who takes whose: Claude signs alike wherever it is served.
+/// Who accepts whose signatures. Claude signs alike wherever it is served.
 fn owner(dialect: Dialect) -> Dialect {
     if dialect == Dialect::Bedrock { Dialect::Anthropic } else { dialect }
 }
@@ -109,7 +109,7 @@ pub(super) fn through(dialect: Dialect, surface: Surface, answer: &Value) -> Val
     serde_json::from_slice(&assembly.finish().unwrap().body).unwrap()
 }
 
-/// The next request of a client that sends back what it got, with the tool's answer.
+/// The next request of a client that sends the answer back, with the tool's result.
 pub(super) fn follow_up(surface: Surface, answer: &Value) -> Value {
     let user = json!({ "role": "user", "content": "Hi" });
     match surface {
@@ -137,7 +137,7 @@ pub(super) fn follow_up(surface: Surface, answer: &Value) -> Value {
     }
 }
 
-/// Whether an object somewhere in `value` has all these members.
+/// Whether an object within `value` has all these members.
 fn holds(value: &Value, wanted: &Value) -> bool {
     let has = |(name, wanted): (&String, &Value)| value.get(name) == Some(wanted);
     match value {

@@ -1,4 +1,4 @@
-//! Conversations as they go to Ollama, and what of them is lost.
+//! Conversations written for Ollama, and what they lose.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn png(data: &str) -> MessagePart {
     image(Source::Base64 { media_type: "image/png".to_owned(), data: data.to_owned() })
 }
 
-/// The request, and what is lost: what decides, and all.
+/// The request, and its losses: those of meaning, and all.
 fn write(conversation: &Conversation, model: &str) -> (Value, Vec<String>, Vec<String>) {
     let mut losses = Losses::default();
     let options = TranslationOptions { model: model.to_owned(), ..TranslationOptions::default() };

@@ -1,4 +1,4 @@
-//! What is payload, what ends a stream, and what pieces come of it.
+//! Payload, ends of streams, and pieces.
 
 use std::borrow::Cow;
 
@@ -164,7 +164,7 @@ fn a_whole_answer_is_one_line() {
     }
 }
 
-/// Members that the dialect knows, with values that need not be what they should.
+/// Known members with arbitrary values.
 fn arbitrary() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     let names = [

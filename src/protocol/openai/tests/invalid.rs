@@ -1,11 +1,11 @@
-//! What is wrong with a chat request, in the vendor's words; and that nothing is so wrong that it panics.
+//! Invalid chat requests, in the vendor's words. Nothing panics.
 
 use serde_json::{Value, json};
 
 use super::super::{check, conversation};
 use super::requests::with;
 
-/// Each body, the member that is wrong, and the message.
+/// Each body, the wrong member, and the message.
 fn says(table: &[(Value, &str, &str)]) {
     for (body, param, message) in table {
         let invalid = conversation(body.to_string().as_bytes()).unwrap_err();
@@ -206,7 +206,7 @@ fn the_top_level_is_checked_without_reading_it() {
 }
 
 proptest::proptest! {
-    /// Any JSON in the place of any member.
+    /// Arbitrary JSON instead of any member.
     #[test]
     fn never_panics(value in super::any_json(), name in proptest::sample::select(vec![
         "messages", "tools", "tool_choice", "functions", "function_call", "stop", "response_format", "reasoning", "thinking",

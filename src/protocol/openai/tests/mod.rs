@@ -1,4 +1,4 @@
-//! Tables of what is payload, and what is no chunk at all.
+//! Tables of payload, and of events that are not chunks.
 
 mod invalid;
 mod requests;
@@ -217,7 +217,7 @@ fn an_error_that_an_sdk_would_not_see_is_told_apart() {
     }
 }
 
-/// JSON of every kind, with the words in it that a chat request has.
+/// Arbitrary JSON with the names of a chat request.
 fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
     use proptest::prelude::*;
     let word = proptest::sample::select(vec![

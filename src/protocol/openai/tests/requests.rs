@@ -1,4 +1,4 @@
-//! What a chat request means, and what is wrong with one.
+//! Chat requests, and their conversations.
 
 use serde_json::{Value, json};
 
@@ -137,7 +137,7 @@ fn earlier_thoughts_are_kept_with_what_proves_them() {
     let blocks = json!({ "reasoning_content": "a", "thinking_blocks": [
         { "type": "thinking", "thinking": "a", "signature": "s" }, { "type": "redacted_thinking", "data": "d" },
     ] });
-    // What is bare is of the vendor whose form it is.
+    // A bare signature belongs to the vendor of its format.
     assert_eq!(thoughts(blocks), signed("anthropic"));
     let details = json!({ "reasoning": "a", "reasoning_details": [
         { "type": "reasoning.text", "text": "a", "signature": "s", "index": 0 },
@@ -307,7 +307,7 @@ fn what_has_no_place_is_told() {
         (json!({ "user": "a", "safety_identifier": "b" }), "safety_identifier", false),
     ] {
         let lost = names(members.clone());
-        // A tool that cannot be carried over is told with what is in it.
+        // A tool that cannot be translated is reported with its members.
         assert_eq!((lost.0.first().map(String::as_str), lost.1 > 0), (Some(name), decides), "{members}");
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations, written as chat requests.
+//! Conversations written as chat requests.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -244,7 +244,7 @@ fn a_system_message_stands_behind_the_results() {
     assert_eq!((roles, lost), (vec!["user", "assistant", "tool", "system"], vec![]));
 }
 
-/// Messages that chat can say in one way only.
+/// Messages with only one form in chat.
 fn any_messages() -> impl Strategy<Value = Value> {
     let words = "[a-zé \\n\"]{1,12}";
     let part = prop_oneof![
@@ -321,7 +321,7 @@ proptest! {
         prop_assert_eq!(conversation(again.to_string().as_bytes()).unwrap(), read, "{}", again);
     }
 
-    /// Whatever can be read can be written, and the messages are such as the vendor takes.
+    /// Everything that can be read can be written, and the vendor accepts the messages.
     #[test]
     fn what_was_read_can_be_written(content in super::any_json(), result in super::any_json()) {
         let call = json!({ "id": "a", "type": "function", "function": { "name": "f", "arguments": "" } });

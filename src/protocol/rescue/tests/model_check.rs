@@ -1,11 +1,11 @@
-//! Random answers that break off anywhere, and random upstreams that go on with them, for many seeds. `PHOTOFINISH_SEEDS` sets how
-//! many; the seed is printed with a violation.
+//! Random answers that break off anywhere, and random upstreams that continue them, for many seeds. `PHOTOFINISH_SEEDS`
+//! sets their number. A violation prints its seed.
 
 use fastrand::Rng;
 
 use super::*;
 
-/// Words without blanks: what becomes of these behind a prefix has a table of its own.
+/// Words without blanks. Another table tests blanks after a prefix.
 const WORDS: [&str; 6] = ["first", "naïve", "…", "token", "日本", "a"];
 
 /// A text of a few words.
@@ -13,7 +13,7 @@ fn text(random: &mut Rng) -> String {
     (0..random.usize(2..12)).map(|_| WORDS[random.usize(..WORDS.len())]).collect()
 }
 
-/// The text in random pieces, each of whole characters.
+/// The text in random pieces of whole characters.
 fn tokens(random: &mut Rng, text: &str) -> Vec<String> {
     let mut tokens = vec![String::new()];
     for character in text.chars() {
@@ -32,7 +32,7 @@ fn sent(surface: Surface, id: &str, tokens: &[String]) -> String {
     begun(surface, id, &tokens.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What the client has, and what it was told.
+/// What the client received.
 struct Client {
     surface: Surface,
     delivered: DeliveredAnswer,
@@ -50,12 +50,12 @@ impl Client {
     }
 }
 
-/// One upstream goes on with the answer. True if it came to its end.
+/// One upstream continues the answer. True if it reached the end.
 fn go_on(random: &mut Rng, client: &mut Client, whole: &str, number: usize) -> bool {
     let before = client.text();
     let id = format!("other-{number}");
     let replays = random.bool();
-    // The same answer, or one that differs somewhere.
+    // The same answer, or one with a difference.
     let said = if random.u8(..3) > 0 { whole.to_owned() } else { text(random) };
     let (way, says, wanted) = match replays {
         true => (JoinMethod::Replay, said.clone(), said.strip_prefix(&before).map(|_| said.clone())),

@@ -1,4 +1,4 @@
-//! What a translated answer repeats: of the request, and, where its stream breaks, of what was written before.
+//! What a translated answer repeats of the request, and a broken stream of what was written before.
 
 use super::*;
 use crate::protocol::dialect::{Dialect, Surface};

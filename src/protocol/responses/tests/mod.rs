@@ -108,7 +108,7 @@ const WORDS: &[&str] = &[
     "",
 ];
 
-/// Any JSON, of the words that this dialect knows.
+/// Arbitrary JSON with this dialect's names.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = proptest::sample::select(WORDS);
     let leaf = prop_oneof![

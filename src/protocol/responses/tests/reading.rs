@@ -1,4 +1,4 @@
-//! What counts, and as what.
+//! Payload of events, and its kind.
 
 use super::super::read;
 use super::*;

@@ -1,4 +1,4 @@
-//! Conversations, written as requests.
+//! Conversations written as requests.
 
 use super::*;
 use crate::protocol::neutral::{
@@ -272,7 +272,7 @@ fn an_item() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Read, written and read again, a request still asks the same.
+    /// A request that is read, written and read again still asks the same.
     #[test]
     fn nothing_changes_on_the_way_through(
         items in proptest::collection::vec(an_item(), 0..12),
@@ -289,11 +289,11 @@ proptest! {
         let (request, losses) = request_of(&first);
         prop_assert!(losses.is_empty());
         let mut second = conversation_of(&request);
-        // It asks for what is to be sent back, which the first did not name.
+        // The written request asks for encrypted reasoning, which the first did not.
         if let (Some(second), Some(first)) = (&mut second.reasoning, &first.reasoning) {
             second.encrypted = first.encrypted;
         }
-        // Several system prompts have become one.
+        // Several system prompts became one.
         let prompts: Vec<&str> = first.system.iter().filter_map(|part| match part {
             MessagePart::Text { text, .. } => Some(text.as_str()),
             _ => None,
@@ -307,7 +307,7 @@ proptest! {
             conversation.system.clear();
             for part in conversation.turns.iter_mut().flat_map(|turn| &mut turn.parts) {
                 match part {
-                    // Empty arguments are written as an empty object.
+                    // Empty arguments become an empty object.
                     MessagePart::Call(call) if call.arguments.is_empty() && !call.custom => call.arguments.push_str("{}"),
                     _ => {}
                 }

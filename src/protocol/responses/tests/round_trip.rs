@@ -1,14 +1,14 @@
-//! What is written is read again, whatever it is.
+//! Everything that is written reads back as the same.
 
 use super::streams::assembled;
 use super::*;
 use crate::protocol::neutral::FinishReason;
 use crate::protocol::usage::Usage;
 
-/// Of this vendor and of another.
+/// Signatures of this vendor and of another.
 const SIGNATURE: &str = "photofinish\\.(responses|gemini)\\.[a-z]{1,4}";
 
-/// Pieces in an order in which a dialect may give them; their numbers are set later.
+/// Pieces in an order that a dialect may produce. Their numbers are set later.
 fn some_pieces() -> impl Strategy<Value = Vec<AnswerPiece>> {
     let text = || "\\PC{1,8}";
     let one = prop_oneof![
@@ -57,7 +57,7 @@ fn some_pieces() -> impl Strategy<Value = Vec<AnswerPiece>> {
     })
 }
 
-/// Blocks numbered by their coming.
+/// Numbers blocks in order of arrival.
 fn renumbered(mut pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
     let mut seen = Vec::new();
     for piece in &mut pieces {
@@ -92,7 +92,7 @@ proptest! {
         all.extend([AnswerPiece::Finish { index: 0, finish }, AnswerPiece::Usage(usage)]);
         let bytes = written(&all);
         prop_assert_eq!(renumbered(self::pieces(&bytes)), all.clone());
-        // A client that does not stream, and an upstream that does not.
+        // A client that does not stream, with an upstream that does.
         let whole = assembled(&bytes);
         let again = events_of_whole(whole.to_string().as_bytes()).unwrap();
         prop_assert_eq!(assembled(&again), whole);

@@ -1,4 +1,4 @@
-//! Streams, read into pieces and written from them.
+//! Streams read into pieces and written from them.
 
 use super::*;
 use crate::protocol::assemble::Assemble;
@@ -107,7 +107,7 @@ fn what_comes_without_deltas_is_read_all_the_same() {
     ];
     assert_eq!(pieces(&stream(&items)), wanted);
     assert_eq!(pieces(&stream(&[ended(json!([hidden, message, function]))])), wanted);
-    // A server that counts every item as the first.
+    // A server that gives every item index 0.
     let alike: Vec<Value> = items
         .iter()
         .map(|data| {
@@ -138,7 +138,7 @@ fn half_a_character_does_not_lose_the_text_around_it() {
     assert_eq!(pieces(bytes), [said("a\u{fffd}\n\u{1f600}\\b")]);
 }
 
-/// Thoughts, text and two calls, one of which has no arguments.
+/// Thoughts, text and two calls, one without arguments.
 fn an_answer() -> Bytes {
     written(&[
         AnswerPiece::Start { id: Some("chatcmpl-1".to_owned()), model: Some("m-1".to_owned()) },
@@ -217,7 +217,7 @@ fn the_end_has_all_that_was_said() {
     assert_eq!((&output[2]["arguments"], &output[2]["call_id"]), (&json!("{\"a\":1}"), &json!("c1")));
     assert_eq!((&output[3]["arguments"], output[3]["call_id"].as_str().unwrap().is_empty()), (&json!("{}"), false));
     assert!(output.iter().all(|item| item["type"] == "reasoning" || item["status"] == "completed"));
-    // Each item is done as it stands in the output.
+    // Each item is finished as the output contains it.
     for data in datas.iter().filter(|data| data["type"] == "response.output_item.done") {
         assert_eq!(data["item"], output[usize::try_from(data["output_index"].as_u64().unwrap()).unwrap()]);
     }

@@ -1,4 +1,4 @@
-//! Requests of the surface: what is read, what is lost, and what is refused.
+//! Requests of the surface: what is read, lost and refused.
 
 use super::*;
 use crate::protocol::neutral::{

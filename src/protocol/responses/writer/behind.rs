@@ -1,4 +1,4 @@
-//! A writer that goes on with a response that another has begun.
+//! Makes a writer that continues a response that another upstream began.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use crate::protocol::responses::envelope::Envelope;
 use crate::protocol::responses::numbered::Numbered;
 use crate::protocol::responses::output::OutputText;
 
-/// A message that was begun by another.
+/// An open message of another upstream.
 #[derive(Debug)]
 pub struct OpenMessage {
     /// `output_index`
     pub index: usize,
     pub id: String,
-    /// Parts that are done.
+    /// Finished parts.
     pub content: Vec<Value>,
-    /// The text of the part that is under way; none where none is.
+    /// The text of the open part, if any.
     pub part: Option<String>,
 }
 
 impl ResponsesWriter {
-    /// Goes on with a response that was begun: as its first event has it, behind the event of this number. Of its output those
-    /// that are done, by their index.
+    /// Continues a response: `response` from its first event, `number` of its last event, and the finished items by
+    /// index.
     pub fn behind(
         response: &Map<String, Value>,
         number: u64,

@@ -1,4 +1,4 @@
-//! Chat streams, read into pieces (`reading`) and written from them (`writing`).
+//! Chat streams: `reading` into pieces and `writing` from pieces.
 
 mod reading;
 mod writing;

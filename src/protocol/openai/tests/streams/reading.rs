@@ -45,14 +45,14 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
             ],
             two.clone(),
         ),
-        // Each whole, without a number.
+        // Each call whole, without a number.
         (
             vec![
                 json!({ "tool_calls": [{ "id": "a", "function": function("f", json!("{}")) }, { "id": "b", "function": function("g", json!({ "x": 1 })) }] }),
             ],
             two.clone(),
         ),
-        // Each whole, and all have the number 0.
+        // Each call whole, all with number 0.
         (
             vec![
                 json!({ "tool_calls": [{ "index": 0, "id": "a", "function": function("f", json!("{}")) }] }),
@@ -60,7 +60,7 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
             ],
             two,
         ),
-        // Named by the id only; the name comes late.
+        // Identified only by id; the name comes late.
         (
             vec![
                 json!({ "tool_calls": [{ "id": "a", "function": { "arguments": "{\"y\"" } }] }),
@@ -122,7 +122,7 @@ fn reasoning_is_read_in_all_its_forms() {
             ],
             vec![thinking(0, "a"), text("x"), AnswerPiece::Other("reference".into())],
         ),
-        // OpenRouter says it twice, and signs.
+        // OpenRouter sends it twice, with a signature.
         (
             vec![
                 json!({ "reasoning": "a", "reasoning_details": [{ "type": "reasoning.text", "text": "a", "index": 0 }] }),

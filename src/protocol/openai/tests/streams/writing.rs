@@ -1,4 +1,4 @@
-//! Pieces, written as chat streams, and read back.
+//! Pieces written as chat streams, and read back.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ fn what_a_client_sends_back_holds_what_the_vendor_needs() {
     assert_eq!(read.turns[1].parts, expected);
 }
 
-/// Streams that can be told in chat in one way.
+/// Streams with only one form in chat.
 fn any_stream() -> impl Strategy<Value = Vec<AnswerPiece>> {
     let words = "\\PC{1,8}";
     let step = prop_oneof![
@@ -189,7 +189,7 @@ proptest! {
         }
         let told: Vec<AnswerPiece> = stream.iter().filter(|piece| !matches!(piece, AnswerPiece::Other(_))).cloned().collect();
         prop_assert_eq!(&read, &told);
-        // And the whole answer is the one that the pieces make.
+        // The whole answer is the same too.
         let message = &whole(&out)["choices"][0]["message"];
         let all = |of: fn(&AnswerPiece) -> Option<&str>| stream.iter().filter_map(of).collect::<String>();
         let said = all(|piece| match piece { AnswerPiece::Text { index: 0, text } => Some(text), _ => None });
