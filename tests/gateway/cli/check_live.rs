@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::process::{Ran, Setup, provider};
+use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Script};
 
 /// A model of these upstreams.
@@ -11,14 +11,14 @@ fn model(name: &str, upstreams: &[&str]) -> String {
 }
 
 /// The line of an upstream, with single spaces.
-fn line(ran: &Ran, upstream: &str) -> String {
+fn line(ran: &CommandOutput, upstream: &str) -> String {
     let (_, live) = ran.out.split_once("\nLive\n").unwrap_or_else(|| panic!("{} {}", ran.out, ran.err));
     let mut lines = live.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.find(|line| line.starts_with(upstream)).unwrap_or_else(|| panic!("no {upstream}: {live}"))
 }
 
 #[tokio::test]
-async fn a_live_check_says_who_answers_and_what_is_wrong() {
+async fn check_live_reports_working_and_failing_upstreams() {
     let good = FakeProvider::answering(|_| Script::stream(&["Hello", " there"])).await;
     let refused = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error"}}"#;
     let bad = FakeProvider::answering(move |_| Script::status(401, &[], refused)).await;
@@ -51,7 +51,7 @@ async fn a_live_check_says_who_answers_and_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_live_check_where_all_is_well() {
+async fn check_live_succeeds_if_all_upstreams_answer() {
     let vectors = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"vectors","usage":{"prompt_tokens":1,"total_tokens":1}}"#;
     let embeds = FakeProvider::answering(move |_| Script::status(200, &[], vectors)).await;
     // All of its tokens went into reasoning that it does not show.
@@ -71,7 +71,7 @@ async fn a_live_check_where_all_is_well() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_a_live_check() {
+async fn a_signal_ends_check_live() {
     let silent = FakeProvider::answering(|_| Script::new().until_closed()).await;
     let setup = Setup::new(&(provider("silent", &silent) + &model("m", &["silent/m"])));
     let process = setup.spawn(&["check", "--live"]);
@@ -82,7 +82,7 @@ async fn a_signal_ends_a_live_check() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_start_names_who_is_off_and_why() {
+async fn the_startup_log_names_disabled_providers_with_the_reason() {
     let fake = FakeProvider::answering(|_| Script::stream(&["x"])).await;
     let mut config = provider("here", &fake) + &model("half", &["here/m", "groq/m"]) + &model("none", &["groq/m"]);
     config += "[providers.away]\nbase_url = \"http://away.invalid\"\napi_key = \"file:/nonexistent/key\"\n";

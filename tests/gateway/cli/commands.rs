@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 #[tokio::test]
-async fn a_bad_config_is_told_whole() {
+async fn every_problem_of_a_config_is_reported() {
     let setup = Setup::new("");
     setup.write(
         "bad.toml",
@@ -97,7 +97,7 @@ async fn check_fails_where_the_database_cannot_be_used() {
     assert_eq!(ran.code, Some(1), "{}", ran.out);
 }
 
-async fn sim() -> Served {
+async fn sim() -> RunningGateway {
     let config = "[providers.sim]\nsimulate = { ttft = \"1ms\", jitter = 0, tokens_per_second = 100, tokens = 10 }\n";
     Setup::new(config).serve().await
 }
@@ -170,7 +170,7 @@ async fn stats_into_a_closed_pipe_is_no_error() {
 }
 
 #[tokio::test]
-async fn simulate_serves_until_it_is_told_to_stop() {
+async fn simulate_serves_until_a_signal() {
     let setup = Setup::new("");
     let process =
         setup.spawn(&["simulate", "--listen", "127.0.0.1:0", "--ttft", "1ms", "--tokens", "3", "--name", "toy"]);
@@ -192,7 +192,7 @@ async fn simulate_serves_until_it_is_told_to_stop() {
 }
 
 #[tokio::test]
-async fn help_tells_what_matters() {
+async fn help_lists_commands_and_options() {
     let setup = Setup::new("");
     for (args, words) in [
         (
@@ -270,7 +270,7 @@ async fn wrong_use_is_exit_code_2() {
 }
 
 #[tokio::test]
-async fn stats_reads_beside_a_running_gateway() {
+async fn stats_reads_the_database_of_a_running_gateway() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let served = Setup::new(&provider("one", &fake)).serve().await;
     assert_eq!(served.ask("one/m").await.status, 200);
@@ -279,7 +279,7 @@ async fn stats_reads_beside_a_running_gateway() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_caller_made_up_does_not_steer_the_terminal() {
+async fn names_from_callers_are_escaped_in_the_terminal() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let served = Setup::new(&provider("one", &fake)).serve().await;
     let name = "one/\u{202e}evil\u{61c}\u{200b}";
@@ -303,7 +303,7 @@ async fn a_name_that_a_caller_made_up_does_not_steer_the_terminal() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn files_that_others_may_read_are_told_by_serve_and_check() {
+async fn serve_and_check_warn_of_world_readable_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let setup = Setup::new("[providers.openai]\napi_key = \"planted\"\n");
     let served = setup.serve().await;

@@ -43,7 +43,7 @@ async fn told(setup: &Setup, model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_racing_cost_lies_between_bounds() {
+async fn the_cost_of_racing_has_a_lower_and_an_upper_bound() {
     let (setup, _fakes) = field().await;
     let ran = setup.run(&["race", "hi", "--model", "both"]).await;
     // The winner: 8 + 2 × 10. The losers' prompts, by another tokenizer: half as long to twice as long, and an answer as long.
@@ -65,7 +65,7 @@ async fn what_racing_cost_lies_between_bounds() {
 }
 
 #[tokio::test]
-async fn an_upper_bound_alone_and_no_price_at_all() {
+async fn costs_with_one_bound_or_without_a_price() {
     let (setup, fakes) = field().await;
     // Nobody waits for `full` here.
     let opened = setup.run(&["race", "hi", "--model", "free"]).await;

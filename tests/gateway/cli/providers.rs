@@ -25,7 +25,7 @@ async fn the_catalogue_is_printed_with_and_without_a_config() {
 }
 
 #[tokio::test]
-async fn wrong_use_of_it_is_told() {
+async fn wrong_arguments_are_reported() {
     let setup = Setup::new("");
     let ran = setup.run(&["providers", "grok"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::process::{Ran, Setup, provider};
+use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
 /// Far more than it takes to fail: what comes first on two connections is nobody's to say.
@@ -31,7 +31,7 @@ async fn field() -> (Setup, [FakeProvider; 3]) {
 }
 
 #[tokio::test]
-async fn the_answer_alone_goes_to_standard_output() {
+async fn only_the_answer_goes_to_standard_output() {
     let (setup, fakes) = field().await;
     let ran = setup.run(&["race", "planted-prompt", "--model", "both", "--system", "brief"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Hello there\n"), "{}", ran.err);
@@ -59,7 +59,7 @@ async fn the_answer_alone_goes_to_standard_output() {
 }
 
 #[tokio::test]
-async fn nobody_answers_is_exit_code_1_with_the_reasons() {
+async fn a_race_without_a_winner_is_exit_code_1_with_the_reasons() {
     let (setup, _fakes) = field().await;
     let ran = setup.run(&["race", "hi", "--model", "none"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
@@ -80,7 +80,7 @@ async fn a_stream_that_breaks_is_exit_code_1() {
 }
 
 #[tokio::test]
-async fn many_races_are_told_in_figures() {
+async fn many_races_are_summarised() {
     let (setup, fakes) = field().await;
     let ran = setup.run(&["race", "hi", "--model", "all", "--times", "3"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -116,7 +116,7 @@ async fn objects_have_the_rows_of_the_race() {
 }
 
 #[tokio::test]
-async fn a_signal_drops_everything_upstream() {
+async fn a_signal_cancels_every_attempt() {
     let (setup, fakes) = field().await;
     for (model, out) in [("hangs", ""), ("streams/m", "Hel\n")] {
         let gate = Gate::new();
@@ -132,7 +132,7 @@ async fn a_signal_drops_everything_upstream() {
         }
         kill(child.id());
         let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-        let ran = Ran::new(&soon("it ends", output).await.unwrap());
+        let ran = CommandOutput::new(&soon("it ends", output).await.unwrap());
         assert_eq!(ran.code, Some(130), "{}", ran.err);
         // The token may not have been read yet when the signal came.
         assert!([out, ""].contains(&ran.out.as_str()), "{}", ran.out);
@@ -152,7 +152,7 @@ async fn a_signal_drops_everything_upstream() {
 }
 
 #[tokio::test]
-async fn a_loser_that_is_billed_in_full_is_awaited() {
+async fn race_waits_for_a_loser_that_is_billed_in_full() {
     let quick = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let open = Gate::new();
     let gate = open.clone();
@@ -177,14 +177,14 @@ async fn a_prompt_may_come_from_standard_input() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all("two\nlines".as_bytes()).unwrap();
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-    let ran = Ran::new(&soon("it ends", output).await.unwrap());
+    let ran = CommandOutput::new(&soon("it ends", output).await.unwrap());
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Hello there\n"), "{}", ran.err);
     let body: Value = serde_json::from_slice(&fakes[0].request(0).await.body).unwrap();
     assert_eq!((&body["messages"][0]["content"], &body["max_tokens"]), (&"two\nlines".into(), &5.into()));
 }
 
 #[tokio::test]
-async fn wrong_use_is_exit_code_2_and_says_what_there_is() {
+async fn wrong_arguments_are_exit_code_2_and_list_the_choices() {
     let (setup, fakes) = field().await;
     for (args, words) in [
         (&["race", "hi"][..], &["--model is missing", "all, hangs, none"][..]),

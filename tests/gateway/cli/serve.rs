@@ -2,19 +2,19 @@
 
 use std::net::TcpListener;
 
-use crate::harness::process::{Served, Setup, provider};
+use crate::harness::process::{RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, Gate, Script};
 
 fn model(name: &str) -> String {
     format!("\n[models.{name}]\nupstreams = [\"one/m\"]\n")
 }
 
-async fn has(served: &Served, model: &str) -> bool {
+async fn has(served: &RunningGateway, model: &str) -> bool {
     served.get(&format!("/v1/models/{model}"), &[]).await.status == 200
 }
 
 #[tokio::test]
-async fn the_start_is_told_in_the_log() {
+async fn the_startup_log_names_listener_and_database() {
     let fake = FakeProvider::start(vec![]).await;
     let config = format!(
         "{}[providers.groq]\napi_key = \"${{NOT_SET}}\"\n[providers.sim]\nsimulate = {{}}\n{}",
@@ -38,7 +38,7 @@ async fn the_start_is_told_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_signal_reloads_and_a_running_stream_goes_on() {
+async fn a_signal_reloads_the_config_and_running_streams_continue() {
     let gate = Gate::new();
     let script = Script::sse().role().token("a").wait(&gate).token("b").finish("stop").done().end();
     let fake = FakeProvider::answering(move |_| script.clone()).await;
@@ -96,7 +96,7 @@ async fn a_bad_file_is_reported_and_the_old_one_stays() {
 }
 
 #[tokio::test]
-async fn what_takes_a_restart_is_told() {
+async fn a_change_that_needs_a_restart_is_logged() {
     let served = Setup::new("[providers.sim]\nsimulate = {}\n").serve().await;
     served.setup.configure("store.url = \"sqlite:other.db\"\n[providers.sim2]\nsimulate = {}\n");
     served.process.signal("HUP");
@@ -109,7 +109,7 @@ async fn what_takes_a_restart_is_told() {
 }
 
 #[tokio::test]
-async fn a_busy_port_is_told() {
+async fn a_busy_port_is_reported() {
     let busy = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = busy.local_addr().unwrap();
     let setup = Setup::new("");
@@ -122,7 +122,7 @@ async fn a_busy_port_is_told() {
 }
 
 #[tokio::test]
-async fn others_may_only_reach_it_with_users() {
+async fn a_public_listener_needs_users() {
     let setup = Setup::new("");
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         setup.write("open.toml", format!("[server]\nlisten = \"{listen}\"\n"));
@@ -136,7 +136,7 @@ async fn others_may_only_reach_it_with_users() {
 }
 
 #[tokio::test]
-async fn a_reload_never_opens_a_listener_that_others_reach() {
+async fn a_reload_never_opens_a_public_listener() {
     let setup = Setup::new("");
     setup.write("config.toml", "server.listen = \"0.0.0.0:0\"\n[users.ann]\ntoken = \"ann-token\"\n");
     let served = setup.serve().await;
@@ -156,7 +156,7 @@ async fn a_reload_never_opens_a_listener_that_others_reach() {
 }
 
 #[tokio::test]
-async fn a_log_filter_that_is_none_is_told() {
+async fn an_invalid_log_filter_is_reported() {
     let setup = Setup::new("").env("PHOTOFINISH_LOG", "%%%=%%%");
     let ran = setup.run(&["check"]).await;
     assert_eq!(ran.code, Some(0));

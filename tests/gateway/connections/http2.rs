@@ -16,8 +16,8 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::harness::answer::{end, first_text, hear};
-use crate::harness::gateway::{CHAT, Rows, Setup, pick};
+use crate::harness::answer::{ending, first_text, read_response};
+use crate::harness::gateway::{CHAT, Rows, Setup, assert_row, pick};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, Step, soon};
 
@@ -98,14 +98,14 @@ async fn a_cold_burst_shares_its_connections() {
     assert!(fake.connections() <= 3, "{} connections for {BURST} streams", fake.connections());
     may_answer.open();
     for mut client in clients {
-        assert_eq!(hear(&mut client).await.said(), "hello");
+        assert_eq!(read_response(&mut client).await.streamed_text(), "hello");
     }
     let rows = gateway.end().await;
     assert_eq!((rows.attempts.len(), fake.requests().len()), (BURST, BURST));
 }
 
 #[tokio::test]
-async fn a_burst_over_http1_dials_for_each_once_that_is_known() {
+async fn a_burst_to_a_known_http1_provider_opens_a_connection_for_each_request() {
     let may_answer = Gate::new();
     let gate = may_answer.clone();
     let fake = FakeProvider::answering_tls(&["http/1.1"], move |_| {
@@ -122,14 +122,14 @@ async fn a_burst_over_http1_dials_for_each_once_that_is_known() {
     fake.request(19).await;
     may_answer.open();
     for mut client in clients {
-        assert_eq!(hear(&mut client).await.said(), "hello");
+        assert_eq!(read_response(&mut client).await.streamed_text(), "hello");
     }
     let rows = gateway.end().await;
     assert_eq!(rows.attempts.len(), 20);
 }
 
 #[tokio::test]
-async fn stalled_clients_do_not_cut_a_provider_off() {
+async fn stalled_clients_do_not_block_other_streams_of_a_connection() {
     const STALLED: usize = 8;
     let text = "x".repeat(32 << 10);
     let chunk = Script::new().token(&text).chunks().remove(0);
@@ -153,7 +153,7 @@ async fn stalled_clients_do_not_cut_a_provider_off() {
     }
     // What was sent to clients that do not read has filled every buffer on its way by the time of the later ones.
     for _ in 0..50 {
-        assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     }
     assert_eq!(fake.connections(), 1);
     drop(stalled);
@@ -161,7 +161,7 @@ async fn stalled_clients_do_not_cut_a_provider_off() {
 }
 
 #[tokio::test]
-async fn sixteen_connections_are_the_bound_and_further_requests_wait() {
+async fn at_most_sixteen_connections_are_opened_and_further_requests_wait() {
     let may_answer = Gate::new();
     let (gate, arrived) = (may_answer.clone(), Arc::new(AtomicUsize::new(0)));
     let count = arrived.clone();
@@ -190,7 +190,7 @@ async fn sixteen_connections_are_the_bound_and_further_requests_wait() {
     let setup = Setup::over(&[&fake]).race("timeouts = { connect = \"1m\", first_token = \"2m\" }").model(models);
     let gateway = Secure::start(&fake, &setup).await;
     for _ in 0..2 {
-        assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     }
     let mut clients = Vec::new();
     for _ in 0..20 {
@@ -204,11 +204,15 @@ async fn sixteen_connections_are_the_bound_and_further_requests_wait() {
     .await;
     let mut hasty = RawClient::connect(gateway.address).await;
     hasty.post(CHAT, &json!({"model": "hasty", "messages": [{}]})).await;
-    let heard = hear(&mut hasty).await;
-    assert!(heard.status >= 500 && heard.body.contains("no free stream within 50ms: the 16"), "{}", heard.body);
+    let response = read_response(&mut hasty).await;
+    assert!(
+        response.status >= 500 && response.body.contains("no free stream within 50ms: the 16"),
+        "{}",
+        response.body
+    );
     may_answer.open();
     for mut client in clients {
-        assert_eq!(hear(&mut client).await.said(), "hello");
+        assert_eq!(read_response(&mut client).await.streamed_text(), "hello");
     }
     assert_eq!(fake.connections(), 16);
     let rows = gateway.end().await;
@@ -216,7 +220,7 @@ async fn sixteen_connections_are_the_bound_and_further_requests_wait() {
 }
 
 #[tokio::test]
-async fn who_wants_http1_is_asked_over_http1() {
+async fn a_provider_that_requires_http1_gets_http1() {
     let asked_over_http2 = Arc::new(AtomicUsize::new(0));
     let count = asked_over_http2.clone();
     let fake = FakeProvider::by_hand(&["h2", "http/1.1"], move |stream: Tls, _| {
@@ -241,16 +245,18 @@ async fn who_wants_http1_is_asked_over_http1() {
     .await;
     let gateway = Secure::over(&fake).await;
     for _ in 0..3 {
-        assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     }
     let rows = gateway.end().await;
     assert_eq!(asked_over_http2.load(Ordering::Relaxed), 1, "it is remembered");
     assert_eq!(rows.attempts.len(), 3);
-    assert!(rows.attempts.iter().all(|attempt| pick(attempt, &["outcome", "http_version"]) == json!(["won", "1.1"])));
+    for attempt in &rows.attempts {
+        assert_row!(attempt, json!({"outcome": "won", "http_version": "1.1"}));
+    }
 }
 
 #[tokio::test]
-async fn endless_informational_answers_are_cut() {
+async fn endless_informational_responses_are_cut() {
     let fake = FakeProvider::by_hand(&["h2"], move |stream, number| async move {
         let Ok(mut connection) = h2::server::handshake(stream).await else { return };
         while let Some(Ok((_, mut respond))) = connection.accept().await {
@@ -269,11 +275,14 @@ async fn endless_informational_answers_are_cut() {
     })
     .await;
     let gateway = Secure::over(&fake).await;
-    let heard = hear(&mut gateway.ask(true).await).await;
-    assert_eq!(heard.status, 502, "{}", heard.body);
-    assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+    let response = read_response(&mut gateway.ask(true).await).await;
+    assert_eq!(response.status, 502, "{}", response.body);
+    assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     let rows = gateway.end().await;
-    assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "protocol", "headers"]));
+    assert_eq!(
+        ending(&rows.attempts[0]),
+        json!({"outcome": "failed", "failure": "protocol", "failure_phase": "headers"})
+    );
 }
 
 /// What becomes of the request whose stream this is, and then of the connection.
@@ -298,15 +307,18 @@ async fn refused(fate: Fate) -> Vec<Value> {
     .await;
     let gateway = Secure::over(&fake).await;
     for _ in 0..2 {
-        assert_eq!(hear(&mut gateway.ask(true).await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.ask(true).await).await.streamed_text(), "hello");
     }
     let rows = gateway.end().await;
     rows.attempts.iter().map(|attempt| pick(attempt, &["outcome", "start_reason", "failure"])).collect()
 }
 
 #[tokio::test]
-async fn only_what_was_refused_is_sent_again_in_silence() {
-    let silent = [json!(["won", "first", null]), json!(["won", "first", null])];
+async fn only_refused_streams_are_sent_again_without_an_attempt() {
+    let silent = {
+        let won = || json!({"outcome": "won", "start_reason": "first", "failure": null});
+        [won(), won()]
+    };
     assert_eq!(refused(|mut respond, _| respond.send_reset(Reason::REFUSED_STREAM)).await, silent);
     // Its last stream is that of the warm-up: nothing of this one was looked at.
     let retried = refused(|respond, connection| {
@@ -319,8 +331,8 @@ async fn only_what_was_refused_is_sent_again_in_silence() {
 
 /// A stream whose connection ends in the middle, by `end`, once the client has its first token.
 async fn broken(end: fn(Served) -> Option<Served>) -> Rows {
-    let heard = Gate::new();
-    let gate = heard.clone();
+    let first_token_read = Gate::new();
+    let gate = first_token_read.clone();
     let fake = FakeProvider::by_hand(&["h2"], move |stream, _| {
         let gate = gate.clone();
         async move {
@@ -341,13 +353,13 @@ async fn broken(end: fn(Served) -> Option<Served>) -> Rows {
     let mut client = gateway.ask(true).await;
     assert_eq!(client.head().await.status, 200);
     assert_eq!(first_text(&mut client).await, "hello");
-    heard.open();
+    first_token_read.open();
     soon("the end", async { while let Ok(Some(_)) = client.event().await {} }).await;
     gateway.end().await
 }
 
 #[tokio::test]
-async fn goaway_and_a_close_in_the_middle_of_an_answer_are_closes() {
+async fn goaway_and_a_close_in_mid_answer_count_as_closed() {
     let goaway = broken(|mut connection| {
         connection.abrupt_shutdown(Reason::INTERNAL_ERROR);
         Some(connection)
@@ -356,9 +368,10 @@ async fn goaway_and_a_close_in_the_middle_of_an_answer_are_closes() {
         drop(connection);
         None
     });
-    let ended = |how: &str| json!(["failed_mid", 1, null, how, "stream"]);
-    assert_eq!(end(&goaway.await.attempts[0]), ended("closed"));
+    let ended =
+        |how: &str| json!({"outcome": "failed_mid", "ttft_event": 1, "failure": how, "failure_phase": "stream"});
+    assert_eq!(ending(&goaway.await.attempts[0]), ended("closed"));
     // A close with bytes that the provider has not read is a reset on the wire.
-    let closed = end(&closed.await.attempts[0]);
+    let closed = ending(&closed.await.attempts[0]);
     assert!([ended("closed"), ended("reset")].contains(&closed), "{closed}");
 }

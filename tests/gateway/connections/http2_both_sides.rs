@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::{CHAT, Rows, Setup, pick};
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::{CHAT, Rows, Setup, assert_row};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon, sse_events};
 
@@ -31,8 +31,8 @@ async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
     for race in 0..RACES {
         let mut client = RawClient::connect(address).await;
         client.post(CHAT, &json!({"model": "m", "stream": true, "messages": [{}]})).await;
-        let heard = hear(&mut client).await;
-        assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+        let response = read_response(&mut client).await;
+        assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hello"));
         loser.closed(race).await;
     }
     program.end().await;
@@ -42,11 +42,11 @@ async fn losers_over_http2_are_reset_and_their_connection_is_kept() {
     rows.assert_sound();
     for race in 0..RACES {
         let attempts = rows.of(race);
-        assert_eq!(end(attempts[0]), json!(["lost", 0, "lost", null, null]));
-        assert_eq!(end(attempts[1]), json!(["won", 1, null, null, null]));
+        assert_eq!(ending(attempts[0]), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
+        assert_eq!(ending(attempts[1]), json!({"outcome": "won", "ttft_event": 1}));
         for attempt in attempts {
             let reused = i64::from(race > 0);
-            assert_eq!(pick(attempt, &["http_version", "conn_reused"]), json!(["2", reused]));
+            assert_row!(attempt, json!({"http_version": "2", "conn_reused": reused}));
         }
     }
 }
@@ -78,6 +78,6 @@ async fn a_client_may_speak_http2_by_prior_knowledge() {
     assert!(!sender.is_closed());
     drop(sender);
     let rows = gateway.stop().await;
-    assert_eq!(end(&rows.attempts[0]), json!(["won", 1, null, null, null]));
-    assert_eq!(end(&rows.attempts[1]), json!(["client_gone", 1, null, null, null]));
+    assert_eq!(ending(&rows.attempts[0]), json!({"outcome": "won", "ttft_event": 1}));
+    assert_eq!(ending(&rows.attempts[1]), json!({"outcome": "client_gone", "ttft_event": 1}));
 }

@@ -4,7 +4,7 @@ use crate::harness::process::{Setup, provider};
 use crate::support::{FakeProvider, Script};
 
 #[tokio::test]
-async fn a_provider_on_this_machine_is_asked_directly() {
+async fn loopback_providers_bypass_the_proxy() {
     let fake = FakeProvider::answering(|_| Script::stream(&["direct"])).await;
     let proxy = FakeProvider::answering(|_| Script::status(502, &[], "{}")).await;
     let config = format!("{}[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));

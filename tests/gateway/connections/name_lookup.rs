@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use photofinish::upstream::Resolver;
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
+use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::Setup;
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
@@ -30,7 +30,7 @@ fn resolver() -> (Resolver, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_lookup_that_hangs_stops_no_other_provider() {
+async fn a_hanging_lookup_does_not_delay_other_providers() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let good = format!("http://good.test:{}/v1", fake.addr().port());
     let (resolver, asked) = resolver();
@@ -41,7 +41,7 @@ async fn a_lookup_that_hangs_stops_no_other_provider() {
         clients.push(gateway.streaming().await);
     }
     for mut client in clients {
-        assert_eq!(hear(&mut client).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut client).await.upstream(), "b/m");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 2, "one look-up of each name");
     let rows = gateway.stop().await;
@@ -49,7 +49,7 @@ async fn a_lookup_that_hangs_stops_no_other_provider() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_no_lookup() {
+async fn shutdown_does_not_wait_for_a_lookup() {
     let (resolver, asked) = resolver();
     let setup = Setup::new().server("drain = \"10ms\"").provider_at("a", "http://hangs.test:9/v1", "");
     let setup = setup.race("timeouts = { connect = \"10m\", first_token = \"10m\", total = \"10m\" }");
@@ -66,19 +66,19 @@ async fn the_end_waits_for_no_lookup() {
     .await;
     let mut other = RawClient::connect(gateway.addr()).await;
     other.request("GET", "/api/stats", &[], String::new()).await;
-    assert_eq!(hear(&mut other).await.status, 200);
+    assert_eq!(read_response(&mut other).await.status, 200);
     let rows = gateway.stop().await;
     assert_eq!(rows.attempts.len(), 20);
     assert!(rows.attempts.iter().all(|attempt| attempt["outcome"] == "shutdown"));
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_there_is_told() {
+async fn an_unknown_host_is_a_dns_failure() {
     let (resolver, _) = resolver();
     let gateway = Setup::new().provider_at("a", "http://missing.test:9/v1", "").start_resolving(resolver).await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!(heard.status, 502);
-    assert!(heard.body.contains("missing.test: no such name"), "{}", heard.body);
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!(response.status, 502);
+    assert!(response.body.contains("missing.test: no such name"), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "dns", "connect"]));
+    assert_eq!(ending(&rows.attempts[0]), json!({"outcome": "failed", "failure": "dns", "failure_phase": "connect"}));
 }

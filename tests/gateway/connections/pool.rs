@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
 const CONNECTION: [&str; 4] = ["outcome", "start_reason", "conn_reused", "http_version"];
@@ -13,7 +13,7 @@ async fn a_connection_is_used_again() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let gateway = Setup::over(&[&fake]).start().await;
     for _ in 0..3 {
-        assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello");
     }
     let rows = gateway.stop().await;
     let reused: Vec<_> = rows.attempts.iter().map(|attempt| attempt["conn_reused"].clone()).collect();
@@ -23,21 +23,21 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_waits_for_no_end_and_breaks_off_none() {
+async fn a_whole_answer_neither_waits_for_the_end_of_its_body_nor_cuts_it() {
     let end_may = Gate::new();
     let script = Script::sse().role().token("hello").finish("stop").done().wait(&end_may).end();
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    assert_eq!(hear(&mut gateway.whole().await).await.status, 200);
+    assert_eq!(read_response(&mut gateway.whole().await).await.status, 200);
     end_may.open();
     fake.answered(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
     assert!(!rows.one("a")["eof_us"].is_null(), "read to its end: the connection can be used again");
 }
 
 #[tokio::test]
-async fn a_request_that_a_dying_pooled_connection_took_is_an_attempt_of_its_own() {
+async fn a_request_lost_with_a_pooled_connection_is_sent_again_as_a_new_attempt() {
     let scripts = ["one", "", "two", "three"].map(|said| match said {
         "" => Script::new().close(),
         said => Script::stream(&[said]),
@@ -45,27 +45,37 @@ async fn a_request_that_a_dying_pooled_connection_took_is_an_attempt_of_its_own(
     let fake = FakeProvider::start(scripts.to_vec()).await;
     let breaker = "breaker = { failures = 1 }";
     let gateway = Setup::over(&[&fake]).race(breaker).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.said(), "one");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "one");
     fake.answered(0).await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.said().as_str(), heard.header("x-photofinish-attempts")), ("two", "2"));
-    assert_eq!(hear(&mut gateway.streaming().await).await.said(), "three");
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.streamed_text().as_str(), response.header("x-photofinish-attempts")), ("two", "2"));
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "three");
     let rows = gateway.stop().await;
     assert_eq!((fake.requests().len(), fake.connections()), (4, 2));
     assert_eq!(rows.attempts.len(), 4, "as many rows as the provider saw requests");
-    assert_eq!(end(rows.of(1)[0]), json!(["failed", null, null, "closed", "headers"]));
-    assert_eq!(pick(rows.of(1)[0], &CONNECTION), json!(["failed", "first", 1, "1.1"]));
-    assert_eq!(pick(rows.of(1)[1], &CONNECTION), json!(["won", "retry", 0, "1.1"]));
-    assert_eq!(pick(rows.of(2)[0], &CONNECTION), json!(["won", "first", 1, "1.1"]), "its breaker stayed closed");
+    assert_eq!(ending(rows.of(1)[0]), json!({"outcome": "failed", "failure": "closed", "failure_phase": "headers"}));
+    assert_row!(
+        rows.of(1)[0],
+        json!({"outcome": "failed", "start_reason": "first", "conn_reused": 1, "http_version": "1.1"})
+    );
+    assert_row!(
+        rows.of(1)[1],
+        json!({"outcome": "won", "start_reason": "retry", "conn_reused": 0, "http_version": "1.1"})
+    );
+    assert_row!(
+        rows.of(2)[0],
+        json!({"outcome": "won", "start_reason": "first", "conn_reused": 1, "http_version": "1.1"}),
+        "its breaker stayed closed"
+    );
 }
 
 #[tokio::test]
-async fn a_new_connection_in_its_place_that_dies_too_is_the_end_of_it() {
+async fn a_request_is_not_sent_a_third_time() {
     let fake = FakeProvider::start(vec![Script::stream(&["one"]), Script::new().close(), Script::new().close()]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.said(), "one");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "one");
     fake.answered(0).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     let rows = gateway.stop().await;
     assert_eq!((fake.requests().len(), rows.of(1).len()), (3, 2));
 }
@@ -76,7 +86,7 @@ async fn a_connection_that_was_closed_while_idle_costs_no_attempt() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"]).close()).await;
     let gateway = Setup::over(&[&fake]).start().await;
     for round in 0..ROUNDS {
-        assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello");
         fake.answered(round).await;
     }
     let rows = gateway.stop().await;
@@ -89,8 +99,8 @@ async fn a_new_connection_that_dies_is_a_failure() {
     let a = FakeProvider::start(vec![Script::new().close(), Script::stream(&["never"])]).await;
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     let rows = gateway.stop().await;
     assert_eq!(a.requests().len(), 1);
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "closed", "headers"]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "failed", "failure": "closed", "failure_phase": "headers"}));
 }

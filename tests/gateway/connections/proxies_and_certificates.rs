@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::process;
 use crate::support::{FakeProvider, FakeProxy, NAME, Script, Tunnel, soon};
 
@@ -22,7 +22,7 @@ fn believing(fake: &FakeProvider) -> (tempfile::TempDir, String) {
 }
 
 #[tokio::test]
-async fn a_provider_is_asked_through_a_tunnel_whatever_it_speaks() {
+async fn every_dialect_goes_through_the_proxy_tunnel() {
     for alpn in [Some("h2"), Some("http/1.1"), None] {
         let answer = |_: &_| Script::stream(&["hello"]);
         let fake = match alpn {
@@ -36,7 +36,7 @@ async fn a_provider_is_asked_through_a_tunnel_whatever_it_speaks() {
         let setup = Setup::new().provider_at("a", &named(&fake), &format!("proxy = \"{url}\"\n{ca_file}"));
         let gateway = setup.start().await;
         for _ in 0..3 {
-            assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello", "{alpn:?}");
+            assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello", "{alpn:?}");
         }
         let port = fake.addr().port();
         let expected =
@@ -52,7 +52,7 @@ async fn a_provider_is_asked_through_a_tunnel_whatever_it_speaks() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_a_connect_failure_in_its_own_name() {
+async fn a_refusing_proxy_is_a_connect_failure_that_names_the_proxy() {
     for (tunnel, expected) in [
         (say("HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\n\r\n"), "407"),
         (say("HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nforbidden"), "refuses with 403 Forbidden"),
@@ -67,13 +67,17 @@ async fn a_proxy_that_refuses_is_a_connect_failure_in_its_own_name() {
         let url = proxy.url().replace("http://", "http://user:planted@");
         let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{url}\""));
         let gateway = setup.start().await;
-        let heard = hear(&mut gateway.streaming().await).await;
-        assert_eq!(heard.status, 502, "{}", heard.body);
-        let message = heard.json()["error"]["attempts"][0]["message"].as_str().unwrap().to_owned();
+        let response = read_response(&mut gateway.streaming().await).await;
+        assert_eq!(response.status, 502, "{}", response.body);
+        let message = response.json()["error"]["attempts"][0]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(&format!("the proxy {} ", proxy.addr())) && message.contains(expected), "{message}");
-        assert!(!heard.body.contains("planted"), "{}", heard.body);
+        assert!(!response.body.contains("planted"), "{}", response.body);
         let rows = gateway.stop().await;
-        assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "connect", "connect"]), "{expected}");
+        assert_eq!(
+            ending(&rows.attempts[0]),
+            json!({"outcome": "failed", "failure": "connect", "failure_phase": "connect"}),
+            "{expected}"
+        );
     }
 }
 
@@ -82,28 +86,31 @@ fn say(bytes: &str) -> Tunnel {
 }
 
 #[tokio::test]
-async fn a_proxy_that_stalls_or_is_not_there_costs_no_more_than_connecting() {
+async fn a_stalled_or_absent_proxy_ends_with_the_connect_timeout() {
     let proxy = FakeProxy::start(Tunnel::Silence).await;
     let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{}\"", proxy.url()));
     let gateway = setup.race("timeouts = { connect = \"50ms\" }").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert!(heard.body.contains(&format!("through the proxy {}", proxy.addr())), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert!(response.body.contains(&format!("through the proxy {}", proxy.addr())), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(end(&rows.attempts[0]), json!(["timeout", null, null, "timeout", "connect"]));
+    assert_eq!(
+        ending(&rows.attempts[0]),
+        json!({"outcome": "timeout", "failure": "timeout", "failure_phase": "connect"})
+    );
 
     // Nobody listens where the proxy was.
     let (url, addr) = (proxy.url(), proxy.addr());
     drop(proxy);
     let setup = Setup::new().provider_at("a", "https://provider.test/v1", &format!("proxy = \"{url}\""));
     let gateway = setup.start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert!(heard.body.contains(&format!("the proxy {addr} cannot be reached: connect: ")), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert!(response.body.contains(&format!("the proxy {addr} cannot be reached: connect: ")), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.attempts[0], &["failure", "failure_phase"]), json!(["connect", "connect"]));
+    assert_row!(&rows.attempts[0], json!({"failure": "connect", "failure_phase": "connect"}));
 }
 
 #[tokio::test]
-async fn connections_are_not_shared_between_ways() {
+async fn direct_and_proxied_connections_are_not_shared() {
     let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
     let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
     let (_folder, right) = believing(&fake);
@@ -124,9 +131,9 @@ async fn connections_are_not_shared_between_ways() {
     for _ in 0..2 {
         for (provider, expected) in [("a", 200), ("b", 200), ("c", 200), ("d", 200), ("e", 502), ("f", 502)] {
             let body = json!({"model": format!("{provider}/m"), "stream": true, "messages": [{}]});
-            let heard = hear(&mut gateway.ask(&body).await).await;
-            assert_eq!(heard.status, expected, "{provider}: {}", heard.body);
-            assert!(expected == 200 || heard.body.contains("\"failure\":\"tls\""), "{}", heard.body);
+            let response = read_response(&mut gateway.ask(&body).await).await;
+            assert_eq!(response.status, expected, "{provider}: {}", response.body);
+            assert!(expected == 200 || response.body.contains("\"failure\":\"tls\""), "{}", response.body);
         }
     }
     assert_eq!((one.heads().len(), two.heads().len()), (2, 1), "one tunnel for each name and proxy");
@@ -134,21 +141,21 @@ async fn connections_are_not_shared_between_ways() {
 }
 
 #[tokio::test]
-async fn a_new_file_of_authorities_counts_after_a_reload() {
+async fn a_changed_authority_file_is_used_after_a_reload() {
     let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
     let other = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["never"])).await;
     let (folder, line) = believing(&other);
     let setup = Setup::new().provider_at("a", &fake.base_url(), &line);
     let gateway = setup.start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     std::fs::write(folder.path().join("ca.pem"), fake.ca()).unwrap();
     gateway.reload(&setup).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn the_environment_s_proxy_is_gone_through_and_never_shown_with_its_password() {
+async fn the_environment_s_proxy_is_used_and_its_password_never_shown() {
     let fake = FakeProvider::answering_tls(&["h2"], |_| Script::stream(&["hello"])).await;
     let proxy = FakeProxy::start(Tunnel::To(fake.addr())).await;
     let provider = |name: &str, more: &str| {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{hear, silent};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{read_response, silent};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Script};
 
 rules! { everywhere:
@@ -17,10 +17,10 @@ rules! { everywhere:
 async fn a_request_goes_up_in_the_upstream_s_dialect(pair: Pair) {
     let fake = FakeProvider::start(vec![pair.stream(&["a"]), pair.stream(&["a"])]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(heard.header("x-photofinish-dropped"), "");
-    hear(&mut pair.whole(&gateway).await).await;
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(response.header("x-photofinish-dropped"), "");
+    read_response(&mut pair.whole(&gateway).await).await;
     gateway.stop().await;
     for up in fake.requests() {
         assert_eq!((up.method.as_str(), up.path.as_str()), ("POST", pair.dialect.path()));
@@ -48,27 +48,31 @@ async fn a_whole_answer_is_the_surface_s_and_the_row_knows_its_usage(pair: Pair)
     let script = if pair.dialect == Dialect::OpenAi { script.usage(10, 2) } else { script };
     let fake = FakeProvider::start(vec![script.clone().done().end(), script.done().end()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!((heard.status, heard.header("content-type")), (200, "application/json"), "{}", heard.body);
-    let answer = heard.json();
-    assert_eq!(pair.called.whole_text(&answer), "one two", "{answer}");
-    assert_eq!(pair.called.whole_usage(&answer), (10, 2), "{answer}");
-    let (kind, finish) = match pair.called {
-        Called::Chat => (&answer["object"], "stop"),
-        Called::Responses => (&answer["object"], "completed"),
-        Called::Messages => (&answer["type"], "end_turn"),
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!((response.status, response.header("content-type")), (200, "application/json"), "{}", response.body);
+    let answer = response.json();
+    assert_eq!(pair.surface.whole_text(&answer), "one two", "{answer}");
+    assert_eq!(pair.surface.whole_usage(&answer), (10, 2), "{answer}");
+    let (kind, finish) = match pair.surface {
+        Surface::Chat => (&answer["object"], "stop"),
+        Surface::Responses => (&answer["object"], "completed"),
+        Surface::Messages => (&answer["type"], "end_turn"),
     };
-    assert_eq!(pair.called.whole_finish(&answer), finish, "{answer}");
+    assert_eq!(pair.surface.whole_finish(&answer), finish, "{answer}");
     assert!(["chat.completion", "response", "message"].contains(&kind.as_str().unwrap()), "{answer}");
     assert!(answer["id"].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
-    pair.called.assert_complete(&hear(&mut pair.streaming(&gateway).await).await);
+    pair.surface.assert_complete(&read_response(&mut pair.streaming(&gateway).await).await);
     let rows = gateway.stop().await;
     let cached = pair.dialect.cached_tokens();
     for row in &rows.attempts {
-        let columns = ["outcome", "dialect", "first_kind", "payload_events", "chars_total"];
-        assert_eq!(pick(row, &columns), json!(["won", pair.dialect.name(), "text", 2, 7]));
-        let columns = ["input_tokens", "cached_input_tokens", "output_tokens", "tok_src"];
-        assert_eq!(pick(row, &columns), json!([10, cached, 2, "usage"]));
+        assert_row!(
+            row,
+            json!({"outcome": "won", "dialect": pair.dialect.name(), "first_kind": "text", "payload_events": 2, "chars_total": 7})
+        );
+        assert_row!(
+            row,
+            json!({"input_tokens": 10, "cached_input_tokens": cached, "output_tokens": 2, "tok_src": "usage"})
+        );
         assert!(!row["finish_reason"].is_null() && !row["finish_us"].is_null(), "{row:#?}");
         let model = if pair.dialect == Dialect::Bedrock { Value::Null } else { json!("fake-model") };
         assert_eq!(row["model_reported"], model);
@@ -79,29 +83,29 @@ async fn a_long_answer_says_that_it_was_cut(pair: Pair) {
     let script = || pair.open().role().token("one").finish("length").done().end();
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let answer = hear(&mut pair.whole(&gateway).await).await.json();
-    let finish = match pair.called {
-        Called::Chat => "length",
-        Called::Responses => "incomplete",
-        Called::Messages => "max_tokens",
+    let answer = read_response(&mut pair.whole(&gateway).await).await.json();
+    let finish = match pair.surface {
+        Surface::Chat => "length",
+        Surface::Responses => "incomplete",
+        Surface::Messages => "max_tokens",
     };
-    assert_eq!(pair.called.whole_finish(&answer), finish, "{answer}");
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert!(heard.body.contains(finish), "{}", heard.body);
+    assert_eq!(pair.surface.whole_finish(&answer), finish, "{answer}");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert!(response.body.contains(finish), "{}", response.body);
     gateway.stop().await;
 }
 
 /// A request of this surface with these members more.
-fn with(called: Called, members: &Value) -> Value {
-    let mut body = called.body("m", false);
+fn with(surface: Surface, members: &Value) -> Value {
+    let mut body = surface.body("m", false);
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     body
 }
 
 /// What cannot be said in another dialect, and its name.
-fn meanings() -> Vec<(Called, Dialect, Value, &'static str)> {
-    use Called::{Chat, Messages, Responses};
+fn meanings() -> Vec<(Surface, Dialect, Value, &'static str)> {
+    use Surface::{Chat, Messages, Responses};
     let file = json!([{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]);
     vec![
         (Chat, Dialect::Anthropic, json!({"seed": 7}), "seed"),
@@ -124,31 +128,31 @@ fn meanings() -> Vec<(Called, Dialect, Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn what_would_change_the_answer_is_refused_by_name() {
-    for (called, dialect, members, name) in meanings() {
+async fn an_untranslatable_member_is_refused_by_name() {
+    for (surface, dialect, members, name) in meanings() {
         let fake = FakeProvider::start(vec![]).await;
-        let gateway = Pair { called, dialect }.over(&[&fake]).start().await;
-        let heard = hear(&mut gateway.post(called.path(), &with(called, &members)).await).await;
-        assert_eq!(heard.status, 400, "{members}: {}", heard.body);
-        let (kind, message) = called.error(&heard);
+        let gateway = Pair { surface, dialect }.over(&[&fake]).start().await;
+        let response = read_response(&mut gateway.post(surface.path(), &with(surface, &members)).await).await;
+        assert_eq!(response.status, 400, "{members}: {}", response.body);
+        let (kind, message) = surface.error(&response);
         assert_eq!(kind, "invalid_request_error");
         assert!(message.contains(&format!("`{name}")), "{members}: {message}");
-        assert_eq!(heard.json()["error"]["code"], "photofinish_not_translatable", "{members}");
+        assert_eq!(response.json()["error"]["code"], "photofinish_not_translatable", "{members}");
         let rows = gateway.stop().await;
         assert!(fake.requests().is_empty() && rows.attempts.is_empty());
-        assert_eq!(pick(&rows.races[0], &["outcome", "http_status"]), json!(["rejected", 400]));
+        assert_row!(&rows.races[0], json!({"outcome": "rejected", "http_status": 400}));
     }
 }
 
 #[tokio::test]
-async fn with_drop_it_is_left_out_and_named() {
-    for (called, dialect, members, name) in meanings() {
-        let pair = Pair { called, dialect };
+async fn with_lossy_drop_an_untranslatable_member_is_left_out_and_named() {
+    for (surface, dialect, members, name) in meanings() {
+        let pair = Pair { surface, dialect };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).race("lossy = \"drop\"").start().await;
-        let heard = hear(&mut gateway.post(called.path(), &with(called, &members)).await).await;
-        assert_eq!(heard.status, 200, "{members}: {}", heard.body);
-        let dropped = heard.header("x-photofinish-dropped");
+        let response = read_response(&mut gateway.post(surface.path(), &with(surface, &members)).await).await;
+        assert_eq!(response.status, 200, "{members}: {}", response.body);
+        let dropped = response.header("x-photofinish-dropped");
         assert!(dropped.split(", ").any(|dropped| dropped.starts_with(name)), "{members}: {dropped}");
         let up = fake.request(0).await.json();
         let is_left_out = |name: &String| name == "messages" || up.get(name).is_none();
@@ -158,26 +162,26 @@ async fn with_drop_it_is_left_out_and_named() {
 }
 
 #[tokio::test]
-async fn a_request_may_say_itself_what_becomes_of_it() {
-    let pair = Pair { called: Called::Chat, dialect: Dialect::Anthropic };
+async fn a_request_may_set_lossy_in_a_header() {
+    let pair = Pair { surface: Surface::Chat, dialect: Dialect::Anthropic };
     let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let ask = with(Called::Chat, &json!({"seed": 7}));
+    let ask = with(Surface::Chat, &json!({"seed": 7}));
     for (lossy, status) in [("drop", 200), ("refuse", 400), ("DROP", 400), ("", 400)] {
-        let mut client = gateway.request(Called::Chat.path(), &[("x-photofinish-lossy", lossy)], &ask).await;
-        let heard = hear(&mut client).await;
-        assert_eq!(heard.status, status, "{lossy}: {}", heard.body);
+        let mut client = gateway.request(Surface::Chat.path(), &[("x-photofinish-lossy", lossy)], &ask).await;
+        let response = read_response(&mut client).await;
+        assert_eq!(response.status, status, "{lossy}: {}", response.body);
         let code = if lossy == "refuse" { "photofinish_not_translatable" } else { "photofinish_bad_header" };
-        assert!(status == 200 || heard.error_code() == code, "{lossy}: {}", heard.body);
+        assert!(status == 200 || response.error_code() == code, "{lossy}: {}", response.body);
     }
     gateway.stop().await;
     assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn what_only_helps_the_vendor_is_left_out_and_named() {
-    use Called::{Chat, Messages, Responses};
-    for (called, dialect, members, name) in [
+async fn a_member_that_does_not_change_the_answer_is_left_out_and_named() {
+    use Surface::{Chat, Messages, Responses};
+    for (surface, dialect, members, name) in [
         (Chat, Dialect::Gemini, json!({"user": "u-1"}), "user"),
         (Chat, Dialect::Anthropic, json!({"prompt_cache_key": "k"}), "prompt_cache_key"),
         (Responses, Dialect::Anthropic, json!({"prompt_cache_key": "k"}), "prompt_cache_key"),
@@ -188,19 +192,19 @@ async fn what_only_helps_the_vendor_is_left_out_and_named() {
             "cache_control",
         ),
     ] {
-        let pair = Pair { called, dialect };
+        let pair = Pair { surface, dialect };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
-        let heard = hear(&mut gateway.post(called.path(), &with(called, &members)).await).await;
-        assert_eq!(heard.status, 200, "{members}: {}", heard.body);
-        assert!(heard.header("x-photofinish-dropped").contains(name), "{members}: {:?}", heard.headers);
+        let response = read_response(&mut gateway.post(surface.path(), &with(surface, &members)).await).await;
+        assert_eq!(response.status, 200, "{members}: {}", response.body);
+        assert!(response.header("x-photofinish-dropped").contains(name), "{members}: {:?}", response.headers);
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn what_is_null_or_the_default_loses_nothing() {
-    use Called::{Chat, Messages, Responses};
+async fn a_member_that_is_null_or_default_counts_as_absent() {
+    use Surface::{Chat, Messages, Responses};
     let chat = json!({
         "n": 1, "seed": null, "logprobs": false, "store": false, "logit_bias": null, "frequency_penalty": 0,
         "presence_penalty": 0.0, "stop": null, "tools": null, "user": null, "x_unknown": null,
@@ -210,7 +214,7 @@ async fn what_is_null_or_the_default_loses_nothing() {
         "tools": [], "x_unknown": null,
     });
     let messages = json!({"stop_sequences": [], "tools": [], "metadata": null, "x_unknown": null});
-    for (called, dialect, members) in [
+    for (surface, dialect, members) in [
         (Chat, Dialect::Anthropic, &chat),
         (Chat, Dialect::Gemini, &chat),
         (Responses, Dialect::Anthropic, &responses),
@@ -218,32 +222,33 @@ async fn what_is_null_or_the_default_loses_nothing() {
         (Messages, Dialect::OpenAi, &messages),
         (Messages, Dialect::Gemini, &messages),
     ] {
-        let pair = Pair { called, dialect };
+        let pair = Pair { surface, dialect };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
         for (name, value) in members.as_object().unwrap() {
-            let heard = hear(&mut gateway.post(called.path(), &with(called, &json!({ name: value }))).await).await;
-            let what = format!("{called:?} over {dialect:?}, {name}: {}", heard.body);
-            assert_eq!((heard.status, heard.header("x-photofinish-dropped")), (200, ""), "{what}");
+            let response =
+                read_response(&mut gateway.post(surface.path(), &with(surface, &json!({ name: value }))).await).await;
+            let what = format!("{surface:?} over {dialect:?}, {name}: {}", response.body);
+            assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, ""), "{what}");
         }
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn what_only_a_native_upstream_can_carry_is_raced_among_those() {
+async fn a_request_that_needs_a_native_upstream_is_raced_among_native_ones() {
     let native = FakeProvider::answering(|_| Script::stream(&["native"])).await;
     let other = FakeProvider::answering(|_| silent()).await;
     let setup = Setup::new().provider("a", &other, "dialect = \"anthropic\"").provider("b", &native, "");
     let gateway = setup.start().await;
-    let ask = with(Called::Chat, &json!({"seed": 7}));
-    let heard = hear(&mut gateway.ask(&ask).await).await;
-    assert_eq!((heard.status, heard.upstream(), heard.header("x-photofinish-attempts")), (200, "b/m", "1"));
+    let ask = with(Surface::Chat, &json!({"seed": 7}));
+    let response = read_response(&mut gateway.ask(&ask).await).await;
+    assert_eq!((response.status, response.upstream(), response.header("x-photofinish-attempts")), (200, "b/m", "1"));
     assert_eq!(native.request(0).await.json()["seed"], 7);
     // Without it both run.
-    let mut client = gateway.ask(&Called::Chat.body("m", true)).await;
+    let mut client = gateway.ask(&Surface::Chat.body("m", true)).await;
     other.request(0).await;
-    assert_eq!(hear(&mut client).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut client).await.upstream(), "b/m");
     let rows = gateway.stop().await;
     let dialects = |race: usize| rows.of(race).iter().map(|row| row["dialect"].clone()).collect::<Vec<_>>();
     assert_eq!(dialects(0), ["openai"]);
@@ -254,11 +259,11 @@ async fn what_only_a_native_upstream_can_carry_is_raced_among_those() {
 async fn a_native_request_goes_up_byte_for_byte() {
     let odd = "\"temperature\":1.0e-1, \"max_tokens\" : 9,\"x_unknown\": {\"b\":1,\"a\":[ ],\"a\":2}, \"big\":12345678901234567890123";
     let prompts = [
-        (Called::Responses, "\"input\" : [ {\"role\":\"user\",\"content\":\"\\u00e9 \\/ caf\u{e9}\"} ]"),
-        (Called::Messages, "\"messages\" : [ {\"role\":\"user\",\"content\":\"\\u00e9 \\/ caf\u{e9}\"} ]"),
+        (Surface::Responses, "\"input\" : [ {\"role\":\"user\",\"content\":\"\\u00e9 \\/ caf\u{e9}\"} ]"),
+        (Surface::Messages, "\"messages\" : [ {\"role\":\"user\",\"content\":\"\\u00e9 \\/ caf\u{e9}\"} ]"),
     ];
-    for (called, prompt) in prompts {
-        let pair = Pair { called, dialect: called.dialect() };
+    for (surface, prompt) in prompts {
+        let pair = Pair { surface, dialect: surface.dialect() };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
         let sent = [
@@ -273,8 +278,8 @@ async fn a_native_request_goes_up_byte_for_byte() {
         ];
         for (number, (sent, expected)) in sent.iter().enumerate() {
             let mut client = crate::support::RawClient::connect(gateway.addr()).await;
-            client.request("POST", called.path(), &[], sent).await;
-            assert_eq!(hear(&mut client).await.status, 200, "{sent}");
+            client.request("POST", surface.path(), &[], sent).await;
+            assert_eq!(read_response(&mut client).await.status, 200, "{sent}");
             assert_eq!(String::from_utf8_lossy(&fake.request(number).await.body), *expected);
         }
         gateway.stop().await;

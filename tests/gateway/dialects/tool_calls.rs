@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::hear;
-use crate::harness::gateway::pick;
+use crate::harness::answer::read_response;
+use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Script, frame};
 
 rules! { everywhere: a_tool_is_called_and_its_result_goes_back }
@@ -198,21 +198,21 @@ fn ollama() -> Script {
 }
 
 /// A call as the surface tells it: id, name, arguments.
-fn calls(called: Called, answer: &Value) -> Vec<(String, String, Value)> {
+fn calls(surface: Surface, answer: &Value) -> Vec<(String, String, Value)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let parsed = |value: &Value| serde_json::from_str(value.as_str().unwrap_or_default()).unwrap_or_default();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    match called {
-        Called::Chat => list(&answer["choices"][0]["message"]["tool_calls"])
+    match surface {
+        Surface::Chat => list(&answer["choices"][0]["message"]["tool_calls"])
             .iter()
             .map(|call| (text(&call["id"]), text(&call["function"]["name"]), parsed(&call["function"]["arguments"])))
             .collect(),
-        Called::Responses => list(&answer["output"])
+        Surface::Responses => list(&answer["output"])
             .iter()
             .filter(|item| item["type"] == "function_call")
             .map(|call| (text(&call["call_id"]), text(&call["name"]), parsed(&call["arguments"])))
             .collect(),
-        Called::Messages => list(&answer["content"])
+        Surface::Messages => list(&answer["content"])
             .iter()
             .filter(|block| block["type"] == "tool_use")
             .map(|call| (text(&call["id"]), text(&call["name"]), call["input"].clone()))
@@ -221,30 +221,30 @@ fn calls(called: Called, answer: &Value) -> Vec<(String, String, Value)> {
 }
 
 /// The request, with tools.
-fn asking(called: Called, stream: bool) -> Value {
-    let mut body = called.body("m", stream);
+fn asking(surface: Surface, stream: bool) -> Value {
+    let mut body = surface.body("m", stream);
     let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     body["tools"] = ["f", "g"]
-        .map(|name| match called {
-            Called::Chat => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
-            Called::Responses => json!({"type": "function", "name": name, "parameters": schema, "strict": false}),
-            Called::Messages => json!({"name": name, "input_schema": schema}),
+        .map(|name| match surface {
+            Surface::Chat => json!({"type": "function", "function": {"name": name, "parameters": schema}}),
+            Surface::Responses => json!({"type": "function", "name": name, "parameters": schema, "strict": false}),
+            Surface::Messages => json!({"name": name, "input_schema": schema}),
         })
         .into();
     body
 }
 
 /// The next turn: everything that came back, and the results.
-fn answering(called: Called, answer: &Value) -> Value {
-    let mut body = asking(called, false);
-    let results = calls(called, answer).into_iter().map(|(id, name, _)| (id, format!("result of {name}")));
-    match called {
-        Called::Chat => {
+fn answering(surface: Surface, answer: &Value) -> Value {
+    let mut body = asking(surface, false);
+    let results = calls(surface, answer).into_iter().map(|(id, name, _)| (id, format!("result of {name}")));
+    match surface {
+        Surface::Chat => {
             let messages = body["messages"].as_array_mut().unwrap();
             messages.push(answer["choices"][0]["message"].clone());
             messages.extend(results.map(|(id, said)| json!({"role": "tool", "tool_call_id": id, "content": said})));
         }
-        Called::Responses => {
+        Surface::Responses => {
             let mut input = vec![json!({"role": "user", "content": "hello"})];
             input.extend(answer["output"].as_array().unwrap().iter().cloned());
             input.extend(
@@ -252,7 +252,7 @@ fn answering(called: Called, answer: &Value) -> Value {
             );
             body["input"] = json!(input);
         }
-        Called::Messages => {
+        Surface::Messages => {
             let results: Vec<Value> =
                 results.map(|(id, said)| json!({"type": "tool_result", "tool_use_id": id, "content": said})).collect();
             let messages = body["messages"].as_array_mut().unwrap();
@@ -264,41 +264,40 @@ fn answering(called: Called, answer: &Value) -> Value {
 }
 
 async fn a_tool_is_called_and_its_result_goes_back(pair: Pair) {
-    let Pair { called, dialect } = pair;
+    let Pair { surface, dialect } = pair;
     let fake = FakeProvider::start(vec![calling(dialect), calling(dialect), pair.stream(&["done"])]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let streamed = hear(&mut gateway.post(called.path(), &asking(called, true)).await).await;
-    called.assert_complete(&streamed);
-    assert_eq!(called.said(&streamed), "look", "{}", streamed.body);
+    let streamed = read_response(&mut gateway.post(surface.path(), &asking(surface, true)).await).await;
+    surface.assert_complete(&streamed);
+    assert_eq!(surface.streamed_text(&streamed), "look", "{}", streamed.body);
     assert!(streamed.body.contains("hm"), "{}", streamed.body);
 
-    let heard = hear(&mut gateway.post(called.path(), &asking(called, false)).await).await;
-    assert_eq!(heard.status, 200, "{}", heard.body);
-    let answer = heard.json();
-    assert_eq!(called.whole_text(&answer), "look", "{answer}");
-    assert!(heard.body.contains("hm"), "the thought is there: {answer}");
-    let told = calls(called, &answer);
+    let response = read_response(&mut gateway.post(surface.path(), &asking(surface, false)).await).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    let answer = response.json();
+    assert_eq!(surface.whole_text(&answer), "look", "{answer}");
+    assert!(response.body.contains("hm"), "the thought is there: {answer}");
+    let told = calls(surface, &answer);
     let named: Vec<(&str, &Value)> = told.iter().map(|(_, name, arguments)| (name.as_str(), arguments)).collect();
     assert_eq!(named, [("f", &json!({"x": 1})), ("g", &json!({}))], "{answer}");
     assert!(!told[0].0.is_empty() && !told[1].0.is_empty() && told[0].0 != told[1].0, "{answer}");
-    let finish = match called {
-        Called::Chat => "tool_calls",
-        Called::Responses => "completed",
-        Called::Messages => "tool_use",
+    let finish = match surface {
+        Surface::Chat => "tool_calls",
+        Surface::Responses => "completed",
+        Surface::Messages => "tool_use",
     };
-    assert_eq!((called.whole_finish(&answer), called.whole_usage(&answer)), (finish, (10, 2)), "{answer}");
+    assert_eq!((surface.whole_finish(&answer), surface.whole_usage(&answer)), (finish, (10, 2)), "{answer}");
 
-    let heard = hear(&mut gateway.post(called.path(), &answering(called, &answer)).await).await;
-    assert_eq!(heard.status, 200, "{}", heard.body);
-    assert_eq!(called.whole_text(&heard.json()), "done");
+    let response = read_response(&mut gateway.post(surface.path(), &answering(surface, &answer)).await).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    assert_eq!(surface.whole_text(&response.json()), "done");
     let up = String::from_utf8(fake.request(2).await.body.to_vec()).unwrap();
     for part in ["look", "result of f", "result of g"] {
         assert!(up.contains(part), "{part} is not in {up}");
     }
     let rows = gateway.stop().await;
     for row in &rows.attempts[..2] {
-        let columns = ["outcome", "first_kind", "input_tokens", "output_tokens"];
-        assert_eq!(pick(row, &columns), json!(["won", "reasoning", 10, 2]));
+        assert_row!(row, json!({"outcome": "won", "first_kind": "reasoning", "input_tokens": 10, "output_tokens": 2}));
         assert!(!row["first_answer_us"].is_null(), "{row:#?}");
     }
 }

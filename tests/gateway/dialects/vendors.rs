@@ -2,32 +2,35 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::matrix::Pair;
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Script, frame};
 
-const BEDROCK: Pair = Pair { called: Called::Chat, dialect: Dialect::Bedrock };
-const GEMINI: Pair = Pair { called: Called::Chat, dialect: Dialect::Gemini };
+const BEDROCK: Pair = Pair { surface: Surface::Chat, dialect: Dialect::Bedrock };
+const GEMINI: Pair = Pair { surface: Surface::Chat, dialect: Dialect::Gemini };
 
 #[tokio::test]
-async fn a_damaged_frame_is_no_answer() {
+async fn a_damaged_bedrock_frame_is_a_failure() {
     let mut damaged = frame("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": {"text": "hello"}})).to_vec();
     let at = damaged.len() - 10;
     damaged[at] ^= 1;
     let a = FakeProvider::start(vec![BEDROCK.open().role().chunk(damaged).until_closed()]).await;
     let b = FakeProvider::start(vec![BEDROCK.stream(&["hello"])]).await;
     let gateway = BEDROCK.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut BEDROCK.streaming(&gateway).await).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let response = read_response(&mut BEDROCK.streaming(&gateway).await).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hello"));
     a.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "malformed", "first_token"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "malformed", "failure_phase": "first_token"})
+    );
 }
 
 #[tokio::test]
-async fn an_exception_is_what_it_names() {
+async fn a_bedrock_exception_is_the_failure_it_names() {
     for (name, failure) in [
         ("throttlingException", "rate_limited"),
         ("serviceUnavailableException", "overloaded"),
@@ -39,9 +42,13 @@ async fn an_exception_is_what_it_names() {
         let a = FakeProvider::start(vec![BEDROCK.open().role().chunk(thrown).until_closed()]).await;
         let b = FakeProvider::start(vec![BEDROCK.stream(&["hello"])]).await;
         let gateway = BEDROCK.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-        assert_eq!(hear(&mut BEDROCK.streaming(&gateway).await).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut BEDROCK.streaming(&gateway).await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["failed", null, null, failure, "first_token"]), "{name}");
+        assert_eq!(
+            ending(rows.one("a")),
+            json!({"outcome": "failed", "failure": failure, "failure_phase": "first_token"}),
+            "{name}"
+        );
     }
 }
 
@@ -58,8 +65,9 @@ async fn a_request_to_bedrock_is_signed_or_bears_a_key() {
         .await;
     let model = "anthropic.claude-x:0";
     for (number, provider) in ["bedrock", "b"].into_iter().enumerate() {
-        let heard = hear(&mut gateway.ask(&Called::Chat.body(&format!("{provider}/{model}"), false)).await).await;
-        assert_eq!(heard.status, 200, "{}", heard.body);
+        let response =
+            read_response(&mut gateway.ask(&Surface::Chat.body(&format!("{provider}/{model}"), false)).await).await;
+        assert_eq!(response.status, 200, "{}", response.body);
         let up = fake.request(number).await;
         assert_eq!(up.path, "/v1/model/anthropic.claude-x%3A0/converse-stream");
         assert!(up.header("accept").is_some_and(|types| types.starts_with("application/vnd.amazon.eventstream")));
@@ -82,12 +90,12 @@ async fn a_blocked_prompt_is_a_refusal_and_not_routed_around() {
     let a = FakeProvider::start(vec![GEMINI.open().event(blocked).end()]).await;
     let b = FakeProvider::start(vec![GEMINI.stream(&["never"])]).await;
     let gateway = GEMINI.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut GEMINI.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.upstream()), (400, "a/m"), "{}", heard.body);
-    assert_eq!(heard.error_code(), "content_policy_violation");
+    let response = read_response(&mut GEMINI.streaming(&gateway).await).await;
+    assert_eq!((response.status, response.upstream()), (400, "a/m"), "{}", response.body);
+    assert_eq!(response.error_code(), "content_policy_violation");
     let rows = gateway.stop().await;
     assert!(b.requests().is_empty());
-    assert_eq!(pick(rows.one("a"), &["outcome", "failure"]), json!(["refused", "content_policy"]));
+    assert_row!(rows.one("a"), json!({"outcome": "refused", "failure": "content_policy"}));
 }
 
 #[tokio::test]
@@ -97,11 +105,11 @@ async fn each_dialect_has_its_own_way_of_taking_a_key() {
         ("anthropic", Dialect::Anthropic, "x-api-key", "sk-a"),
         ("openai", Dialect::Responses, "authorization", "Bearer sk-a"),
     ] {
-        let pair = Pair { called: Called::Chat, dialect };
+        let pair = Pair { surface: Surface::Chat, dialect };
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let lines = format!("{}\napi_key = \"sk-a\"", pair.lines());
         let gateway = Setup::new().provider(provider, &fake, &lines).start().await;
-        assert_eq!(hear(&mut pair.streaming(&gateway).await).await.status, 200);
+        assert_eq!(read_response(&mut pair.streaming(&gateway).await).await.status, 200);
         let up = fake.request(0).await;
         assert_eq!(up.header(name), Some(value), "{provider}");
         assert_eq!(up.headers.iter().filter(|(_, value)| value.contains("sk-a")).count(), 1, "{provider}");
@@ -110,7 +118,7 @@ async fn each_dialect_has_its_own_way_of_taking_a_key() {
 }
 
 #[tokio::test]
-async fn a_model_s_name_leads_nowhere_else() {
+async fn a_model_name_cannot_change_the_path() {
     for pair in [BEDROCK, GEMINI] {
         let fake = FakeProvider::answering(move |_| pair.stream(&["hi"])).await;
         let gateway = pair.over(&[&fake]).start().await;
@@ -119,13 +127,15 @@ async fn a_model_s_name_leads_nowhere_else() {
             _ => ("/v1/models/", ":streamGenerateContent?alt=sse"),
         };
         for name in ["..", ".", "../../admin", "m/../x"] {
-            let heard = hear(&mut gateway.ask(&Called::Chat.body(&format!("a/{name}"), false)).await).await;
-            assert_eq!((heard.status, heard.error_code().as_str()), (404, "photofinish_unknown_model"), "{name}");
+            let response =
+                read_response(&mut gateway.ask(&Surface::Chat.body(&format!("a/{name}"), false)).await).await;
+            assert_eq!((response.status, response.error_code().as_str()), (404, "photofinish_unknown_model"), "{name}");
         }
         let names = ["m?x=1", "m#x", "m m", "m%2e%2e/x", "é", "arn:aws:bedrock:x:1:profile/us.m-v1:0", "m&key=1"];
         for (number, name) in names.into_iter().enumerate() {
-            let heard = hear(&mut gateway.ask(&Called::Chat.body(&format!("a/{name}"), false)).await).await;
-            assert_eq!(heard.status, 200, "{name}: {}", heard.body);
+            let response =
+                read_response(&mut gateway.ask(&Surface::Chat.body(&format!("a/{name}"), false)).await).await;
+            assert_eq!(response.status, 200, "{name}: {}", response.body);
             let path = fake.request(number).await.path;
             let inner = path.strip_prefix(before).and_then(|path| path.strip_suffix(behind));
             let inner = inner.unwrap_or_else(|| panic!("{name}: {path}"));
@@ -155,23 +165,23 @@ async fn an_answer_that_comes_whole_is_translated_too() {
         "output": {"message": {"role": "assistant", "content": [{"text": "whole"}]}}, "stopReason": "end_turn",
         "usage": {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12},
     });
-    for called in Called::ALL {
+    for surface in Surface::ALL {
         for (dialect, body) in [
             (Dialect::Gemini, &gemini),
             (Dialect::Anthropic, &anthropic),
             (Dialect::Ollama, &ollama),
             (Dialect::Bedrock, &bedrock),
         ] {
-            let pair = Pair { called, dialect };
+            let pair = Pair { surface, dialect };
             let text = body.to_string();
             let fake = FakeProvider::answering(move |_| Script::status(200, &[], &text)).await;
             let gateway = pair.over(&[&fake]).start().await;
-            let streamed = hear(&mut pair.streaming(&gateway).await).await;
-            called.assert_complete(&streamed);
-            assert_eq!(called.said(&streamed), "whole", "{pair:?}");
-            let whole = hear(&mut pair.whole(&gateway).await).await.json();
+            let streamed = read_response(&mut pair.streaming(&gateway).await).await;
+            surface.assert_complete(&streamed);
+            assert_eq!(surface.streamed_text(&streamed), "whole", "{pair:?}");
+            let whole = read_response(&mut pair.whole(&gateway).await).await.json();
             assert_eq!(
-                (called.whole_text(&whole).as_str(), called.whole_usage(&whole)),
+                (surface.whole_text(&whole).as_str(), surface.whole_usage(&whole)),
                 ("whole", (10, 2)),
                 "{pair:?}"
             );

@@ -4,28 +4,25 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::gateway::{Row, pick};
+use crate::harness::gateway::Row;
 use crate::support::{Gate, RawClient, Script, sse_events};
-
-/// What decides about an attempt's row.
-pub const END: [&str; 5] = ["outcome", "ttft_event", "censor_cause", "failure", "failure_phase"];
 
 /// A whole answer to a client.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
 /// Reads an answer to its end.
-pub async fn hear(client: &mut RawClient) -> Heard {
+pub async fn read_response(client: &mut RawClient) -> Response {
     let head = client.head().await;
     let body = client.body(&head).await.unwrap();
-    Heard { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+    Response { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
-impl Heard {
+impl Response {
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -40,7 +37,7 @@ impl Heard {
     }
 
     /// The text of all deltas.
-    pub fn said(&self) -> String {
+    pub fn streamed_text(&self) -> String {
         self.events().iter().map(|event| text(event)).collect()
     }
 
@@ -91,13 +88,18 @@ pub fn error_and_close(status: u16, body: &str) -> Script {
 }
 
 /// Lets so much time pass for everything in this process, on the spot.
-pub async fn pass(time: Duration) {
+pub async fn advance_clock(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// The outcome of a row.
-pub fn end(row: &Row) -> Value {
-    pick(row, &END)
+/// How an attempt ended, from its row: what is NULL is left out.
+pub fn ending(row: &Row) -> Value {
+    let columns = ["outcome", "ttft_event", "censor_cause", "failure", "failure_phase"];
+    columns
+        .iter()
+        .map(|column| ((*column).to_owned(), row[*column].clone()))
+        .filter(|(_, value)| !value.is_null())
+        .collect()
 }

@@ -284,9 +284,33 @@ impl Rows {
     }
 }
 
-/// The columns of a row that are listed, as one value to compare with.
+/// The columns of a row that are listed, by name.
 pub fn pick(row: &Row, columns: &[&str]) -> Value {
-    columns.iter().map(|column| row.get(*column).cloned().unwrap_or_else(|| panic!("no column {column}"))).collect()
+    let value = |column: &str| row.get(column).cloned().unwrap_or_else(|| panic!("no column {column}"));
+    columns.iter().map(|column| ((*column).to_owned(), value(column))).collect()
+}
+
+/// Checks the columns of a row that are named, such as `assert_row!(row, json!({"outcome": "won", "failure": null}))`; a message
+/// may follow, as after `assert_eq!`.
+macro_rules! assert_row {
+    ($row:expr, $expected:expr $(, $($message:tt)+)?) => {
+        match ($row, $expected) {
+            (row, expected) => {
+                let columns: Vec<&str> = expected.as_object().unwrap().keys().map(String::as_str).collect();
+                assert_eq!($crate::harness::gateway::pick(row, &columns), expected $(, $($message)+)?);
+            }
+        }
+    };
+}
+pub(crate) use assert_row;
+
+/// The same for several rows, in their order.
+#[track_caller]
+pub fn assert_rows(rows: &[&Row], expected: &[Value]) {
+    assert_eq!(rows.len(), expected.len(), "{rows:#?}");
+    for (row, expected) in rows.iter().zip(expected) {
+        assert_row!(row, expected.clone(), "{rows:#?}");
+    }
 }
 
 fn assert_attempt_sound(attempt: &Row) {

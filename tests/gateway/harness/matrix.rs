@@ -1,13 +1,13 @@
 //! A surface over upstreams of one dialect, and the table of those that every rule of racing is tested with.
 
 use crate::harness::gateway::{Setup, TestGateway};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, RawClient, Script};
 
 /// What is called, and what every upstream speaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    pub called: Called,
+    pub surface: Surface,
     pub dialect: Dialect,
 }
 
@@ -50,12 +50,12 @@ macro_rules! rules {
             responses_over_chat: Responses, OpenAi;
         }
     )* };
-    ($rule:ident: $($name:ident: $called:ident, $dialect:ident;)*) => {
+    ($rule:ident: $($name:ident: $surface:ident, $dialect:ident;)*) => {
         mod $rule { $(
             #[tokio::test]
             async fn $name() {
-                let called = $crate::harness::surface::Called::$called;
-                super::$rule($crate::harness::matrix::Pair { called, dialect: $crate::support::Dialect::$dialect }).await;
+                let surface = $crate::harness::surface::Surface::$surface;
+                super::$rule($crate::harness::matrix::Pair { surface, dialect: $crate::support::Dialect::$dialect }).await;
             }
         )* }
     };
@@ -97,18 +97,18 @@ impl Pair {
 
     /// A connection on which the model `m` was asked to stream.
     pub async fn streaming(self, gateway: &TestGateway) -> RawClient {
-        gateway.post(self.called.path(), &self.called.body("m", true)).await
+        gateway.post(self.surface.path(), &self.surface.body("m", true)).await
     }
 
     /// A connection on which the model `m` was asked for a whole answer.
     pub async fn whole(self, gateway: &TestGateway) -> RawClient {
-        gateway.post(self.called.path(), &self.called.body("m", false)).await
+        gateway.post(self.surface.path(), &self.surface.body("m", false)).await
     }
 
     /// The events of a client up to and with the first that has text.
     pub async fn first_text(self, client: &mut RawClient) -> String {
         loop {
-            let text = self.called.text(&client.event().await.unwrap().expect("an event with text"));
+            let text = self.surface.text(&client.event().await.unwrap().expect("an event with text"));
             if !text.is_empty() {
                 return text;
             }

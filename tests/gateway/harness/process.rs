@@ -62,10 +62,10 @@ impl Setup {
     }
 
     /// Runs a command to its end.
-    pub async fn run(&self, args: &[&str]) -> Ran {
+    pub async fn run(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.command(args);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-        Ran::new(&soon("the command ends", output).await.unwrap())
+        CommandOutput::new(&soon("the command ends", output).await.unwrap())
     }
 
     pub fn spawn(&self, args: &[&str]) -> Process {
@@ -73,10 +73,10 @@ impl Setup {
     }
 
     /// Starts the gateway; it listens when this returns.
-    pub async fn serve(self) -> Served {
+    pub async fn serve(self) -> RunningGateway {
         let process = self.spawn(&["serve"]);
         let addr = process.address("listening on http://").await;
-        Served { setup: self, process, addr }
+        RunningGateway { setup: self, process, addr }
     }
 
     /// The first column of every row, as text.
@@ -110,16 +110,16 @@ impl Setup {
 }
 
 /// What a command left behind.
-pub struct Ran {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Ran {
-    pub fn new(output: &Output) -> Ran {
+impl CommandOutput {
+    pub fn new(output: &Output) -> CommandOutput {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Ran { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+        CommandOutput { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }
 }
 
@@ -204,13 +204,13 @@ impl Drop for Process {
 }
 
 /// A gateway that runs.
-pub struct Served {
+pub struct RunningGateway {
     pub setup: Setup,
     pub process: Process,
     pub addr: SocketAddr,
 }
 
-impl Served {
+impl RunningGateway {
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
         let mut client = RawClient::connect(self.addr).await;
         client.request(method, path, headers, body).await;

@@ -1,11 +1,67 @@
-//! What providers of each dialect send of a call alone, whole or cut, and of reasoning alone.
+//! A request with every kind of content for each surface; and answers of each dialect: a tool call alone, whole or cut, and
+//! reasoning alone.
 
 use serde_json::{Value, json};
 
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, Script, frame};
 
 /// As it was seen to come, and to be made a valid call of.
 pub const CUT: &str = r#"{"path":"/srv/data","recursive":true,"exclude":["/srv/data/ke"#;
+
+/// A request with every kind of content that the surface has and other dialects can express.
+pub fn conversation(surface: Surface) -> Value {
+    let schema = json!({"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]});
+    let image = "data:image/png;base64,aGk=";
+    match surface {
+        Surface::Chat => json!({
+            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 9, "stop": ["a"],
+            "reasoning_effort": "low", "parallel_tool_calls": true, "n": 1, "user": "u", "metadata": {"k": "v"},
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": image, "detail": "low"}}]},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\":\"1\"}"}}]},
+                {"role": "tool", "tool_call_id": "c1", "content": "done"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema, "strict": true}}],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema, "strict": true}},
+        }),
+        Surface::Responses => json!({
+            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 9, "store": false,
+            "instructions": "be brief", "reasoning": {"effort": "low", "summary": "auto"}, "parallel_tool_calls": true,
+            "input": [
+                {"type": "message", "role": "user", "content": [
+                    {"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": image, "detail": "low"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "t"}], "encrypted_content": "e"},
+                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"x\":\"1\"}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "done"},
+            ],
+            "tools": [{"type": "function", "name": "f", "description": "d", "parameters": schema, "strict": true}],
+            "tool_choice": {"type": "function", "name": "f"}, "include": ["reasoning.encrypted_content"],
+            "text": {"format": {"type": "json_schema", "name": "s", "schema": schema, "strict": true}},
+        }),
+        Surface::Messages => json!({
+            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "max_tokens": 2_000,
+            "stop_sequences": ["a"], "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
+            "metadata": {"user_id": "u"}, "thinking": {"type": "enabled", "budget_tokens": 1_024},
+            "messages": [
+                {"role": "user", "content": [
+                    {"type": "text", "text": "look"},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+                    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "t"}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+                    {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": "1"}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "done"}], "is_error": false}]},
+            ],
+            "tools": [{"name": "f", "description": "d", "input_schema": schema}], "tool_choice": {"type": "tool", "name": "f"},
+        }),
+    }
+}
 
 fn named(events: &[Value]) -> Script {
     events.iter().fold(Script::sse(), |script, event| {
@@ -14,7 +70,7 @@ fn named(events: &[Value]) -> Script {
 }
 
 /// A call of `f` with these arguments, without the end of the stream.
-pub fn called(arguments: &str) -> Script {
+pub fn call_without_end(arguments: &str) -> Script {
     let call =
         |function: Value| json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]});
     let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]});
@@ -24,7 +80,7 @@ pub fn called(arguments: &str) -> Script {
 /// The same with its end, which says that it is whole.
 pub fn calling(dialect: Dialect, arguments: &str) -> Script {
     match dialect {
-        Dialect::OpenAi => called(arguments).finish("tool_calls").done().end(),
+        Dialect::OpenAi => call_without_end(arguments).finish("tool_calls").done().end(),
         Dialect::Anthropic => {
             let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
                 "stop_reason": null, "usage": {"input_tokens": 1, "output_tokens": 1}});

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::Heard;
+use crate::harness::answer::Response;
 use crate::support::Dialect;
 
 /// A surface of the gateway whose answers may be translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Called {
+pub enum Surface {
     Chat,
     Responses,
     Messages,
@@ -20,32 +20,32 @@ struct Event {
     data: Value,
 }
 
-impl Called {
-    pub const ALL: [Called; 3] = [Called::Chat, Called::Responses, Called::Messages];
+impl Surface {
+    pub const ALL: [Surface; 3] = [Surface::Chat, Surface::Responses, Surface::Messages];
 
     pub fn path(self) -> &'static str {
         match self {
-            Called::Chat => "/v1/chat/completions",
-            Called::Responses => "/v1/responses",
-            Called::Messages => "/v1/messages",
+            Surface::Chat => "/v1/chat/completions",
+            Surface::Responses => "/v1/responses",
+            Surface::Messages => "/v1/messages",
         }
     }
 
     /// What an upstream speaks that gets its requests as they are.
     pub fn dialect(self) -> Dialect {
         match self {
-            Called::Chat => Dialect::OpenAi,
-            Called::Responses => Dialect::Responses,
-            Called::Messages => Dialect::Anthropic,
+            Surface::Chat => Dialect::OpenAi,
+            Surface::Responses => Dialect::Responses,
+            Surface::Messages => Dialect::Anthropic,
         }
     }
 
     /// A request that every dialect can express.
     pub fn body(self, model: &str, stream: bool) -> Value {
         let mut body = match self {
-            Called::Chat => json!({"model": model, "messages": [{"role": "user", "content": "hello"}]}),
-            Called::Responses => json!({"model": model, "input": "hello"}),
-            Called::Messages => {
+            Surface::Chat => json!({"model": model, "messages": [{"role": "user", "content": "hello"}]}),
+            Surface::Responses => json!({"model": model, "input": "hello"}),
+            Surface::Messages => {
                 json!({"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]})
             }
         };
@@ -59,29 +59,29 @@ impl Called {
     pub fn text(self, event: &str) -> String {
         let event: Value = serde_json::from_str(event).unwrap_or_default();
         let text = match self {
-            Called::Chat => &event["choices"][0]["delta"]["content"],
-            Called::Responses if event["type"] == "response.output_text.delta" => &event["delta"],
-            Called::Messages if event["type"] == "content_block_delta" => &event["delta"]["text"],
-            Called::Responses | Called::Messages => &Value::Null,
+            Surface::Chat => &event["choices"][0]["delta"]["content"],
+            Surface::Responses if event["type"] == "response.output_text.delta" => &event["delta"],
+            Surface::Messages if event["type"] == "content_block_delta" => &event["delta"]["text"],
+            Surface::Responses | Surface::Messages => &Value::Null,
         };
         text.as_str().unwrap_or_default().to_owned()
     }
 
     /// The text of a stream.
-    pub fn said(self, heard: &Heard) -> String {
-        heard.events().iter().map(|event| self.text(event)).collect()
+    pub fn streamed_text(self, response: &Response) -> String {
+        response.events().iter().map(|event| self.text(event)).collect()
     }
 
     /// The text of an answer that came as a whole.
     pub fn whole_text(self, answer: &Value) -> String {
         match self {
-            Called::Chat => answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned(),
-            Called::Responses => {
+            Surface::Chat => answer["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned(),
+            Surface::Responses => {
                 let items = answer["output"].as_array().into_iter().flatten();
                 let parts = items.flat_map(|item| item["content"].as_array().into_iter().flatten());
                 parts.filter_map(|part| part["text"].as_str()).collect()
             }
-            Called::Messages => {
+            Surface::Messages => {
                 let blocks = answer["content"].as_array().into_iter().flatten();
                 blocks.filter_map(|block| block["text"].as_str()).collect()
             }
@@ -91,9 +91,9 @@ impl Called {
     /// Why it says that it ended, in its own word.
     pub fn whole_finish(self, answer: &Value) -> &str {
         let reason = match self {
-            Called::Chat => &answer["choices"][0]["finish_reason"],
-            Called::Responses => &answer["status"],
-            Called::Messages => &answer["stop_reason"],
+            Surface::Chat => &answer["choices"][0]["finish_reason"],
+            Surface::Responses => &answer["status"],
+            Surface::Messages => &answer["stop_reason"],
         };
         reason.as_str().unwrap_or_default()
     }
@@ -102,54 +102,58 @@ impl Called {
     pub fn whole_usage(self, answer: &Value) -> (u64, u64) {
         let count = |name: &str| answer["usage"][name].as_u64().unwrap_or_default();
         match self {
-            Called::Chat => (count("prompt_tokens"), count("completion_tokens")),
-            Called::Responses => (count("input_tokens"), count("output_tokens")),
+            Surface::Chat => (count("prompt_tokens"), count("completion_tokens")),
+            Surface::Responses => (count("input_tokens"), count("output_tokens")),
             // Cached ones stand apart.
-            Called::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
+            Surface::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
         }
     }
 
     /// The stream is one that the official client reads to its end without an error.
-    pub fn assert_complete(self, heard: &Heard) {
-        assert!(heard.status == 200 && heard.header("content-type").starts_with("text/event-stream"), "{heard:#?}");
-        let events = events(&heard.body);
+    pub fn assert_complete(self, response: &Response) {
+        assert!(
+            response.status == 200 && response.header("content-type").starts_with("text/event-stream"),
+            "{response:#?}"
+        );
+        let events = events(&response.body);
         match self {
-            Called::Chat => chat(&events, heard),
-            Called::Responses => responses(&events, heard),
-            Called::Messages => messages(&events, heard),
+            Surface::Chat => chat(&events, response),
+            Surface::Responses => responses(&events, response),
+            Surface::Messages => messages(&events, response),
         }
     }
 
     /// The stream breaks off with an error event, and has no normal end. What it says.
-    pub fn assert_broken(self, heard: &Heard) -> String {
-        let events = events(&heard.body);
+    pub fn assert_broken(self, response: &Response) -> String {
+        let events = events(&response.body);
         let ends = ["[DONE]", "message_stop", "response.completed", "response.incomplete"];
         let is_end = |event: &&Event| ends.contains(&event.data["type"].as_str().unwrap_or_default());
-        assert!(!heard.body.contains("[DONE]") && !events.iter().any(|event| is_end(&event)), "{}", heard.body);
-        let last = events.last().unwrap_or_else(|| panic!("no event in {heard:#?}"));
+        assert!(!response.body.contains("[DONE]") && !events.iter().any(|event| is_end(&event)), "{}", response.body);
+        let last = events.last().unwrap_or_else(|| panic!("no event in {response:#?}"));
         let message = match self {
-            Called::Chat => &last.data["error"]["message"],
-            Called::Responses if last.name == "response.failed" => &last.data["response"]["error"]["message"],
-            Called::Responses => {
-                assert_eq!((last.name.as_str(), &last.data["type"]), ("error", &json!("error")), "{}", heard.body);
+            Surface::Chat => &last.data["error"]["message"],
+            Surface::Responses if last.name == "response.failed" => &last.data["response"]["error"]["message"],
+            Surface::Responses => {
+                assert_eq!((last.name.as_str(), &last.data["type"]), ("error", &json!("error")), "{}", response.body);
                 &last.data["message"]
             }
-            Called::Messages => {
-                assert_eq!((last.name.as_str(), &last.data["type"]), ("error", &json!("error")), "{}", heard.body);
-                assert!(last.data["error"]["type"].is_string(), "{}", heard.body);
+            Surface::Messages => {
+                assert_eq!((last.name.as_str(), &last.data["type"]), ("error", &json!("error")), "{}", response.body);
+                assert!(last.data["error"]["type"].is_string(), "{}", response.body);
                 &last.data["error"]["message"]
             }
         };
-        message.as_str().filter(|message| !message.is_empty()).unwrap_or_else(|| panic!("{}", heard.body)).to_owned()
+        message.as_str().filter(|message| !message.is_empty()).unwrap_or_else(|| panic!("{}", response.body)).to_owned()
     }
 
     /// The answer is an error in the surface's shape: its `type`, and its message.
-    pub fn error(self, heard: &Heard) -> (String, String) {
-        let answer = heard.json();
-        if self == Called::Messages {
-            assert_eq!(answer["type"], "error", "{}", heard.body);
+    pub fn error(self, response: &Response) -> (String, String) {
+        let answer = response.json();
+        if self == Surface::Messages {
+            assert_eq!(answer["type"], "error", "{}", response.body);
         }
-        let text = |name: &str| answer["error"][name].as_str().unwrap_or_else(|| panic!("{}", heard.body)).to_owned();
+        let text =
+            |name: &str| answer["error"][name].as_str().unwrap_or_else(|| panic!("{}", response.body)).to_owned();
         (text("type"), text("message"))
     }
 }
@@ -166,36 +170,36 @@ fn events(body: &str) -> Vec<Event> {
     events
 }
 
-fn chat(events: &[Event], heard: &Heard) {
+fn chat(events: &[Event], response: &Response) {
     let (last, chunks) = events.split_last().expect("events");
-    assert_eq!(last.data, "[DONE]", "{}", heard.body);
+    assert_eq!(last.data, "[DONE]", "{}", response.body);
     let with_choice: Vec<&Value> =
         chunks.iter().map(|event| &event.data["choices"][0]).filter(|choice| !choice.is_null()).collect();
-    assert!(chunks.iter().all(|event| event.data["object"] == "chat.completion.chunk"), "{}", heard.body);
+    assert!(chunks.iter().all(|event| event.data["object"] == "chat.completion.chunk"), "{}", response.body);
     let finished = with_choice.iter().filter(|choice| choice["finish_reason"].is_string()).count();
-    assert_eq!(finished, 1, "{}", heard.body);
-    assert_eq!(with_choice[0]["delta"]["role"], "assistant", "{}", heard.body);
+    assert_eq!(finished, 1, "{}", response.body);
+    assert_eq!(with_choice[0]["delta"]["role"], "assistant", "{}", response.body);
 }
 
-fn responses(events: &[Event], heard: &Heard) {
+fn responses(events: &[Event], response: &Response) {
     let (first, last) = (&events[0], events.last().expect("events"));
-    assert_eq!(first.name, "response.created", "{}", heard.body);
-    assert!(["response.completed", "response.incomplete"].contains(&last.name.as_str()), "{}", heard.body);
+    assert_eq!(first.name, "response.created", "{}", response.body);
+    assert!(["response.completed", "response.incomplete"].contains(&last.name.as_str()), "{}", response.body);
     for (number, event) in events.iter().enumerate() {
-        assert_eq!(event.data["type"], event.name, "{}", heard.body);
-        assert_eq!(event.data["sequence_number"], number, "{}", heard.body);
+        assert_eq!(event.data["type"], event.name, "{}", response.body);
+        assert_eq!(event.data["sequence_number"], number, "{}", response.body);
     }
     let ids: Vec<&Value> = [first, last].iter().map(|event| &event.data["response"]["id"]).collect();
-    assert!(ids[0] == ids[1] && ids[0].is_string(), "{}", heard.body);
-    let whole = Called::Responses.whole_text(&last.data["response"]);
-    assert_eq!(whole, Called::Responses.said(heard), "{}", heard.body);
+    assert!(ids[0] == ids[1] && ids[0].is_string(), "{}", response.body);
+    let whole = Surface::Responses.whole_text(&last.data["response"]);
+    assert_eq!(whole, Surface::Responses.streamed_text(response), "{}", response.body);
     let opened = |event: &&Event| event.name == "response.output_item.added";
     let closed = |event: &&Event| event.name == "response.output_item.done";
-    assert_eq!(events.iter().filter(opened).count(), events.iter().filter(closed).count(), "{}", heard.body);
+    assert_eq!(events.iter().filter(opened).count(), events.iter().filter(closed).count(), "{}", response.body);
 }
 
-fn messages(events: &[Event], heard: &Heard) {
-    let body = &heard.body;
+fn messages(events: &[Event], response: &Response) {
+    let body = &response.body;
     assert_eq!(events[0].name, "message_start", "{body}");
     assert_eq!(events.last().expect("events").name, "message_stop", "{body}");
     let (mut open, mut next, mut stopped) = (None, 0, false);

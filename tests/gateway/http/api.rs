@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::harness::answer::silent;
-use crate::harness::process::{self, Answer, Served, asking, provider};
+use crate::harness::process::{self, Answer, RunningGateway, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const PATHS: [&str; 6] = [
@@ -20,12 +20,12 @@ fn fields(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap_or_else(|| panic!("no object: {value}"))
 }
 
-async fn get(served: &Served, path: &str) -> Answer {
+async fn get(served: &RunningGateway, path: &str) -> Answer {
     served.get(path, &[]).await
 }
 
 /// Waits until so many races are in the database.
-async fn races_written(served: &Served, races: i64) {
+async fn races_written(served: &RunningGateway, races: i64) {
     crate::support::soon("the races", async {
         while served.setup.number("SELECT count(*) FROM race").await < races {
             tokio::task::yield_now().await;
@@ -86,7 +86,7 @@ async fn the_numbers_are_those_of_the_command() {
     assert_eq!(attempts, 7, "three races of two, and one of one: {groups}");
 }
 
-async fn with_users() -> (FakeProvider, Served) {
+async fn with_users() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["planted-answer"])).await;
     let config = format!(
         "{}api_key = \"planted-key\"\n{}",
@@ -98,7 +98,7 @@ async fn with_users() -> (FakeProvider, Served) {
 }
 
 #[tokio::test]
-async fn the_api_is_for_admins_and_tells_no_secret() {
+async fn the_api_is_for_admins_and_shows_no_secret() {
     let (_fake, served) = with_users().await;
     let key = [("x-api-key", "planted-bob"), ("x-photofinish-key-one", "planted-brought")];
     let mut body = asking("m");
@@ -112,8 +112,8 @@ async fn the_api_is_for_admins_and_tells_no_secret() {
             (&[("x-api-key", "nobody")][..], 401, "photofinish_unauthorized"),
             (&[("x-api-key", "planted-bob")][..], 403, "photofinish_forbidden"),
         ] {
-            let (heard, heard_code, message) = served.get(path, headers).await.error();
-            assert_eq!((heard, heard_code.as_str()), (status, code), "{path} {headers:?}: {message}");
+            let (response, heard_code, message) = served.get(path, headers).await.error();
+            assert_eq!((response, heard_code.as_str()), (status, code), "{path} {headers:?}: {message}");
         }
     }
     let admin = [("authorization", "Bearer planted-ann")];
@@ -132,7 +132,7 @@ async fn the_api_is_for_admins_and_tells_no_secret() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_named() {
+async fn invalid_parameters_are_named() {
     let served = process::Setup::new("").serve().await;
     for (query, param, words) in [
         ("/api/stats?by=planet", Some("by"), &["'planet'", "upstream", "weekday"][..]),
@@ -200,7 +200,7 @@ async fn the_api_is_read_only() {
 }
 
 #[tokio::test]
-async fn a_history_that_cannot_be_read_is_told() {
+async fn an_unreadable_history_is_reported() {
     let served = process::Setup::new("").serve().await;
     for path in &PATHS[..2] {
         assert_eq!(get(&served, path).await.json(), json!([]), "{path}");

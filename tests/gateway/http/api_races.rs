@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, first_text, hear, silent};
+use crate::harness::answer::{Response, first_text, read_response, silent};
 use crate::harness::gateway::{Row, Setup, TestGateway};
 use crate::support::{FakeProvider, Gate, RawClient, Script};
 
-async fn get(gateway: &TestGateway, path: &str) -> Heard {
+async fn get(gateway: &TestGateway, path: &str) -> Response {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", path, &[], "").await;
-    hear(&mut client).await
+    read_response(&mut client).await
 }
 
 async fn found(gateway: &TestGateway, query: &str) -> usize {
-    let heard = get(gateway, &format!("/api/races?{query}")).await;
-    assert_eq!(heard.status, 200, "{}", heard.body);
-    heard.json()["races"].as_array().unwrap().len()
+    let response = get(gateway, &format!("/api/races?{query}")).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()["races"].as_array().unwrap().len()
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn pages_have_no_gap_and_no_repeat_while_new_races_come() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let gateway = Setup::over(&[&fake]).start().await;
     for _ in 0..120 {
-        hear(&mut gateway.streaming().await).await;
+        read_response(&mut gateway.streaming().await).await;
     }
     gateway.recorded(240).await;
     let mut rows = 240;
@@ -35,7 +35,7 @@ async fn pages_have_no_gap_and_no_repeat_while_new_races_come() {
         let races = page["races"].as_array().unwrap();
         seen.extend(races.iter().map(|race| race["race_id"].as_str().unwrap().to_owned()));
         pages += 1;
-        hear(&mut gateway.streaming().await).await;
+        read_response(&mut gateway.streaming().await).await;
         rows += 2;
         gateway.recorded(rows).await;
         let Some(next) = page["next"].as_str() else { break };
@@ -57,7 +57,7 @@ async fn races_are_filtered() {
     let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     let gateway = Setup::over(&[&a, &b]).start().await;
     for model in ["m", "a/x y+z", "b/50%", "nobody/ü&m=1", "a/x y+z"] {
-        hear(&mut gateway.ask(&json!({"model": model, "stream": true, "messages": [{}]})).await).await;
+        read_response(&mut gateway.ask(&json!({"model": model, "stream": true, "messages": [{}]})).await).await;
     }
     gateway.recorded(10).await;
     for (query, races) in [
@@ -93,15 +93,15 @@ fn assert_same(told: &Value, row: &Row) {
 }
 
 #[tokio::test]
-async fn a_race_is_told_as_its_rows_have_it() {
+async fn a_race_is_shown_as_its_rows() {
     let a = FakeProvider::answering(|_| Script::stream(&["one", " two"])).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let c = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     // The failure comes first, whoever is quicker.
     let setup = Setup::over(&[&c, &a, &b]).race("policy = \"fallback\"");
     let gateway = setup.start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    let race_id = heard.header("x-photofinish-race").to_owned();
+    let response = read_response(&mut gateway.streaming().await).await;
+    let race_id = response.header("x-photofinish-race").to_owned();
     gateway.recorded(3).await;
     let whole = get(&gateway, &format!("/api/races/{race_id}")).await.json();
     let upper = get(&gateway, &format!("/api/races/{}", race_id.to_uppercase())).await.json();
@@ -148,7 +148,7 @@ async fn a_race_is_told_as_its_rows_have_it() {
 }
 
 #[tokio::test]
-async fn a_race_that_runs_is_told_once_it_is_whole() {
+async fn a_running_race_is_shown_once_it_has_ended() {
     let gate = Gate::default();
     let open = gate.clone();
     let a = FakeProvider::answering(move |_| Script::sse().role().token("one").wait(&open).finish("stop").done().end())

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::harness::process::{Served, Setup, asking, provider};
+use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, Request, Script};
 
 async fn fake() -> FakeProvider {
@@ -27,7 +27,7 @@ keys = { one = "ann-own-key" }
 token_sha256 = "BOB"
 "#;
 
-async fn two_users(fake: &FakeProvider) -> Served {
+async fn two_users(fake: &FakeProvider) -> RunningGateway {
     let bob: String = Sha256::digest("bob-token").iter().map(|byte| format!("{byte:02x}")).collect();
     let config = format!("{}api_key = \"shared-key\"\n{}", provider("one", fake), TWO_USERS.replace("BOB", &bob));
     Setup::new(&config).env("ANN_TOKEN", "ann-token").serve().await
@@ -55,7 +55,7 @@ async fn each_way_of_sending_a_token_works_and_the_row_names_the_user() {
 }
 
 #[tokio::test]
-async fn a_brought_key_wins_and_reaches_its_provider_only() {
+async fn a_caller_s_own_key_wins_and_reaches_its_provider_only() {
     // Both are asked before one of them answers.
     let both = [Gate::new(), Gate::new()];
     let script = |mine: usize| {
@@ -89,7 +89,7 @@ async fn a_brought_key_wins_and_reaches_its_provider_only() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_off_serves_whoever_brings_a_key() {
+async fn a_provider_without_a_key_serves_callers_who_bring_one() {
     let fake = fake().await;
     let config = format!("{}api_key = \"${{NOT_SET}}\"\n[models.m]\nupstreams = [\"one/m\"]\n", provider("one", &fake));
     let served = Setup::new(&config).serve().await;
@@ -107,7 +107,7 @@ async fn a_provider_that_is_off_serves_whoever_brings_a_key() {
 }
 
 #[tokio::test]
-async fn shared_keys_take_turns_and_a_limited_one_rests() {
+async fn shared_keys_take_turns_and_a_rate_limited_key_cools_down() {
     let fake = FakeProvider::answering(|request| match bearer(request) {
         Some("key-b") => Script::status(429, &[("retry-after", "60")], r#"{"error":{"message":"slow down"}}"#),
         _ => Script::stream(&["a"]),

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, hear};
+use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
-use crate::harness::surface::Called;
+use crate::harness::samples::conversation;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, RawClient, Script};
 
 /// A gateway over upstreams of every dialect, as `openai/m`, `responses/m`, …, that leaves out what cannot be said.
@@ -34,79 +35,25 @@ impl Asker {
         Asker { client: RawClient::connect(gateway.addr()).await }
     }
 
-    async fn ask(&mut self, path: &str, body: &str) -> Heard {
+    async fn ask(&mut self, path: &str, body: &str) -> Response {
         self.client.request("POST", path, &[("content-type", "application/json")], body).await;
-        hear(&mut self.client).await
+        read_response(&mut self.client).await
     }
 }
 
 /// It is served, or refused as it should be. `what` tells which it was.
-fn assert_answered(path: &str, heard: &Heard, what: &str) {
-    match heard.status {
+fn assert_answered(path: &str, response: &Response, what: &str) {
+    match response.status {
         200 => {}
         400 | 404 | 413 => {
-            let answer = heard.json();
-            assert_eq!(answer["type"] == "error", path.starts_with("/v1/messages"), "{what}: {}", heard.body);
+            let answer = response.json();
+            assert_eq!(answer["type"] == "error", path.starts_with("/v1/messages"), "{what}: {}", response.body);
             let error = &answer["error"];
-            assert!(error["type"].is_string(), "{what}: {}", heard.body);
-            assert!(error["message"].as_str().is_some_and(|said| !said.is_empty()), "{what}: {}", heard.body);
-            assert!(heard.body.len() < 4_000, "{what}: {} bytes", heard.body.len());
+            assert!(error["type"].is_string(), "{what}: {}", response.body);
+            assert!(error["message"].as_str().is_some_and(|said| !said.is_empty()), "{what}: {}", response.body);
+            assert!(response.body.len() < 4_000, "{what}: {} bytes", response.body.len());
         }
-        status => panic!("{status} for {what}: {}", heard.body),
-    }
-}
-
-/// A request with something of everything.
-fn rich(called: Called) -> Value {
-    let schema = json!({"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]});
-    let image = "data:image/png;base64,aGk=";
-    match called {
-        Called::Chat => json!({
-            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 9, "stop": ["a"],
-            "reasoning_effort": "low", "parallel_tool_calls": true, "n": 1, "user": "u", "metadata": {"k": "v"},
-            "messages": [
-                {"role": "system", "content": "be brief"},
-                {"role": "user", "content": [
-                    {"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": image, "detail": "low"}}]},
-                {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\":\"1\"}"}}]},
-                {"role": "tool", "tool_call_id": "c1", "content": "done"},
-            ],
-            "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema, "strict": true}}],
-            "tool_choice": {"type": "function", "function": {"name": "f"}},
-            "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema, "strict": true}},
-        }),
-        Called::Responses => json!({
-            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 9, "store": false,
-            "instructions": "be brief", "reasoning": {"effort": "low", "summary": "auto"}, "parallel_tool_calls": true,
-            "input": [
-                {"type": "message", "role": "user", "content": [
-                    {"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": image, "detail": "low"}]},
-                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "t"}], "encrypted_content": "e"},
-                {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"x\":\"1\"}"},
-                {"type": "function_call_output", "call_id": "c1", "output": "done"},
-            ],
-            "tools": [{"type": "function", "name": "f", "description": "d", "parameters": schema, "strict": true}],
-            "tool_choice": {"type": "function", "name": "f"}, "include": ["reasoning.encrypted_content"],
-            "text": {"format": {"type": "json_schema", "name": "s", "schema": schema, "strict": true}},
-        }),
-        Called::Messages => json!({
-            "model": "m", "stream": false, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "max_tokens": 2_000,
-            "stop_sequences": ["a"], "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
-            "metadata": {"user_id": "u"}, "thinking": {"type": "enabled", "budget_tokens": 1_024},
-            "messages": [
-                {"role": "user", "content": [
-                    {"type": "text", "text": "look"},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
-                    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "t"}]},
-                {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-                    {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": "1"}}]},
-                {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "done"}], "is_error": false}]},
-            ],
-            "tools": [{"name": "f", "description": "d", "input_schema": schema}], "tool_choice": {"type": "tool", "name": "f"},
-        }),
+        status => panic!("{status} for {what}: {}", response.body),
     }
 }
 
@@ -143,16 +90,16 @@ fn odd_values() -> Vec<Value> {
 }
 
 /// Every member at any depth, replaced by a value of each type; the dialect changes with each.
-async fn takes_any_json(called: Called) {
+async fn takes_any_json(surface: Surface) {
     let (_fakes, gateway) = over_all("").await;
-    let good = rich(called);
+    let good = conversation(surface);
     let mut asker = Asker::new(&gateway).await;
     for dialect in DIALECTS {
         let mut body = good.clone();
         body["model"] = json!(format!("p-{}/m", dialect.name()));
-        let heard = asker.ask(called.path(), &body.to_string()).await;
-        assert_eq!(heard.status, 200, "{called:?} over {dialect:?}: {}", heard.body);
-        assert_eq!(called.whole_text(&heard.json()), "hi");
+        let response = asker.ask(surface.path(), &body.to_string()).await;
+        assert_eq!(response.status, 200, "{surface:?} over {dialect:?}: {}", response.body);
+        assert_eq!(surface.whole_text(&response.json()), "hi");
     }
     let mut all = Vec::new();
     places(&good, "", &mut all);
@@ -165,7 +112,7 @@ async fn takes_any_json(called: Called) {
             body["model"] = json!(format!("p-{}/m", dialect.name()));
             *body.pointer_mut(&place).unwrap() = value.clone();
             let what = format!("{place} = {:.60} over {dialect:?}", value.to_string());
-            assert_answered(called.path(), &asker.ask(called.path(), &body.to_string()).await, &what);
+            assert_answered(surface.path(), &asker.ask(surface.path(), &body.to_string()).await, &what);
         }
     }
     gateway.stop().await;
@@ -173,21 +120,21 @@ async fn takes_any_json(called: Called) {
 
 #[tokio::test]
 async fn chat_takes_any_json() {
-    takes_any_json(Called::Chat).await;
+    takes_any_json(Surface::Chat).await;
 }
 
 #[tokio::test]
 async fn responses_takes_any_json() {
-    takes_any_json(Called::Responses).await;
+    takes_any_json(Surface::Responses).await;
 }
 
 #[tokio::test]
 async fn messages_takes_any_json() {
-    takes_any_json(Called::Messages).await;
+    takes_any_json(Surface::Messages).await;
 }
 
 #[tokio::test]
-async fn what_is_not_translated_takes_any_json_too() {
+async fn native_surfaces_take_any_json() {
     let fake =
         FakeProvider::answering(|_| Script::status(200, &[], r#"{"object":"list","data":[],"input_tokens":1}"#)).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = [\"openai\", \"anthropic\"]").start().await;
@@ -218,16 +165,16 @@ async fn what_is_not_translated_takes_any_json_too() {
 }
 
 /// The member that holds the prompt, and one that holds what a tool takes, as deep as said.
-fn nested(called: Called, depth: usize) -> [String; 3] {
+fn nested(surface: Surface, depth: usize) -> [String; 3] {
     let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let objects = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
-    let good = called.body("MODEL", false).to_string();
+    let good = surface.body("MODEL", false).to_string();
     let open = good.strip_suffix('}').unwrap();
-    let prompt = if called == Called::Responses { "input" } else { "messages" };
-    let tool = match called {
-        Called::Chat => format!(r#"{{"type":"function","function":{{"name":"f","parameters":{objects}}}}}"#),
-        Called::Responses => format!(r#"{{"type":"function","name":"f","parameters":{objects}}}"#),
-        Called::Messages => format!(r#"{{"name":"f","input_schema":{objects}}}"#),
+    let prompt = if surface == Surface::Responses { "input" } else { "messages" };
+    let tool = match surface {
+        Surface::Chat => format!(r#"{{"type":"function","function":{{"name":"f","parameters":{objects}}}}}"#),
+        Surface::Responses => format!(r#"{{"type":"function","name":"f","parameters":{objects}}}"#),
+        Surface::Messages => format!(r#"{{"name":"f","input_schema":{objects}}}"#),
     };
     [
         format!("{{\"model\":\"MODEL\",\"max_tokens\":5,\"{prompt}\":{deep}}}"),
@@ -240,14 +187,14 @@ fn nested(called: Called, depth: usize) -> [String; 3] {
 async fn deep_nesting_is_bounded() {
     let (_fakes, gateway) = over_all("").await;
     let mut asker = Asker::new(&gateway).await;
-    for called in Called::ALL {
+    for surface in Surface::ALL {
         for dialect in DIALECTS {
             for depth in [30, 126, 127, 128, 500, 100_000] {
-                for (number, body) in nested(called, depth).into_iter().enumerate() {
+                for (number, body) in nested(surface, depth).into_iter().enumerate() {
                     let body = body.replace("MODEL", &format!("p-{}/m", dialect.name()));
-                    let heard = asker.ask(called.path(), &body).await;
-                    let what = format!("{called:?} over {dialect:?}, {depth} deep, case {number}");
-                    assert_answered(called.path(), &heard, &what);
+                    let response = asker.ask(surface.path(), &body).await;
+                    let what = format!("{surface:?} over {dialect:?}, {depth} deep, case {number}");
+                    assert_answered(surface.path(), &response, &what);
                 }
             }
         }
@@ -256,7 +203,7 @@ async fn deep_nesting_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_million_of_anything_is_answered() {
+async fn a_million_elements_of_any_kind_are_answered() {
     let (_fakes, gateway) = over_all("").await;
     let mut asker = Asker::new(&gateway).await;
     let many = |one: &str, count: usize| {
@@ -264,24 +211,24 @@ async fn a_million_of_anything_is_answered() {
         (1..count).for_each(|_| write!(list, ",{one}").unwrap());
         list
     };
-    for called in Called::ALL {
-        let tool = match called {
-            Called::Chat => r#"{"type":"function","function":{"name":"f"}}"#,
-            Called::Responses => r#"{"type":"function","name":"f","parameters":null,"strict":null}"#,
-            Called::Messages => r#"{"name":"f","input_schema":{"type":"object"}}"#,
+    for surface in Surface::ALL {
+        let tool = match surface {
+            Surface::Chat => r#"{"type":"function","function":{"name":"f"}}"#,
+            Surface::Responses => r#"{"type":"function","name":"f","parameters":null,"strict":null}"#,
+            Surface::Messages => r#"{"name":"f","input_schema":{"type":"object"}}"#,
         };
         for (dialect, members) in [
-            (called.dialect(), format!("\"tools\":[{}]", many("{}", 1_000_000))),
+            (surface.dialect(), format!("\"tools\":[{}]", many("{}", 1_000_000))),
             (Dialect::Gemini, format!("\"tools\":[{}]", many("{}", 1_000_000))),
             (Dialect::Bedrock, format!("\"tools\":[{}]", many(tool, 20_000))),
             (Dialect::Gemini, format!("\"stop\":[{}]", many("\"\"", 1_000_000))),
             (Dialect::Ollama, many("\"x_unknown\":1", 50_000)),
         ] {
-            let good = called.body(&format!("p-{}/m", dialect.name()), false).to_string();
+            let good = surface.body(&format!("p-{}/m", dialect.name()), false).to_string();
             let body = format!("{},{members}}}", good.strip_suffix('}').unwrap());
-            let heard = asker.ask(called.path(), &body).await;
-            assert_answered(called.path(), &heard, &format!("{called:?} over {dialect:?}: {:.40}", members));
-            assert!(heard.headers.iter().all(|(_, value)| value.len() < 8_000), "{:?}", heard.headers);
+            let response = asker.ask(surface.path(), &body).await;
+            assert_answered(surface.path(), &response, &format!("{surface:?} over {dialect:?}: {:.40}", members));
+            assert!(response.headers.iter().all(|(_, value)| value.len() < 8_000), "{:?}", response.headers);
         }
     }
     gateway.stop().await;
@@ -292,20 +239,20 @@ async fn an_image_above_the_limit_is_a_413() {
     let (fakes, gateway) = over_all("body_max = \"1MiB\"").await;
     let data = "A".repeat(2 << 20);
     let url = format!("data:image/png;base64,{data}");
-    for (called, content) in [
-        (Called::Chat, json!([{"type": "image_url", "image_url": {"url": url}}])),
-        (Called::Responses, json!([{"type": "input_image", "image_url": url}])),
+    for (surface, content) in [
+        (Surface::Chat, json!([{"type": "image_url", "image_url": {"url": url}}])),
+        (Surface::Responses, json!([{"type": "input_image", "image_url": url}])),
         (
-            Called::Messages,
+            Surface::Messages,
             json!([{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]),
         ),
     ] {
-        let mut body = called.body("p-anthropic/m", false);
-        let prompt = if called == Called::Responses { "input" } else { "messages" };
+        let mut body = surface.body("p-anthropic/m", false);
+        let prompt = if surface == Surface::Responses { "input" } else { "messages" };
         body[prompt] = json!([{"role": "user", "content": content}]);
-        let heard = hear(&mut gateway.post(called.path(), &body).await).await;
-        assert_eq!(heard.status, 413, "{}", heard.body);
-        assert!(called.error(&heard).1.contains("1MiB"), "{}", heard.body);
+        let response = read_response(&mut gateway.post(surface.path(), &body).await).await;
+        assert_eq!(response.status, 413, "{}", response.body);
+        assert!(surface.error(&response).1.contains("1MiB"), "{}", response.body);
     }
     gateway.stop().await;
     assert!(fakes.iter().all(|fake| fake.requests().is_empty()));

@@ -9,12 +9,12 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
 const USER: &str = "[users.ann]\ntoken = \"ann-token\"\nadmin = true\n";
 
-async fn served(settings: &str, more: &str) -> (FakeProvider, Served) {
+async fn served(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let config = format!("{settings}{}[models.m]\nupstreams = [\"one/x\"]\n{more}", provider("one", &fake));
     let served = Setup::new(&config).serve().await;
@@ -22,7 +22,7 @@ async fn served(settings: &str, more: &str) -> (FakeProvider, Served) {
 }
 
 /// A head as it is, but for `PORT`, and the answer to it.
-async fn raw(served: &Served, head: &str, body: &str) -> Answer {
+async fn raw(served: &RunningGateway, head: &str, body: &str) -> Answer {
     let head = head.replace("PORT", &served.addr.port().to_string()).replace('\n', "\r\n");
     let mut client = RawClient::connect(served.addr).await;
     client.send(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await;
@@ -69,7 +69,7 @@ async fn a_page_of_another_origin_cannot_spend_keys() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_here_is_not_the_gateway_s() {
+async fn a_foreign_host_name_is_refused() {
     let (fake, served) = served("server.hosts = [\"gateway.internal\"]\n", "").await;
     let body = asking("m").to_string();
     // The page's own name resolves to this machine by now, so its browser finds nothing wrong.
@@ -118,7 +118,7 @@ async fn a_request_names_one_host() {
 }
 
 #[tokio::test]
-async fn with_users_any_host_will_do_and_no_page() {
+async fn with_users_any_host_is_accepted_and_no_web_page() {
     let (fake, served) = served("", USER).await;
     let body = asking("m").to_string();
     let head = format!("POST {CHAT} HTTP/1.1\nhost: gateway.example.com\nx-api-key: ann-token");
@@ -129,7 +129,7 @@ async fn with_users_any_host_will_do_and_no_page() {
 }
 
 #[tokio::test]
-async fn http2_has_its_host_in_the_target() {
+async fn over_http2_the_host_is_taken_from_the_target() {
     let (_fake, served) = served("", "").await;
     let mut tasks = JoinSet::new();
     let tcp = TcpStream::connect(served.addr).await.unwrap();

@@ -58,13 +58,13 @@ async fn cut_off(address: SocketAddr, mut again: impl FnMut() -> Vec<u8>) -> Opt
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(&preface()).await.unwrap();
     let (mut reader, mut writer) = client.split();
-    let mut heard = Vec::new();
+    let mut response = Vec::new();
     let flood = async {
         // An error is the end that is waited for.
         while writer.write_all(&again()).await.is_ok() {}
         std::future::pending::<()>().await;
     };
-    let read = async { while matches!(reader.read_buf(&mut heard).await, Ok(1..)) {} };
+    let read = async { while matches!(reader.read_buf(&mut response).await, Ok(1..)) {} };
     soon("the flood is cut off", async {
         tokio::select! {
             () = flood => {}
@@ -72,7 +72,7 @@ async fn cut_off(address: SocketAddr, mut again: impl FnMut() -> Vec<u8>) -> Opt
         }
     })
     .await;
-    let mut rest = &heard[..];
+    let mut rest = &response[..];
     while let [a, b, c, kind, _, _, _, _, _, after @ ..] = rest {
         let length = usize::try_from(u32::from_be_bytes([0, *a, *b, *c])).unwrap();
         if *kind == GOAWAY {
@@ -135,7 +135,7 @@ async fn a_head_has_a_bound() {
 }
 
 #[tokio::test]
-async fn who_never_reads_is_held_back() {
+async fn a_client_that_never_reads_is_held_back() {
     let (_fake, gateway) = start().await;
     let address = gateway.addr();
     let mut floods = JoinSet::new();

@@ -3,19 +3,19 @@
 
 use serde_json::json;
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const PAGE: &str = "https://app.example.com";
 
-async fn served(cors: &str) -> (FakeProvider, Served) {
+async fn served(cors: &str) -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let config = format!("server.cors = {cors}\n{}[models.m]\nupstreams = [\"one/x\"]\n", provider("one", &fake));
     let served = Setup::new(&config).serve().await;
     (fake, served)
 }
 
-async fn preflight(served: &Served, path: &str, origin: &str) -> Answer {
+async fn preflight(served: &RunningGateway, path: &str, origin: &str) -> Answer {
     let asked = [
         ("origin", origin),
         ("access-control-request-method", "POST"),
@@ -25,7 +25,7 @@ async fn preflight(served: &Served, path: &str, origin: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_page_that_is_listed_is_given_leave() {
+async fn a_listed_origin_is_allowed() {
     let (_fake, served) = served(&format!("[\"{PAGE}\"]")).await;
     for path in [CHAT, "/v1/models", "/healthz", "/nowhere"] {
         let answer = preflight(&served, path, PAGE).await;
@@ -71,7 +71,7 @@ async fn any_page_may_read_without_credentials() {
 }
 
 #[tokio::test]
-async fn without_the_key_no_page_is_told_anything() {
+async fn without_cors_origins_no_page_gets_headers() {
     let (_fake, served) = served("[]").await;
     let options = served.send("OPTIONS", CHAT, &[], "").await;
     assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
@@ -84,7 +84,7 @@ async fn without_the_key_no_page_is_told_anything() {
 }
 
 #[tokio::test]
-async fn whoever_looks_at_the_base_url_is_told_who_is_there() {
+async fn the_base_url_names_the_gateway() {
     let (_fake, served) = served("[]").await;
     let answer = served.get("/", &[]).await;
     assert!(answer.status == 200 && answer.text().contains("Photofinish"), "{}", answer.text());

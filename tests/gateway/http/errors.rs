@@ -1,12 +1,12 @@
 //! What is answered to a request that the gateway cannot serve: status, shape, code, words, and the row that is left.
 //! Failures of providers are the race's tests.
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 const MODEL: &str = "\n[models.llama-fast]\nupstreams = [\"one/m\"]\naliases = [\"swift\"]\n";
 
-async fn one_provider(settings: &str, more: &str) -> (FakeProvider, Served) {
+async fn one_provider(settings: &str, more: &str) -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let config = format!("{settings}{}{MODEL}{more}", provider("one", &fake));
     let served = Setup::new(&config).serve().await;
@@ -14,7 +14,7 @@ async fn one_provider(settings: &str, more: &str) -> (FakeProvider, Served) {
 }
 
 #[tokio::test]
-async fn a_bad_body_is_told_in_openai_s_shape_and_leaves_a_row() {
+async fn a_bad_body_is_an_error_in_openai_s_shape_and_leaves_a_row() {
     let (fake, served) = one_provider("", "").await;
     let cases = [
         ("{\"model\":", "not valid JSON"),
@@ -109,7 +109,7 @@ async fn a_body_over_the_limit_is_a_413_however_it_comes() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_given_leave() {
+async fn expect_100_continue_is_answered() {
     let (_fake, served) = one_provider("", "").await;
     let body = asking("llama-fast").to_string();
     let mut client = RawClient::connect(served.addr).await;
@@ -124,7 +124,7 @@ async fn a_client_that_asks_first_is_given_leave() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_and_a_wrong_path_are_told() {
+async fn a_wrong_method_and_a_wrong_path_are_errors() {
     let (_fake, served) = one_provider("", "").await;
     for (method, path, allow) in [
         ("GET", CHAT, "POST"),

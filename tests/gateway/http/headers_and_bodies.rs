@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Request, Script};
 
 const MODEL: &str = "\n[models.m]\nupstreams = [\"one/the-model\"]\n";
 
-async fn start(fake: &FakeProvider, keys: &str, more: &str) -> Served {
+async fn start(fake: &FakeProvider, keys: &str, more: &str) -> RunningGateway {
     Setup::new(&format!("{}{keys}{MODEL}{more}", provider("one", fake))).serve().await
 }
 
@@ -70,7 +70,7 @@ fn names(request: &Request) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn only_what_may_go_up_goes_up() {
+async fn only_listed_headers_go_up() {
     let fake = answering().await;
     let keys = "api_key = \"shared-key\"\nforward_headers = [\"X-Trace-Id\", \"accept-language\"]\n";
     let served = start(&fake, keys, "\n[users.ann]\ntoken = \"ann-token\"\n").await;

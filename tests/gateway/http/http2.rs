@@ -10,10 +10,10 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::harness::process::{CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, Script, soon, sse_events};
 
-async fn connect(served: &Served, tasks: &mut JoinSet<()>) -> SendRequest<Full<Bytes>> {
+async fn connect(served: &RunningGateway, tasks: &mut JoinSet<()>) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(served.addr).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tasks.spawn(async move {
@@ -23,7 +23,7 @@ async fn connect(served: &Served, tasks: &mut JoinSet<()>) -> SendRequest<Full<B
     sender
 }
 
-fn request(served: &Served, method: &str, path: &str, body: String) -> Request<Full<Bytes>> {
+fn request(served: &RunningGateway, method: &str, path: &str, body: String) -> Request<Full<Bytes>> {
     let uri = format!("http://{}{path}", served.addr);
     Request::builder().method(method).uri(uri).body(Full::from(body)).unwrap()
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::answer::hear;
+use crate::harness::answer::read_response;
 use crate::harness::gateway::{CHAT, Setup, TestGateway};
 use crate::harness::process;
 use crate::support::{FakeProvider, Gate, Identity, RawClient, Script, secured, soon, sse_events};
@@ -75,15 +75,15 @@ async fn http2_and_http1_are_agreed_on_by_alpn() {
 }
 
 #[tokio::test]
-async fn plain_http_on_a_tls_listener_is_told() {
+async fn plain_http_on_a_tls_listener_gets_an_explanation() {
     let (_folder, line) = certified(&Identity::new());
     let gateway = Setup::new().server(&line).start().await;
     for path in ["/v1/models", CHAT, "/v1/messages", "/healthz"] {
         let mut client = RawClient::connect(gateway.addr()).await;
         client.request("GET", path, &[], "").await;
-        let heard = hear(&mut client).await;
-        assert_eq!((heard.status, heard.header("connection")), (400, "close"), "{path}");
-        assert!(heard.body.contains("https://"), "{}", heard.body);
+        let response = read_response(&mut client).await;
+        assert_eq!((response.status, response.header("connection")), (400, "close"), "{path}");
+        assert!(response.body.contains("https://"), "{}", response.body);
         client.closed().await;
     }
     let mut client = RawClient::connect(gateway.addr()).await;
@@ -184,10 +184,10 @@ async fn several_listeners_serve_the_same() {
     }
     for client in &mut clients {
         client.post(CHAT, &json!({"model": "m", "stream": true, "messages": [{}]})).await;
-        assert_eq!(hear(client).await.said(), "hello");
+        assert_eq!(read_response(client).await.streamed_text(), "hello");
         // A socket file is this machine: without users it may look, too.
         client.request("GET", "/metrics", &[], "").await;
-        assert_eq!(hear(client).await.status, 200);
+        assert_eq!(read_response(client).await.status, 200);
     }
     // A client of a socket file that leaves is noticed like any other.
     let rows = gateway.stop().await;
@@ -212,7 +212,7 @@ async fn a_client_of_a_socket_file_that_leaves_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_socket_that_another_gateway_listens_on_is_left_to_it() {
+async fn a_socket_file_in_use_is_not_taken_over() {
     let setup = process::Setup::new("");
     setup.write("config.toml", "server.listen = [\"127.0.0.1:0\", \"unix:gateway.sock\"]\n");
     let served = setup.serve().await;
@@ -228,7 +228,7 @@ async fn a_socket_that_another_gateway_listens_on_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn only_a_trusted_proxy_says_for_whom_it_asks() {
+async fn only_a_trusted_proxy_may_set_the_client_address() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let body = json!({"model": "m", "stream": true, "messages": [{}]});
     for (trusted, forwarded, expected) in [
@@ -249,18 +249,18 @@ async fn only_a_trusted_proxy_says_for_whom_it_asks() {
         for path in ["/metrics", "/v1/models", "/api/stats"] {
             let mut client = RawClient::connect(gateway.addr()).await;
             client.request("GET", path, &headers, "").await;
-            assert_eq!(hear(&mut client).await.status, expected, "{path} {trusted} {forwarded:?}");
+            assert_eq!(read_response(&mut client).await.status, expected, "{path} {trusted} {forwarded:?}");
         }
-        let heard = hear(&mut gateway.request(CHAT, &headers, &body).await).await;
-        assert_eq!(heard.status, expected, "{trusted} {forwarded:?}");
-        assert!(expected == 200 || heard.error_code() == "photofinish_remote_client", "{}", heard.body);
+        let response = read_response(&mut gateway.request(CHAT, &headers, &body).await).await;
+        assert_eq!(response.status, expected, "{trusted} {forwarded:?}");
+        assert!(expected == 200 || response.error_code() == "photofinish_remote_client", "{}", response.body);
         gateway.stop().await;
     }
     let users = "[users.ann]\ntoken = \"ann-token\"\n";
     let gateway = Setup::over(&[&fake]).server("trusted_proxies = \"127.0.0.1\"").table(users).start().await;
     let headers = [("x-forwarded-for", "192.0.2.7"), ("x-api-key", "ann-token")];
     assert_eq!(
-        hear(&mut gateway.request(CHAT, &headers, &body).await).await.status,
+        read_response(&mut gateway.request(CHAT, &headers, &body).await).await.status,
         200,
         "users are served from anywhere"
     );

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 
-use crate::harness::answer::{first_text, hear, silent};
+use crate::harness::answer::{first_text, read_response, silent};
 use crate::harness::gateway::{Row, Rows, Setup};
-use crate::harness::process::{self, Served, provider};
+use crate::harness::process::{self, RunningGateway, provider};
 use crate::support::{FakeProvider, RawClient, Script, soon};
 
 /// Values by series, as they are written.
@@ -136,9 +136,9 @@ fn add_tokens(attempt: &Row, upstream: &str, add: &mut impl FnMut(String, f64)) 
 async fn page(addr: SocketAddr, headers: &[(&str, &str)]) -> Page {
     let mut client = RawClient::connect(addr).await;
     client.request("GET", "/metrics", headers, "").await;
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.status, heard.header("content-type")), (200, "text/plain; version=0.0.4; charset=utf-8"));
-    Page::parse(&heard.body)
+    let response = read_response(&mut client).await;
+    assert_eq!((response.status, response.header("content-type")), (200, "text/plain; version=0.0.4; charset=utf-8"));
+    Page::parse(&response.body)
 }
 
 /// Asks until it is so: a client hears the end of its answer a moment before the row is there.
@@ -172,7 +172,7 @@ async fn the_metrics_say_what_the_rows_say() {
 
     // A winner and a loser, streamed and whole; a failure; a client that leaves; a request that is refused.
     for (model, stream) in [("a/m,b/m", true), ("a/m,b/m", false), ("a/made-up", true), ("nobody/m", true)] {
-        hear(&mut gateway.ask(&ask(model, stream)).await).await;
+        read_response(&mut gateway.ask(&ask(model, stream)).await).await;
     }
     let mut client = gateway.ask(&ask("gone/m", true)).await;
     client.head().await;
@@ -180,7 +180,7 @@ async fn the_metrics_say_what_the_rows_say() {
     page_when(gateway.addr(), &[], |page| page.value("in_flight") == 1.0).await;
     client.close();
     gone.closed(0).await;
-    hear(&mut gateway.streaming().await).await;
+    read_response(&mut gateway.streaming().await).await;
 
     let page = page_when(gateway.addr(), &[], |page| {
         let rows = page.sum("races_total") + page.sum("attempts_total");
@@ -205,7 +205,7 @@ async fn the_metrics_say_what_the_rows_say() {
     }
 }
 
-async fn with_users() -> (FakeProvider, Served) {
+async fn with_users() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let config = format!(
         "{}api_key = \"planted-key\"\n{}",
@@ -224,8 +224,8 @@ async fn the_metrics_are_for_admins() {
         (&[("x-api-key", "nobody")][..], 401, "photofinish_unauthorized"),
         (&[("x-api-key", "planted-bob")][..], 403, "photofinish_forbidden"),
     ] {
-        let (heard, heard_code, message) = served.get("/metrics", headers).await.error();
-        assert_eq!((heard, heard_code.as_str()), (status, code), "{headers:?}: {message}");
+        let (response, heard_code, message) = served.get("/metrics", headers).await.error();
+        assert_eq!((response, heard_code.as_str()), (status, code), "{headers:?}: {message}");
     }
     assert_eq!(served.get("/v1/models", &[]).await.status, 401);
     let answer = served.get("/metrics", &[("authorization", "Bearer planted-ann")]).await;
@@ -245,7 +245,7 @@ async fn a_reload_changes_who_is_an_admin() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_caller_made_up_is_a_label() {
+async fn no_metric_label_is_chosen_by_a_caller() {
     let (_fake, served) = with_users().await;
     let key = [("x-api-key", "planted-bob"), ("x-photofinish-key-one", "planted-brought")];
     for n in 0..20 {

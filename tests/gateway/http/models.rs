@@ -88,7 +88,7 @@ async fn one_model_is_found_under_every_id() {
 }
 
 #[tokio::test]
-async fn alive_and_ready_are_told() {
+async fn liveness_and_readiness_are_reported() {
     let (_fake, config) = config().await;
     let served = Setup::new(&config).serve().await;
     for path in ["/healthz", "/health"] {
@@ -102,7 +102,7 @@ async fn alive_and_ready_are_told() {
 }
 
 #[tokio::test]
-async fn who_is_behind_it_is_told_to_admins_only() {
+async fn only_admins_see_the_names_of_providers_and_users() {
     let config = "[providers.waiting-one]\nbase_url = \"http://10.0.0.7:8000\"\ntoken = { file = \"no-file\" }\n\
                   [users.zoe]\ntoken = \"zoe-token\"\nadmin = true\n[users.xavier]\ntoken = \"xavier-token\"\n";
     let served = Setup::new(config).serve().await;

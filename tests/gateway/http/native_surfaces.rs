@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{END, end, hear, silent};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -34,11 +34,11 @@ async fn a_completion_is_raced_to_its_first_token() {
     let ask = json!({"model": "m", "prompt": "say", "stream": true, "echo": false, "x_odd": [1]});
     let mut client = gateway.post(COMPLETIONS, &ask).await;
     slow.request(0).await;
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
-    let texts: Vec<Value> = heard.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+    let response = read_response(&mut client).await;
+    assert_eq!((response.status, response.upstream()), (200, "b/m"), "{}", response.body);
+    let texts: Vec<Value> = response.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
     let said: String = texts.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
-    assert!(said == "one two" && heard.is_done() && !heard.body.contains("usage"), "{}", heard.body);
+    assert!(said == "one two" && response.is_done() && !response.body.contains("usage"), "{}", response.body);
     slow.closed(0).await;
     let up = quick.request(0).await;
     assert_eq!(up.path, COMPLETIONS);
@@ -47,18 +47,20 @@ async fn a_completion_is_raced_to_its_first_token() {
         json!({"model": "m", "prompt": "say", "stream": true, "echo": false, "x_odd": [1], "stream_options": options});
     assert_eq!(up.json(), expected);
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.races[0], &["api", "stream", "winner"]), json!(["completions", 1, 1]));
-    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
-    let columns = ["outcome", "first_kind", "input_tokens", "output_tokens", "finish_reason"];
-    assert_eq!(pick(rows.one("b"), &columns), json!(["won", "text", 3, 2, "stop"]));
+    assert_row!(&rows.races[0], json!({"api": "completions", "stream": 1, "winner": 1}));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
+    assert_row!(
+        rows.one("b"),
+        json!({"outcome": "won", "first_kind": "text", "input_tokens": 3, "output_tokens": 2, "finish_reason": "stop"})
+    );
 }
 
 #[tokio::test]
 async fn a_whole_completion_is_put_together() {
     let fake = FakeProvider::start(vec![completions()]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.post(COMPLETIONS, &json!({"model": "m", "prompt": "say"})).await).await;
-    let answer = heard.json();
+    let response = read_response(&mut gateway.post(COMPLETIONS, &json!({"model": "m", "prompt": "say"})).await).await;
+    let answer = response.json();
     assert_eq!((&answer["object"], &answer["choices"][0]["text"]), (&json!("text_completion"), &json!("one two")));
     assert_eq!((&answer["choices"][0]["finish_reason"], &answer["usage"]["total_tokens"]), (&json!("stop"), &json!(5)));
     gateway.stop().await;
@@ -70,7 +72,7 @@ fn embeddings() -> Value {
 }
 
 #[tokio::test]
-async fn of_embeddings_the_first_whole_answer_wins() {
+async fn the_first_whole_embedding_wins() {
     let begun = Gate::new();
     let body = embeddings().to_string();
     let length = body.len().to_string();
@@ -85,18 +87,18 @@ async fn of_embeddings_the_first_whole_answer_wins() {
     let ask = json!({"model": "m", "input": ["hello"], "encoding_format": "float", "x_odd": {"a": 1}});
     let mut client = gateway.post(EMBEDDINGS, &ask).await;
     hanging.request(0).await;
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.status, heard.upstream(), heard.json()), (200, "b/m", embeddings()));
-    assert_eq!(heard.header("content-type"), "application/json");
+    let response = read_response(&mut client).await;
+    assert_eq!((response.status, response.upstream(), response.json()), (200, "b/m", embeddings()));
+    assert_eq!(response.header("content-type"), "application/json");
     slow.closed(0).await;
     hanging.closed(0).await;
     let up = quick.request(0).await;
     assert_eq!((up.path.as_str(), up.json()), (EMBEDDINGS, ask), "neither `stream` nor its options");
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.races[0], &["api", "stream", "winner", "attempts"]), json!(["embeddings", 0, 1, 3]));
-    assert_eq!(pick(rows.one("b"), &["outcome", "first_kind", "input_tokens"]), json!(["won", "whole", 3]));
+    assert_row!(&rows.races[0], json!({"api": "embeddings", "stream": 0, "winner": 1, "attempts": 3}));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "first_kind": "whole", "input_tokens": 3}));
     for loser in ["a", "c"] {
-        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert_eq!(ending(rows.one(loser)), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
     }
 }
 
@@ -107,23 +109,34 @@ async fn embeddings_fall_back() {
     let b = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
     let c = FakeProvider::start(vec![json_answer(&embeddings())]).await;
     let gateway = Setup::over(&[&a, &b, &c]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut gateway.post(EMBEDDINGS, &json!({"model": "m", "input": "hello"})).await).await;
-    assert_eq!((heard.status, heard.upstream()), (200, "c/m"), "{}", heard.body);
+    let response = read_response(&mut gateway.post(EMBEDDINGS, &json!({"model": "m", "input": "hello"})).await).await;
+    assert_eq!((response.status, response.upstream()), (200, "c/m"), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "overloaded", "first_token"]));
-    assert_eq!(pick(rows.one("b"), &END), json!(["failed", null, null, "server_error", "headers"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "overloaded", "failure_phase": "first_token"})
+    );
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "failed", "failure": "server_error", "failure_phase": "headers"})
+    );
 }
 
 #[tokio::test]
-async fn what_no_upstream_speaks_is_a_400_that_says_who_speaks_what() {
+async fn a_surface_that_no_upstream_speaks_is_a_400_that_lists_dialects() {
     let fake = FakeProvider::start(vec![]).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
     for (path, ask) in
         [(EMBEDDINGS, json!({"model": "m", "input": "hello"})), (COMPLETIONS, json!({"model": "m", "prompt": "hello"}))]
     {
-        let heard = hear(&mut gateway.post(path, &ask).await).await;
-        assert_eq!((heard.status, heard.error_code().as_str()), (400, "photofinish_no_upstream"), "{}", heard.body);
-        assert!(heard.body.contains("a speaks anthropic") && heard.body.contains(path), "{}", heard.body);
+        let response = read_response(&mut gateway.post(path, &ask).await).await;
+        assert_eq!(
+            (response.status, response.error_code().as_str()),
+            (400, "photofinish_no_upstream"),
+            "{}",
+            response.body
+        );
+        assert!(response.body.contains("a speaks anthropic") && response.body.contains(path), "{}", response.body);
     }
     let rows = gateway.stop().await;
     assert!(rows.attempts.is_empty() && fake.requests().is_empty());
@@ -139,16 +152,18 @@ async fn a_count_is_one_attempt_and_not_raced() {
     let b = FakeProvider::start(vec![]).await;
     let native = "dialect = \"anthropic\"";
     let gateway = Setup::new().race("audit = 1.0").provider("a", &a, native).provider("b", &b, native).start().await;
-    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
-    assert_eq!((heard.status, heard.json()), (200, json!({"input_tokens": 42})));
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-estimate")), ("a/m", ""));
+    let response = read_response(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!((response.status, response.json()), (200, json!({"input_tokens": 42})));
+    assert_eq!((response.upstream(), response.header("x-photofinish-estimate")), ("a/m", ""));
     let up = a.request(0).await;
     assert_eq!((up.path.as_str(), up.json()), (COUNT, counted()), "as it came");
     let rows = gateway.stop().await;
     assert!(b.requests().is_empty());
-    assert_eq!(pick(&rows.races[0], &["api", "attempts", "outcome"]), json!(["count_tokens", 1, "ok"]));
-    let columns = ["outcome", "first_token_us", "ttft_obs_us", "ttft_event", "input_tokens", "output_tokens"];
-    assert_eq!(pick(rows.one("a"), &columns), json!(["won", null, null, null, null, null]));
+    assert_row!(&rows.races[0], json!({"api": "count_tokens", "attempts": 1, "outcome": "ok"}));
+    assert_row!(
+        rows.one("a"),
+        json!({"outcome": "won", "first_token_us": null, "ttft_obs_us": null, "ttft_event": null, "input_tokens": null, "output_tokens": null})
+    );
 }
 
 #[tokio::test]
@@ -157,25 +172,27 @@ async fn a_count_that_fails_is_asked_of_the_next() {
     let b = FakeProvider::start(vec![json_answer(&json!({"input_tokens": 42}))]).await;
     let native = "dialect = \"anthropic\"";
     let gateway = Setup::new().provider("a", &a, native).provider("b", &b, native).start().await;
-    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
-    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
+    let response = read_response(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!((response.status, response.upstream()), (200, "b/m"), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("a"), &["outcome", "failure"]), json!(["failed", "overloaded"]));
-    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+    assert_row!(rows.one("a"), json!({"outcome": "failed", "failure": "overloaded"}));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback"}));
 }
 
 #[tokio::test]
-async fn where_nobody_counts_the_count_is_an_estimate_and_says_so() {
+async fn if_no_upstream_counts_tokens_the_count_is_a_marked_estimate() {
     let fake = FakeProvider::start(vec![]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.post(COUNT, &counted()).await).await;
-    assert_eq!(heard.status, 200, "{}", heard.body);
-    let tokens = heard.json()["input_tokens"].as_u64().unwrap();
-    assert!((4..40).contains(&tokens) && !heard.header("x-photofinish-estimate").is_empty(), "{heard:#?}");
+    let response = read_response(&mut gateway.post(COUNT, &counted()).await).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    let tokens = response.json()["input_tokens"].as_u64().unwrap();
+    assert!((4..40).contains(&tokens) && !response.header("x-photofinish-estimate").is_empty(), "{response:#?}");
     let rows = gateway.stop().await;
     assert!(fake.requests().is_empty() && rows.attempts.is_empty());
-    let columns = ["api", "attempts", "winner", "outcome", "http_status"];
-    assert_eq!(pick(&rows.races[0], &columns), json!(["count_tokens", 0, null, "ok", 200]));
+    assert_row!(
+        &rows.races[0],
+        json!({"api": "count_tokens", "attempts": 0, "winner": null, "outcome": "ok", "http_status": 200})
+    );
 }
 
 #[tokio::test]
@@ -199,8 +216,8 @@ async fn messages_is_called_as_its_clients_call_it() {
         &[("x-api-key", "ann-token")],
     ];
     for (number, headers) in cases.into_iter().enumerate() {
-        let heard = hear(&mut gateway.request(&format!("{MESSAGES}?beta=true"), headers, &ask).await).await;
-        assert_eq!((heard.status, heard.upstream()), (200, "a/m"), "{}", heard.body);
+        let response = read_response(&mut gateway.request(&format!("{MESSAGES}?beta=true"), headers, &ask).await).await;
+        assert_eq!((response.status, response.upstream()), (200, "a/m"), "{}", response.body);
         let up = fake.request(number).await;
         assert_eq!(up.path.split('?').next(), Some(MESSAGES));
         assert_eq!((up.header("x-api-key"), up.header("authorization")), (Some("sk-provider"), None));
@@ -230,8 +247,8 @@ async fn a_client_s_token_goes_to_no_upstream_of_another_dialect() {
         .await;
     for model in ["a/m", "b/m", "c/m"] {
         let ask = json!({"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]});
-        let heard = hear(&mut gateway.request(MESSAGES, &[("x-api-key", "ann-token")], &ask).await).await;
-        assert_eq!(heard.status, 200, "{}", heard.body);
+        let response = read_response(&mut gateway.request(MESSAGES, &[("x-api-key", "ann-token")], &ask).await).await;
+        assert_eq!(response.status, 200, "{}", response.body);
     }
     gateway.stop().await;
     for (fake, key) in fakes.iter().zip([Some("sk-a"), Some("sk-b"), None]) {

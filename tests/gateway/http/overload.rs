@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 
-use crate::harness::answer::hear;
-use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::answer::read_response;
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 
@@ -14,7 +14,7 @@ use crate::support::{FakeProvider, Gate, RawClient, Script, soon};
 async fn metric(addr: SocketAddr, series: &str) -> f64 {
     let mut client = RawClient::connect(addr).await;
     client.request("GET", "/metrics", &[], "").await;
-    let page = hear(&mut client).await.body;
+    let page = read_response(&mut client).await.body;
     let line = page.lines().find_map(|line| line.strip_prefix(&format!("photofinish_{series} ")).map(str::to_owned));
     line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
 }
@@ -37,7 +37,7 @@ fn held(gate: &Gate) -> Script {
 async fn status(addr: SocketAddr, path: &str) -> u16 {
     let mut client = RawClient::connect(addr).await;
     client.request("GET", path, &[], "").await;
-    hear(&mut client).await.status
+    read_response(&mut client).await.status
 }
 
 /// A chat request of about so many bytes.
@@ -67,21 +67,21 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     }
     // Neither its token nor its body matters. It sends all of it before it listens.
     let mut outside = gateway.request(CHAT, &[], &large(3 << 20)).await;
-    let heard = hear(&mut outside).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_overloaded"));
-    assert_eq!((heard.header("retry-after"), heard.header("x-photofinish-race")), ("1", ""));
+    let response = read_response(&mut outside).await;
+    assert_eq!((response.status, response.error_code().as_str()), (503, "photofinish_overloaded"));
+    assert_eq!((response.header("retry-after"), response.header("x-photofinish-race")), ("1", ""));
     // One that asks first has sent nothing.
     let mut asks_first = RawClient::connect(gateway.addr()).await;
     let head =
         format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n");
     asks_first.send(head).await;
-    assert_eq!(hear(&mut asks_first).await.status, 503);
+    assert_eq!(read_response(&mut asks_first).await.status, 503);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(status(gateway.addr(), path).await, 200, "{path}");
     }
     let mut page = RawClient::connect(gateway.addr()).await;
     page.request("GET", "/metrics", &auth, "").await;
-    assert!(hear(&mut page).await.body.contains("photofinish_shed_total{reason=\"in_flight\"} 2"));
+    assert!(read_response(&mut page).await.body.contains("photofinish_shed_total{reason=\"in_flight\"} 2"));
     gate.open();
     for client in &mut inside {
         while client.event().await.unwrap().is_some() {}
@@ -90,7 +90,7 @@ async fn beyond_max_in_flight_requests_are_turned_away_before_they_are_read() {
     soon("room again", async {
         loop {
             outside.request("POST", CHAT, &auth, large(1).to_string()).await;
-            if hear(&mut outside).await.status == 200 {
+            if read_response(&mut outside).await.status == 200 {
                 return;
             }
         }
@@ -114,16 +114,17 @@ async fn from_three_quarters_on_there_are_no_extra_attempts() {
     for _ in 0..3 {
         inside.push(begun(&gateway, &large(1)).await);
     }
-    let heard = hear(&mut gateway.ask(&json!({"model": "n", "stream": true, "messages": [{}]})).await).await;
-    assert_eq!((heard.said().as_str(), heard.header("x-photofinish-attempts")), ("c", "2"));
+    let response =
+        read_response(&mut gateway.ask(&json!({"model": "n", "stream": true, "messages": [{}]})).await).await;
+    assert_eq!((response.streamed_text().as_str(), response.header("x-photofinish-attempts")), ("c", "2"));
     gate.open();
     for client in &mut inside {
         while client.event().await.unwrap().is_some() {}
     }
     let rows = gateway.stop().await;
     let crowded = rows.races.iter().find(|race| race["model"] == "n").unwrap();
-    assert_eq!(pick(crowded, &["attempts", "why", "policy"]), json!([2, "listed crowded", "race"]));
-    assert_eq!(pick(rows.one("c"), &["start_reason", "outcome"]), json!(["fallback", "won"]));
+    assert_row!(crowded, json!({"attempts": 2, "why": "listed crowded", "policy": "race"}));
+    assert_row!(rows.one("c"), json!({"start_reason": "fallback", "outcome": "won"}));
 }
 
 #[tokio::test]
@@ -144,15 +145,15 @@ async fn bodies_share_one_budget_and_give_it_back() {
     })
     .await;
     let mut second = gateway.ask(&large(500_000)).await;
-    let heard = hear(&mut second).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_overloaded"));
+    let response = read_response(&mut second).await;
+    assert_eq!((response.status, response.error_code().as_str()), (503, "photofinish_overloaded"));
     let mut small = begun(&gateway, &large(10)).await;
     half.close();
     settles(addr, "memory_used_bytes", 0.0).await;
     // What never fits is no matter of time.
-    let heard = hear(&mut gateway.ask(&large(2 << 20)).await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (413, "photofinish_too_large"));
-    assert!(heard.body.contains("memory under [server] is 1MiB"), "{}", heard.body);
+    let response = read_response(&mut gateway.ask(&large(2 << 20)).await).await;
+    assert_eq!((response.status, response.error_code().as_str()), (413, "photofinish_too_large"));
+    assert!(response.body.contains("memory under [server] is 1MiB"), "{}", response.body);
     gate.open();
     while small.event().await.unwrap().is_some() {}
     gateway.stop().await;
@@ -174,7 +175,7 @@ async fn a_body_is_dropped_once_its_answer_goes_down() {
 }
 
 #[tokio::test]
-async fn a_translation_that_never_fits_is_told() {
+async fn a_translation_too_large_for_the_budget_is_an_error() {
     let fake = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     let setup = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").server("memory = \"2MiB\"");
     let gateway = setup.start().await;
@@ -185,8 +186,8 @@ async fn a_translation_that_never_fits_is_told() {
     let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"tools":{tools}}}"#);
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("POST", CHAT, &[], body).await;
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (413, "photofinish_too_large"));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.status, response.error_code().as_str()), (413, "photofinish_too_large"));
     assert!(fake.requests().is_empty());
     settles(gateway.addr(), "memory_used_bytes", 0.0).await;
     gateway.stop().await;
@@ -197,8 +198,8 @@ async fn a_large_body_is_translated_like_a_small_one() {
     let fake =
         FakeProvider::answering(|_| Script::of(crate::support::Dialect::Anthropic).whole_stream(&["hello"])).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
-    let heard = hear(&mut gateway.ask(&large(300_000)).await).await;
-    assert_eq!((heard.status, heard.said().as_str()), (200, "hello"), "{}", heard.body);
+    let response = read_response(&mut gateway.ask(&large(300_000)).await).await;
+    assert_eq!((response.status, response.streamed_text().as_str()), (200, "hello"), "{}", response.body);
     let text = fake.requests()[0].json()["messages"][0]["content"].to_string();
     assert!(text.len() > 300_000);
     gateway.stop().await;
@@ -208,7 +209,7 @@ async fn a_large_body_is_translated_like_a_small_one() {
 const DESCRIPTORS: u32 = 96;
 
 #[tokio::test]
-async fn when_descriptors_run_out_it_is_nobody_elses_fault() {
+async fn running_out_of_descriptors_is_not_held_against_upstreams() {
     let gate = Gate::new();
     let open = gate.clone();
     let fake = FakeProvider::answering(move |_| held(&open)).await;
@@ -242,7 +243,7 @@ async fn when_descriptors_run_out_it_is_nobody_elses_fault() {
         loop {
             let mut client = RawClient::connect(addr).await;
             client.post(CHAT, &large(1)).await;
-            if hear(&mut client).await.status == 200 {
+            if read_response(&mut client).await.status == 200 {
                 return;
             }
         }
@@ -255,8 +256,10 @@ async fn when_descriptors_run_out_it_is_nobody_elses_fault() {
     let shed: Vec<_> = rows.attempts.iter().filter(|attempt| attempt["outcome"] != "won").collect();
     assert!(!shed.is_empty());
     for attempt in shed {
-        let columns = ["outcome", "failure", "failure_phase", "ttft_event", "connect_us"];
-        assert_eq!(pick(attempt, &columns), json!(["shed", "gateway_limit", "connect", null, null]));
+        assert_row!(
+            attempt,
+            json!({"outcome": "shed", "failure": "gateway_limit", "failure_phase": "connect", "ttft_event": null, "connect_us": null})
+        );
     }
 }
 
@@ -266,7 +269,7 @@ async fn larger_events_are_allowed_by_the_config() {
     let fake = FakeProvider::answering(move |_| script()).await;
     for (event_max, status) in [("64KiB", 502), ("256KiB", 200)] {
         let gateway = Setup::over(&[&fake]).server(&format!("event_max = \"{event_max}\"")).start().await;
-        assert_eq!(hear(&mut gateway.streaming().await).await.status, status, "{event_max}");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.status, status, "{event_max}");
         gateway.stop().await;
     }
 }

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{Heard, hear};
+use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{CHAT, Setup, TestGateway};
 use crate::support::{FakeProvider, Script};
 
-async fn ask(gateway: &TestGateway, user: &str, model: &str, header: (&str, &str)) -> Heard {
+async fn ask(gateway: &TestGateway, user: &str, model: &str, header: (&str, &str)) -> Response {
     let token = format!("Bearer {user}-token");
     let body = json!({"model": model, "stream": true, "messages": [{}]});
-    hear(&mut gateway.request(CHAT, &[("authorization", &token), header], &body).await).await
+    read_response(&mut gateway.request(CHAT, &[("authorization", &token), header], &body).await).await
 }
 
 #[tokio::test]
@@ -49,21 +49,21 @@ async fn a_user_overrides_what_is_allowed() {
         ("own", "m", policy, 403),
     ];
     for (user, model, header, status) in table {
-        let heard = ask(&gateway, user, model, header).await;
-        assert_eq!(heard.status, status, "{user} {model} {header:?}: {}", heard.body);
+        let response = ask(&gateway, user, model, header).await;
+        assert_eq!(response.status, status, "{user} {model} {header:?}: {}", response.body);
         if status == 403 {
-            let code = heard.error_code();
+            let code = response.error_code();
             let of_header = header.0.starts_with("x-photofinish") && header != other;
             let expected = if of_header { "photofinish_forbidden_override" } else { "photofinish_forbidden_upstream" };
             assert_eq!(code, expected, "{user} {model} {header:?}");
-            assert!(heard.body.contains("overrides under [users.NAME]"), "{}", heard.body);
+            assert!(response.body.contains("overrides under [users.NAME]"), "{}", response.body);
         }
     }
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn what_callers_name_leaves_what_is_learnt_alone() {
+async fn upstreams_that_callers_name_do_not_displace_learnt_ones() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let gateway = Setup::over(&[&fake]).race("policy = \"fallback\"\nmax_attempts = 1").start().await;
     let learning = gateway.learning();
@@ -73,7 +73,7 @@ async fn what_callers_name_leaves_what_is_learnt_alone() {
         let gateway = &gateway;
         async move {
             let headers = [("x-photofinish-budget", budget.as_str()), ("x-photofinish-upstreams", names.as_str())];
-            hear(&mut gateway.request(CHAT, &headers, &body).await).await.status
+            read_response(&mut gateway.request(CHAT, &headers, &body).await).await.status
         }
     };
     // More than there are places, in as few requests as it takes.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::hear;
+use crate::harness::answer::read_response;
 use crate::harness::gateway::{Setup, TestGateway};
-use crate::harness::process::{self, Served, provider};
+use crate::harness::process::{self, RunningGateway, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
 /// One that answers after a while, one that always fails, one that wants to be left alone.
@@ -23,9 +23,9 @@ async fn three() -> [FakeProvider; 3] {
 async fn told(gateway: &TestGateway, query: &str) -> Value {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", &format!("/api/routing{query}"), &[], "").await;
-    let heard = hear(&mut client).await;
-    assert_eq!(heard.status, 200, "{}", heard.body);
-    heard.json()
+    let response = read_response(&mut client).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    response.json()
 }
 
 fn of<'a>(list: &'a Value, member: &str, name: &str) -> &'a Value {
@@ -38,7 +38,7 @@ fn names(list: &Value, member: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_learnt_and_who_is_left_out() {
+async fn routing_shows_what_was_learnt_and_excluded_upstreams() {
     let [a, b, c] = three().await;
     let breaker = "breaker = { failures = 2, open = \"1h\", open_max = \"3h\" }";
     let gateway = Setup::over(&[&a, &b, &c]).race(breaker).start().await;
@@ -49,9 +49,9 @@ async fn what_was_learnt_and_who_is_left_out() {
         (&json!(null), &json!("unknown"))
     );
     for _ in 0..12 {
-        hear(&mut gateway.streaming().await).await;
+        read_response(&mut gateway.streaming().await).await;
     }
-    hear(&mut gateway.ask(&json!({"model": "a/other", "stream": true, "messages": [{}]})).await).await;
+    read_response(&mut gateway.ask(&json!({"model": "a/other", "stream": true, "messages": [{}]})).await).await;
     let after = told(&gateway, "").await;
     let rows = gateway.stop().await;
 
@@ -86,7 +86,7 @@ async fn what_was_learnt_and_who_is_left_out() {
 }
 
 #[tokio::test]
-async fn one_model_an_alias_or_upstreams_by_name() {
+async fn routing_answers_for_a_model_an_alias_or_named_upstreams() {
     let [a, b, _c] = three().await;
     let models =
         "[models.m]\nupstreams = [\"a/m\", \"b/m\"]\naliases = [\"gpt\"]\n[models.other]\nupstreams = [\"b/x\"]";
@@ -115,13 +115,13 @@ async fn one_model_an_alias_or_upstreams_by_name() {
     {
         let mut client = RawClient::connect(gateway.addr()).await;
         client.request("GET", &format!("/api/routing{query}"), &[], "").await;
-        let heard = hear(&mut client).await;
-        assert_eq!((heard.status, heard.error_code().as_str()), (status, code), "{query}");
+        let response = read_response(&mut client).await;
+        assert_eq!((response.status, response.error_code().as_str()), (status, code), "{query}");
     }
     gateway.stop().await;
 }
 
-async fn with_users() -> (FakeProvider, Served) {
+async fn with_users() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a"])).await;
     let users = "[users.ann]\ntoken = \"planted-ann\"\nadmin = true\n[users.bob]\ntoken = \"planted-bob\"\n";
     let config =
@@ -130,7 +130,7 @@ async fn with_users() -> (FakeProvider, Served) {
 }
 
 #[tokio::test]
-async fn the_command_draws_what_the_gateway_tells() {
+async fn the_command_shows_the_gateway_s_answer() {
     let (_fake, served) = with_users().await;
     served.chat(&[("x-api-key", "planted-bob")], &process::asking("m")).await;
     let url = format!("http://{}", served.addr);
@@ -148,7 +148,7 @@ async fn the_command_draws_what_the_gateway_tells() {
 }
 
 #[tokio::test]
-async fn the_command_says_what_is_wrong() {
+async fn the_command_reports_errors() {
     let (_fake, served) = with_users().await;
     let url = format!("http://{}", served.addr);
     // A port that nobody listens on any more.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::process::{Answer, CHAT, Served, Setup, asking, provider};
+use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Request, Script};
 
 const PROMPT: &str = "planted-prompt-7f3a";
@@ -63,7 +63,7 @@ const MODELS: [&str; 14] = [
 ];
 
 /// `one` speaks HTTP/1.1; `two` speaks HTTP/2 over TLS.
-async fn gateway(fakes: &[FakeProvider; 2]) -> Served {
+async fn gateway(fakes: &[FakeProvider; 2]) -> RunningGateway {
     let config = format!(
         "{}api_key = [\"${{SHARED_A}}\", \"file:shared_b\"]\n{}api_key = \"${{SHARED_A}}\"\n{}",
         provider("one", &fakes[0]),
@@ -114,7 +114,7 @@ fn body(model: &str, stream: bool) -> Value {
 }
 
 /// What the client gets to see: the answer's head and as much of its body as came.
-async fn seen(served: &Served, headers: &[(&str, &str)], body: &str) -> String {
+async fn seen(served: &RunningGateway, headers: &[(&str, &str)], body: &str) -> String {
     let mut client = RawClient::connect(served.addr).await;
     client.request("POST", CHAT, headers, body).await;
     let head = client.head().await;
@@ -136,7 +136,7 @@ async fn files(setup: &Setup) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn nothing_that_was_planted_comes_out_anywhere() {
+async fn no_planted_secret_appears_in_any_output() {
     let fakes = echoing().await;
     let served = gateway(&fakes).await;
     let (mut found, mut reloads) = (Vec::new(), 0);

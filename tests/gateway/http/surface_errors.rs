@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, end, hear};
-use crate::harness::gateway::{Setup, TestGateway, pick};
+use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::gateway::{Setup, TestGateway, assert_row};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, RawClient, Script};
 
 rules! { everywhere:
-    an_upstream_s_own_refusal_is_told_in_the_caller_s_words,
+    an_upstream_s_refusal_is_passed_on_in_the_surface_s_shape,
     when_all_failed_the_attempts_are_listed,
     when_all_are_rate_limited_the_answer_is_a_429,
 }
 
 /// Every surface with a request that is good.
 fn surfaces() -> [(&'static str, Value); 6] {
-    let [chat, responses, messages] = Called::ALL.map(|called| (called.path(), called.body("m", false)));
+    let [chat, responses, messages] = Surface::ALL.map(|surface| (surface.path(), surface.body("m", false)));
     let mut counted = messages.1.clone();
     counted.as_object_mut().unwrap().remove("max_tokens");
     let count = ("/v1/messages/count_tokens", counted);
@@ -25,16 +25,23 @@ fn surfaces() -> [(&'static str, Value); 6] {
 }
 
 /// The error in the shape of the surface at this path: its type, code and message.
-fn error(path: &str, heard: &Heard) -> (String, String, String) {
-    let answer = heard.json();
-    assert_eq!(heard.header("content-type"), "application/json", "{path}");
+fn error(path: &str, response: &Response) -> (String, String, String) {
+    let answer = response.json();
+    assert_eq!(response.header("content-type"), "application/json", "{path}");
     let is_messages = path.starts_with("/v1/messages");
-    assert_eq!(answer["type"] == "error", is_messages, "{path}: {}", heard.body);
+    assert_eq!(answer["type"] == "error", is_messages, "{path}: {}", response.body);
     if is_messages {
-        assert!(!heard.header("request-id").is_empty() || heard.status == 401 || heard.status == 405, "{path}");
+        assert!(
+            !response.header("request-id").is_empty() || response.status == 401 || response.status == 405,
+            "{path}"
+        );
     } else {
         let members = answer["error"].as_object().unwrap();
-        assert!(["message", "type", "param", "code"].iter().all(|name| members.contains_key(*name)), "{}", heard.body);
+        assert!(
+            ["message", "type", "param", "code"].iter().all(|name| members.contains_key(*name)),
+            "{}",
+            response.body
+        );
     }
     let text = |name: &str| answer["error"][name].as_str().unwrap_or_default().to_owned();
     (text("type"), text("code"), text("message"))
@@ -47,48 +54,56 @@ async fn idle() -> (FakeProvider, TestGateway) {
     (fake, gateway)
 }
 
-async fn sent(gateway: &TestGateway, method: &str, path: &str, body: &str) -> Heard {
+async fn sent(gateway: &TestGateway, method: &str, path: &str, body: &str) -> Response {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request(method, path, &[("x-api-key", "ann-token")], body).await;
-    hear(&mut client).await
+    read_response(&mut client).await
 }
 
 #[tokio::test]
-async fn every_surface_tells_the_gateway_s_own_errors_in_its_shape() {
+async fn every_surface_gives_the_gateway_s_errors_in_its_own_shape() {
     let (fake, gateway) = idle().await;
     for (path, good) in surfaces() {
         let kinds = |openai: &'static str, anthropic: &'static str| {
             if path.starts_with("/v1/messages") { anthropic } else { openai }
         };
         let mut client = gateway.request(path, &[("x-api-key", "wrong")], &good).await;
-        let heard = hear(&mut client).await;
-        let (kind, code, _) = error(path, &heard);
-        assert_eq!((heard.status, kind.as_str()), (401, "authentication_error"), "{path}");
+        let response = read_response(&mut client).await;
+        let (kind, code, _) = error(path, &response);
+        assert_eq!((response.status, kind.as_str()), (401, "authentication_error"), "{path}");
         assert_eq!(code, "photofinish_unauthorized", "{path}");
 
         let mut unknown = good.clone();
         unknown["model"] = json!("nobody-knows");
-        let heard = sent(&gateway, "POST", path, &unknown.to_string()).await;
-        let (kind, code, message) = error(path, &heard);
-        assert_eq!((heard.status, kind.as_str()), (404, kinds("invalid_request_error", "not_found_error")), "{path}");
+        let response = sent(&gateway, "POST", path, &unknown.to_string()).await;
+        let (kind, code, message) = error(path, &response);
+        assert_eq!(
+            (response.status, kind.as_str()),
+            (404, kinds("invalid_request_error", "not_found_error")),
+            "{path}"
+        );
         assert!(code == "photofinish_unknown_model" && message.contains("nobody-knows"), "{path}: {message}");
 
         for body in ["{", "", "[1]", "null"] {
-            let heard = sent(&gateway, "POST", path, body).await;
-            let (kind, _, message) = error(path, &heard);
-            assert_eq!((heard.status, kind.as_str()), (400, "invalid_request_error"), "{path}: {body}");
+            let response = sent(&gateway, "POST", path, body).await;
+            let (kind, _, message) = error(path, &response);
+            assert_eq!((response.status, kind.as_str()), (400, "invalid_request_error"), "{path}: {body}");
             assert!(message.contains("JSON"), "{path}: {message}");
         }
 
-        let heard = sent(&gateway, "POST", path, &" ".repeat(65 << 10)).await;
-        let (kind, code, _) = error(path, &heard);
-        assert_eq!((heard.status, kind.as_str()), (413, kinds("invalid_request_error", "request_too_large")), "{path}");
+        let response = sent(&gateway, "POST", path, &" ".repeat(65 << 10)).await;
+        let (kind, code, _) = error(path, &response);
+        assert_eq!(
+            (response.status, kind.as_str()),
+            (413, kinds("invalid_request_error", "request_too_large")),
+            "{path}"
+        );
         assert_eq!(code, "photofinish_too_large", "{path}");
 
-        let heard = sent(&gateway, "GET", path, "").await;
-        let (kind, code, _) = error(path, &heard);
+        let response = sent(&gateway, "GET", path, "").await;
+        let (kind, code, _) = error(path, &response);
         assert_eq!(
-            (heard.status, kind.as_str(), heard.header("allow")),
+            (response.status, kind.as_str(), response.header("allow")),
             (405, "invalid_request_error", "POST"),
             "{path}"
         );
@@ -102,7 +117,7 @@ async fn every_surface_tells_the_gateway_s_own_errors_in_its_shape() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_in_the_vendor_s_words() {
+async fn a_missing_member_is_reported_in_the_vendor_s_words() {
     let (fake, gateway) = idle().await;
     let message = json!([{"role": "user", "content": "x"}]);
     for (path, body, words) in [
@@ -114,43 +129,50 @@ async fn what_is_missing_is_told_in_the_vendor_s_words() {
         ("/v1/completions", json!({"model": "m"}), "Missing required parameter: 'prompt'."),
         ("/v1/embeddings", json!({"model": "m"}), "Missing required parameter: 'input'."),
     ] {
-        let heard = sent(&gateway, "POST", path, &body.to_string()).await;
-        let (kind, _, message) = error(path, &heard);
-        assert_eq!((heard.status, kind.as_str(), message.as_str()), (400, "invalid_request_error", words), "{path}");
+        let response = sent(&gateway, "POST", path, &body.to_string()).await;
+        let (kind, _, message) = error(path, &response);
+        assert_eq!((response.status, kind.as_str(), message.as_str()), (400, "invalid_request_error", words), "{path}");
     }
     gateway.stop().await;
     assert!(fake.requests().is_empty());
 }
 
-async fn an_upstream_s_own_refusal_is_told_in_the_caller_s_words(pair: Pair) {
+async fn an_upstream_s_refusal_is_passed_on_in_the_surface_s_shape(pair: Pair) {
     let said = "temperature: it is too hot in here";
     let body =
         json!({"type": "error", "error": {"type": "invalid_request_error", "message": said, "code": 400}}).to_string();
     let refusal = || Script::status(422, &[("request-id", "up-1"), ("x-request-id", "up-1")], &body);
     let fake = FakeProvider::start(vec![refusal(), refusal()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    for heard in [hear(&mut pair.streaming(&gateway).await).await, hear(&mut pair.whole(&gateway).await).await] {
-        assert_eq!((heard.status, heard.upstream()), (422, "a/m"), "{}", heard.body);
-        let (kind, message) = pair.called.error(&heard);
+    for response in
+        [read_response(&mut pair.streaming(&gateway).await).await, read_response(&mut pair.whole(&gateway).await).await]
+    {
+        assert_eq!((response.status, response.upstream()), (422, "a/m"), "{}", response.body);
+        let (kind, message) = pair.surface.error(&response);
         assert_eq!((kind.as_str(), message.as_str()), ("invalid_request_error", said));
-        if pair.called.dialect() == pair.dialect {
-            assert_eq!(heard.body, body, "as it came");
+        if pair.surface.dialect() == pair.dialect {
+            assert_eq!(response.body, body, "as it came");
         }
     }
     let rows = gateway.stop().await;
-    assert_eq!(end(&rows.attempts[0]), json!(["failed", null, null, "bad_request", "headers"]));
+    assert_eq!(
+        ending(&rows.attempts[0]),
+        json!({"outcome": "failed", "failure": "bad_request", "failure_phase": "headers"})
+    );
 }
 
 async fn when_all_failed_the_attempts_are_listed(pair: Pair) {
     let a = FakeProvider::start(vec![Script::status(500, &[], "{}"), Script::status(500, &[], "{}")]).await;
     let b = FakeProvider::start(vec![pair.open().role().error().end(), pair.open().role().error().end()]).await;
     let gateway = pair.over(&[&a, &b]).start().await;
-    for heard in [hear(&mut pair.streaming(&gateway).await).await, hear(&mut pair.whole(&gateway).await).await] {
-        assert_eq!(heard.status, 502, "{}", heard.body);
-        let (kind, message) = pair.called.error(&heard);
-        assert_eq!(kind, if pair.called == Called::Messages { "api_error" } else { "server_error" });
+    for response in
+        [read_response(&mut pair.streaming(&gateway).await).await, read_response(&mut pair.whole(&gateway).await).await]
+    {
+        assert_eq!(response.status, 502, "{}", response.body);
+        let (kind, message) = pair.surface.error(&response);
+        assert_eq!(kind, if pair.surface == Surface::Messages { "api_error" } else { "server_error" });
         assert!(message.contains("a/m") && message.contains("b/m"), "{message}");
-        let answer = heard.json();
+        let answer = response.json();
         let mut listed: Vec<(&str, &str)> = answer["error"]["attempts"]
             .as_array()
             .unwrap()
@@ -162,7 +184,9 @@ async fn when_all_failed_the_attempts_are_listed(pair: Pair) {
     }
     let rows = gateway.stop().await;
     assert_eq!(rows.attempts.len(), 4);
-    assert!(rows.races.iter().all(|race| pick(race, &["outcome", "http_status"]) == json!(["error", 502])));
+    for race in &rows.races {
+        assert_row!(race, json!({"outcome": "error", "http_status": 502}));
+    }
 }
 
 async fn when_all_are_rate_limited_the_answer_is_a_429(pair: Pair) {
@@ -170,13 +194,13 @@ async fn when_all_are_rate_limited_the_answer_is_a_429(pair: Pair) {
     let a = FakeProvider::start(vec![limited("30")]).await;
     let b = FakeProvider::start(vec![limited("7")]).await;
     let gateway = pair.over(&[&a, &b]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.header("retry-after")), (429, "7"), "{}", heard.body);
-    assert_eq!(pair.called.error(&heard).0, "rate_limit_error");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.status, response.header("retry-after")), (429, "7"), "{}", response.body);
+    assert_eq!(pair.surface.error(&response).0, "rate_limit_error");
     // Both are set aside now.
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.json()["error"]["attempts"].as_array().map(Vec::len)), (429, Some(2)));
-    assert_eq!(heard.json()["error"]["code"], "photofinish_cooling_down");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.status, response.json()["error"]["attempts"].as_array().map(Vec::len)), (429, Some(2)));
+    assert_eq!(response.json()["error"]["code"], "photofinish_cooling_down");
     let rows = gateway.stop().await;
     assert!(rows.attempts.iter().all(|attempt| attempt["failure"] == "rate_limited"));
 }

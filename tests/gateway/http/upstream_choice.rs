@@ -1,11 +1,11 @@
 //! How a request says by whom it is served: upstreams named as the model or in a header, and the other overriding headers.
 
-use crate::harness::process::{Served, Setup, asking, provider};
+use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, Script};
 
 struct Three {
     fakes: [FakeProvider; 3],
-    served: Served,
+    served: RunningGateway,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -122,7 +122,7 @@ async fn the_hedge_header_says_when_the_next_one_starts() {
 }
 
 #[tokio::test]
-async fn a_long_hedge_starts_nobody_else() {
+async fn a_long_hedge_delay_starts_no_second_attempt() {
     let three = three(A::Answers).await;
     let headers = [("x-photofinish-policy", "hedge"), ("x-photofinish-hedge-after", "1h")];
     assert_eq!(three.served.chat(&headers, &asking("m")).await.header("x-photofinish-upstream"), Some("a/m"));

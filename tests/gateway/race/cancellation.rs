@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{end, first_text, hear, silent};
-use crate::harness::gateway::{Rows, Setup, pick};
+use crate::harness::answer::{ending, first_text, read_response, silent};
+use crate::harness::gateway::{Rows, Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
 fn assert_client_gone(rows: &Rows) {
     assert_eq!(rows.races[0]["outcome"], "client_gone");
     for attempt in &rows.attempts {
-        assert_eq!(end(attempt), json!(["client_gone", 0, "client_gone", null, null]));
+        assert_eq!(ending(attempt), json!({"outcome": "client_gone", "ttft_event": 0, "censor_cause": "client_gone"}));
     }
 }
 
@@ -33,7 +33,7 @@ async fn a_client_that_leaves_before_the_first_token_stops_everything() {
         let rows = gateway.stop().await;
         assert_eq!(rows.attempts.len(), 3);
         assert_client_gone(&rows);
-        assert_eq!(pick(&rows.races[0], &["http_status", "winner"]), json!([null, null]));
+        assert_row!(&rows.races[0], json!({"http_status": null, "winner": null}));
     }
 }
 
@@ -60,13 +60,13 @@ async fn a_client_that_leaves_in_the_middle_stops_the_winner() {
     client.close();
     a.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "http_status"]), json!(["client_gone", 0, 200]));
-    assert_eq!(end(rows.one("a")), json!(["client_gone", 1, null, null, null]));
-    assert_eq!(end(rows.one("b")), json!(["lost", 0, "lost", null, null]));
+    assert_row!(&rows.races[0], json!({"outcome": "client_gone", "winner": 0, "http_status": 200}));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "client_gone", "ttft_event": 1}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_its_answer_is_put_together_stops_the_winner() {
+async fn a_client_that_leaves_during_assembly_stops_the_winner() {
     let sent = Gate::new();
     let a = FakeProvider::start(vec![Script::sse().role().token("x").until_closed()]).await;
     let b = FakeProvider::start(vec![Script::new().reached(&sent).until_closed()]).await;
@@ -78,8 +78,8 @@ async fn a_client_that_leaves_while_its_answer_is_put_together_stops_the_winner(
     a.closed(0).await;
     let rows = gateway.stop().await;
     assert_eq!(rows.races[0]["outcome"], "client_gone");
-    assert_eq!(end(rows.one("a")), json!(["client_gone", 1, null, null, null]));
-    assert_eq!(end(rows.one("b")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "client_gone", "ttft_event": 1}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
 }
 
 #[tokio::test]
@@ -98,12 +98,12 @@ async fn a_slow_client_is_not_an_idle_provider() {
     let mut slow = gateway.streaming().await;
     began.passed().await;
     let head = slow.head().await;
-    hear(&mut gateway.ask(&json!({"model": "clock/m", "messages": [{}]})).await).await;
+    read_response(&mut gateway.ask(&json!({"model": "clock/m", "messages": [{}]})).await).await;
     assert!(fake.exchanges()[0].answered.is_none(), "it is held up by the client that does not read");
     let body = slow.body(&head).await.unwrap();
     assert!(body.len() > TOKENS << 19 && body.ends_with(b"data: [DONE]\n\n"));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
     assert_eq!(rows.one("a")["client_stalled"], 1);
 }
 
@@ -116,15 +116,15 @@ async fn an_audited_loser_runs_on_to_its_first_token() {
     let gateway = Setup::over(&[&loser, &winner]).race("audit = 1.0").start().await;
     let mut client = gateway.streaming().await;
     loser.request(0).await;
-    let heard = hear(&mut client).await;
-    assert!(heard.upstream() == "b/m" && heard.is_done(), "the client does not wait for the audit");
+    let response = read_response(&mut client).await;
+    assert!(response.upstream() == "b/m" && response.is_done(), "the client does not wait for the audit");
     assert!(loser.exchanges()[0].closed.is_none());
     late_may.open();
     loser.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["lost", 1, null, null, null]));
-    assert_eq!(pick(rows.one("a"), &["audited", "p_audit", "first_kind"]), json!([1, 1.0, "text"]));
-    assert_eq!(pick(rows.one("b"), &["audited", "outcome"]), json!([0, "won"]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 1}));
+    assert_row!(rows.one("a"), json!({"audited": 1, "p_audit": 1.0, "first_kind": "text"}));
+    assert_row!(rows.one("b"), json!({"audited": 0, "outcome": "won"}));
 }
 
 #[tokio::test]
@@ -136,15 +136,18 @@ async fn an_audit_that_fails_is_a_failure_and_no_loss() {
     let gateway = Setup::over(&[&loser, &winner]).race("audit = 1.0").start().await;
     let mut client = gateway.streaming().await;
     loser.request(0).await;
-    assert!(hear(&mut client).await.is_done());
+    assert!(read_response(&mut client).await.is_done());
     fall.open();
     loser.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "in_stream_error", "first_token"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "in_stream_error", "failure_phase": "first_token"})
+    );
 }
 
 #[tokio::test]
-async fn a_client_that_sent_its_next_request_already_and_leaves_is_noticed() {
+async fn a_client_that_pipelined_a_request_and_leaves_is_noticed() {
     // The second is more than hyper reads at once, and no more than the system takes.
     for next in ["", &" ".repeat(1 << 15)] {
         let a = FakeProvider::start(vec![Script::sse().role().token("x").until_closed()]).await;

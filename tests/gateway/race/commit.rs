@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::end;
-use crate::harness::gateway::pick;
+use crate::harness::answer::ending;
+use crate::harness::gateway::assert_row;
 use crate::harness::matrix::Pair;
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 /// A kind of payload, and the script that sends one of it, and nothing behind it.
@@ -110,8 +110,8 @@ fn openai() -> Vec<Case> {
 }
 
 async fn commits(dialect: Dialect, cases: Vec<Case>) {
-    for called in Called::ALL {
-        let pair = Pair { called, dialect };
+    for surface in Surface::ALL {
+        let pair = Pair { surface, dialect };
         for (kind, script) in &cases {
             let broken = Gate::new();
             let fake = FakeProvider::start(vec![script.clone().wait(&broken).close()]).await;
@@ -126,8 +126,12 @@ async fn commits(dialect: Dialect, cases: Vec<Case>) {
             let rows = gateway.stop().await;
             let row = rows.one("a");
             let what = format!("{kind} over {pair:?}: {row:#?}");
-            assert_eq!(pick(row, &["first_kind", "payload_events"]), json!([kind, 1]), "{what}");
-            assert_eq!(end(row), json!(["failed_mid", 1, null, "closed", "stream"]), "{what}");
+            assert_row!(row, json!({"first_kind": kind, "payload_events": 1}), "{what}");
+            assert_eq!(
+                ending(row),
+                json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "closed", "failure_phase": "stream"}),
+                "{what}"
+            );
             assert_eq!(row["first_answer_us"].is_null(), *kind == "reasoning", "{what}");
         }
     }

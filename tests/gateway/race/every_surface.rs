@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{end, hear, silent};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 rules! { everywhere:
     a_client_that_leaves_stops_everything,
     a_loser_that_is_billed_anyway_is_read_to_its_end,
-    the_first_whole_answer_wins_where_that_is_what_counts,
-    a_gateway_that_ends_breaks_the_stream_off,
-    what_is_complete_but_for_its_last_event_ends_well,
-    the_first_token_timeout_runs_on_through_what_says_nothing,
-    an_event_that_is_no_json_is_left_out,
-    a_key_that_an_upstream_quotes_is_taken_out,
+    optimise_completion_takes_the_first_whole_answer,
+    shutdown_ends_a_stream_with_an_error,
+    a_stream_that_lacks_only_its_last_event_is_complete,
+    events_without_payload_do_not_stop_the_first_token_timeout,
+    an_event_that_is_not_json_is_left_out,
+    a_key_in_an_upstream_s_error_is_redacted,
 }
 
 /// Long enough for what was written before to be read.
@@ -51,8 +51,12 @@ async fn a_client_that_leaves_stops_everything(pair: Pair) {
     winner.closed(2).await;
     let rows = gateway.stop().await;
     assert!(rows.races.iter().all(|race| race["outcome"] == "client_gone"), "{:#?}", rows.races);
-    assert!(rows.of(0).iter().all(|row| end(row) == json!(["client_gone", 0, "client_gone", null, null])));
-    assert_eq!(pick(rows.of(1)[0], &["outcome", "ttft_event"]), json!(["client_gone", 1]));
+    assert!(
+        rows.of(0)
+            .iter()
+            .all(|row| ending(row) == json!({"outcome": "client_gone", "ttft_event": 0, "censor_cause": "client_gone"}))
+    );
+    assert_row!(rows.of(1)[0], json!({"outcome": "client_gone", "ttft_event": 1}));
 }
 
 async fn a_loser_that_is_billed_anyway_is_read_to_its_end(pair: Pair) {
@@ -65,80 +69,85 @@ async fn a_loser_that_is_billed_anyway_is_read_to_its_end(pair: Pair) {
     let gateway = Setup::new().provider("a", &winner, &pair.lines()).provider("b", &loser, &full).start().await;
     let mut client = pair.streaming(&gateway).await;
     loser.request(0).await;
-    assert_eq!(hear(&mut client).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut client).await.upstream(), "a/m");
     won.open();
     gateway.recorded(3).await;
     let rows = gateway.stop().await;
-    let columns = ["outcome", "ttft_event", "input_tokens", "output_tokens", "payload_events"];
-    assert_eq!(pick(rows.one("b"), &columns), json!(["drained", 1, 10, 2, 2]));
+    assert_row!(
+        rows.one("b"),
+        json!({"outcome": "drained", "ttft_event": 1, "input_tokens": 10, "output_tokens": 2, "payload_events": 2})
+    );
 }
 
-async fn the_first_whole_answer_wins_where_that_is_what_counts(pair: Pair) {
+async fn optimise_completion_takes_the_first_whole_answer(pair: Pair) {
     let begun = Gate::new();
     let a = FakeProvider::start(vec![pair.open().role().token("slow").reached(&begun).until_closed()]).await;
     let b = pair.open().wait(&begun).delay(A_MOMENT).role().tokens(&["qu", "ick"]).finish("stop").done().end();
     let b = FakeProvider::start(vec![b]).await;
     let gateway = pair.over(&[&a, &b]).race("optimise = \"completion\"").start().await;
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
-    assert_eq!(pair.called.whole_text(&heard.json()), "quick");
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!((response.status, response.upstream()), (200, "b/m"), "{}", response.body);
+    assert_eq!(pair.surface.whole_text(&response.json()), "quick");
     a.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["lost", 1, null, null, null]));
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 1}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
-async fn a_gateway_that_ends_breaks_the_stream_off(pair: Pair) {
+async fn shutdown_ends_a_stream_with_an_error(pair: Pair) {
     let talking = FakeProvider::start(vec![pair.open().role().token("x").until_closed()]).await;
     let gateway = pair.over(&[&talking]).server("drain = \"100ms\"").start().await;
     let mut client = pair.streaming(&gateway).await;
-    let (rows, heard) = tokio::join!(
+    let (rows, response) = tokio::join!(
         async {
             talking.request(0).await;
             gateway.stop().await
         },
-        hear(&mut client)
+        read_response(&mut client)
     );
-    if heard.status == 200 {
-        pair.called.assert_broken(&heard);
-        assert_eq!(end(rows.one("a")), json!(["shutdown", 1, null, null, null]));
+    if response.status == 200 {
+        pair.surface.assert_broken(&response);
+        assert_eq!(ending(rows.one("a")), json!({"outcome": "shutdown", "ttft_event": 1}));
     } else {
         // It ended before the first token.
-        assert_eq!(heard.status, 503, "{}", heard.body);
-        pair.called.error(&heard);
+        assert_eq!(response.status, 503, "{}", response.body);
+        pair.surface.error(&response);
     }
     assert_eq!(rows.races[0]["outcome"], "shutdown");
 }
 
 /// A break behind the finish reason, where there is one before the last event.
-async fn what_is_complete_but_for_its_last_event_ends_well(pair: Pair) {
+async fn a_stream_that_lacks_only_its_last_event_is_complete(pair: Pair) {
     if matches!(pair.dialect, Dialect::Responses | Dialect::Ollama) {
         return;
     }
     let script = || pair.open().role().token("hi").finish("stop").end();
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "hi");
-    let whole = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!(pair.called.whole_text(&whole.json()), "hi", "{}", whole.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "hi");
+    let whole = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!(pair.surface.whole_text(&whole.json()), "hi", "{}", whole.body);
     let rows = gateway.stop().await;
-    assert!(rows.attempts.iter().all(|row| end(row) == json!(["won", 1, null, null, null])), "{rows:#?}");
+    assert!(rows.attempts.iter().all(|row| ending(row) == json!({"outcome": "won", "ttft_event": 1})), "{rows:#?}");
 }
 
-async fn the_first_token_timeout_runs_on_through_what_says_nothing(pair: Pair) {
+async fn events_without_payload_do_not_stop_the_first_token_timeout(pair: Pair) {
     let chatter = |script: Script, _| script.delay(A_MOMENT).nothing();
     let a = FakeProvider::start(vec![(0..20).fold(pair.open().role(), chatter).until_closed()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["hi"])]).await;
     let settings = "policy = \"fallback\"\ntimeouts = { first_token = \"400ms\" }";
     let gateway = pair.over(&[&a, &b]).race(settings).start().await;
-    assert_eq!(hear(&mut pair.streaming(&gateway).await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut pair.streaming(&gateway).await).await.upstream(), "b/m");
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "first_token"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "first_token"})
+    );
 }
 
-async fn an_event_that_is_no_json_is_left_out(pair: Pair) {
+async fn an_event_that_is_not_json_is_left_out(pair: Pair) {
     let broken = match pair.dialect {
         // Its checksum would tell.
         Dialect::Bedrock => return,
@@ -148,15 +157,15 @@ async fn an_event_that_is_no_json_is_left_out(pair: Pair) {
     let script = || pair.open().role().token("a").chunk(broken).token("b").finish("stop").done().end();
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "ab");
-    assert_eq!(pair.called.whole_text(&hear(&mut pair.whole(&gateway).await).await.json()), "ab");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "ab");
+    assert_eq!(pair.surface.whole_text(&read_response(&mut pair.whole(&gateway).await).await.json()), "ab");
     let rows = gateway.stop().await;
     assert!(rows.attempts.iter().all(|row| row["outcome"] == "won"), "{rows:#?}");
 }
 
-async fn a_key_that_an_upstream_quotes_is_taken_out(pair: Pair) {
+async fn a_key_in_an_upstream_s_error_is_redacted(pair: Pair) {
     const KEY: &str = "sk-planted-key-0123456789";
     let said = format!("Incorrect API key provided: {KEY}");
     let body = json!({"error": {"message": said, "type": "invalid_request_error"}}).to_string();
@@ -169,9 +178,9 @@ async fn a_key_that_an_upstream_quotes_is_taken_out(pair: Pair) {
     let gateway = Setup::new().provider("a", &fake, &lines).start().await;
     for _ in 0..3 {
         for mut client in [pair.streaming(&gateway).await, pair.whole(&gateway).await] {
-            let heard = hear(&mut client).await;
-            assert!(!heard.body.contains("planted"), "{}", heard.body);
-            assert!(heard.body.contains("Incorrect API key provided"), "{}", heard.body);
+            let response = read_response(&mut client).await;
+            assert!(!response.body.contains("planted"), "{}", response.body);
+            assert!(response.body.contains("Incorrect API key provided"), "{}", response.body);
         }
     }
     assert_eq!(fake.requests().len(), 6);
@@ -179,7 +188,7 @@ async fn a_key_that_an_upstream_quotes_is_taken_out(pair: Pair) {
 }
 
 /// Six upstreams that speak six dialects, and each of them wins once.
-async fn mixed(called: Called) {
+async fn mixed(surface: Surface) {
     const DIALECTS: [Dialect; 6] =
         [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
     let mut fakes = Vec::new();
@@ -198,14 +207,14 @@ async fn mixed(called: Called) {
     }
     let gateway = setup.race("max_attempts = 6").start().await;
     for winner in 0..DIALECTS.len() {
-        let mut client = gateway.post(called.path(), &called.body("m", true)).await;
+        let mut client = gateway.post(surface.path(), &surface.body("m", true)).await;
         for fake in &fakes {
             fake.request(winner).await;
         }
-        let heard = hear(&mut client).await;
-        assert_eq!(heard.upstream(), format!("p{winner}/m"));
-        called.assert_complete(&heard);
-        assert_eq!(called.said(&heard), "hello");
+        let response = read_response(&mut client).await;
+        assert_eq!(response.upstream(), format!("p{winner}/m"));
+        surface.assert_complete(&response);
+        assert_eq!(surface.streamed_text(&response), "hello");
         for (number, fake) in fakes.iter().enumerate() {
             if number != winner {
                 fake.closed(winner).await;
@@ -223,15 +232,15 @@ async fn mixed(called: Called) {
 
 #[tokio::test]
 async fn each_of_six_dialects_wins_for_chat() {
-    mixed(Called::Chat).await;
+    mixed(Surface::Chat).await;
 }
 
 #[tokio::test]
 async fn each_of_six_dialects_wins_for_responses() {
-    mixed(Called::Responses).await;
+    mixed(Surface::Responses).await;
 }
 
 #[tokio::test]
 async fn each_of_six_dialects_wins_for_messages() {
-    mixed(Called::Messages).await;
+    mixed(Surface::Messages).await;
 }

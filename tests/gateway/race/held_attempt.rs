@@ -25,8 +25,8 @@ use photofinish::upstream::{Endpoint, UpstreamClient};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::answer::end;
-use crate::harness::gateway::{Row, Rows, pick};
+use crate::harness::answer::ending;
+use crate::harness::gateway::{Row, Rows, assert_row};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
 /// One attempt without a race, and the database that its row goes to.
@@ -109,7 +109,7 @@ fn events(stream: &EventStream) -> i64 {
 }
 
 #[tokio::test]
-async fn what_comes_meanwhile_is_read_and_goes_out_later_in_its_order() {
+async fn events_that_arrive_during_a_hold_are_delivered_in_order() {
     let held = Gate::new();
     let script =
         Script::sse().role().token("a").wait(&held).tokens(&["b", "c"]).finish("stop").usage(3, 3).done().end();
@@ -126,12 +126,14 @@ async fn what_comes_meanwhile_is_read_and_goes_out_later_in_its_order() {
     assert!(items.iter().any(|item| matches!(item.kind, ItemKind::UsageOnly)));
     assert_eq!(items.iter().filter(|item| matches!(item.kind, ItemKind::Done)).count(), 1);
     alone.ready.stream.won();
-    let columns = ["outcome", "payload_events", "output_tokens", "client_stalled"];
-    assert_eq!(pick(&alone.row().await, &columns), json!(["won", 3, 3, 0]));
+    assert_row!(
+        &alone.row().await,
+        json!({"outcome": "won", "payload_events": 3, "output_tokens": 3, "client_stalled": 0})
+    );
 }
 
 #[tokio::test]
-async fn it_reads_ahead_within_a_bound() {
+async fn a_held_attempt_reads_ahead_within_a_bound() {
     let long = "x".repeat(64 << 10);
     let tokens: Vec<&str> = vec![&long; 20];
     let fake = FakeProvider::start(vec![Script::sse().token("a").tokens(&tokens).finish("stop").done().end()]).await;
@@ -151,7 +153,7 @@ async fn it_reads_ahead_within_a_bound() {
 type Breaking = fn(Script, &str) -> Script;
 
 #[tokio::test]
-async fn one_that_breaks_meanwhile_has_failed() {
+async fn a_held_attempt_that_breaks_has_failed() {
     let error = r#"{"error":{"message":"over","type":"overloaded_error"}}"#;
     let breaks: [(Breaking, FailureKind); 3] = [
         (|script, _| script.close(), FailureKind::Closed),
@@ -165,17 +167,20 @@ async fn one_that_breaks_meanwhile_has_failed() {
         let mut alone = Alone::ask(&fake).await;
         held.open();
         assert_eq!(alone.hold(|_| false).await, Some((kind, Phase::Stream)));
-        assert_eq!(end(&alone.row().await), json!(["failed_mid", 1, null, kind.as_str(), "stream"]));
+        assert_eq!(
+            ending(&alone.row().await),
+            json!({"outcome": "failed_mid", "ttft_event": 1, "failure": kind.as_str(), "failure_phase": "stream"})
+        );
     }
 }
 
 #[tokio::test]
-async fn one_that_is_not_chosen_is_a_loser_with_a_first_token() {
+async fn a_held_attempt_that_is_not_chosen_is_a_loser_with_a_first_token() {
     let fake = FakeProvider::start(vec![Script::sse().role().token("a").until_closed()]).await;
     let mut alone = Alone::ask(&fake).await;
     alone.ready.stream.lost();
     let row = alone.row().await;
     fake.closed(0).await;
-    assert_eq!(end(&row), json!(["lost", 1, null, null, null]));
+    assert_eq!(ending(&row), json!({"outcome": "lost", "ttft_event": 1}));
     assert!(!row["cancel_us"].is_null() && row["ttft_obs_us"] == row["first_token_us"]);
 }

@@ -7,7 +7,7 @@ use photofinish::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecor
 use photofinish::store::Record;
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
+use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Rows, Setup};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -73,9 +73,9 @@ async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (String, 
     let b = FakeProvider::start(vec![b]).await;
     let setup = Setup::over(&[&a, &b]).race("policy = \"race\"\noptimise = \"completion\"").race(settings);
     let gateway = setup.start_after(&history([("a", 100, 40), ("b", 120, 2)])).await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    let (said, upstream) = (heard.said(), heard.upstream().to_owned());
-    assert!(heard.is_done());
+    let response = read_response(&mut gateway.streaming().await).await;
+    let (said, upstream) = (response.streamed_text(), response.upstream().to_owned());
+    assert!(response.is_done());
     (said, upstream, gateway.stop().await)
 }
 
@@ -84,31 +84,34 @@ fn told(rows: &Rows, provider: &str) -> (serde_json::Value, serde_json::Value) {
     let last = rows.races.len() - 1;
     let attempts = rows.of(last);
     let row = attempts.iter().find(|attempt| attempt["provider"] == provider).unwrap();
-    (end(row), rows.races[last]["why"].clone())
+    (ending(row), rows.races[last]["why"].clone())
 }
 
 #[tokio::test]
-async fn one_that_should_end_sooner_is_waited_for_and_taken() {
+async fn an_attempt_that_is_predicted_to_end_sooner_is_waited_for_and_wins() {
     let quick = |script: Script| script.tokens(&["qu", "ick"]).finish("stop").done().end();
     let (said, upstream, rows) = raced("", quick).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("quick", "b/m"));
-    assert_eq!(told(&rows, "a"), (json!(["lost", 1, null, null, null]), json!("listed held")));
-    assert_eq!(told(&rows, "b").0, json!(["won", 1, null, null, null]));
+    assert_eq!(told(&rows, "a"), (json!({"outcome": "lost", "ttft_event": 1}), json!("listed held")));
+    assert_eq!(told(&rows, "b").0, json!({"outcome": "won", "ttft_event": 1}));
 }
 
 #[tokio::test]
-async fn it_is_waited_for_no_longer_than_it_lives() {
+async fn the_hold_ends_when_the_awaited_attempt_fails() {
     let (said, upstream, rows) = raced("", Script::close).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("slow", "a/m"), "with all that came meanwhile");
-    assert_eq!(told(&rows, "a"), (json!(["won", 1, null, null, null]), json!("listed held")));
-    assert_eq!(told(&rows, "b").0, json!(["failed", null, null, "closed", "first_token"]));
+    assert_eq!(told(&rows, "a"), (json!({"outcome": "won", "ttft_event": 1}), json!("listed held")));
+    assert_eq!(told(&rows, "b").0, json!({"outcome": "failed", "failure": "closed", "failure_phase": "first_token"}));
 }
 
 #[tokio::test]
-async fn nor_longer_than_it_may_be() {
+async fn the_hold_ends_after_hold_max() {
     let (said, upstream, rows) = raced("", Script::until_closed).await;
     assert_eq!((said.as_str(), upstream.as_str()), ("slow", "a/m"));
-    assert_eq!(told(&rows, "b"), (json!(["lost", 0, "lost", null, null]), json!("listed held")));
+    assert_eq!(
+        told(&rows, "b"),
+        (json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}), json!("listed held"))
+    );
     let (said, _, rows) = raced("hold_max = \"0s\"", Script::until_closed).await;
     assert_eq!((said.as_str(), told(&rows, "a").1), ("slow", json!("listed")));
 }

@@ -7,8 +7,8 @@ use photofinish::routing::adaptive::SendConditions;
 use photofinish::store::Record;
 use serde_json::json;
 
-use crate::harness::answer::{hear, silent};
-use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::answer::{read_response, silent};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::support::{FakeProvider, RawClient, Script};
 
 /// As many requests as it takes to be sure.
@@ -74,7 +74,7 @@ fn median_ms(gateway: &TestGateway, upstream: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn after_a_restart_it_knows_who_is_quick() {
+async fn after_a_restart_the_quick_upstream_is_known() {
     let rows = history(&[("a", 900), ("b", 100)]);
     for policy in ["fastest", "adaptive", "rule"] {
         let a = FakeProvider::answering(|_| hello()).await;
@@ -82,7 +82,7 @@ async fn after_a_restart_it_knows_who_is_quick() {
         let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start_after(&rows).await;
         let (slow, quick) = (median_ms(&gateway, "a/m"), median_ms(&gateway, "b/m"));
         assert!((800.0..1_000.0).contains(&slow) && (90.0..110.0).contains(&quick), "{slow} {quick}");
-        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         assert_eq!(a.requests().len(), 0, "{policy}");
         gateway.stop().await;
     }
@@ -120,7 +120,7 @@ async fn a_quantile_is_the_delay_of_a_hedge() {
     let a = FakeProvider::answering(|_| hello()).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"p95\"").start_after(&rows).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     let rows = gateway.stop().await;
     let race = rows.races.last().unwrap();
     assert_eq!((&race["policy"], &race["why"]), (&json!("hedge"), &json!("hedge hedged")));
@@ -130,39 +130,41 @@ async fn a_quantile_is_the_delay_of_a_hedge() {
 }
 
 #[tokio::test]
-async fn when_the_best_hangs_another_is_asked_within_the_budget() {
+async fn a_hanging_favourite_is_hedged_within_the_budget() {
     let rows = history(&[("a", 80), ("b", 100)]);
     let hangs = FakeProvider::answering(|_| silent()).await;
     let b = FakeProvider::answering(|_| hello()).await;
     let setup = Setup::over(&[&hangs, &b]).race("policy = \"adaptive\"").race("timeouts = { first_token = \"3s\" }");
     let gateway = setup.start_after(&rows).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     let mut client = RawClient::connect(gateway.addr()).await;
     let headers = [("x-photofinish-budget", "0"), ("x-photofinish-upstreams", "a/m,b/m")];
     client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
-    assert_eq!(hear(&mut client).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut client).await.upstream(), "b/m");
     let rows = gateway.stop().await;
     let new = rows.races.len() as i64 - REQUESTS;
     assert_eq!(new, 2);
-    let told: Vec<_> = rows.races[REQUESTS as usize..].iter().map(|race| pick(race, &["plan", "why"])).collect();
-    let why = told[0][1].as_str().unwrap();
-    assert!(why.contains("hedged"), "{told:?}");
-    let reasons = |race: usize| -> Vec<_> {
-        rows.of(race).iter().map(|row| pick(row, &["provider", "start_reason", "outcome"])).collect()
-    };
-    assert_eq!(reasons(REQUESTS as usize), [json!(["a", "first", "lost"]), json!(["b", "hedge", "won"])]);
+    let hedged = &rows.races[REQUESTS as usize];
+    assert!(hedged["why"].as_str().unwrap().contains("hedged"), "{hedged:?}");
+    assert_rows(
+        &rows.of(REQUESTS as usize),
+        &[
+            json!({"provider": "a", "start_reason": "first", "outcome": "lost"}),
+            json!({"provider": "b", "start_reason": "hedge", "outcome": "won"}),
+        ],
+    );
     // Without money there is no extra: the other follows a failure, and by now the first is known to hang.
-    let last = reasons(REQUESTS as usize + 1);
-    assert!(last.iter().all(|row| row[1] != "hedge"), "{last:?} {told:?}");
+    let last = rows.of(REQUESTS as usize + 1);
+    assert!(last.iter().all(|row| row["start_reason"] != "hedge"), "{last:?}");
 }
 
 #[tokio::test]
-async fn what_happens_is_learnt_at_once() {
+async fn outcomes_are_learnt_at_once() {
     let a = FakeProvider::answering(|_| hello()).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let gateway = Setup::over(&[&a, &b]).start().await;
     for _ in 0..5 {
-        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     }
     b.closed(4).await;
     let seen = |upstream: &str| {
@@ -178,7 +180,7 @@ async fn what_happens_is_learnt_at_once() {
 }
 
 #[tokio::test]
-async fn two_of_one_machine_park_are_not_hedged_against_each_other() {
+async fn upstreams_of_one_domain_are_not_hedged_against_each_other() {
     let rows = history(&[("a", 80), ("b", 90), ("c", 120)]);
     let hangs = FakeProvider::answering(|_| silent()).await;
     let b = FakeProvider::answering(|_| hello()).await;
@@ -186,19 +188,19 @@ async fn two_of_one_machine_park_are_not_hedged_against_each_other() {
     let park = "domain = \"park\"";
     let setup = Setup::new().provider("a", &hangs, park).provider("b", &b, park).provider("c", &c, "");
     let gateway = setup.race("policy = \"adaptive\"\nbudget = 1.0").start_after(&rows).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "c/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "c/m");
     assert_eq!(b.requests().len(), 0);
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn whoever_fails_often_gets_no_hedges() {
+async fn an_upstream_that_often_fails_is_not_used_as_hedge() {
     let a = FakeProvider::answering(|_| silent()).await;
     let b = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
     let setup = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1ms\"");
     let gateway = setup.race("breaker = { failures = 0 }").race("timeouts = { total = \"300ms\" }").start().await;
     for _ in 0..8 {
-        assert_eq!(hear(&mut gateway.streaming().await).await.status, 504);
+        assert_eq!(read_response(&mut gateway.streaming().await).await.status, 504);
     }
     let rows = gateway.stop().await;
     let reasons: Vec<_> =
@@ -209,7 +211,7 @@ async fn whoever_fails_often_gets_no_hedges() {
 }
 
 #[tokio::test]
-async fn others_go_before_one_that_has_used_up_its_rate_limit() {
+async fn an_upstream_with_an_exhausted_rate_limit_comes_last() {
     let used_up = [
         ("content-type", "text/event-stream"),
         ("x-ratelimit-remaining-requests", "0"),
@@ -219,28 +221,27 @@ async fn others_go_before_one_that_has_used_up_its_rate_limit() {
     let a = FakeProvider::answering(move |_| script()).await;
     let b = FakeProvider::start(vec![hello(), Script::status(500, &[], "{}")]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.status, &heard.json()["error"]["attempts"][1]["failure"]), (502, &json!("cooling_down")));
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.status, &response.json()["error"]["attempts"][1]["failure"]), (502, &json!("cooling_down")));
     let mut client = RawClient::connect(gateway.addr()).await;
     let alone = [("x-photofinish-upstreams", "a/m")];
     client.request("POST", CHAT, &alone, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
-    assert_eq!(hear(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
+    assert_eq!(read_response(&mut client).await.upstream(), "a/m", "where there is no other it is asked");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_hedge_by_delay_keeps_to_machine_parks_too() {
+async fn a_hedge_with_a_given_delay_respects_domains() {
     let hangs = FakeProvider::answering(|_| silent()).await;
     let b = FakeProvider::answering(|_| hello()).await;
     let c = FakeProvider::answering(|_| hello()).await;
     let park = "domain = \"park\"";
     let setup = Setup::new().provider("a", &hangs, park).provider("b", &b, park).provider("c", &c, "");
     let gateway = setup.race("policy = \"hedge\"\nhedge_after = \"5ms\"").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "c/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "c/m");
     assert_eq!(b.requests().len(), 0);
     let rows = gateway.stop().await;
-    let told = pick(&rows.races[0], &["plan", "why"]);
-    assert_eq!(told, json!(["a/m@0 b/m@failure c/m@10ms", "listed hedged"]));
+    assert_row!(&rows.races[0], json!({"plan": "a/m@0 b/m@failure c/m@10ms", "why": "listed hedged"}));
 }

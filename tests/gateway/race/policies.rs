@@ -2,22 +2,20 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{hear, silent};
-use crate::harness::gateway::{CHAT, Setup, pick};
+use crate::harness::answer::{read_response, silent};
+use crate::harness::gateway::{CHAT, Setup, assert_row, assert_rows};
 use crate::support::{FakeProvider, RawClient, Script};
-
-const START: [&str; 4] = ["provider", "start_reason", "p_include", "outcome"];
 
 #[tokio::test]
 async fn a_hedge_is_not_started_when_the_leader_is_in_time() {
     let a = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let b = FakeProvider::start(vec![Script::stream(&["never"])]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1h\"").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("a/m", "1"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("a/m", "1"));
     let rows = gateway.stop().await;
     assert_eq!((rows.attempts.len(), b.requests().len()), (1, 0));
-    assert_eq!(pick(&rows.races[0], &["policy", "optimise"]), json!(["hedge", "ttft"]));
+    assert_row!(&rows.races[0], json!({"policy": "hedge", "optimise": "ttft"}));
 }
 
 #[tokio::test]
@@ -25,22 +23,30 @@ async fn a_failure_starts_the_hedge_at_once() {
     let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"hedge\"\nhedge_after = \"1h\"").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("b"), &START), json!(["b", "fallback", 1.0, "won"]));
+    assert_row!(
+        rows.one("b"),
+        json!({"provider": "b", "start_reason": "fallback", "p_include": 1.0, "outcome": "won"})
+    );
 }
 
 #[tokio::test]
-async fn the_weighted_one_is_first_and_the_others_are_its_fallback() {
+async fn the_weighted_upstream_is_first_and_the_others_are_its_fallback() {
     let a = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let b = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
     let model = "[models.m]\npolicy = \"weighted\"\nupstreams = [\
                  { upstream = \"a/m\", weight = 0.0 }, { upstream = \"b/m\", weight = 3.0 }]";
     let gateway = Setup::over(&[&a, &b]).model(model).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     let rows = gateway.stop().await;
-    let attempts: Vec<_> = rows.of(0).into_iter().map(|attempt| pick(attempt, &START)).collect();
-    assert_eq!(attempts, [json!(["b", "first", 1.0, "failed"]), json!(["a", "fallback", 1.0, "won"])]);
+    assert_rows(
+        &rows.of(0),
+        &[
+            json!({"provider": "b", "start_reason": "first", "p_include": 1.0, "outcome": "failed"}),
+            json!({"provider": "a", "start_reason": "fallback", "p_include": 1.0, "outcome": "won"}),
+        ],
+    );
 }
 
 #[tokio::test]
@@ -52,27 +58,32 @@ async fn a_request_may_choose_its_own_plan() {
     let mut client = RawClient::connect(gateway.addr()).await;
     let headers = [("x-photofinish-policy", "fallback"), ("x-photofinish-upstreams", "b/m, c/m")];
     client.request("POST", CHAT, &headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string()).await;
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("c/m", "hello"));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("c/m", "hello"));
     let rows = gateway.stop().await;
     assert_eq!(rows.races[0]["policy"], "fallback");
-    let attempts: Vec<_> = rows.of(0).into_iter().map(|attempt| pick(attempt, &START)).collect();
-    assert_eq!(attempts, [json!(["b", "first", 1.0, "failed"]), json!(["c", "fallback", 1.0, "won"])]);
+    assert_rows(
+        &rows.of(0),
+        &[
+            json!({"provider": "b", "start_reason": "first", "p_include": 1.0, "outcome": "failed"}),
+            json!({"provider": "c", "start_reason": "fallback", "p_include": 1.0, "outcome": "won"}),
+        ],
+    );
     assert_eq!(a.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn a_row_tells_the_plan_and_why() {
+async fn a_race_s_row_has_its_plan_and_the_reason() {
     let a = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fastest\"\noptimise = \"completion\"").start().await;
-    hear(&mut gateway.streaming().await).await;
+    read_response(&mut gateway.streaming().await).await;
     let mut client = RawClient::connect(gateway.addr()).await;
     let mut ask = async |headers: &[(&str, &str)]| {
         client
             .request("POST", CHAT, headers, json!({"model": "m", "stream": true, "messages": [{}]}).to_string())
             .await;
-        assert_eq!(hear(&mut client).await.upstream(), "a/m");
+        assert_eq!(read_response(&mut client).await.upstream(), "a/m");
     };
     let hedge = ("x-photofinish-policy", "hedge");
     ask(&[hedge, ("x-photofinish-hedge-after", "90m"), ("x-photofinish-optimise", "ttft")]).await;
@@ -81,18 +92,17 @@ async fn a_row_tells_the_plan_and_why() {
     let money = [("x-photofinish-budget", "0.05"), ("x-photofinish-hold-max", "0s")];
     ask(&[("x-photofinish-policy", "adaptive"), ("x-photofinish-max-attempts", "1"), money[0], money[1]]).await;
     client.request("POST", CHAT, &[("x-photofinish-budget", "-1")], json!({"model": "m"}).to_string()).await;
-    assert_eq!(hear(&mut client).await.status, 400);
+    assert_eq!(read_response(&mut client).await.status, 400);
     let rows = gateway.stop().await;
-    let told: Vec<_> = rows.races.iter().map(|race| pick(race, &["policy", "optimise", "plan", "why"])).collect();
-    assert_eq!(
-        told,
-        [
-            json!(["fastest", "completion", "a/m@0 b/m@failure", "cold"]),
-            json!(["hedge", "ttft", "a/m@0 b/m@5400000ms", "listed"]),
-            json!(["hedge", "goodput", "a/m@0 b/m@1000ms", "hedge"]),
-            json!(["adaptive", "completion", "a/m@0", "cold"]),
-            json!([null, null, null, null]),
-        ]
+    assert_rows(
+        &rows.races.iter().collect::<Vec<_>>(),
+        &[
+            json!({"policy": "fastest", "optimise": "completion", "plan": "a/m@0 b/m@failure", "why": "cold"}),
+            json!({"policy": "hedge", "optimise": "ttft", "plan": "a/m@0 b/m@5400000ms", "why": "listed"}),
+            json!({"policy": "hedge", "optimise": "goodput", "plan": "a/m@0 b/m@1000ms", "why": "hedge"}),
+            json!({"policy": "adaptive", "optimise": "completion", "plan": "a/m@0", "why": "cold"}),
+            json!({"policy": null, "optimise": null, "plan": null, "why": null}),
+        ],
     );
 }
 
@@ -102,9 +112,12 @@ async fn a_failure_of_the_best_starts_the_next() {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
         let gateway = Setup::over(&[&a, &b]).race(&format!("policy = \"{policy}\"")).start().await;
-        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
         assert_eq!(rows.races[0]["policy"], policy);
-        assert_eq!(pick(rows.one("b"), &START), json!(["b", reason, 1.0, "won"]));
+        assert_row!(
+            rows.one("b"),
+            json!({"provider": "b", "start_reason": reason, "p_include": 1.0, "outcome": "won"})
+        );
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{end, hear, silent};
-use crate::harness::gateway::pick;
+use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -14,7 +14,7 @@ rules! { everywhere:
     r09_every_loser_leaves_a_row,
     r12_characters_may_be_split_over_reads,
     r12_an_endless_line_is_bounded,
-    r14_what_we_cancelled_is_not_held_against_a_provider,
+    r14_a_cancelled_attempt_is_not_held_against_its_provider,
 }
 rules! { natively:
     r12_line_ends_may_be_split_over_reads,
@@ -22,9 +22,9 @@ rules! { natively:
     r11_the_total_timeout_does_not_cut_a_stream,
     r11_the_total_timeout_ends_a_race_without_a_winner,
 }
-rules! { over_chat: r08_a_retry_does_not_hold_up_the_others }
+rules! { over_chat: r08_a_retry_does_not_delay_other_attempts }
 
-async fn r08_a_retry_does_not_hold_up_the_others(pair: Pair) {
+async fn r08_a_retry_does_not_delay_other_attempts(pair: Pair) {
     let (picky_may, healthy_may) = (Gate::new(), Gate::new());
     let held = picky_may.clone();
     let picky = FakeProvider::answering(move |request| {
@@ -39,28 +39,30 @@ async fn r08_a_retry_does_not_hold_up_the_others(pair: Pair) {
     let mut client = pair.streaming(&gateway).await;
     assert!(picky.request(1).await.json().get("stream_options").is_none(), "asked again without");
     healthy_may.open();
-    let heard = hear(&mut client).await;
+    let response = read_response(&mut client).await;
     assert_eq!(
-        (heard.upstream(), pair.called.said(&heard).as_str()),
+        (response.upstream(), pair.surface.streamed_text(&response).as_str()),
         ("b/m", "healthy"),
         "while the retry is still awaited"
     );
     picky.closed(1).await;
 
     picky_may.open();
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!(pair.called.said(&heard), "picky");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!(pair.surface.streamed_text(&response), "picky");
     assert!(picky.request(2).await.json().get("stream_options").is_some(), "no answer has shown that it was meant");
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!(pair.called.said(&heard), "picky");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!(pair.surface.streamed_text(&response), "picky");
     assert!(picky.request(4).await.json().get("stream_options").is_none(), "now one has");
     let rows = gateway.stop().await;
     let first = rows.of(0);
     assert_eq!(first.len(), 3);
-    let columns = ["provider", "start_reason", "outcome", "failure"];
-    assert_eq!(pick(first[0], &columns), json!(["a", "first", "failed", "bad_request"]));
-    assert_eq!(pick(first[1], &columns), json!(["b", "first", "won", null]));
-    assert_eq!(pick(first[2], &columns), json!(["a", "retry", "lost", null]));
+    assert_row!(
+        first[0],
+        json!({"provider": "a", "start_reason": "first", "outcome": "failed", "failure": "bad_request"})
+    );
+    assert_row!(first[1], json!({"provider": "b", "start_reason": "first", "outcome": "won", "failure": null}));
+    assert_row!(first[2], json!({"provider": "a", "start_reason": "retry", "outcome": "lost", "failure": null}));
     assert_eq!((rows.of(1).len(), rows.of(2).len()), (3, 2));
 }
 
@@ -73,43 +75,43 @@ async fn r09_every_loser_leaves_a_row(pair: Pair) {
     let gateway = pair.over(&[&a, &b, &c, &d]).start().await;
     let mut client = pair.whole(&gateway).await;
     a.request(0).await;
-    assert_eq!(pair.called.whole_text(&hear(&mut client).await.json()), "hello");
+    assert_eq!(pair.surface.whole_text(&read_response(&mut client).await.json()), "hello");
     for loser in [&a, &b, &c] {
         loser.closed(0).await;
     }
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.races[0], &["attempts", "winner", "outcome", "stream"]), json!([4, 3, "ok", 0]));
+    assert_row!(&rows.races[0], json!({"attempts": 4, "winner": 3, "outcome": "ok", "stream": 0}));
     for loser in ["a", "b", "c"] {
-        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert_eq!(ending(rows.one(loser)), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
         assert!(rows.one(loser)["ttft_obs_us"].as_i64() > Some(0));
     }
-    assert_eq!(end(rows.one("d")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("d")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 async fn r10_the_ttft_of_a_hedge_is_its_own(pair: Pair) {
     let hanging = FakeProvider::start(vec![silent()]).await;
     let hedge = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
     let gateway = pair.over(&[&hanging, &hedge]).race("policy = \"hedge\"\nhedge_after = \"2s\"").start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert!(heard.header("x-photofinish-ttft-ms").parse::<i64>().unwrap() < 2_000, "{:?}", heard.headers);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert!(response.header("x-photofinish-ttft-ms").parse::<i64>().unwrap() < 2_000, "{:?}", response.headers);
     let rows = gateway.stop().await;
     let hedge = rows.one("b");
-    assert_eq!(pick(hedge, &["start_reason", "outcome", "ttft_event"]), json!(["hedge", "won", 1]));
+    assert_row!(hedge, json!({"start_reason": "hedge", "outcome": "won", "ttft_event": 1}));
     let (dispatch, ttft) = (hedge["dispatch_us"].as_i64().unwrap(), hedge["ttft_obs_us"].as_i64().unwrap());
     assert!(dispatch >= 2_000_000 && ttft < 2_000_000, "{hedge:#?}");
     assert!(rows.races[0]["first_token_sent_us"].as_i64().unwrap() >= dispatch + ttft, "the client's is the race's");
-    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
 }
 
 async fn r11_the_total_timeout_does_not_cut_a_stream(pair: Pair) {
     let long = pair.open().role().token("one ").delay(Duration::from_secs(3)).token("two").finish("stop").done().end();
     let slow = FakeProvider::start(vec![long]).await;
     let gateway = pair.over(&[&slow]).race("timeouts = { total = \"2s\" }").start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "one two");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "one two");
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
     assert!(rows.races[0]["done_us"].as_i64().unwrap() > 2_000_000);
 }
 
@@ -117,19 +119,25 @@ async fn r11_the_total_timeout_ends_a_race_without_a_winner(pair: Pair) {
     let mid = || pair.open().role().token("one ").until_closed();
     let (hanging, talking) = (FakeProvider::start(vec![silent()]).await, FakeProvider::start(vec![mid()]).await);
     let gateway = pair.over(&[&hanging, &talking]).race("timeouts = { total = \"1s\" }").start().await;
-    let (path, ask) = (pair.called.path(), |model: &str, stream| pair.called.body(model, stream));
-    let heard = hear(&mut gateway.post(path, &ask("a/m", true)).await).await;
-    assert_eq!(heard.status, 504, "before the commit");
-    assert!(pair.called.error(&heard).1.contains("total timeout"), "{}", heard.body);
+    let (path, ask) = (pair.surface.path(), |model: &str, stream| pair.surface.body(model, stream));
+    let response = read_response(&mut gateway.post(path, &ask("a/m", true)).await).await;
+    assert_eq!(response.status, 504, "before the commit");
+    assert!(pair.surface.error(&response).1.contains("total timeout"), "{}", response.body);
     hanging.closed(0).await;
-    let heard = hear(&mut gateway.post(path, &ask("b/m", false)).await).await;
-    assert_eq!(heard.status, 504, "not streaming");
+    let response = read_response(&mut gateway.post(path, &ask("b/m", false)).await).await;
+    assert_eq!(response.status, 504, "not streaming");
     talking.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
-    assert_eq!(end(rows.one("b")), json!(["failed_mid", 1, null, "timeout", "stream"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "headers"})
+    );
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "timeout", "failure_phase": "stream"})
+    );
     for race in &rows.races {
-        assert_eq!(pick(race, &["outcome", "http_status"]), json!(["error", 504]));
+        assert_row!(race, json!({"outcome": "error", "http_status": 504}));
     }
 }
 
@@ -137,17 +145,17 @@ async fn r12_characters_may_be_split_over_reads(pair: Pair) {
     let script = || pair.stream(&["é😀 ", "日本"]);
     let fake = FakeProvider::start(vec![script().byte_by_byte(), script().byte_by_byte()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "é😀 日本");
-    if pair.called.dialect() == pair.dialect {
-        assert_eq!(heard.body.as_bytes(), script().body(), "byte for byte");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "é😀 日本");
+    if pair.surface.dialect() == pair.dialect {
+        assert_eq!(response.body.as_bytes(), script().body(), "byte for byte");
     }
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!(pair.called.whole_text(&heard.json()), "é😀 日本");
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!(pair.surface.whole_text(&response.json()), "é😀 日本");
     let rows = gateway.stop().await;
     for attempt in &rows.attempts {
-        assert_eq!(pick(attempt, &["outcome", "payload_events", "chars_total"]), json!(["won", 2, 5]));
+        assert_row!(attempt, json!({"outcome": "won", "payload_events": 2, "chars_total": 5}));
     }
 }
 
@@ -155,10 +163,10 @@ async fn r12_line_ends_may_be_split_over_reads(pair: Pair) {
     let script = || pair.stream(&["a", "b"]).with_line_ends("\r\n");
     let fake = FakeProvider::start(vec![script().byte_by_byte()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(heard.body.as_bytes(), script().body());
-    assert_eq!(pick(gateway.stop().await.one("a"), &["outcome", "payload_events"]), json!(["won", 2]));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(response.body.as_bytes(), script().body());
+    assert_row!(gateway.stop().await.one("a"), json!({"outcome": "won", "payload_events": 2}));
 }
 
 async fn r12_an_endless_line_is_bounded(pair: Pair) {
@@ -167,15 +175,18 @@ async fn r12_an_endless_line_is_bounded(pair: Pair) {
     let a = FakeProvider::start(vec![endless.until_closed()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
     let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("b/m", "hello"));
     a.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "malformed", "first_token"]));
-    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "malformed", "failure_phase": "first_token"})
+    );
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback"}));
 }
 
-async fn r14_what_we_cancelled_is_not_held_against_a_provider(pair: Pair) {
+async fn r14_a_cancelled_attempt_is_not_held_against_its_provider(pair: Pair) {
     const LOST: usize = 12;
     let cancelled = FakeProvider::answering(move |request| match request.number {
         number if number < LOST => pair.open().role().until_closed(),
@@ -191,15 +202,20 @@ async fn r14_what_we_cancelled_is_not_held_against_a_provider(pair: Pair) {
     for race in 0..LOST {
         let mut client = pair.streaming(&gateway).await;
         cancelled.request(race).await;
-        let heard = hear(&mut client).await;
-        assert_eq!(heard.upstream(), "b/m");
+        let response = read_response(&mut client).await;
+        assert_eq!(response.upstream(), "b/m");
         cancelled.closed(race).await;
     }
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("a/m", "at last"));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("a/m", "at last"));
     let rows = gateway.stop().await;
     let of_a: Vec<_> = rows.attempts.iter().filter(|attempt| attempt["provider"] == "a").collect();
     assert_eq!(of_a.len(), LOST + 1);
-    assert!(of_a[..LOST].iter().all(|attempt| end(attempt) == json!(["lost", 0, "lost", null, null])), "{of_a:#?}");
+    assert!(
+        of_a[..LOST]
+            .iter()
+            .all(|attempt| ending(attempt) == json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"})),
+        "{of_a:#?}"
+    );
     assert_eq!(of_a[LOST]["outcome"], "won");
 }

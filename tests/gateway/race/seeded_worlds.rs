@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::Heard;
+use crate::harness::answer::Response;
 use crate::harness::gateway::{CHAT, Row, Rows, Setup};
 use crate::support::{FakeProvider, RawClient, Script};
 
@@ -148,7 +148,7 @@ fn setup(fakes: &[FakeProvider], rules: &Rules) -> Setup {
 }
 
 /// One client's request: what it heard, unless it left, or came as the gateway stopped.
-async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops: bool) -> Option<Heard> {
+async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops: bool) -> Option<Response> {
     let mut client = match RawClient::try_connect(addr).await {
         Err(_) if gateway_stops => return None,
         client => client.unwrap(),
@@ -162,7 +162,7 @@ async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops
         };
         let body = client.body(&head).await.unwrap();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        Some(Heard { status: head.status, headers: head.headers, body })
+        Some(Response { status: head.status, headers: head.headers, body })
     };
     match leaves {
         None => answer.await,
@@ -172,7 +172,11 @@ async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops
 }
 
 /// All of them at once: whether each streams, and what it heard.
-async fn ask_all(addr: SocketAddr, clients: &[(bool, Option<u64>)], gateway_stops: bool) -> Vec<(bool, Option<Heard>)> {
+async fn ask_all(
+    addr: SocketAddr,
+    clients: &[(bool, Option<u64>)],
+    gateway_stops: bool,
+) -> Vec<(bool, Option<Response>)> {
     let one = |(streams, leaves): &(bool, Option<u64>)| {
         let (streams, leaves) = (*streams, *leaves);
         async move { (streams, ask(addr, streams, leaves, gateway_stops).await) }
@@ -190,7 +194,7 @@ async fn play(seed: u64) {
     }
     let gateway = setup(&fakes, &world.rules).start().await;
     let addr = gateway.addr();
-    let (heard, rows) = if world.is_stopped_early {
+    let (response, rows) = if world.is_stopped_early {
         let first = &fakes[0];
         let stopped = async {
             // Somebody is asked by then, or all were turned away.
@@ -205,14 +209,14 @@ async fn play(seed: u64) {
                 gateway.reload(&setup(&fakes, then)).await;
             }
         };
-        let (mut heard, ()) = tokio::join!(ask_all(addr, now, false), reload);
-        heard.extend(ask_all(addr, later, false).await);
+        let (mut response, ()) = tokio::join!(ask_all(addr, now, false), reload);
+        response.extend(ask_all(addr, later, false).await);
         gateway.settled(&context).await;
-        (heard, gateway.stop().await)
+        (response, gateway.stop().await)
     };
-    for (streams, heard) in &heard {
-        if let Some(heard) = heard {
-            check_answer(*streams, heard, &fakes, &world, &context);
+    for (streams, response) in &response {
+        if let Some(response) = response {
+            check_answer(*streams, response, &fakes, &world, &context);
         }
     }
     check_rows(&rows, &fakes, &world, &context);
@@ -220,35 +224,35 @@ async fn play(seed: u64) {
 
 /// A right answer, or none: what a client gets is one provider's answer from its first word to its last, or it is told that it
 /// is not.
-fn check_answer(streams: bool, heard: &Heard, fakes: &[FakeProvider], world: &World, context: &str) {
+fn check_answer(streams: bool, response: &Response, fakes: &[FakeProvider], world: &World, context: &str) {
     let is_whole = |text: &str| {
         world.tempers.iter().zip(fakes).any(|(temper, fake)| {
             let mut numbers = 0..fake.requests().len();
             numbers.any(|number| tokens(temper.name, number).concat() == text)
         })
     };
-    if heard.status != 200 {
-        assert!(!heard.json()["error"].is_null(), "neither answer nor error: {heard:?} {context}");
+    if response.status != 200 {
+        assert!(!response.json()["error"].is_null(), "neither answer nor error: {response:?} {context}");
         return;
     }
     if !streams {
-        let answer = heard.json();
+        let answer = response.json();
         let choice = &answer["choices"][0];
         let text = choice["message"]["content"].as_str().unwrap_or_default();
-        assert!(is_whole(text) || text.is_empty(), "not one whole answer: {heard:?} {context}");
-        assert_eq!(choice["finish_reason"], "stop", "{heard:?} {context}");
+        assert!(is_whole(text) || text.is_empty(), "not one whole answer: {response:?} {context}");
+        assert_eq!(choice["finish_reason"], "stop", "{response:?} {context}");
         return;
     }
-    let said = heard.said();
-    let has_error = heard.events().iter().any(|event| event.contains("\"error\""));
-    assert!(heard.is_done() != has_error, "it ends in one way: {heard:?} {context}");
-    assert!(has_error || is_whole(&said) || said.is_empty(), "not one whole answer: {heard:?} {context}");
+    let said = response.streamed_text();
+    let has_error = response.events().iter().any(|event| event.contains("\"error\""));
+    assert!(response.is_done() != has_error, "it ends in one way: {response:?} {context}");
+    assert!(has_error || is_whole(&said) || said.is_empty(), "not one whole answer: {response:?} {context}");
     let begins = |name: &str, number: usize| tokens(name, number).concat().starts_with(&said);
     let is_of_one = world.tempers.iter().zip(fakes).any(|(temper, fake)| {
         let mut numbers = 0..fake.requests().len();
         numbers.any(|number| begins(temper.name, number))
     });
-    assert!(said.is_empty() || is_of_one, "words of several answers: {heard:?} {context}");
+    assert!(said.is_empty() || is_of_one, "words of several answers: {response:?} {context}");
 }
 
 fn check_rows(rows: &Rows, fakes: &[FakeProvider], world: &World, context: &str) {
@@ -313,7 +317,7 @@ impl Drop for Told {
 }
 
 #[tokio::test]
-async fn every_world_keeps_the_promises() {
+async fn every_seeded_world_keeps_the_invariants() {
     let worlds = std::env::var("PHOTOFINISH_WORLDS").ok().and_then(|worlds| worlds.parse().ok()).unwrap_or(12);
     let only = std::env::var("PHOTOFINISH_WORLD").ok().and_then(|seed| seed.parse().ok());
     for seed in only.map_or(0..worlds, |seed| seed..seed + 1) {

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{end, first_text, hear, silent};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{ending, first_text, read_response, silent};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
 #[tokio::test]
-async fn a_drain_lets_what_runs_come_to_its_end() {
+async fn a_drain_lets_running_races_finish() {
     let rest = Gate::new();
     let script = Script::sse().role().token("one ").wait(&rest).token("two").finish("stop").done().end();
     let fake = FakeProvider::start(vec![script]).await;
@@ -26,11 +26,11 @@ async fn a_drain_lets_what_runs_come_to_its_end() {
     };
     let (rows, last) = tokio::join!(gateway.stop(), reads_on);
     assert_eq!(last, "[DONE]");
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 #[tokio::test]
-async fn when_the_drain_runs_out_every_race_is_told_and_recorded() {
+async fn at_the_end_of_the_drain_every_race_gets_an_error_and_a_row() {
     let talking = FakeProvider::start(vec![Script::sse().role().token("x").until_closed()]).await;
     let hanging = FakeProvider::start(vec![silent()]).await;
     let setup = Setup::new().server("drain = \"300ms\"").provider("a", &talking, "").provider("b", &hanging, "");
@@ -41,15 +41,15 @@ async fn when_the_drain_runs_out_every_race_is_told_and_recorded() {
     assert_eq!(first_text(&mut streaming).await, "x");
     let mut waiting = gateway.ask(&ask("b/m")).await;
     hanging.request(0).await;
-    let (rows, event, heard) = tokio::join!(gateway.stop(), streaming.event(), hear(&mut waiting));
+    let (rows, event, response) = tokio::join!(gateway.stop(), streaming.event(), read_response(&mut waiting));
     let event: Value = serde_json::from_str(&event.unwrap().unwrap()).unwrap();
     assert_eq!(event["error"]["code"], "photofinish_stream_broken");
     assert_eq!(streaming.event().await.unwrap(), None, "no [DONE]");
-    assert_eq!((heard.status, heard.error_code().as_str()), (503, "photofinish_shutting_down"));
+    assert_eq!((response.status, response.error_code().as_str()), (503, "photofinish_shutting_down"));
     talking.closed(0).await;
     hanging.closed(0).await;
-    assert_eq!(end(rows.one("a")), json!(["shutdown", 1, null, null, null]));
-    assert_eq!(end(rows.one("b")), json!(["shutdown", 0, "shutdown", null, null]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "http_status"]), json!(["shutdown", 200]));
-    assert_eq!(pick(&rows.races[1], &["outcome", "http_status"]), json!(["shutdown", 503]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "shutdown", "ttft_event": 1}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "shutdown", "ttft_event": 0, "censor_cause": "shutdown"}));
+    assert_row!(&rows.races[0], json!({"outcome": "shutdown", "http_status": 200}));
+    assert_row!(&rows.races[1], json!({"outcome": "shutdown", "http_status": 503}));
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::harness::answer::{end, hear, silent};
-use crate::harness::gateway::{CHAT, Setup, pick};
+use crate::harness::answer::{ending, read_response, silent};
+use crate::harness::gateway::{CHAT, Setup, assert_row};
 use crate::support::{FakeProvider, RawClient, Script};
 
 #[tokio::test]
@@ -17,22 +17,22 @@ async fn a_handshake_without_an_answer_is_a_connect_timeout() {
     let address = format!("https://{}/v1", mute.local_addr().unwrap());
     let setup = Setup::new().race("policy = \"fallback\"\ntimeouts = { connect = \"300ms\" }");
     let gateway = setup.provider_at("a", &address, "").provider("b", &b, "").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hello"));
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("a"), &["outcome", "failure", "failure_phase"]), json!(["timeout", "timeout", "connect"]));
-    assert_eq!(pick(rows.one("a"), &["connect_us", "conn_reused", "first_token_us"]), json!([null, null, null]));
+    assert_row!(rows.one("a"), json!({"outcome": "timeout", "failure": "timeout", "failure_phase": "connect"}));
+    assert_row!(rows.one("a"), json!({"connect_us": null, "conn_reused": null, "first_token_us": null}));
 }
 
 #[tokio::test]
-async fn nobody_listening_is_a_connect_failure() {
+async fn a_refused_connection_is_a_connect_failure() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let setup = Setup::new().race("policy = \"fallback\"").provider_at("a", &format!("http://{free}/v1"), "");
     let gateway = setup.provider("b", &b, "").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "connect", "connect"]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "failed", "failure": "connect", "failure_phase": "connect"}));
 }
 
 #[tokio::test]
@@ -42,44 +42,50 @@ async fn comments_do_not_hold_off_the_first_token_timeout() {
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let race = "policy = \"fallback\"\ntimeouts = { first_token = \"500ms\" }";
     let gateway = Setup::over(&[&a, &b]).race(race).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hello"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hello"));
     a.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "first_token"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "first_token"})
+    );
     assert!(rows.one("a")["keepalives"].as_i64() > Some(0));
     assert!(rows.one("a")["ttft_obs_us"].as_i64() >= Some(500_000));
-    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback"}));
 }
 
 #[tokio::test]
-async fn the_last_one_alive_is_not_cut() {
+async fn the_last_running_attempt_is_not_cut() {
     let late = Script::sse().delay(Duration::from_secs(2)).role().token("late").finish("stop").done().end();
     let a = FakeProvider::start(vec![silent()]).await;
     let b = FakeProvider::start(vec![late]).await;
     let race = "policy = \"fallback\"\ntimeouts = { first_token = \"300ms\" }";
     let gateway = Setup::over(&[&a, &b]).race(race).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "late"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "late"));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "headers"})
+    );
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
     assert!(rows.one("b")["ttft_obs_us"].as_i64() >= Some(2_000_000));
 }
 
 #[tokio::test]
-async fn no_more_attempts_than_allowed() {
+async fn max_attempts_bounds_the_attempts() {
     let failing = || Script::status(500, &[], "{}");
     let a = FakeProvider::start(vec![failing(), failing()]).await;
     let b = FakeProvider::start(vec![failing()]).await;
     let c = FakeProvider::start(vec![Script::stream(&["never"])]).await;
     let gateway = Setup::over(&[&a, &b, &c]).race("max_attempts = 2").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_all_failed"));
     let mut client = RawClient::connect(gateway.addr()).await;
     let body = json!({"model": "m", "messages": [{}]}).to_string();
     client.request("POST", CHAT, &[("x-photofinish-max-attempts", "1")], body).await;
-    assert_eq!(hear(&mut client).await.status, 502);
+    assert_eq!(read_response(&mut client).await.status, 502);
     let rows = gateway.stop().await;
     assert_eq!((rows.of(0).len(), rows.of(1).len(), c.requests().len()), (2, 1, 0));
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, end, first_text, hear, silent};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{Response, ending, first_text, read_response, silent};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
 const COMPLETION: &str = "optimise = \"completion\"";
@@ -14,8 +14,8 @@ const COMPLETION: &str = "optimise = \"completion\"";
 /// Long enough for what was written before to be read.
 const A_MOMENT: Duration = Duration::from_millis(60);
 
-fn content(heard: &Heard) -> Value {
-    heard.json()["choices"][0]["message"]["content"].clone()
+fn content(response: &Response) -> Value {
+    response.json()["choices"][0]["message"]["content"].clone()
 }
 
 /// Has begun, and never ends.
@@ -36,14 +36,14 @@ async fn the_first_whole_answer_wins_although_another_began_earlier() {
     for (optimise, objective) in [(COMPLETION, "completion"), ("optimise = \"goodput\"", "goodput")] {
         let (a, b) = overtaken().await;
         let gateway = Setup::over(&[&a, &b]).race(optimise).start().await;
-        let heard = hear(&mut gateway.whole().await).await;
-        assert_eq!((heard.status, heard.upstream(), content(&heard)), (200, "b/m", json!("quick")));
+        let response = read_response(&mut gateway.whole().await).await;
+        assert_eq!((response.status, response.upstream(), content(&response)), (200, "b/m", json!("quick")));
         a.closed(0).await;
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["lost", 1, null, null, null]));
-        assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+        assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 1}));
+        assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
         let race = &rows.races[0];
-        assert_eq!(pick(race, &["winner", "outcome", "optimise", "attempts"]), json!([1, "ok", objective, 2]));
+        assert_row!(race, json!({"winner": 1, "outcome": "ok", "optimise": objective, "attempts": 2}));
     }
 }
 
@@ -51,12 +51,12 @@ async fn the_first_whole_answer_wins_although_another_began_earlier() {
 async fn the_headers_tell_the_first_token_of_the_winner_and_not_its_end() {
     let (a, b) = overtaken().await;
     let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
-    let heard = hear(&mut gateway.whole().await).await;
+    let response = read_response(&mut gateway.whole().await).await;
     let rows = gateway.stop().await;
     let micros = |column: &str| rows.one("b")[column].as_i64().unwrap();
     let ttft_us = micros("first_token_us");
-    assert_eq!(heard.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
-    let timing = heard.header("server-timing").strip_prefix("ttft;dur=").unwrap();
+    assert_eq!(response.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
+    let timing = response.header("server-timing").strip_prefix("ttft;dur=").unwrap();
     let client_ttft_ms: f64 = timing.split(',').next().unwrap().parse().unwrap();
     let (from, until) = (micros("dispatch_us") + ttft_us, micros("dispatch_us") + micros("last_token_us"));
     assert!(
@@ -66,7 +66,7 @@ async fn the_headers_tell_the_first_token_of_the_winner_and_not_its_end() {
 }
 
 #[tokio::test]
-async fn a_client_that_streams_gets_whoever_begins_first() {
+async fn a_streaming_client_gets_the_first_token() {
     let (a, b) = overtaken().await;
     let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
     let mut client = gateway.streaming().await;
@@ -80,33 +80,39 @@ async fn a_client_that_streams_gets_whoever_begins_first() {
 }
 
 #[tokio::test]
-async fn one_that_breaks_before_its_end_has_failed_and_the_others_run_on() {
+async fn an_answer_that_breaks_off_has_failed_and_the_others_continue() {
     let broken = Gate::new();
     let a = FakeProvider::start(vec![Script::sse().role().token("half").reached(&broken).close()]).await;
     let b =
         FakeProvider::start(vec![Script::sse().role().wait(&broken).tokens(&["o", "k"]).finish("stop").done().end()])
             .await;
     let gateway = Setup::over(&[&a, &b]).race(COMPLETION).start().await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("ok")));
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!((response.upstream(), content(&response)), ("b/m", json!("ok")));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "closed", "stream"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "closed", "failure_phase": "stream"})
+    );
     assert_eq!(rows.one("b")["start_reason"], "first", "it was not cut when the other began");
 }
 
 #[tokio::test]
-async fn behind_one_that_breaks_or_falls_silent_the_untried_follow() {
+async fn after_a_broken_or_silent_answer_untried_upstreams_follow() {
     let dies = Script::sse().role().token("half").close();
     for (script, failure) in [(dies, "closed"), (endless(), "idle_timeout")] {
         let a = FakeProvider::start(vec![script]).await;
         let b = FakeProvider::start(vec![Script::stream(&["rescued"])]).await;
         let race = "policy = \"fallback\"\ntimeouts = { first_token = \"10s\", idle = \"300ms\" }";
         let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
-        let heard = hear(&mut gateway.whole().await).await;
-        assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("rescued")));
+        let response = read_response(&mut gateway.whole().await).await;
+        assert_eq!((response.upstream(), content(&response)), ("b/m", json!("rescued")));
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, failure, "stream"]));
-        assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "fallback"]));
+        assert_eq!(
+            ending(rows.one("a")),
+            json!({"outcome": "failed_mid", "ttft_event": 1, "failure": failure, "failure_phase": "stream"})
+        );
+        assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback"}));
     }
 }
 
@@ -116,10 +122,13 @@ async fn a_first_token_timeout_ends_with_the_first_token() {
     let (a, b) = (FakeProvider::start(vec![a]).await, FakeProvider::start(vec![silent()]).await);
     let race = "timeouts = { first_token = \"300ms\" }";
     let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!((heard.upstream(), content(&heard)), ("a/m", json!("long")));
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!((response.upstream(), content(&response)), ("a/m", json!("long")));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("b")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "headers"})
+    );
 }
 
 #[tokio::test]
@@ -128,15 +137,21 @@ async fn the_total_deadline_ends_answers_that_have_begun() {
     let b = FakeProvider::start(vec![silent()]).await;
     let race = "timeouts = { total = \"400ms\" }";
     let gateway = Setup::over(&[&a, &b]).race(COMPLETION).race(race).start().await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!(heard.status, 504);
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!(response.status, 504);
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "timeout", "stream"]));
-    assert_eq!(end(rows.one("b")), json!(["timeout", 0, "timeout", "timeout", "headers"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "timeout", "failure_phase": "stream"})
+    );
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "timeout", "ttft_event": 0, "censor_cause": "timeout", "failure": "timeout", "failure_phase": "headers"})
+    );
 }
 
 #[tokio::test]
-async fn when_the_client_leaves_everybody_is_cancelled() {
+async fn all_attempts_are_cancelled_when_the_client_leaves() {
     let begun = Gate::new();
     let a = FakeProvider::start(vec![Script::sse().role().token("x").reached(&begun).until_closed()]).await;
     let b = FakeProvider::start(vec![silent()]).await;
@@ -148,9 +163,12 @@ async fn when_the_client_leaves_everybody_is_cancelled() {
     a.closed(0).await;
     b.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("b")), json!(["client_gone", 0, "client_gone", null, null]));
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "client_gone", "ttft_event": 0, "censor_cause": "client_gone"})
+    );
     assert_eq!(rows.one("a")["outcome"], "client_gone");
-    assert_eq!(pick(&rows.races[0], &["winner", "outcome"]), json!([null, "client_gone"]));
+    assert_row!(&rows.races[0], json!({"winner": null, "outcome": "client_gone"}));
 }
 
 #[tokio::test]
@@ -166,13 +184,15 @@ async fn a_loser_that_has_begun_and_is_billed_anyway_is_read_to_its_end() {
         .provider("b", &winner, "")
         .start()
         .await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!(heard.upstream(), "b/m", "it did not wait for the loser");
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!(response.upstream(), "b/m", "it did not wait for the loser");
     won.open();
     gateway.recorded(3).await;
     let rows = gateway.stop().await;
-    let columns = ["outcome", "ttft_event", "audited", "output_tokens", "payload_events"];
-    assert_eq!(pick(rows.one("a"), &columns), json!(["drained", 1, 0, 2, 2]));
+    assert_row!(
+        rows.one("a"),
+        json!({"outcome": "drained", "ttft_event": 1, "audited": 0, "output_tokens": 2, "payload_events": 2})
+    );
 }
 
 /// `b` is asked, and says nothing. `a` begins then, and ends once it may.

@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{end, error_and_close, hear, silent};
-use crate::harness::gateway::{Rows, pick};
+use crate::harness::answer::{ending, error_and_close, read_response, silent};
+use crate::harness::gateway::{Rows, assert_row};
 use crate::harness::matrix::{Pair, rules};
 use crate::support::{FakeProvider, Gate, Script};
 
@@ -17,7 +17,7 @@ rules! { everywhere:
     r04_a_fast_refusal_does_not_beat_a_healthy_attempt,
     r05_an_error_frame_does_not_win,
     r06_cancelling_the_losers_leaves_the_winner_alone,
-    r07_of_two_ready_at_once_the_second_is_closed_too,
+    r07_of_two_that_are_ready_at_once_the_loser_is_closed_too,
     r13_a_slow_favourite_is_overtaken,
 }
 rules! { natively: r03_when_all_are_empty_the_first_is_passed_on }
@@ -27,13 +27,16 @@ async fn r01_headers_do_not_win(pair: Pair) {
     let headers_only = FakeProvider::start(vec![pair.open().reached(&sent).until_closed()]).await;
     let healthy = FakeProvider::start(vec![pair.stream_after(&sent, &["hello"])]).await;
     let gateway = pair.over(&[&headers_only, &healthy]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.upstream(), pair.called.said(&heard).as_str()), (200, "b/m", "hello"));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!(
+        (response.status, response.upstream(), pair.surface.streamed_text(&response).as_str()),
+        (200, "b/m", "hello")
+    );
     headers_only.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "http_status"]), json!(["ok", 1, 200]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
+    assert_row!(&rows.races[0], json!({"outcome": "ok", "winner": 1, "http_status": 200}));
 }
 
 async fn r02_a_role_a_ping_or_an_empty_string_does_not_win(pair: Pair) {
@@ -42,12 +45,12 @@ async fn r02_a_role_a_ping_or_an_empty_string_does_not_win(pair: Pair) {
     let chatty = FakeProvider::start(vec![chatter]).await;
     let healthy = FakeProvider::start(vec![pair.stream_after(&sent, &["hello"])]).await;
     let gateway = pair.over(&[&chatty, &healthy]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("b/m", "hello"));
     chatty.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["lost", 0, "lost", null, null]));
-    assert_eq!(pick(rows.one("a"), &["payload_events", "first_token_us"]), json!([0, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
+    assert_row!(rows.one("a"), json!({"payload_events": 0, "first_token_us": null}));
 }
 
 async fn r03_an_empty_stream_does_not_win(pair: Pair) {
@@ -59,11 +62,11 @@ async fn r03_an_empty_stream_does_not_win(pair: Pair) {
     let mut client = pair.streaming(&gateway).await;
     empty.closed(0).await;
     healthy_may.open();
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("b/m", "hello"));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["empty", null, null, null, null]));
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "empty"}));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 async fn r03_when_all_are_empty_the_first_is_passed_on(pair: Pair) {
@@ -72,13 +75,13 @@ async fn r03_when_all_are_empty_the_first_is_passed_on(pair: Pair) {
     let a = FakeProvider::start(vec![first(), first()]).await;
     let b = FakeProvider::start(vec![second(), second()]).await;
     let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.header("content-type")), (200, "text/event-stream"));
-    assert_eq!(heard.body.as_bytes(), first().body(), "as it came");
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!((heard.status, heard.header("content-type")), (200, "application/json"));
-    let finish = pair.called.whole_finish(&heard.json()).to_owned();
-    assert!(["length", "incomplete", "max_tokens"].contains(&finish.as_str()), "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.status, response.header("content-type")), (200, "text/event-stream"));
+    assert_eq!(response.body.as_bytes(), first().body(), "as it came");
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!((response.status, response.header("content-type")), (200, "application/json"));
+    let finish = pair.surface.whole_finish(&response.json()).to_owned();
+    assert!(["length", "incomplete", "max_tokens"].contains(&finish.as_str()), "{}", response.body);
     let rows = gateway.stop().await;
     assert_all_empty(&rows, 4);
 }
@@ -88,12 +91,12 @@ async fn r03_when_all_are_empty_the_answer_is_the_surfaces(pair: Pair) {
     let empty = || pair.open().role().finish("stop").done().end();
     let a = FakeProvider::start(vec![empty(), empty()]).await;
     let gateway = pair.over(&[&a]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "");
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    let finish = pair.called.whole_finish(&heard.json()).to_owned();
-    assert!(["stop", "completed", "end_turn"].contains(&finish.as_str()), "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "");
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    let finish = pair.surface.whole_finish(&response.json()).to_owned();
+    assert!(["stop", "completed", "end_turn"].contains(&finish.as_str()), "{}", response.body);
     assert_all_empty(&gateway.stop().await, 2);
 }
 
@@ -102,26 +105,26 @@ async fn r03_what_ends_without_a_token_and_unfinished_is_a_failure(pair: Pair) {
     let gateway = pair.over(&[&a]).start().await;
     let asked = [pair.streaming(&gateway).await, pair.whole(&gateway).await, pair.streaming(&gateway).await];
     for mut client in asked {
-        let heard = hear(&mut client).await;
-        assert_eq!(heard.status, 502, "{}", heard.body);
-        assert!(heard.body.contains("closed"), "{}", heard.body);
+        let response = read_response(&mut client).await;
+        assert_eq!(response.status, 502, "{}", response.body);
+        assert!(response.body.contains("closed"), "{}", response.body);
     }
     let rows = gateway.stop().await;
     for attempt in &rows.attempts {
-        assert_eq!(end(attempt), json!(["failed", null, null, "closed", "first_token"]));
+        assert_eq!(ending(attempt), json!({"outcome": "failed", "failure": "closed", "failure_phase": "first_token"}));
     }
     for race in &rows.races {
-        assert_eq!(pick(race, &["outcome", "winner", "http_status"]), json!(["error", null, 502]));
+        assert_row!(race, json!({"outcome": "error", "winner": null, "http_status": 502}));
     }
 }
 
 fn assert_all_empty(rows: &Rows, attempts: usize) {
     assert_eq!(rows.attempts.len(), attempts);
     for attempt in &rows.attempts {
-        assert_eq!(end(attempt), json!(["empty", null, null, null, null]));
+        assert_eq!(ending(attempt), json!({"outcome": "empty"}));
     }
     for race in &rows.races {
-        assert_eq!(pick(race, &["winner", "http_status"]), json!([null, 200]));
+        assert_row!(race, json!({"winner": null, "http_status": 200}));
     }
 }
 
@@ -134,12 +137,15 @@ async fn r04_a_fast_refusal_does_not_beat_a_healthy_attempt(pair: Pair) {
     let mut client = pair.streaming(&gateway).await;
     picky.closed(0).await;
     healthy_may.open();
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.status, pair.called.said(&heard).as_str()), (200, "hello"));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.status, pair.surface.streamed_text(&response).as_str()), (200, "hello"));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "bad_request", "headers"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "bad_request", "failure_phase": "headers"})
+    );
     assert_eq!(rows.one("a")["http_status"], 400);
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 async fn r05_an_error_frame_does_not_win(pair: Pair) {
@@ -150,11 +156,14 @@ async fn r05_an_error_frame_does_not_win(pair: Pair) {
     let mut client = pair.streaming(&gateway).await;
     broken.closed(0).await;
     healthy_may.open();
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.upstream(), pair.called.said(&heard).as_str()), ("b/m", "hello"));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.upstream(), pair.surface.streamed_text(&response).as_str()), ("b/m", "hello"));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed", null, null, "overloaded", "first_token"]));
-    assert_eq!(end(rows.one("b")), json!(["won", 1, null, null, null]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "overloaded", "failure_phase": "first_token"})
+    );
+    assert_eq!(ending(rows.one("b")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 async fn r06_cancelling_the_losers_leaves_the_winner_alone(pair: Pair) {
@@ -174,14 +183,14 @@ async fn r06_cancelling_the_losers_leaves_the_winner_alone(pair: Pair) {
     assert_eq!(pair.first_text(&mut client).await, "two");
     while client.event().await.unwrap().is_some() {}
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
     for loser in ["b", "c"] {
-        assert_eq!(end(rows.one(loser)), json!(["lost", 0, "lost", null, null]));
+        assert_eq!(ending(rows.one(loser)), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
         assert!(!rows.one(loser)["cancel_us"].is_null());
     }
 }
 
-async fn r07_of_two_ready_at_once_the_second_is_closed_too(pair: Pair) {
+async fn r07_of_two_that_are_ready_at_once_the_loser_is_closed_too(pair: Pair) {
     const RACES: usize = 20;
     let gates: Vec<(Gate, Gate)> = (0..RACES).map(|_| (Gate::new(), Gate::new())).collect();
     let script =
@@ -210,8 +219,12 @@ async fn r07_of_two_ready_at_once_the_second_is_closed_too(pair: Pair) {
     for attempt in rows.attempts.iter().filter(|attempt| attempt["outcome"] == "lost") {
         // One that was read to its first token in the same pass may know its TTFT.
         let seen = !attempt["first_token_us"].is_null();
-        let expected = if seen { json!(["lost", 1, null, null, null]) } else { json!(["lost", 0, "lost", null, null]) };
-        assert_eq!(end(attempt), expected);
+        let expected = if seen {
+            json!({"outcome": "lost", "ttft_event": 1})
+        } else {
+            json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"})
+        };
+        assert_eq!(ending(attempt), expected);
     }
 }
 
@@ -219,13 +232,13 @@ async fn r13_a_slow_favourite_is_overtaken(pair: Pair) {
     let favourite = FakeProvider::start(vec![pair.open().role().until_closed()]).await;
     let second = FakeProvider::start(vec![pair.stream(&["hello"])]).await;
     let gateway = pair.over(&[&favourite, &second]).race("policy = \"hedge\"\nhedge_after = \"200ms\"").start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"));
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("b/m", "2"));
     favourite.closed(0).await;
     let rows = gateway.stop().await;
     let (favourite, second) = (rows.one("a"), rows.one("b"));
-    assert_eq!(end(favourite), json!(["lost", 0, "lost", null, null]));
-    assert_eq!(pick(second, &["outcome", "start_reason"]), json!(["won", "hedge"]));
+    assert_eq!(ending(favourite), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
+    assert_row!(second, json!({"outcome": "won", "start_reason": "hedge"}));
     // Censored on its own clock: it had waited at least until the hedge's token.
     let overtaken_us = second["dispatch_us"].as_i64().unwrap() + second["ttft_obs_us"].as_i64().unwrap();
     let waited_us = favourite["dispatch_us"].as_i64().unwrap() + favourite["ttft_obs_us"].as_i64().unwrap();

@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::pick;
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Gate, Script};
 
 rules! { everywhere:
     the_prelude_is_held_back_and_sent_whole,
-    a_reset_after_the_commit_is_told,
-    a_connection_that_closes_after_the_commit_is_told,
-    an_end_without_a_finish_is_told,
-    an_error_frame_after_the_commit_is_told,
-    silence_after_the_commit_is_told,
+    a_reset_after_the_commit_is_an_error_event,
+    a_close_after_the_commit_is_an_error_event,
+    an_end_without_a_finish_reason_is_an_error_event,
+    an_error_frame_after_the_commit_is_translated,
+    silence_after_the_commit_is_an_error_event,
     a_break_before_the_end_is_rescued_for_a_client_that_does_not_stream,
 }
 rules! { natively: an_error_frame_after_the_commit_is_passed_on_as_it_came }
@@ -29,9 +29,9 @@ async fn the_prelude_is_held_back_and_sent_whole(pair: Pair) {
     token_may.open();
     client.head().await;
     let first = client.chunk().await.unwrap().unwrap();
-    let said: String = crate::support::sse_events(&first).iter().map(|event| pair.called.text(event)).collect();
+    let said: String = crate::support::sse_events(&first).iter().map(|event| pair.surface.text(event)).collect();
     assert_eq!(said, "one", "the first bytes are the prelude with the first token");
-    if pair.called.dialect() == pair.dialect {
+    if pair.surface.dialect() == pair.dialect {
         assert_eq!(first, pair.open().role().token("one").body());
     }
     rest_may.open();
@@ -44,12 +44,15 @@ async fn the_prelude_is_held_back_and_sent_whole(pair: Pair) {
 async fn breaks(pair: Pair, script: Script, race: &str, failure: &str) -> String {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = pair.over(&[&fake]).race(race).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, pair.called.said(&heard).as_str()), (200, "x"));
-    let message = pair.called.assert_broken(&heard);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.status, pair.surface.streamed_text(&response).as_str()), (200, "x"));
+    let message = pair.surface.assert_broken(&response);
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, failure, "stream"]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "http_status", "winner"]), json!(["error", 200, 0]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": failure, "failure_phase": "stream"})
+    );
+    assert_row!(&rows.races[0], json!({"outcome": "error", "http_status": 200, "winner": 0}));
     message
 }
 
@@ -57,7 +60,7 @@ fn begun(pair: Pair) -> Script {
     pair.open().role().token("x")
 }
 
-async fn a_reset_after_the_commit_is_told(pair: Pair) {
+async fn a_reset_after_the_commit_is_an_error_event(pair: Pair) {
     let fallen = Gate::new();
     let fake = FakeProvider::start(vec![begun(pair).wait(&fallen).reset()]).await;
     let gateway = pair.over(&[&fake]).start().await;
@@ -71,20 +74,23 @@ async fn a_reset_after_the_commit_is_told(pair: Pair) {
         told += 1;
     }
     // The clients of Responses disagree about which event it is, so both are sent.
-    assert_eq!(told, if pair.called == Called::Responses { 2 } else { 1 });
+    assert_eq!(told, if pair.surface == Surface::Responses { 2 } else { 1 });
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "reset", "stream"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "reset", "failure_phase": "stream"})
+    );
 }
 
-async fn a_connection_that_closes_after_the_commit_is_told(pair: Pair) {
+async fn a_close_after_the_commit_is_an_error_event(pair: Pair) {
     breaks(pair, begun(pair).close(), "", "closed").await;
 }
 
-async fn an_end_without_a_finish_is_told(pair: Pair) {
+async fn an_end_without_a_finish_reason_is_an_error_event(pair: Pair) {
     breaks(pair, begun(pair).end(), "", "closed").await;
 }
 
-async fn an_error_frame_after_the_commit_is_told(pair: Pair) {
+async fn an_error_frame_after_the_commit_is_translated(pair: Pair) {
     let message = breaks(pair, begun(pair).error().until_closed(), "", "overloaded").await;
     assert!(message.contains("The server is overloaded"), "{message}");
 }
@@ -93,12 +99,12 @@ async fn an_error_frame_after_the_commit_is_passed_on_as_it_came(pair: Pair) {
     let script = begun(pair).error();
     let fake = FakeProvider::start(vec![script.clone().until_closed()]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!(heard.body.as_bytes(), script.body());
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!(response.body.as_bytes(), script.body());
     gateway.stop().await;
 }
 
-async fn silence_after_the_commit_is_told(pair: Pair) {
+async fn silence_after_the_commit_is_an_error_event(pair: Pair) {
     breaks(pair, begun(pair).until_closed(), "timeouts = { idle = \"500ms\" }", "idle_timeout").await;
 }
 
@@ -106,18 +112,21 @@ async fn a_break_before_the_end_is_rescued_for_a_client_that_does_not_stream(pai
     let a = FakeProvider::start(vec![begun(pair).error().until_closed()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["whole", " answer"])]).await;
     let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut pair.whole(&gateway).await).await;
-    assert_eq!((heard.status, heard.upstream(), heard.header("content-type")), (200, "b/m", "application/json"));
-    let answer = heard.json();
-    assert_eq!(pair.called.whole_text(&answer), "whole answer");
-    assert!(["stop", "completed", "end_turn"].contains(&pair.called.whole_finish(&answer)), "{}", heard.body);
+    let response = read_response(&mut pair.whole(&gateway).await).await;
+    assert_eq!(
+        (response.status, response.upstream(), response.header("content-type")),
+        (200, "b/m", "application/json")
+    );
+    let answer = response.json();
+    assert_eq!(pair.surface.whole_text(&answer), "whole answer");
+    assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&answer)), "{}", response.body);
     if pair.dialect != crate::support::Dialect::OpenAi {
-        assert_eq!(pair.called.whole_usage(&answer), (10, 2), "{}", heard.body);
+        assert_eq!(pair.surface.whole_usage(&answer), (10, 2), "{}", response.body);
     }
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "overloaded", "stream"]));
     assert_eq!(
-        pick(rows.one("b"), &["outcome", "start_reason", "dialect"]),
-        json!(["won", "fallback", pair.dialect.name()])
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "overloaded", "failure_phase": "stream"})
     );
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "fallback", "dialect": pair.dialect.name()}));
 }

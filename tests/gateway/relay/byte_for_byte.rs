@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, end, hear};
-use crate::harness::gateway::{Setup, pick};
+use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
 /// A stream of one provider, and what came of it.
-async fn relayed(script: Script, ask: &Value, race: &str) -> (Heard, crate::harness::gateway::Rows) {
+async fn relayed(script: Script, ask: &Value, race: &str) -> (Response, crate::harness::gateway::Rows) {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).race(race).start().await;
-    let heard = hear(&mut gateway.ask(ask).await).await;
-    (heard, gateway.stop().await)
+    let response = read_response(&mut gateway.ask(ask).await).await;
+    (response, gateway.stop().await)
 }
 
 fn streaming() -> Value {
@@ -65,10 +65,10 @@ async fn the_stream_is_the_upstreams_byte_for_byte() {
     ];
     let script = parts.iter().fold(Script::sse(), |script, part| script.chunk(part)).end();
     let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
-    let (heard, rows) = relayed(script, &ask, "").await;
-    assert_eq!(heard.body, parts.concat());
-    assert_eq!(heard.header("content-type"), "text/event-stream; charset=utf-8");
-    assert_eq!(pick(rows.one("a"), &["payload_events", "keepalives"]), json!([2, 2]));
+    let (response, rows) = relayed(script, &ask, "").await;
+    assert_eq!(response.body, parts.concat());
+    assert_eq!(response.header("content-type"), "text/event-stream; charset=utf-8");
+    assert_row!(rows.one("a"), json!({"payload_events": 2, "keepalives": 2}));
 }
 
 #[tokio::test]
@@ -77,31 +77,33 @@ async fn usage_is_asked_for_recorded_and_taken_out_again() {
     let fake = FakeProvider::start(vec![stream(), stream()]).await;
     let model = "[models.m]\nupstreams = [{ upstream = \"a/m\", input_price = 1.0, output_price = 2.0 }]";
     let gateway = Setup::over(&[&fake]).model(model).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert!(!heard.body.contains("usage") && heard.is_done(), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert!(!response.body.contains("usage") && response.is_done(), "{}", response.body);
     assert_eq!(fake.requests()[0].json()["stream_options"], json!({"include_usage": true}));
     let ask = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
-    let heard = hear(&mut gateway.ask(&ask).await).await;
-    assert!(heard.body.contains("\"total_tokens\":3000"), "{}", heard.body);
+    let response = read_response(&mut gateway.ask(&ask).await).await;
+    assert!(response.body.contains("\"total_tokens\":3000"), "{}", response.body);
     let rows = gateway.stop().await;
     for attempt in &rows.attempts {
-        let columns = ["input_tokens", "output_tokens", "tok_src", "finish_reason", "cost_usd", "cost_basis"];
-        assert_eq!(pick(attempt, &columns), json!([1_000, 2_000, "usage", "stop", 0.005, "computed"]));
+        assert_row!(
+            attempt,
+            json!({"input_tokens": 1_000, "output_tokens": 2_000, "tok_src": "usage", "finish_reason": "stop", "cost_usd": 0.005, "cost_basis": "computed"})
+        );
     }
 }
 
 #[tokio::test]
 async fn a_complete_stream_without_done_gets_it() {
-    let (heard, rows) = relayed(Script::sse().role().token("x").finish("stop").end(), &streaming(), "").await;
-    assert!(heard.is_done() && heard.said() == "x", "{}", heard.body);
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
+    let (response, rows) = relayed(Script::sse().role().token("x").finish("stop").end(), &streaming(), "").await;
+    assert!(response.is_done() && response.streamed_text() == "x", "{}", response.body);
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
 }
 
 #[tokio::test]
-async fn an_event_that_is_no_json_is_left_out() {
+async fn an_event_that_is_not_json_is_left_out() {
     let script = Script::sse().role().token("a").event("{\"choices\": [").token("b").finish("stop").done().end();
-    let (heard, rows) = relayed(script, &streaming(), "").await;
-    assert_eq!((heard.said().as_str(), heard.events().len()), ("ab", 5));
-    assert!(heard.is_done());
+    let (response, rows) = relayed(script, &streaming(), "").await;
+    assert_eq!((response.streamed_text().as_str(), response.events().len()), ("ab", 5));
+    assert!(response.is_done());
     assert_eq!(rows.one("a")["outcome"], "won");
 }

@@ -4,9 +4,9 @@
 use fastrand::Rng;
 
 use crate::dialects::tool_calls::calling;
-use crate::harness::answer::{Heard, hear};
+use crate::harness::answer::{Response, read_response};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Script, Step};
 
 rules! { everywhere: a_garbled_stream_comes_down_well_formed }
@@ -37,21 +37,21 @@ fn garble(script: Script, rng: &mut Rng) -> Script {
     chunks.fold(script.head_only(), |script, chunk| script.step(Step::Chunk(chunk))).end()
 }
 
-fn assert_well_formed(called: Called, heard: &Heard) {
-    if heard.status != 200 {
-        assert!([400, 404, 429, 502].contains(&heard.status), "{heard:#?}");
-        called.error(heard);
+fn assert_well_formed(surface: Surface, response: &Response) {
+    if response.status != 200 {
+        assert!([400, 404, 429, 502].contains(&response.status), "{response:#?}");
+        surface.error(response);
         return;
     }
     // Of the whole stream only its end was left.
-    if heard.body == "data: [DONE]\n\n" {
+    if response.body == "data: [DONE]\n\n" {
         return;
     }
     let ends = ["data: [DONE]", "event: message_stop", "event: response.completed", "event: response.incomplete"];
-    if ends.iter().any(|end| heard.body.contains(end)) {
-        called.assert_complete(heard);
+    if ends.iter().any(|end| response.body.contains(end)) {
+        surface.assert_complete(response);
     } else {
-        called.assert_broken(heard);
+        surface.assert_broken(response);
     }
 }
 
@@ -65,18 +65,18 @@ async fn a_garbled_stream_comes_down_well_formed(pair: Pair) {
     .await;
     let gateway = pair.over(&[&fake]).race("breaker = { failures = 1000 }").start().await;
     for seed in 0..STREAMS {
-        let streamed = hear(&mut pair.streaming(&gateway).await).await;
-        let whole = hear(&mut pair.whole(&gateway).await).await;
+        let streamed = read_response(&mut pair.streaming(&gateway).await).await;
+        let whole = read_response(&mut pair.whole(&gateway).await).await;
         assert_eq!(fake.requests().len() as u64, 2 * seed + 2, "{streamed:#?} {whole:#?}");
         // What is passed on untouched is as odd as it came.
-        if pair.called.dialect() != pair.dialect {
-            assert_well_formed(pair.called, &streamed);
+        if pair.surface.dialect() != pair.dialect {
+            assert_well_formed(pair.surface, &streamed);
         }
         if whole.status == 200 {
             assert!(whole.json().is_object(), "seed {seed}: {}", whole.body);
         } else {
             assert!([400, 404, 429, 502].contains(&whole.status), "seed {seed}: {whole:#?}");
-            pair.called.error(&whole);
+            pair.surface.error(&whole);
         }
     }
     gateway.stop().await;

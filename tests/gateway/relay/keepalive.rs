@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{end, error_and_close, hear};
-use crate::harness::gateway::{CHAT, Setup, pick};
+use crate::harness::answer::{ending, error_and_close, read_response};
+use crate::harness::gateway::{CHAT, Setup, assert_row};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 rules! { everywhere:
@@ -20,17 +20,17 @@ rules! { natively:
 /// The shortest that may be set: what is awaited here takes that long.
 const KEEPALIVE: &str = "keepalive = \"2s\"";
 
-fn heartbeat(called: Called) -> &'static str {
-    if called == Called::Messages { "event: ping\ndata: {\"type\": \"ping\"}\n\n" } else { ": keep-alive\n\n" }
+fn heartbeat(surface: Surface) -> &'static str {
+    if surface == Surface::Messages { "event: ping\ndata: {\"type\": \"ping\"}\n\n" } else { ": keep-alive\n\n" }
 }
 
 /// Reads an answer's head and its first heartbeat.
-async fn early(client: &mut RawClient, called: Called) {
+async fn early(client: &mut RawClient, surface: Surface) {
     let head = client.head().await;
     let header = |name: &str| head.header(name).unwrap_or_default().to_owned();
     assert_eq!((head.status, header("content-type").as_str()), (200, "text/event-stream; charset=utf-8"));
     assert!(!header("x-photofinish-race").is_empty() && header("x-photofinish-upstream").is_empty(), "{head:?}");
-    assert_eq!(client.chunk().await.unwrap().unwrap(), heartbeat(called));
+    assert_eq!(client.chunk().await.unwrap().unwrap(), heartbeat(surface));
 }
 
 async fn a_winner_follows_its_early_head(pair: Pair) {
@@ -38,7 +38,7 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
     let fake = FakeProvider::start(vec![pair.stream_after(&gate, &["hel", "lo"])]).await;
     let gateway = pair.over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = pair.streaming(&gateway).await;
-    early(&mut client, pair.called).await;
+    early(&mut client, pair.surface).await;
     gate.open();
     let mut body = Vec::new();
     while let Some(chunk) = client.chunk().await.unwrap() {
@@ -49,8 +49,8 @@ async fn a_winner_follows_its_early_head(pair: Pair) {
     let told = body.find("\n\n").unwrap() + 2;
     assert_eq!(&body.as_bytes()[told..], pair.stream(&["hel", "lo"]).body(), "and not a byte else");
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "http_status", "winner"]), json!(["ok", 200, 0]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
+    assert_row!(&rows.races[0], json!({"outcome": "ok", "http_status": 200, "winner": 0}));
     assert!(rows.races[0]["first_token_sent_us"].as_i64() >= Some(2_000_000), "{:#?}", rows.races[0]);
 }
 
@@ -62,27 +62,27 @@ async fn a_total_failure_is_an_error_event(pair: Pair) {
     let fake = FakeProvider::start(vec![late]).await;
     let gateway = pair.over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = pair.streaming(&gateway).await;
-    early(&mut client, pair.called).await;
+    early(&mut client, pair.surface).await;
     gate.open();
-    let mut heard = String::new();
+    let mut response = String::new();
     while let Some(chunk) = client.chunk().await.unwrap() {
-        heard.push_str(&String::from_utf8_lossy(&chunk));
+        response.push_str(&String::from_utf8_lossy(&chunk));
     }
-    let data = heard.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or_else(|| panic!("{heard}"));
+    let data = response.lines().find_map(|line| line.strip_prefix("data: ")).unwrap_or_else(|| panic!("{response}"));
     let error = serde_json::from_str::<Value>(data).unwrap()["error"].clone();
-    if pair.called != Called::Messages {
-        assert_eq!(error["code"], "photofinish_all_failed", "{heard}");
+    if pair.surface != Surface::Messages {
+        assert_eq!(error["code"], "photofinish_all_failed", "{response}");
     }
-    assert!(error["message"].as_str().unwrap().starts_with("every upstream failed: a/m"), "{heard}");
+    assert!(error["message"].as_str().unwrap().starts_with("every upstream failed: a/m"), "{response}");
     let attempt = json!({"upstream": "a/m", "failure": "server_error", "status": 500, "message": "boom"});
-    assert_eq!(error["attempts"], json!([attempt]), "{heard}");
-    assert!(!["[DONE]", "message_stop", "response.completed"].iter().any(|end| heard.contains(end)), "{heard}");
+    assert_eq!(error["attempts"], json!([attempt]), "{response}");
+    assert!(!["[DONE]", "message_stop", "response.completed"].iter().any(|end| response.contains(end)), "{response}");
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.races[0], &["outcome", "http_status", "winner"]), json!(["error", 200, null]));
+    assert_row!(&rows.races[0], json!({"outcome": "error", "http_status": 200, "winner": null}));
 }
 
 #[tokio::test]
-async fn an_upstream_s_own_error_is_told_as_it_came() {
+async fn an_upstream_s_own_error_follows_an_early_head_unchanged() {
     let gate = Gate::new();
     let body =
         r#"{"error":{"message":"no such tool","type":"invalid_request_error","code":"bad_tool","param":"tools"}}"#;
@@ -91,7 +91,7 @@ async fn an_upstream_s_own_error_is_told_as_it_came() {
     let fake = FakeProvider::start(vec![late]).await;
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = gateway.streaming().await;
-    early(&mut client, Called::Chat).await;
+    early(&mut client, Surface::Chat).await;
     gate.open();
     assert_eq!(client.event().await.unwrap().as_deref(), Some(body));
     assert_eq!(client.event().await.unwrap(), None);
@@ -99,20 +99,23 @@ async fn an_upstream_s_own_error_is_told_as_it_came() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_behind_an_early_head_stops_everything() {
+async fn a_client_that_leaves_after_an_early_head_stops_everything() {
     let fake = FakeProvider::start(vec![Script::new().until_closed()]).await;
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let mut client = gateway.streaming().await;
-    early(&mut client, Called::Chat).await;
+    early(&mut client, Surface::Chat).await;
     client.close();
     fake.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["client_gone", 0, "client_gone", null, null]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "client_gone", "ttft_event": 0, "censor_cause": "client_gone"})
+    );
     assert_eq!(rows.races[0]["outcome"], "client_gone");
 }
 
 #[tokio::test]
-async fn who_does_not_stream_or_turned_it_off_gets_a_status() {
+async fn without_streaming_or_keepalive_the_client_gets_a_status() {
     for (line, stream) in [(KEEPALIVE, false), ("keepalive = \"off\"", true)] {
         let (gate, begun) = (Gate::new(), Gate::new());
         let late = Script::new().reached(&begun).delay(std::time::Duration::from_millis(2_300)).wait(&gate);
@@ -122,14 +125,14 @@ async fn who_does_not_stream_or_turned_it_off_gets_a_status() {
         let gateway = Setup::over(&[&fake]).race(line).start().await;
         gate.open();
         let body = json!({"model": "m", "stream": stream, "messages": [{}]});
-        let heard = hear(&mut gateway.post(CHAT, &body).await).await;
-        assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_all_failed"), "{line}");
+        let response = read_response(&mut gateway.post(CHAT, &body).await).await;
+        assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_all_failed"), "{line}");
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn trailers_tell_of_the_winner_who_takes_them() {
+async fn trailers_name_the_winner_to_clients_that_accept_them() {
     let gate = Gate::new();
     let mut late = Script::new().wait(&gate);
     late.steps.extend(Script::stream(&["x"]).steps);
@@ -137,7 +140,7 @@ async fn trailers_tell_of_the_winner_who_takes_them() {
     let gateway = Setup::over(&[&fake]).race(KEEPALIVE).start().await;
     let body = json!({"model": "m", "stream": true, "messages": [{}]});
     let mut client = gateway.request(CHAT, &[("te", "trailers"), ("connection", "te")], &body).await;
-    early(&mut client, Called::Chat).await;
+    early(&mut client, Surface::Chat).await;
     gate.open();
     let trailer = client.read_until("\r\n\r\n").await;
     assert!(trailer.contains("x-photofinish-upstream: a/m\r\n"), "{trailer}");
@@ -157,10 +160,10 @@ async fn a_heartbeat_of_the_upstream_passes(pair: Pair) {
     let script = pair.open().role().token("x").chunk(beat).token("y").finish("stop").done().end();
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = pair.over(&[&fake]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!(pair.called.said(&heard), "xy");
-    let translated = pair.called.dialect() != pair.dialect;
-    let expected = if translated { heartbeat(pair.called) } else { std::str::from_utf8(beat).unwrap() };
-    assert!(heard.body.contains(expected), "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!(pair.surface.streamed_text(&response), "xy");
+    let translated = pair.surface.dialect() != pair.dialect;
+    let expected = if translated { heartbeat(pair.surface) } else { std::str::from_utf8(beat).unwrap() };
+    assert!(response.body.contains(expected), "{}", response.body);
     gateway.stop().await;
 }

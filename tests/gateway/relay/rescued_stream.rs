@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{end, error_and_close, first_text, hear, silent};
-use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::answer::{ending, error_and_close, first_text, read_response, silent};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row, assert_rows};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::surface::Called;
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 rules! { everywhere:
-    a_replay_goes_on_where_it_repeats_what_was_delivered,
-    what_says_something_else_is_never_delivered,
+    a_replayed_answer_continues_after_the_delivered_text,
+    a_replayed_answer_with_other_text_is_never_delivered,
 }
-rules! { over_chat: a_prefix_goes_on_behind_what_was_delivered }
+rules! { over_chat: a_prefixed_answer_continues_after_the_delivered_text }
 
 const CONTINUE: &str = "policy = \"fallback\"\nrescue = \"continue\"";
 
@@ -25,43 +25,43 @@ async fn prefixing(a: &FakeProvider, b: &FakeProvider) -> TestGateway {
     Setup::new().provider("a", a, "").provider("b", b, "prefix = \"plain\"").race(CONTINUE).start().await
 }
 
-async fn a_replay_goes_on_where_it_repeats_what_was_delivered(pair: Pair) {
+async fn a_replayed_answer_continues_after_the_delivered_text(pair: Pair) {
     let a = FakeProvider::start(vec![pair.open().role().tokens(&["hel", "lo"]).close()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["he", "llo wor", "ld"])]).await;
     let gateway = pair.over(&[&a, &b]).race(CONTINUE).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "hello world", "{}", heard.body);
-    assert_eq!(heard.body.matches(": photofinish rescued by b/m\n\n").count(), 1, "{}", heard.body);
-    assert_eq!(heard.header("trailer"), "x-photofinish-rescued");
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "hello world", "{}", response.body);
+    assert_eq!(response.body.matches(": photofinish rescued by b/m\n\n").count(), 1, "{}", response.body);
+    assert_eq!(response.header("trailer"), "x-photofinish-rescued");
     let rows = gateway.stop().await;
     assert_eq!(rows.one("a")["outcome"], "failed_mid");
-    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason", "ordinal"]), json!(["won", "rescue", 1]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "rescued_by", "attempts"]), json!(["ok", 0, 1, 2]));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "rescue", "ordinal": 1}));
+    assert_row!(&rows.races[0], json!({"outcome": "ok", "winner": 0, "rescued_by": 1, "attempts": 2}));
 }
 
-async fn what_says_something_else_is_never_delivered(pair: Pair) {
+async fn a_replayed_answer_with_other_text_is_never_delivered(pair: Pair) {
     let a = FakeProvider::start(vec![pair.open().role().tokens(&["hel", "lo"]).close(), silent()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["help", " yourself"])]).await;
     let gateway =
         pair.over(&[&a, &b]).race(&format!("{CONTINUE}\ntimeouts = {{ first_token = \"200ms\" }}")).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_broken(&heard);
-    assert_eq!(pair.called.said(&heard), "hello", "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_broken(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "hello", "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("b"), &["outcome", "failure", "start_reason"]), json!(["lost", null, "rescue"]));
+    assert_row!(rows.one("b"), json!({"outcome": "lost", "failure": null, "start_reason": "rescue"}));
     let ends: Vec<&Value> = rows.of(0).iter().map(|row| &row["outcome"]).collect();
     assert_eq!(ends, ["failed_mid", "lost", "timeout"], "the one that broke is asked last");
-    assert_eq!(pick(&rows.races[0], &["outcome", "winner", "rescued_by"]), json!(["error", 0, null]));
+    assert_row!(&rows.races[0], json!({"outcome": "error", "winner": 0, "rescued_by": null}));
 }
 
-async fn a_prefix_goes_on_behind_what_was_delivered(pair: Pair) {
+async fn a_prefixed_answer_continues_after_the_delivered_text(pair: Pair) {
     let a = FakeProvider::start(vec![pair.open().role().tokens(&["hel", "lo"]).close()]).await;
     let b = FakeProvider::start(vec![pair.stream(&[" wor", "ld"])]).await;
     let gateway = prefixing(&a, &b).await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "hello world", "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "hello world", "{}", response.body);
     let asked = b.requests()[0].json();
     let messages = asked["messages"].as_array().unwrap();
     assert_eq!(messages.last().unwrap(), &json!({"role": "assistant", "content": "hello"}));
@@ -71,17 +71,17 @@ async fn a_prefix_goes_on_behind_what_was_delivered(pair: Pair) {
 
 #[tokio::test]
 async fn an_anthropic_prefix_has_no_blank_at_its_end() {
-    let pair = Pair { called: Called::Messages, dialect: Dialect::Anthropic };
+    let pair = Pair { surface: Surface::Messages, dialect: Dialect::Anthropic };
     let a = FakeProvider::start(vec![pair.open().role().tokens(&["hello", " "]).close()]).await;
     let b = FakeProvider::start(vec![pair.stream(&[" wor", "ld"])]).await;
     let line = format!("{}\nprefix = \"plain\"", pair.lines());
     let gateway = Setup::new().provider("a", &a, &pair.lines()).provider("b", &b, &line).race(CONTINUE).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    pair.called.assert_complete(&heard);
-    assert_eq!(pair.called.said(&heard), "hello world", "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    pair.surface.assert_complete(&response);
+    assert_eq!(pair.surface.streamed_text(&response), "hello world", "{}", response.body);
     assert_eq!(b.requests()[0].json()["messages"][1], json!({"role": "assistant", "content": "hello"}));
     // Both told their usage: 10 tokens in each, and 1 so far of the first beside 2 of the second.
-    let delta = heard.events().into_iter().find(|event| event.contains("message_delta")).unwrap();
+    let delta = response.events().into_iter().find(|event| event.contains("message_delta")).unwrap();
     let usage = &serde_json::from_str::<Value>(&delta).unwrap()["usage"];
     assert_eq!(pick_usage(usage), [14, 6, 3]);
     gateway.stop().await;
@@ -97,38 +97,43 @@ async fn a_refused_prefix_is_replayed() {
     let refusal = error_and_close(400, r#"{"error":{"message":"no prefill","type":"invalid_request_error"}}"#);
     let b = FakeProvider::start(vec![refusal, Script::stream(&["hello", " you"])]).await;
     let gateway = prefixing(&a, &b).await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    Called::Chat.assert_complete(&heard);
-    assert_eq!(heard.said(), "hello you");
-    assert!(!heard.body.contains("no prefill"), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    Surface::Chat.assert_complete(&response);
+    assert_eq!(response.streamed_text(), "hello you");
+    assert!(!response.body.contains("no prefill"), "{}", response.body);
     assert_eq!(b.requests()[1].json()["messages"], json!([{}]));
     let rows = gateway.stop().await;
-    let ends: Vec<Value> = rows.of(0).iter().map(|row| pick(row, &["provider", "outcome", "failure"])).collect();
-    let expected =
-        [json!(["a", "failed_mid", "closed"]), json!(["b", "failed", "bad_request"]), json!(["b", "won", null])];
-    assert_eq!(ends, expected);
+    assert_rows(
+        &rows.of(0),
+        &[
+            json!({"provider": "a", "outcome": "failed_mid", "failure": "closed"}),
+            json!({"provider": "b", "outcome": "failed", "failure": "bad_request"}),
+            json!({"provider": "b", "outcome": "won", "failure": null}),
+        ],
+    );
     assert_eq!(rows.races[0]["rescued_by"], 2);
 }
 
 #[tokio::test]
-async fn one_that_goes_on_may_break_off_too() {
+async fn a_rescuing_stream_may_break_off_too() {
     let a = FakeProvider::start(vec![dies(), error_and_close(500, "{}")]).await;
     let b = FakeProvider::start(vec![Script::sse().role().tokens(&["hello", " wor"]).error().close()]).await;
     let c = FakeProvider::start(vec![Script::stream(&["hello world", "!"])]).await;
     let gateway = Setup::over(&[&a, &b, &c]).race(CONTINUE).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    Called::Chat.assert_complete(&heard);
-    assert_eq!(heard.said(), "hello world!", "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    Surface::Chat.assert_complete(&response);
+    assert_eq!(response.streamed_text(), "hello world!", "{}", response.body);
     let rows = gateway.stop().await;
-    let ends: Vec<Value> = rows.of(0).iter().map(|row| pick(row, &["provider", "outcome"])).collect();
-    let expected =
-        [json!(["a", "failed_mid"]), json!(["b", "failed_mid"]), json!(["a", "failed"]), json!(["c", "won"])];
-    assert_eq!(ends, expected);
-    assert_eq!(pick(&rows.races[0], &["winner", "rescued_by", "outcome"]), json!([0, 3, "ok"]));
+    let ended = |provider: &str, outcome: &str| json!({"provider": provider, "outcome": outcome});
+    assert_rows(
+        &rows.of(0),
+        &[ended("a", "failed_mid"), ended("b", "failed_mid"), ended("a", "failed"), ended("c", "won")],
+    );
+    assert_row!(&rows.races[0], json!({"winner": 0, "rescued_by": 3, "outcome": "ok"}));
 }
 
 #[tokio::test]
-async fn an_error_frame_and_an_idle_upstream_are_gone_on_with() {
+async fn an_error_frame_and_an_idle_upstream_are_rescued() {
     let frames = [
         Script::sse().role().tokens(&["hel", "lo"]).error().until_closed(),
         Script::sse().role().tokens(&["hel", "lo"]).until_closed(),
@@ -138,58 +143,58 @@ async fn an_error_frame_and_an_idle_upstream_are_gone_on_with() {
         let b = FakeProvider::start(vec![Script::stream(&["hello", " you"])]).await;
         let gateway =
             Setup::over(&[&a, &b]).race(&format!("{CONTINUE}\ntimeouts = {{ idle = \"300ms\" }}")).start().await;
-        let heard = hear(&mut gateway.streaming().await).await;
-        Called::Chat.assert_complete(&heard);
-        assert_eq!(heard.said(), "hello you", "{}", heard.body);
+        let response = read_response(&mut gateway.streaming().await).await;
+        Surface::Chat.assert_complete(&response);
+        assert_eq!(response.streamed_text(), "hello you", "{}", response.body);
         a.closed(0).await;
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_call_under_way_is_not_gone_on_with() {
+async fn an_unfinished_tool_call_is_not_rescued() {
     let call = json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x"}}]});
     let a = FakeProvider::start(vec![Script::sse().role().token("hm").delta(call).close()]).await;
     let b = FakeProvider::start(vec![Script::stream(&["hm", "!"])]).await;
     let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    Called::Chat.assert_broken(&heard);
+    let response = read_response(&mut gateway.streaming().await).await;
+    Surface::Chat.assert_broken(&response);
     assert!(b.requests().is_empty());
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn of_several_answers_none_is_gone_on_with() {
+async fn several_choices_are_not_rescued() {
     let a = FakeProvider::start(vec![dies()]).await;
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
     let body = json!({"model": "m", "stream": true, "n": 2, "messages": [{}]});
-    let heard = hear(&mut gateway.ask(&body).await).await;
-    Called::Chat.assert_broken(&heard);
+    let response = read_response(&mut gateway.ask(&body).await).await;
+    Surface::Chat.assert_broken(&response);
     assert!(b.requests().is_empty());
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_completion_goes_on_from_a_longer_prompt() {
+async fn a_completion_is_rescued_by_a_longer_prompt() {
     let chunk = |text: &str| json!({"id": "c", "object": "text_completion", "created": 1, "model": "f", "choices": [{"index": 0, "text": text, "finish_reason": null}]});
     let last = json!({"id": "d", "choices": [{"index": 0, "text": "", "finish_reason": "length"}]});
     let a = FakeProvider::start(vec![Script::sse().event(chunk("once upon")).close()]).await;
     let b = FakeProvider::start(vec![Script::sse().event(chunk(" a time")).event(last).done().end()]).await;
     let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
     let body = json!({"model": "m", "stream": true, "prompt": "Tell:"});
-    let heard = hear(&mut gateway.post("/v1/completions", &body).await).await;
-    let chunks: Vec<Value> = heard.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+    let response = read_response(&mut gateway.post("/v1/completions", &body).await).await;
+    let chunks: Vec<Value> = response.events().iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
     let said: String = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().unwrap().to_owned()).collect();
-    assert_eq!((said.as_str(), heard.is_done()), ("once upon a time", true), "{}", heard.body);
-    assert!(chunks.iter().all(|chunk| chunk["id"] == "c"), "{}", heard.body);
+    assert_eq!((said.as_str(), response.is_done()), ("once upon a time", true), "{}", response.body);
+    assert!(chunks.iter().all(|chunk| chunk["id"] == "c"), "{}", response.body);
     assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "length");
     assert_eq!(b.requests()[0].json()["prompt"], "Tell:once upon");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_others_are_asked_stops_them() {
+async fn a_client_that_leaves_stops_the_rescue() {
     let a = FakeProvider::start(vec![dies()]).await;
     let b = FakeProvider::start(vec![Script::new().until_closed()]).await;
     let gateway = Setup::over(&[&a, &b]).race(CONTINUE).start().await;
@@ -200,25 +205,28 @@ async fn a_client_that_leaves_while_others_are_asked_stops_them() {
     client.close();
     b.closed(0).await;
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("b")), json!(["client_gone", 0, "client_gone", null, null]));
-    assert_eq!(pick(&rows.races[0], &["outcome", "rescued_by"]), json!(["client_gone", null]));
+    assert_eq!(
+        ending(rows.one("b")),
+        json!({"outcome": "client_gone", "ttft_event": 0, "censor_cause": "client_gone"})
+    );
+    assert_row!(&rows.races[0], json!({"outcome": "client_gone", "rescued_by": null}));
 }
 
 #[tokio::test]
-async fn a_gateway_that_ends_asks_nobody_else() {
+async fn shutdown_starts_no_rescue() {
     let a = FakeProvider::start(vec![dies()]).await;
     let b = FakeProvider::start(vec![Script::new().until_closed()]).await;
     let gateway = Setup::over(&[&a, &b]).server("drain = \"100ms\"").race(CONTINUE).start().await;
     let mut client = gateway.streaming().await;
     b.request(0).await;
-    let (rows, heard) = tokio::join!(gateway.stop(), hear(&mut client));
-    Called::Chat.assert_broken(&heard);
+    let (rows, response) = tokio::join!(gateway.stop(), read_response(&mut client));
+    Surface::Chat.assert_broken(&response);
     assert_eq!(rows.one("b")["outcome"], "shutdown");
     assert_eq!(rows.races[0]["outcome"], "shutdown");
 }
 
 #[tokio::test]
-async fn a_trailer_names_who_went_on() {
+async fn a_trailer_names_the_rescuing_upstream() {
     let gate = Gate::new();
     let a = FakeProvider::start(vec![Script::sse().role().tokens(&["hel", "lo"]).wait(&gate).close()]).await;
     let b = FakeProvider::start(vec![Script::stream(&["hello", " you"])]).await;

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{END, Heard, hear};
-use crate::harness::gateway::{Rows, Setup, pick};
+use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::gateway::{Rows, Setup};
 use crate::support::{FakeProvider, Gate, Script};
 
 /// Both ways of asking one provider, each answered by the same script.
-async fn both_ways(script: impl Fn() -> Script) -> ([Heard; 2], Rows) {
+async fn both_ways(script: impl Fn() -> Script) -> ([Response; 2], Rows) {
     let fake = FakeProvider::start(vec![script(), script()]).await;
     let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"1s\" }").start().await;
-    let streamed = hear(&mut gateway.streaming().await).await;
-    let whole = hear(&mut gateway.whole().await).await;
+    let streamed = read_response(&mut gateway.streaming().await).await;
+    let whole = read_response(&mut gateway.whole().await).await;
     ([streamed, whole], gateway.stop().await)
 }
 
-fn assert_served([streamed, whole]: &[Heard; 2], rows: &Rows) {
-    assert!(streamed.is_done() && streamed.said() == "hi", "{}", streamed.body);
+fn assert_served([streamed, whole]: &[Response; 2], rows: &Rows) {
+    assert!(streamed.is_done() && streamed.streamed_text() == "hi", "{}", streamed.body);
     assert_eq!(whole.json()["choices"][0]["message"]["content"], "hi", "{}", whole.body);
     for attempt in &rows.attempts {
-        assert_eq!(pick(attempt, &END), json!(["won", 1, null, null, null]));
+        assert_eq!(ending(attempt), json!({"outcome": "won", "ttft_event": 1}));
     }
     assert!(rows.races.iter().all(|race| race["outcome"] == "ok"));
 }
@@ -31,13 +31,13 @@ fn finished() -> Script {
 }
 
 #[tokio::test]
-async fn silence_behind_the_finish_reason_ends_it_well() {
-    let (heard, rows) = both_ways(|| finished().until_closed()).await;
-    assert_served(&heard, &rows);
+async fn silence_after_the_finish_reason_is_a_complete_end() {
+    let (response, rows) = both_ways(|| finished().until_closed()).await;
+    assert_served(&response, &rows);
 }
 
 #[tokio::test]
-async fn a_break_behind_the_finish_reason_ends_it_well() {
+async fn a_break_after_the_finish_reason_is_a_complete_end() {
     for broken in [Script::close, Script::reset] {
         let finish_seen = Gate::new();
         let fake = FakeProvider::start(vec![broken(finished().wait(&finish_seen))]).await;
@@ -49,14 +49,14 @@ async fn a_break_behind_the_finish_reason_ends_it_well() {
         assert_eq!(client.event().await.unwrap().as_deref(), Some("[DONE]"));
         assert!(client.event().await.unwrap().is_none());
         let rows = gateway.stop().await;
-        assert_eq!(pick(&rows.attempts[0], &END), json!(["won", 1, null, null, null]));
+        assert_eq!(ending(&rows.attempts[0]), json!({"outcome": "won", "ttft_event": 1}));
     }
 }
 
 #[tokio::test]
-async fn the_end_without_done_ends_it_well() {
-    let (heard, rows) = both_ways(|| finished().end()).await;
-    assert_served(&heard, &rows);
+async fn an_end_without_done_is_a_complete_end() {
+    let (response, rows) = both_ways(|| finished().end()).await;
+    assert_served(&response, &rows);
 }
 
 #[tokio::test]
@@ -69,14 +69,18 @@ async fn a_refusal_counts_before_its_body_is_read() {
         .race("policy = \"fallback\"\ntimeouts = { first_token = \"20s\" }")
         .start()
         .await;
-    let heard = tokio::time::timeout(Duration::from_secs(10), hear(&mut gateway.streaming().await)).await.unwrap();
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hi"));
+    let response =
+        tokio::time::timeout(Duration::from_secs(10), read_response(&mut gateway.streaming().await)).await.unwrap();
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hi"));
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "server_error", "headers"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed", "failure": "server_error", "failure_phase": "headers"})
+    );
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_cut_while_its_body_comes_is_no_censored_observation() {
+async fn a_refusal_with_a_cut_body_is_not_censored() {
     let (head_is_out, never) = (Gate::new(), Gate::new());
     let slow = Script::new().head(429, &[("content-length", "99")]).reached(&head_is_out).wait(&never);
     let refusing = FakeProvider::start(vec![slow]).await;
@@ -84,8 +88,8 @@ async fn a_refusal_that_is_cut_while_its_body_comes_is_no_censored_observation()
         FakeProvider::start(vec![Script::sse().role().wait(&head_is_out).token("hi").finish("stop").done().end()])
             .await;
     let gateway = Setup::over(&[&refusing, &winner]).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!(heard.upstream(), "b/m");
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!(response.upstream(), "b/m");
     let rows = gateway.stop().await;
     let row = rows.one("a");
     // Either it was cut before its head was read, or it is a refusal; never a censored 429.
@@ -93,27 +97,30 @@ async fn a_refusal_that_is_cut_while_its_body_comes_is_no_censored_observation()
 }
 
 #[tokio::test]
-async fn an_error_in_a_200_that_blames_the_request_is_told_with_its_status() {
+async fn a_request_error_in_a_200_gets_its_real_status() {
     let frame =
         json!({"error": {"message": "too long", "code": "context_length_exceeded", "type": "invalid_request_error"}});
     let ([streamed, whole], rows) = both_ways(|| Script::sse().event(&frame).end()).await;
-    for heard in [&streamed, &whole] {
-        assert_eq!((heard.status, heard.json()), (400, frame.clone()), "{}", heard.body);
+    for response in [&streamed, &whole] {
+        assert_eq!((response.status, response.json()), (400, frame.clone()), "{}", response.body);
     }
     assert!(rows.attempts.iter().all(|attempt| attempt["failure"] == "context_length"));
 }
 
 #[tokio::test]
-async fn an_error_that_no_sdk_would_see_is_told_in_the_dialect() {
+async fn an_error_event_is_in_the_shape_that_sdks_read() {
     let bare = "{\"error\":\"the model crashed\"}\n";
     let fake = FakeProvider::start(vec![Script::sse().role().token("hi").chunk(bare).end()]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    let last: serde_json::Value = serde_json::from_str(heard.events().last().unwrap()).unwrap();
-    assert_eq!(last["error"]["code"], "photofinish_stream_broken", "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    let last: serde_json::Value = serde_json::from_str(response.events().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "photofinish_stream_broken", "{}", response.body);
     assert!(last["error"]["message"].as_str().unwrap().contains("the model crashed"));
     let rows = gateway.stop().await;
-    assert_eq!(pick(&rows.attempts[0], &END), json!(["failed_mid", 1, null, "in_stream_error", "stream"]));
+    assert_eq!(
+        ending(&rows.attempts[0]),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "in_stream_error", "failure_phase": "stream"})
+    );
 }
 
 /// Two of three candidates fail at once while the third is ready: whoever was started meanwhile has a row.
@@ -134,21 +141,21 @@ async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
         let mut client = gateway.streaming().await;
         winner.request(0).await;
         go.open();
-        hear(&mut client).await;
+        read_response(&mut client).await;
         // Rows and attempts are compared by the stop.
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_compressed_answer_is_no_answer() {
+async fn a_compressed_answer_is_a_failure() {
     let headers =
         [("content-type", "text/event-stream"), ("content-encoding", "gzip"), ("transfer-encoding", "chunked")];
     let compressed = FakeProvider::start(vec![Script::new().head(200, &headers).chunk("\u{1f}\u{8b}").end()]).await;
     let plain = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
     let gateway = Setup::over(&[&compressed, &plain]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.said().as_str()), ("b/m", "hi"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.streamed_text().as_str()), ("b/m", "hi"));
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("a"), &END), json!(["failed", null, null, "malformed", "headers"]));
+    assert_eq!(ending(rows.one("a")), json!({"outcome": "failed", "failure": "malformed", "failure_phase": "headers"}));
 }

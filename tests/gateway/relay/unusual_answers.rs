@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{END, Heard, hear};
-use crate::harness::gateway::{Rows, Setup, pick};
+use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::gateway::{Rows, Setup, assert_row};
 use crate::support::{FakeProvider, Script};
 
 const HEADERS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
@@ -15,11 +15,11 @@ fn ask(stream: bool, more: Value) -> Value {
 }
 
 /// One answer of one provider.
-async fn answered(script: Script, body: &Value) -> (Heard, Rows) {
+async fn answered(script: Script, body: &Value) -> (Response, Rows) {
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).race("timeouts = { idle = \"15s\" }").start().await;
-    let heard = hear(&mut gateway.ask(body).await).await;
-    (heard, gateway.stop().await)
+    let response = read_response(&mut gateway.ask(body).await).await;
+    (response, gateway.stop().await)
 }
 
 fn choice(index: u32, delta: &Value, finish: Option<&str>) -> String {
@@ -34,17 +34,20 @@ fn two_choices() -> Script {
 
 #[tokio::test]
 async fn one_choice_s_finish_is_not_the_end_of_the_others() {
-    let (heard, rows) = answered(two_choices().end(), &ask(true, json!({"n": 2}))).await;
-    assert!(!heard.is_done() && heard.body.contains("photofinish_stream_broken"), "{}", heard.body);
-    assert_eq!(pick(&rows.attempts[0], &END), json!(["failed_mid", 1, null, "closed", "stream"]));
+    let (response, rows) = answered(two_choices().end(), &ask(true, json!({"n": 2}))).await;
+    assert!(!response.is_done() && response.body.contains("photofinish_stream_broken"), "{}", response.body);
+    assert_eq!(
+        ending(&rows.attempts[0]),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "closed", "failure_phase": "stream"})
+    );
     let whole = two_choices().event(choice(1, &json!({"content": "C"}), Some("stop")));
-    let (heard, rows) = answered(whole.end(), &ask(true, json!({"n": 2}))).await;
-    assert!(heard.is_done());
+    let (response, rows) = answered(whole.end(), &ask(true, json!({"n": 2}))).await;
+    assert!(response.is_done());
     assert_eq!(rows.attempts[0]["outcome"], "won");
 }
 
 #[tokio::test]
-async fn pings_behind_the_end_do_not_hold_it_open() {
+async fn pings_after_the_end_do_not_keep_the_stream_open() {
     // Far more pings than two seconds take; the client's end must not wait for them.
     let endless = |script: Script| {
         (0..200).fold(script, |script, _| script.comment("ping").delay(std::time::Duration::from_millis(100)))
@@ -54,52 +57,52 @@ async fn pings_behind_the_end_do_not_hold_it_open() {
         (Script::sse().token("hi").finish("stop"), true),
         (Script::sse().token("hi").finish("stop").done(), true),
     ] {
-        let (heard, rows) = answered(endless(script), &ask(stream, json!({}))).await;
-        assert_eq!(heard.status, 200);
-        assert_eq!(rows.attempts[0]["outcome"], "won", "{}", heard.body);
+        let (response, rows) = answered(endless(script), &ask(stream, json!({}))).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(rows.attempts[0]["outcome"], "won", "{}", response.body);
     }
 }
 
 #[tokio::test]
-async fn what_comes_behind_done_is_neither_passed_on_nor_counted() {
+async fn bytes_after_done_are_neither_passed_on_nor_counted() {
     let script = Script::sse().token("hi").finish("stop").done().token("more").finish("length").end();
-    let (heard, rows) = answered(script, &ask(true, json!({}))).await;
-    assert_eq!(heard.said(), "hi");
-    assert_eq!(pick(&rows.attempts[0], &["payload_events", "finish_reason"]), json!([1, "stop"]));
+    let (response, rows) = answered(script, &ask(true, json!({}))).await;
+    assert_eq!(response.streamed_text(), "hi");
+    assert_row!(&rows.attempts[0], json!({"payload_events": 1, "finish_reason": "stop"}));
 }
 
 #[tokio::test]
-async fn a_usage_chunk_before_the_first_token_is_for_those_who_asked() {
+async fn an_early_usage_chunk_goes_only_to_clients_that_asked_for_usage() {
     let script = || Script::sse().role().usage(7, 0).token("hi").finish("stop").usage(7, 1).done().end();
-    let (heard, rows) = answered(script(), &ask(true, json!({}))).await;
-    assert!(!heard.body.contains("prompt_tokens"), "{}", heard.body);
-    assert_eq!(pick(&rows.attempts[0], &["input_tokens", "output_tokens"]), json!([7, 1]));
+    let (response, rows) = answered(script(), &ask(true, json!({}))).await;
+    assert!(!response.body.contains("prompt_tokens"), "{}", response.body);
+    assert_row!(&rows.attempts[0], json!({"input_tokens": 7, "output_tokens": 1}));
     let asked = ask(true, json!({"stream_options": {"include_usage": true}}));
-    let (heard, _) = answered(script(), &asked).await;
-    assert_eq!(heard.body.matches("prompt_tokens").count(), 2);
+    let (response, _) = answered(script(), &asked).await;
+    assert_eq!(response.body.matches("prompt_tokens").count(), 2);
 }
 
 #[tokio::test]
-async fn text_that_is_no_json_wins_nothing() {
+async fn text_that_is_not_json_does_not_win() {
     for broken in
         ["{\"choices\":[{\"delta\":{\"content\":\"a\tb\"}}]}", "{\"choices\":[{\"delta\":{\"content\":\"\\u12\"}}]}"]
     {
         let script = Script::sse().event(broken).token("hi").finish("stop").done().end();
-        let (heard, rows) = answered(script, &ask(true, json!({}))).await;
-        assert_eq!(heard.said(), "hi");
+        let (response, rows) = answered(script, &ask(true, json!({}))).await;
+        assert_eq!(response.streamed_text(), "hi");
         assert_eq!(rows.attempts[0]["payload_events"], 1, "{broken}");
     }
 }
 
 #[tokio::test]
-async fn half_a_character_costs_a_whole_answer_no_text() {
+async fn half_a_character_loses_no_text_of_a_whole_answer() {
     let halves = [
         "{\"choices\":[{\"delta\":{\"content\":\"hey \\ud83d\"}}]}",
         "{\"choices\":[{\"delta\":{\"content\":\"\\ude00 you\"}}]}",
     ];
     let script = Script::sse().event(halves[0]).event(halves[1]).finish("stop").done().end();
-    let (heard, _) = answered(script, &ask(false, json!({}))).await;
-    let content = heard.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let (response, _) = answered(script, &ask(false, json!({}))).await;
+    let content = response.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
     assert!(content.starts_with("hey ") && content.ends_with(" you"), "{content}");
 }
 
@@ -109,16 +112,21 @@ async fn a_wrong_content_type_loses_no_answer() {
         Script::new().head(200, &[("content-type", content_type)]).role().token("hi").finish("stop").done().end()
     };
     for content_type in ["application/json", "text/plain"] {
-        let (heard, rows) = answered(stream(content_type), &ask(true, json!({}))).await;
-        assert_eq!((heard.said().as_str(), heard.is_done()), ("hi", true), "{content_type}: {}", heard.body);
+        let (response, rows) = answered(stream(content_type), &ask(true, json!({}))).await;
+        assert_eq!(
+            (response.streamed_text().as_str(), response.is_done()),
+            ("hi", true),
+            "{content_type}: {}",
+            response.body
+        );
         assert_eq!(rows.attempts[0]["outcome"], "won");
     }
     let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}"#;
     let length = whole.len().to_string();
     let plain =
         Script::new().head(200, &[("content-type", "text/plain"), ("content-length", &length)]).raw(whole).end();
-    let (heard, _) = answered(plain, &ask(true, json!({}))).await;
-    assert_eq!((heard.said().as_str(), heard.is_done()), ("hi", true), "{}", heard.body);
+    let (response, _) = answered(plain, &ask(true, json!({}))).await;
+    assert_eq!((response.streamed_text().as_str(), response.is_done()), ("hi", true), "{}", response.body);
 }
 
 #[tokio::test]
@@ -126,13 +134,13 @@ async fn a_finish_without_a_token_is_empty_although_the_connection_stays_open() 
     let silent = FakeProvider::start(vec![Script::sse().role().finish("stop").until_closed()]).await;
     let healthy = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
     let gateway = Setup::over(&[&silent, &healthy]).race("policy = \"fallback\"").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!(heard.upstream(), "b/m");
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!(response.upstream(), "b/m");
     assert_eq!(gateway.stop().await.one("a")["outcome"], "empty");
 }
 
 #[tokio::test]
-async fn a_retry_after_of_nothing_does_not_bind_the_race_to_one_upstream() {
+async fn a_retry_after_of_zero_does_not_hold_the_race_at_one_upstream() {
     let limited = || Script::status(429, &[("retry-after", "0")], "{}");
     let first = FakeProvider::start(vec![limited(), limited(), limited(), limited()]).await;
     let second = FakeProvider::start(vec![Script::stream(&["hi"])]).await;
@@ -143,25 +151,25 @@ async fn a_retry_after_of_nothing_does_not_bind_the_race_to_one_upstream() {
         .model("[models.m]\nupstreams = [\"a/m\", \"b/m\"]")
         .start()
         .await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!(heard.upstream(), "b/m");
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!(response.upstream(), "b/m");
     assert_eq!(gateway.stop().await.attempts.len(), 2);
 }
 
 #[tokio::test]
-async fn half_a_head_is_an_answer_and_not_a_dead_connection() {
+async fn half_a_response_head_is_a_failure_and_not_a_dead_pooled_connection() {
     let half = Script::new().raw("HTTP/1.1 200 OK\r\nContent-Ty").close();
     let fake = FakeProvider::start(vec![Script::stream(&["hi"]), half, Script::stream(&["again"])]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 200);
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 200);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     assert_eq!(fake.requests().len(), 2, "it is not sent again");
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn a_switch_of_protocols_is_not_passed_on() {
-    let (heard, rows) = answered(Script::status(101, &HEADERS, ""), &ask(true, json!({}))).await;
-    assert_eq!(heard.status, 502);
+    let (response, rows) = answered(Script::status(101, &HEADERS, ""), &ask(true, json!({}))).await;
+    assert_eq!(response.status, 502);
     assert_eq!(rows.attempts[0]["failure"], "protocol");
 }

@@ -3,50 +3,49 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, end, hear};
-use crate::harness::gateway::{Setup, TestGateway, pick};
+use crate::harness::answer::{Response, ending, read_response};
+use crate::harness::gateway::{Setup, TestGateway, assert_row, assert_rows};
 use crate::harness::matrix::{Pair, rules};
-use crate::harness::samples::{CUT, called, calling, reasoning};
-use crate::harness::surface::Called;
+use crate::harness::samples::{CUT, call_without_end, calling, reasoning};
+use crate::harness::surface::Surface;
 use crate::support::{Dialect, FakeProvider, Gate, Script};
 
 rules! { everywhere:
-    a_call_whose_arguments_are_cut_is_no_answer,
+    a_tool_call_with_cut_arguments_is_a_failure,
     an_answer_of_nothing_but_reasoning_is_beaten_by_any_other,
 }
 rules! { over_chat:
-    an_end_without_a_finish_reason_is_no_end,
-    a_call_that_a_limit_cut_is_told_as_that,
-    a_provider_may_be_known_to_give_no_finish_reason,
+    an_end_without_a_finish_reason_is_a_failure,
+    a_tool_call_cut_by_the_token_limit_has_finish_reason_length,
+    finish_reason_can_be_made_optional_for_a_provider,
 }
 
 const FALLBACK: &str = "policy = \"fallback\"";
-async fn asked(pair: Pair, gateway: &TestGateway, stream: bool) -> Heard {
-    hear(&mut gateway.post(pair.called.path(), &pair.called.body("m", stream)).await).await
+async fn asked(pair: Pair, gateway: &TestGateway, stream: bool) -> Response {
+    read_response(&mut gateway.post(pair.surface.path(), &pair.surface.body("m", stream)).await).await
 }
 
-async fn a_call_whose_arguments_are_cut_is_no_answer(pair: Pair) {
+async fn a_tool_call_with_cut_arguments_is_a_failure(pair: Pair) {
     let cut = || calling(pair.dialect, CUT);
     let a = FakeProvider::start(vec![cut(), cut()]).await;
     let b = FakeProvider::start(vec![pair.stream(&["whole"]), pair.stream(&["whole"])]).await;
     let gateway = pair.over(&[&a, &b]).race(FALLBACK).start().await;
     let whole = asked(pair, &gateway, false).await;
     assert_eq!((whole.status, whole.upstream()), (200, "b/m"), "{}", whole.body);
-    assert_eq!(pair.called.whole_text(&whole.json()), "whole");
+    assert_eq!(pair.surface.whole_text(&whole.json()), "whole");
     let streamed = asked(pair, &gateway, true).await;
     if pair.dialect == Dialect::Gemini {
         // A call, its arguments and the end come in one event, so nothing was delivered.
-        assert_eq!((streamed.upstream(), pair.called.said(&streamed).as_str()), ("b/m", "whole"));
+        assert_eq!((streamed.upstream(), pair.surface.streamed_text(&streamed).as_str()), ("b/m", "whole"));
     } else {
-        let message = pair.called.assert_broken(&streamed);
+        let message = pair.surface.assert_broken(&streamed);
         assert!(message.contains("arguments"), "{message}");
     }
     let rows = gateway.stop().await;
-    let of_a: Vec<Value> = rows.attempts.iter().filter(|row| row["provider"] == "a").map(end).collect();
-    assert_eq!(of_a.len(), 2);
-    for ended in of_a {
-        assert_eq!(ended, json!(["failed_mid", 1, null, "malformed", "stream"]));
-    }
+    let of_a: Vec<Value> = rows.attempts.iter().filter(|row| row["provider"] == "a").map(ending).collect();
+    let failed =
+        || json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "malformed", "failure_phase": "stream"});
+    assert_eq!(of_a, [failed(), failed()]);
 }
 
 async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
@@ -56,12 +55,12 @@ async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
     let gateway = pair.over(&[&a, &b]).race(FALLBACK).start().await;
     let beaten = asked(pair, &gateway, false).await;
     assert_eq!((beaten.status, beaten.upstream()), (200, "b/m"), "{}", beaten.body);
-    assert_eq!(pair.called.whole_text(&beaten.json()), "said");
+    assert_eq!(pair.surface.whole_text(&beaten.json()), "said");
     // If nobody says more, the first is passed on as it came.
     let alone = asked(pair, &gateway, false).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert!(alone.body.contains("hm") && alone.header("content-type") == "application/json", "{}", alone.body);
-    assert!(["stop", "completed", "end_turn"].contains(&pair.called.whole_finish(&alone.json())), "{}", alone.body);
+    assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&alone.json())), "{}", alone.body);
     // A client that streams has it already.
     let streamed = asked(pair, &gateway, true).await;
     assert_eq!((streamed.status, streamed.upstream()), (200, "a/m"), "{}", streamed.body);
@@ -72,17 +71,17 @@ async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
     assert!(rows.attempts.iter().all(|row| row["failure"].is_null() && row["first_kind"] != Value::Null));
 }
 
-async fn an_end_without_a_finish_reason_is_no_end(pair: Pair) {
+async fn an_end_without_a_finish_reason_is_a_failure(pair: Pair) {
     let text = || Script::sse().role().tokens(&["ha", "lf"]).done().end();
-    let call = || called(CUT).done().end();
+    let call = || call_without_end(CUT).done().end();
     let a = FakeProvider::start(vec![text(), text(), call(), call()]).await;
     let good = || pair.stream(&["whole"]);
     let b = FakeProvider::start(vec![good(), good()]).await;
     let gateway = pair.over(&[&a, &b]).race(FALLBACK).race("breaker = { failures = 0 }").start().await;
     for failure in ["closed", "malformed"] {
         let whole = asked(pair, &gateway, false).await;
-        assert_eq!((whole.upstream(), pair.called.whole_text(&whole.json()).as_str()), ("b/m", "whole"), "{failure}");
-        pair.called.assert_broken(&asked(pair, &gateway, true).await);
+        assert_eq!((whole.upstream(), pair.surface.whole_text(&whole.json()).as_str()), ("b/m", "whole"), "{failure}");
+        pair.surface.assert_broken(&asked(pair, &gateway, true).await);
     }
     let rows = gateway.stop().await;
     let failures: Vec<&Value> =
@@ -90,41 +89,43 @@ async fn an_end_without_a_finish_reason_is_no_end(pair: Pair) {
     assert_eq!(failures, ["closed", "closed", "malformed", "malformed"]);
 }
 
-async fn a_call_that_a_limit_cut_is_told_as_that(pair: Pair) {
-    let cut = || called(CUT).finish("length").done().end();
+async fn a_tool_call_cut_by_the_token_limit_has_finish_reason_length(pair: Pair) {
+    let cut = || call_without_end(CUT).finish("length").done().end();
     let fake = FakeProvider::start(vec![cut(), cut()]).await;
     let gateway = pair.over(&[&fake]).start().await;
     let streamed = asked(pair, &gateway, true).await;
-    pair.called.assert_complete(&streamed);
+    pair.surface.assert_complete(&streamed);
     assert!(streamed.body.contains("/srv/data/ke"), "{}", streamed.body);
     let whole = asked(pair, &gateway, false).await.json();
     let reasons = ["length", "incomplete", "max_tokens"];
-    assert!(reasons.contains(&pair.called.whole_finish(&whole)), "{whole}");
+    assert!(reasons.contains(&pair.surface.whole_finish(&whole)), "{whole}");
     let rows = gateway.stop().await;
     assert!(rows.attempts.iter().all(|row| row["outcome"] == "won"));
 }
 
-async fn a_provider_may_be_known_to_give_no_finish_reason(pair: Pair) {
+async fn finish_reason_can_be_made_optional_for_a_provider(pair: Pair) {
     let without = || Script::sse().role().tokens(&["a", "ll"]).usage(7, 2).done().end();
-    let call = || called(r#"{"x":1}"#).usage(7, 2).done().end();
-    let cut = || called(CUT).usage(7, 2).done().end();
+    let call = || call_without_end(r#"{"x":1}"#).usage(7, 2).done().end();
+    let cut = || call_without_end(CUT).usage(7, 2).done().end();
     let fake = FakeProvider::start(vec![without(), without(), call(), cut()]).await;
     let lines = format!("{}\nomits_finish_reason = true", pair.lines());
     let gateway = Setup::new().provider("a", &fake, &lines).start().await;
     let streamed = asked(pair, &gateway, true).await;
-    assert_eq!(pair.called.said(&streamed), "all");
-    if pair.called != Called::Chat {
-        pair.called.assert_complete(&streamed);
+    assert_eq!(pair.surface.streamed_text(&streamed), "all");
+    if pair.surface != Surface::Chat {
+        pair.surface.assert_complete(&streamed);
     }
     let whole = asked(pair, &gateway, false).await.json();
-    assert!(["stop", "completed", "end_turn"].contains(&pair.called.whole_finish(&whole)), "{whole}");
+    assert!(["stop", "completed", "end_turn"].contains(&pair.surface.whole_finish(&whole)), "{whole}");
     let whole = asked(pair, &gateway, false).await.json();
-    assert!(["tool_calls", "completed", "tool_use"].contains(&pair.called.whole_finish(&whole)), "{whole}");
+    assert!(["tool_calls", "completed", "tool_use"].contains(&pair.surface.whole_finish(&whole)), "{whole}");
     assert_eq!(asked(pair, &gateway, false).await.status, 502, "its calls are looked at all the same");
     let rows = gateway.stop().await;
-    let ended: Vec<Value> = rows.attempts.iter().map(|row| pick(row, &["outcome", "output_tokens"])).collect();
-    let won = || json!(["won", 2]);
-    assert_eq!(ended, [won(), won(), won(), json!(["failed_mid", 2])]);
+    let ended = |outcome: &str| json!({"outcome": outcome, "output_tokens": 2});
+    assert_rows(
+        &rows.attempts.iter().collect::<Vec<_>>(),
+        &[ended("won"), ended("won"), ended("won"), ended("failed_mid")],
+    );
 }
 
 #[tokio::test]
@@ -134,8 +135,8 @@ async fn a_whole_body_without_a_finish_reason_is_cut() {
     let a = FakeProvider::start(vec![Script::status(200, &[], &body.to_string())]).await;
     let b = FakeProvider::start(vec![Script::stream(&["whole"])]).await;
     let gateway = Setup::over(&[&a, &b]).race(FALLBACK).start().await;
-    let heard = hear(&mut gateway.whole().await).await;
-    let choice = &heard.json()["choices"][0];
+    let response = read_response(&mut gateway.whole().await).await;
+    let choice = &response.json()["choices"][0];
     assert_eq!(
         (choice["message"]["content"].as_str(), choice["finish_reason"].as_str()),
         (Some("whole"), Some("stop"))
@@ -144,39 +145,42 @@ async fn a_whole_body_without_a_finish_reason_is_cut() {
 }
 
 #[tokio::test]
-async fn white_space_is_no_answer_to_a_client_that_waits_for_all_of_it() {
+async fn white_space_alone_is_an_empty_whole_answer() {
     let blank = || Script::sse().role().tokens(&[" ", "\n\n"]).finish("stop").done().end();
     let a = FakeProvider::start(vec![blank(), blank(), blank()]).await;
     let b = FakeProvider::start(vec![Script::stream(&["said"]), Script::status(500, &[], "{}")]).await;
     let gateway = Setup::over(&[&a, &b]).race(FALLBACK).start().await;
-    assert_eq!(hear(&mut gateway.whole().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.whole().await).await.upstream(), "b/m");
     // It is better than an error, and tells how it ended.
-    let alone = hear(&mut gateway.whole().await).await;
+    let alone = read_response(&mut gateway.whole().await).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert_eq!(alone.json()["choices"][0]["message"]["content"], " \n\n");
-    assert_eq!(hear(&mut gateway.streaming().await).await.said(), " \n\n");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), " \n\n");
     let rows = gateway.stop().await;
     let outcomes: Vec<&Value> = rows.attempts.iter().map(|row| &row["outcome"]).collect();
     assert_eq!(outcomes, ["empty", "won", "empty", "failed", "won"]);
 }
 
 #[tokio::test]
-async fn in_a_race_of_whole_answers_one_that_says_something_wins() {
+async fn among_whole_answers_one_with_text_beats_an_empty_one() {
     let ended = Gate::new();
     let blank = Script::sse().role().delta(json!({"reasoning_content": "hm"})).finish("length").done().end();
     let a = FakeProvider::start(vec![blank.reached(&ended)]).await;
     let b =
         FakeProvider::start(vec![Script::sse().role().wait(&ended).token("said").finish("stop").done().end()]).await;
     let gateway = Setup::over(&[&a, &b]).race("optimise = \"completion\"").start().await;
-    let heard = hear(&mut gateway.whole().await).await;
-    assert_eq!((heard.upstream(), heard.json()["choices"][0]["message"]["content"].as_str()), ("b/m", Some("said")));
+    let response = read_response(&mut gateway.whole().await).await;
+    assert_eq!(
+        (response.upstream(), response.json()["choices"][0]["message"]["content"].as_str()),
+        ("b/m", Some("said"))
+    );
     let rows = gateway.stop().await;
     assert_eq!(rows.one("a")["outcome"], "empty");
     assert_eq!(rows.one("b")["start_reason"], "first", "it ran on meanwhile");
 }
 
 #[tokio::test]
-async fn reasoning_wins_nothing_where_only_the_answer_counts() {
+async fn with_first_token_answer_reasoning_does_not_commit() {
     for (setting, winner) in [("", "a/m"), ("first_token = \"answer\"", "b/m")] {
         let (thought, never) = (Gate::new(), Gate::new());
         let thinks = Script::sse().role().delta(json!({"reasoning_content": "hm"})).reached(&thought).wait(&never);
@@ -198,8 +202,8 @@ async fn reasoning_wins_nothing_where_only_the_answer_counts() {
 }
 
 #[tokio::test]
-async fn an_answer_of_reasoning_alone_is_empty_where_only_the_answer_counts() {
-    let pair = Pair { called: Called::Chat, dialect: Dialect::OpenAi };
+async fn with_first_token_answer_reasoning_alone_is_empty() {
+    let pair = Pair { surface: Surface::Chat, dialect: Dialect::OpenAi };
     let a = FakeProvider::start(vec![reasoning(pair.dialect), reasoning(pair.dialect)]).await;
     let b = FakeProvider::start(vec![Script::stream(&["said"]), reasoning(pair.dialect)]).await;
     let gateway = Setup::over(&[&a, &b]).race(FALLBACK).race("first_token = \"answer\"").start().await;
@@ -212,15 +216,17 @@ async fn an_answer_of_reasoning_alone_is_empty_where_only_the_answer_counts() {
 }
 
 #[tokio::test]
-async fn reasoning_that_comes_as_details_alone_is_payload() {
+async fn reasoning_details_alone_are_payload() {
     let details = |text: &str| json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": text}]});
     let script = Script::sse().role().delta(details("so")).delta(details(" then")).token("yes");
     let fake = FakeProvider::start(vec![script.finish("stop").done().end()]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    hear(&mut gateway.streaming().await).await;
+    read_response(&mut gateway.streaming().await).await;
     let rows = gateway.stop().await;
-    let columns = ["first_kind", "payload_events", "reasoning_events", "chars_first", "chars_total"];
-    assert_eq!(pick(&rows.attempts[0], &columns), json!(["reasoning", 3, 2, 2, 10]));
+    assert_row!(
+        &rows.attempts[0],
+        json!({"first_kind": "reasoning", "payload_events": 3, "reasoning_events": 2, "chars_first": 2, "chars_total": 10})
+    );
 }
 
 #[tokio::test]
@@ -236,18 +242,23 @@ async fn an_answer_in_another_dialect_is_malformed_at_once() {
             let a = FakeProvider::start(vec![foreign.clone(), foreign]).await;
             let good = || Script::of(dialect).whole_stream(&["good"]);
             let b = FakeProvider::start(vec![good(), good()]).await;
-            let pair = Pair { called: Called::Messages, dialect };
+            let pair = Pair { surface: Surface::Messages, dialect };
             let gateway = pair.over(&[&a, &b]).race(FALLBACK).start().await;
             for stream in [true, false] {
-                let heard = asked(pair, &gateway, stream).await;
-                assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{other:?} for {dialect:?}: {}", heard.body);
-                assert!(heard.body.contains("good"), "{}", heard.body);
+                let response = asked(pair, &gateway, stream).await;
+                assert_eq!(
+                    (response.status, response.upstream()),
+                    (200, "b/m"),
+                    "{other:?} for {dialect:?}: {}",
+                    response.body
+                );
+                assert!(response.body.contains("good"), "{}", response.body);
             }
             let rows = gateway.stop().await;
             for row in rows.attempts.iter().filter(|row| row["provider"] == "a") {
                 assert_eq!(
-                    end(row),
-                    json!(["failed", null, null, "malformed", "first_token"]),
+                    ending(row),
+                    json!({"outcome": "failed", "failure": "malformed", "failure_phase": "first_token"}),
                     "{other:?} for {dialect:?}"
                 );
             }
@@ -263,9 +274,13 @@ async fn a_whole_body_of_another_dialect_or_a_cut_one_is_malformed() {
         let a = FakeProvider::start(vec![Script::status(200, &[], &body)]).await;
         let b = FakeProvider::start(vec![Script::stream(&["good"])]).await;
         let gateway = Setup::over(&[&a, &b]).race(FALLBACK).start().await;
-        assert_eq!(hear(&mut gateway.whole().await).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut gateway.whole().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["failed", null, null, "malformed", "first_token"]), "{body}");
+        assert_eq!(
+            ending(rows.one("a")),
+            json!({"outcome": "failed", "failure": "malformed", "failure_phase": "first_token"}),
+            "{body}"
+        );
     }
 }
 
@@ -275,13 +290,17 @@ async fn a_stray_event_of_another_dialect_is_left_out() {
     let script = Script::sse().role().token("a").event(stray).token("b").finish("stop").done().end();
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert!(heard.is_done() && heard.said() == "ab" && !heard.body.contains("stray"), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert!(
+        response.is_done() && response.streamed_text() == "ab" && !response.body.contains("stray"),
+        "{}",
+        response.body
+    );
     assert_eq!(gateway.stop().await.attempts[0]["outcome"], "won");
 }
 
 #[tokio::test]
-async fn what_a_vendor_sends_behind_the_end_goes_down_before_it_and_its_price_is_read() {
+async fn events_after_the_finish_are_sent_before_done_and_their_cost_is_read() {
     let price = r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2,"cost":0.25}}"#;
     let own = r#"{"vendor":{"note":"n"}}"#;
     let script = move || {
@@ -289,60 +308,63 @@ async fn what_a_vendor_sends_behind_the_end_goes_down_before_it_and_its_price_is
     };
     let fake = FakeProvider::answering(move |_| script()).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    let events = heard.events();
-    assert_eq!(events[events.len() - 2..], [own, "[DONE]"], "{}", heard.body);
-    assert_eq!(heard.body.matches("[DONE]").count(), 1, "{}", heard.body);
-    assert!(heard.body.contains(": bye") && !heard.body.contains("prompt_tokens"), "{}", heard.body);
+    let response = read_response(&mut gateway.streaming().await).await;
+    let events = response.events();
+    assert_eq!(events[events.len() - 2..], [own, "[DONE]"], "{}", response.body);
+    assert_eq!(response.body.matches("[DONE]").count(), 1, "{}", response.body);
+    assert!(response.body.contains(": bye") && !response.body.contains("prompt_tokens"), "{}", response.body);
     let asks = json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [{}]});
-    let told = hear(&mut gateway.ask(&asks).await).await;
+    let told = read_response(&mut gateway.ask(&asks).await).await;
     assert_eq!(told.events()[told.events().len() - 3..], [own, price, "[DONE]"], "{}", told.body);
-    let whole = hear(&mut gateway.whole().await).await.json();
+    let whole = read_response(&mut gateway.whole().await).await.json();
     assert_eq!(whole["usage"]["cost"], 0.25, "{whole}");
     let rows = gateway.stop().await;
     for row in &rows.attempts {
-        assert_eq!(pick(row, &["output_tokens", "cost_usd", "cost_basis"]), json!([2, 0.25, "reported"]));
+        assert_row!(row, json!({"output_tokens": 2, "cost_usd": 0.25, "cost_basis": "reported"}));
     }
 }
 
 #[tokio::test]
-async fn usage_behind_the_end_is_told_by_a_translation() {
-    for called in [Called::Messages, Called::Responses] {
-        let pair = Pair { called, dialect: Dialect::OpenAi };
+async fn usage_after_the_finish_is_translated() {
+    for surface in [Surface::Messages, Surface::Responses] {
+        let pair = Pair { surface, dialect: Dialect::OpenAi };
         let script = || Script::sse().token("hi").finish("stop").done().usage(7, 2).end();
         let fake = FakeProvider::answering(move |_| script()).await;
         let gateway = pair.over(&[&fake]).start().await;
         let streamed = asked(pair, &gateway, true).await;
-        called.assert_complete(&streamed);
+        surface.assert_complete(&streamed);
         assert!(streamed.body.contains("\"output_tokens\":2"), "{}", streamed.body);
         let whole = asked(pair, &gateway, false).await.json();
-        assert_eq!(called.whole_usage(&whole), (7, 2), "{whole}");
+        assert_eq!(surface.whole_usage(&whole), (7, 2), "{whole}");
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn one_event_that_cannot_be_read_costs_only_itself() {
+async fn one_unreadable_event_is_left_out() {
     let half = "{\"choices\":[{\"delta\":{\"content\":\"lo";
     let script = move || Script::sse().role().token("a").event(half).token("b").finish("stop").done().end();
     let fake = FakeProvider::answering(move |_| script()).await;
     let gateway = Setup::over(&[&fake]).start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert!(heard.is_done() && heard.said() == "ab", "{}", heard.body);
-    let whole = hear(&mut gateway.whole().await).await.json();
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert!(response.is_done() && response.streamed_text() == "ab", "{}", response.body);
+    let whole = read_response(&mut gateway.whole().await).await.json();
     assert_eq!(whole["choices"][0]["message"]["content"], "ab");
     let rows = gateway.stop().await;
     assert!(rows.attempts.iter().all(|row| row["outcome"] == "won"));
 }
 
 #[tokio::test]
-async fn a_stream_of_which_no_event_can_be_read_is_malformed() {
+async fn a_stream_without_a_readable_event_is_malformed() {
     for behind in [Script::done as fn(Script) -> Script, |script| script] {
         let a = FakeProvider::start(vec![behind(Script::sse().event("{\"choices\":[").event("nonsense")).end()]).await;
         let b = FakeProvider::start(vec![Script::stream(&["good"])]).await;
         let gateway = Setup::over(&[&a, &b]).race(FALLBACK).start().await;
-        assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+        assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["failed", null, null, "malformed", "first_token"]));
+        assert_eq!(
+            ending(rows.one("a")),
+            json!({"outcome": "failed", "failure": "malformed", "failure_phase": "first_token"})
+        );
     }
 }

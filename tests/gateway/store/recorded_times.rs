@@ -61,9 +61,10 @@ async fn the_recorded_times_lie_between_the_provider_s_and_the_client_s() {
         // Each recorded time is cut down to a whole microsecond.
         let cut = Duration::from_micros(1);
         let Exchange { arrived, chunks, .. } = &stamped[&model];
-        for (name, written, heard) in [("first_token_us", chunks[1], first), ("last_token_us", chunks[TOKENS], last)] {
+        for (name, written, response) in [("first_token_us", chunks[1], first), ("last_token_us", chunks[TOKENS], last)]
+        {
             assert!(recorded(name) + cut >= written - *arrived, "{name} of {row:#?}");
-            assert!(recorded("dispatch_us") + recorded(name) <= heard - sent, "{name} of {row:#?}");
+            assert!(recorded("dispatch_us") + recorded(name) <= response - sent, "{name} of {row:#?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::support::{FakeProvider, Script};
 const MODEL: &str = "[models.m]\nupstreams = [\"one/m\"]\n";
 
 #[tokio::test]
-async fn old_rows_go_and_their_figures_stay() {
+async fn old_rows_are_deleted_and_their_totals_kept() {
     let fake = FakeProvider::answering(|_| Script::stream(&["a", "b"])).await;
     let config = format!("store.retention = \"1d\"\n{}{MODEL}", provider("one", &fake));
     let setup = Setup::new(&config);

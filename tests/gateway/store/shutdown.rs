@@ -2,12 +2,12 @@
 
 use std::io::ErrorKind;
 
-use crate::harness::process::{Answer, Served, Setup, provider};
+use crate::harness::process::{Answer, RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, Gate, RawClient, Script};
 
 struct Streaming {
     fake: FakeProvider,
-    served: Served,
+    served: RunningGateway,
     client: RawClient,
     /// Opened, the provider ends its stream.
     gate: Gate,
@@ -35,7 +35,7 @@ async fn rest(client: &mut RawClient) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_drain_lets_a_stream_end_and_turns_others_away() {
+async fn a_drain_finishes_streams_and_rejects_new_requests() {
     let Streaming { fake, served, mut client, gate } = streaming("1h").await;
     let mut idle = RawClient::connect(served.addr).await;
     idle.request("GET", "/healthz", &[], "").await;
@@ -63,7 +63,7 @@ fn one(attempt: &str, race: &str) -> (Vec<String>, Vec<String>) {
 }
 
 /// A new connection is refused, or closed without an answer.
-async fn refused(served: &Served) {
+async fn refused(served: &RunningGateway) {
     let error = match RawClient::try_connect(served.addr).await {
         Ok(mut client) => return client.closed().await,
         Err(error) => error,

@@ -4,18 +4,18 @@ use std::os::unix::fs::PermissionsExt;
 
 use sqlx::Connection;
 
-use crate::harness::process::{Served, Setup, provider};
+use crate::harness::process::{RunningGateway, Setup, provider};
 use crate::support::{FakeProvider, Script, soon};
 
 const MODEL: &str = "[models.m]\nupstreams = [\"one/m\"]\n";
 
-async fn serve() -> (FakeProvider, Served) {
+async fn serve() -> (FakeProvider, RunningGateway) {
     let fake = FakeProvider::answering(|_| Script::stream(&["a", "b"])).await;
     let served = Setup::new(&format!("{}{MODEL}", provider("one", &fake))).serve().await;
     (fake, served)
 }
 
-async fn asks(served: &Served, times: usize) {
+async fn asks(served: &RunningGateway, times: usize) {
     for _ in 0..times {
         assert_eq!(served.ask("m").await.status, 200);
     }
@@ -77,7 +77,7 @@ async fn a_second_signal_does_not_wait_for_a_locked_database() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_locked_at_the_start_keeps_nobody_from_being_served() {
+async fn a_database_that_is_locked_at_startup_does_not_stop_serving() {
     let (_fake, served) = serve().await;
     let setup = served.stop().await;
     // In this mode nobody else may even read.
@@ -100,7 +100,7 @@ async fn a_database_that_is_locked_at_the_start_keeps_nobody_from_being_served()
 }
 
 #[tokio::test]
-async fn noise_over_a_running_database_is_told_and_loses_no_row() {
+async fn a_database_overwritten_at_run_time_is_reported_and_loses_no_row() {
     let (_fake, served) = serve().await;
     asks(&served, 2).await;
     written(&served, 2).await;
@@ -133,7 +133,7 @@ async fn a_deleted_database_is_made_anew() {
 }
 
 /// Waits until this many races are on disk, while the gateway runs.
-async fn written(served: &Served, races: i64) {
+async fn written(served: &RunningGateway, races: i64) {
     let there = async {
         while served.setup.number("SELECT count(*) FROM race").await < races {
             tokio::task::yield_now().await;
@@ -169,7 +169,7 @@ async fn refused(setup: &Setup, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_written_is_told() {
+async fn a_directory_without_write_permission_is_reported() {
     let setup = Setup::new("store.url = \"sqlite:sub/history.db\"\n");
     refused(&setup, &["cannot create or open the database", "sub/history.db", "[store]"]).await;
     std::fs::create_dir(setup.path("sub")).unwrap();
@@ -183,7 +183,7 @@ async fn a_directory_that_cannot_be_written_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_of_ours_is_left_alone() {
+async fn a_foreign_database_is_left_alone() {
     let garbage = vec![b'x'; 5_000];
     let setup = Setup::new("");
     setup.write("photofinish.db", &garbage);

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::answer::{Heard, error_and_close, first_text, hear, silent, stream_after};
-use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::answer::{Response, error_and_close, first_text, read_response, silent, stream_after};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_row};
 use crate::harness::program::Program;
 use crate::support::{FakeProvider, Gate, RawClient, Request, Script, soon};
 
@@ -34,19 +34,19 @@ async fn failing(times: usize) -> FakeProvider {
 async fn is_open(gateway: &TestGateway, upstream: &str) -> bool {
     let mut client = RawClient::connect(gateway.addr()).await;
     client.request("GET", "/metrics", &[], "").await;
-    let page = hear(&mut client).await.body;
+    let page = read_response(&mut client).await.body;
     let start = format!("photofinish_breaker_open{{upstream=\"{upstream}\"}} ");
     let value = page.lines().find_map(|line| line.strip_prefix(&start));
     value.expect("a gauge for each upstream") == "1"
 }
 
 async fn said(gateway: &TestGateway) -> String {
-    hear(&mut gateway.streaming().await).await.said()
+    read_response(&mut gateway.streaming().await).await.streamed_text()
 }
 
 /// Asks for upstreams by name.
-async fn of(gateway: &TestGateway, upstreams: &str) -> Heard {
-    hear(&mut gateway.ask(&json!({"model": upstreams, "stream": true, "messages": [{}]})).await).await
+async fn of(gateway: &TestGateway, upstreams: &str) -> Response {
+    read_response(&mut gateway.ask(&json!({"model": upstreams, "stream": true, "messages": [{}]})).await).await
 }
 
 /// Lets the milliseconds of [`SHORT`] pass.
@@ -61,7 +61,7 @@ async fn due() {
 }
 
 #[tokio::test]
-async fn five_errors_in_a_row_leave_an_upstream_out() {
+async fn five_errors_in_a_row_open_the_breaker() {
     let (a, b) = (failing(usize::MAX).await, failing(0).await);
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(&breaker(5, LONG)).start().await;
     for asked in 1..=8 {
@@ -85,7 +85,7 @@ async fn without_failures_there_is_no_breaker() {
 }
 
 #[tokio::test]
-async fn when_its_time_is_over_it_joins_a_race_as_an_extra_and_its_first_token_closes_it() {
+async fn after_the_open_time_a_probe_joins_the_race_and_its_first_token_closes_the_breaker() {
     let (first_may, never) = (Gate::new(), Gate::new());
     let a = FakeProvider::start(vec![error_and_close(500, "{}"), good(), silent()]).await;
     let b = FakeProvider::start(vec![stream_after(&first_may, &["b"]), stream_after(&never, &["b"]), good()]).await;
@@ -93,21 +93,21 @@ async fn when_its_time_is_over_it_joins_a_race_as_an_extra_and_its_first_token_c
     let mut first = gateway.streaming().await;
     a.closed(0).await;
     first_may.open();
-    assert_eq!(hear(&mut first).await.said(), "b");
+    assert_eq!(read_response(&mut first).await.streamed_text(), "b");
     assert!(is_open(&gateway, "a/m").await);
     due().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("a/m", "2"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("a/m", "2"));
     assert!(!is_open(&gateway, "a/m").await);
     assert_eq!(said(&gateway).await, "hello");
     let rows = gateway.stop().await;
     let providers = |race| rows.of(race).iter().map(|row| row["provider"].clone()).collect::<Vec<_>>();
     assert_eq!([providers(0), providers(1), providers(2)], [["a", "b"], ["b", "a"], ["a", "b"]], "by their start");
-    assert_eq!(pick(rows.of(1)[1], &["start_reason", "p_include", "outcome"]), json!(["first", 1.0, "won"]));
+    assert_row!(rows.of(1)[1], json!({"start_reason": "first", "p_include": 1.0, "outcome": "won"}));
 }
 
 #[tokio::test]
-async fn it_takes_no_place_of_a_healthy_one() {
+async fn a_probe_displaces_no_healthy_upstream() {
     let b_refuses = |request: &Request| if request.number < 4 { good() } else { Script::status(400, &[], "{}") };
     let (a, b) = (failing(usize::MAX).await, FakeProvider::answering(b_refuses).await);
     let c = FakeProvider::answering(|_| Script::status(400, &[], "{}")).await;
@@ -116,13 +116,13 @@ async fn it_takes_no_place_of_a_healthy_one() {
     assert_eq!(said(&gateway).await, "hello");
     for _ in 0..3 {
         due().await;
-        let heard = hear(&mut gateway.streaming().await).await;
-        assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"), "and a beside it");
+        let response = read_response(&mut gateway.streaming().await).await;
+        assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("b/m", "2"), "and a beside it");
     }
     assert_eq!(c.requests().len(), 0, "nobody comes in the place of a trial");
     due().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    let attempts = heard.json()["error"]["attempts"].as_array().unwrap().clone();
+    let response = read_response(&mut gateway.streaming().await).await;
+    let attempts = response.json()["error"]["attempts"].as_array().unwrap().clone();
     let mut failures: Vec<_> =
         attempts.iter().map(|attempt| (attempt["upstream"].clone(), attempt["failure"].clone())).collect();
     failures.sort_by_key(|(upstream, _)| upstream.to_string());
@@ -132,59 +132,59 @@ async fn it_takes_no_place_of_a_healthy_one() {
 }
 
 #[tokio::test]
-async fn with_one_attempt_alone_it_is_tried_in_its_own_place() {
+async fn with_a_single_attempt_the_probe_takes_its_listed_place() {
     let (a, b) = (failing(1).await, failing(0).await);
     let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1");
     let gateway = setup.race(&breaker(1, SHORT)).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     due().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("a/m", "1"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("a/m", "1"));
     assert!(!is_open(&gateway, "a/m").await);
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn its_weight_does_not_count_while_it_is_tried() {
+async fn the_weight_of_a_probed_upstream_does_not_count() {
     let (never, b) = (Gate::new(), failing(0).await);
     let a = FakeProvider::start(vec![error(), stream_after(&never, &["hello"])]).await;
     let weights = "{ upstream = \"a/m\", weight = 1000 }, { upstream = \"b/m\", weight = 0.000001 }";
     let model = format!("[models.m]\npolicy = \"weighted\"\nupstreams = [{weights}]");
     let gateway = Setup::over(&[&a, &b]).race(&breaker(1, SHORT)).model(&model).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.header("x-photofinish-attempts"), "2");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.header("x-photofinish-attempts"), "2");
     due().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     let rows = gateway.stop().await;
     assert_eq!(rows.of(1).iter().map(|row| &row["provider"]).collect::<Vec<_>>(), ["b", "a"], "by their start");
 }
 
 #[tokio::test]
-async fn it_carries_a_request_whose_first_fails() {
+async fn a_probe_serves_the_request_if_the_first_attempt_fails() {
     let b_fails = |request: &Request| if request.number == 1 { Script::status(400, &[], "{}") } else { good() };
     let (a, b) = (failing(1).await, FakeProvider::answering(b_fails).await);
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(&breaker(1, SHORT)).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     due().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m", "b was the first to be asked");
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m", "in its own place again");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m", "b was the first to be asked");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m", "in its own place again");
     let rows = gateway.stop().await;
     assert_eq!(rows.of(1).iter().map(|row| &row["provider"]).collect::<Vec<_>>(), ["b", "a"]);
 }
 
 #[tokio::test]
-async fn in_its_own_place_a_trial_that_fails_doubles_the_time() {
+async fn a_failed_probe_doubles_the_open_time() {
     let (a, b) = (failing(usize::MAX).await, failing(usize::MAX).await);
     let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\nmax_attempts = 1").race(&breaker(2, LONG));
     let gateway = setup.start().await;
     for _ in 0..2 {
-        assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+        assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     }
     assert!(is_open(&gateway, "a/m").await);
     assert_eq!(of(&gateway, "a/m").await.status, 502, "tried all the same: there is no other");
-    let heard = hear(&mut gateway.streaming().await).await;
-    let left_out = &heard.json()["error"]["attempts"][1];
+    let response = read_response(&mut gateway.streaming().await).await;
+    let left_out = &response.json()["error"]["attempts"][1];
     assert_eq!(
-        (heard.status, &left_out["upstream"], &left_out["failure"]),
+        (response.status, &left_out["upstream"], &left_out["failure"]),
         (502, &json!("a/m"), &json!("cooling_down"))
     );
     let message = left_out["message"].as_str().unwrap();
@@ -194,30 +194,30 @@ async fn in_its_own_place_a_trial_that_fails_doubles_the_time() {
 }
 
 #[tokio::test]
-async fn where_no_other_is_left_all_run_as_if_nothing_were_held_against_them() {
+async fn if_every_breaker_is_open_all_upstreams_run() {
     let trial_may = Gate::new();
     let script = vec![error(), error(), stream_after(&trial_may, &["hello"]), good(), error(), good()];
     let a = FakeProvider::start(script).await;
     let gateway = Setup::over(&[&a]).race(&breaker(1, LONG)).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     assert!(is_open(&gateway, "a/m").await);
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502, "asked all the same");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502, "asked all the same");
     let mut trial = gateway.streaming().await;
     a.request(2).await;
     assert_eq!(said(&gateway).await, "hello", "beside the trial");
     assert!(!is_open(&gateway, "a/m").await);
     trial_may.open();
-    assert_eq!(hear(&mut trial).await.said(), "hello");
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut trial).await.streamed_text(), "hello");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     assert_eq!(said(&gateway).await, "hello");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_trial_whose_client_leaves_makes_room_for_the_next() {
+async fn a_probe_whose_client_leaves_allows_the_next_probe() {
     let a = FakeProvider::start(vec![error(), silent(), good()]).await;
     let gateway = Setup::over(&[&a]).race(&breaker(1, LONG)).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 502);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 502);
     let trial = gateway.streaming().await;
     a.request(1).await;
     trial.close();
@@ -228,7 +228,7 @@ async fn a_trial_whose_client_leaves_makes_room_for_the_next() {
 
 /// R14: none of what the gateway cancels counts, nor what the provider cannot help.
 #[tokio::test]
-async fn what_is_not_its_fault_is_never_charged() {
+async fn failures_that_are_not_the_upstream_s_do_not_count() {
     let middle = Script::sse().role().token("x").until_closed();
     let refused = Script::status(400, &[], "{}");
     let limited = Script::status(429, &[("retry-after", "0.001")], "{}");
@@ -258,7 +258,7 @@ async fn what_is_not_its_fault_is_never_charged() {
 }
 
 #[tokio::test]
-async fn answers_that_break_off_and_late_ones_count_too() {
+async fn broken_and_late_answers_count() {
     let cut = Script::sse().role().token("x").close();
     let (patient, strict) = ("", "timeouts = { first_token = \"50ms\" }");
     for (script, stream, timeouts) in [(cut.clone(), true, patient), (cut, false, patient), (silent(), true, strict)] {
@@ -267,7 +267,7 @@ async fn answers_that_break_off_and_late_ones_count_too() {
         let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(timeouts).race(&breaker(2, LONG));
         let gateway = setup.start().await;
         for asked in 1..=3 {
-            hear(&mut gateway.ask(&json!({"model": "m", "stream": stream, "messages": [{}]})).await).await;
+            read_response(&mut gateway.ask(&json!({"model": "m", "stream": stream, "messages": [{}]})).await).await;
             assert_eq!(a.requests().len(), asked.min(2), "streaming: {stream}");
         }
         assert!(is_open(&gateway, "a/m").await);
@@ -280,13 +280,13 @@ async fn the_total_deadline_is_a_timeout_too() {
     let a = FakeProvider::answering(|_| silent()).await;
     let setup = Setup::over(&[&a]).race("timeouts = { total = \"50ms\" }").race(&breaker(1, LONG));
     let gateway = setup.start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.status, 504);
+    assert_eq!(read_response(&mut gateway.streaming().await).await.status, 504);
     assert!(is_open(&gateway, "a/m").await);
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn a_trial_that_loses_runs_on_and_its_first_token_closes_it() {
+async fn a_losing_probe_continues_and_its_first_token_closes_the_breaker() {
     let (first_may, second_may, late_may) = (Gate::new(), Gate::new(), Gate::new());
     let a = FakeProvider::start(vec![error_and_close(500, "{}"), stream_after(&late_may, &["late"])]).await;
     let b = FakeProvider::start([&first_may, &second_may].map(|may| stream_after(may, &["hello"])).into()).await;
@@ -294,12 +294,12 @@ async fn a_trial_that_loses_runs_on_and_its_first_token_closes_it() {
     let mut first = gateway.streaming().await;
     a.closed(0).await;
     first_may.open();
-    hear(&mut first).await;
+    read_response(&mut first).await;
     due().await;
     let mut second = gateway.streaming().await;
     a.request(1).await;
     second_may.open();
-    assert_eq!(hear(&mut second).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut second).await.upstream(), "b/m");
     assert!(is_open(&gateway, "a/m").await, "it has lost, and runs on");
     late_may.open();
     soon("it closes", async { while is_open(&gateway, "a/m").await {} }).await;
@@ -307,7 +307,7 @@ async fn a_trial_that_loses_runs_on_and_its_first_token_closes_it() {
 }
 
 #[tokio::test]
-async fn a_reload_keeps_what_stays_where_it_is() {
+async fn a_reload_keeps_the_breakers_of_unchanged_upstreams() {
     let (a, b) = (failing(usize::MAX).await, failing(0).await);
     let moved = failing(0).await;
     let over = |a: &FakeProvider| Setup::over(&[a, &b]).race("policy = \"fallback\"").race(&breaker(1, LONG));
@@ -315,16 +315,16 @@ async fn a_reload_keeps_what_stays_where_it_is() {
     assert_eq!(said(&gateway).await, "hello");
     gateway.reload(&over(&a).race("max_attempts = 3")).await;
     assert!(is_open(&gateway, "a/m").await);
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     gateway.reload(&over(&moved)).await;
     assert!(!is_open(&gateway, "a/m").await, "at another address");
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     assert_eq!(a.requests().len(), 1);
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn it_is_logged_once_when_it_opens_and_when_it_closes() {
+async fn opening_and_closing_are_logged_once() {
     let a = failing(4).await;
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("config.toml");
@@ -334,7 +334,7 @@ async fn it_is_logged_once_when_it_opens_and_when_it_closes() {
     for asked in 0..6 {
         let mut client = RawClient::connect(address).await;
         client.post(CHAT, &json!({"model": "m", "messages": [{}]})).await;
-        assert_eq!(hear(&mut client).await.status, if asked < 4 { 502 } else { 200 });
+        assert_eq!(read_response(&mut client).await.status, if asked < 4 { 502 } else { 200 });
     }
     let log = program.end().await;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("breaker")).collect();

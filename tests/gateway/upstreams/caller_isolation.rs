@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, hear};
+use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{CHAT, Setup, TestGateway};
 use crate::support::{FakeProvider, Request, Script};
 
@@ -14,9 +14,9 @@ fn good() -> Script {
     Script::stream(&["hello"])
 }
 
-async fn ask_as(gateway: &TestGateway, user: &str, body: &Value) -> Heard {
+async fn ask_as(gateway: &TestGateway, user: &str, body: &Value) -> Response {
     let token = format!("Bearer {user}-token");
-    hear(&mut gateway.request(CHAT, &[("authorization", &token)], body).await).await
+    read_response(&mut gateway.request(CHAT, &[("authorization", &token)], body).await).await
 }
 
 fn says(text: &str) -> Value {
@@ -30,7 +30,7 @@ async fn poisoned(bad: Script) -> FakeProvider {
 }
 
 #[tokio::test]
-async fn what_one_request_asks_for_sets_nobody_aside() {
+async fn a_failure_that_one_request_caused_cools_down_no_upstream() {
     for (status, body) in [
         (
             402,
@@ -53,16 +53,20 @@ async fn what_one_request_asks_for_sets_nobody_aside() {
         let fake = poisoned(Script::status(status, &[], body)).await;
         let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
         for _ in 0..6 {
-            let heard = hear(&mut gateway.ask(&says("poison")).await).await;
-            assert_eq!((heard.status, heard.body.as_str()), (status, body), "its own answer is the client's to see");
+            let response = read_response(&mut gateway.ask(&says("poison")).await).await;
+            assert_eq!(
+                (response.status, response.body.as_str()),
+                (status, body),
+                "its own answer is the client's to see"
+            );
         }
-        assert_eq!(hear(&mut gateway.ask(&says("good")).await).await.said(), "hello", "{body}");
+        assert_eq!(read_response(&mut gateway.ask(&says("good")).await).await.streamed_text(), "hello", "{body}");
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_doubtful_refusal_takes_several_bodies_and_callers() {
+async fn an_ambiguous_refusal_counts_after_several_bodies_and_callers() {
     for bad in [
         Script::status(403, &[], "<html><title>Attention Required!</title></html>"),
         Script::status(403, &[], r#"{"error":{"message":"no","type":"permission_error"}}"#),
@@ -74,13 +78,17 @@ async fn a_doubtful_refusal_takes_several_bodies_and_callers() {
         for number in 0..8 {
             assert_eq!(ask_as(&gateway, "ann", &says(&format!("poison {number}"))).await.status, 502);
         }
-        assert_eq!(ask_as(&gateway, "bob", &says("good")).await.said(), "hello", "one caller alone");
+        assert_eq!(ask_as(&gateway, "bob", &says("good")).await.streamed_text(), "hello", "one caller alone");
         for (user, text) in [("ann", "poison 1"), ("ann", "poison 2"), ("bob", "poison 3")] {
             assert_eq!(ask_as(&gateway, user, &says(text)).await.status, 502);
         }
-        let heard = ask_as(&gateway, "bob", &says("good")).await;
-        assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_upstream_refused"), "both met it");
-        let message = heard.json()["error"]["attempts"][0]["message"].as_str().unwrap().to_owned();
+        let response = ask_as(&gateway, "bob", &says("good")).await;
+        assert_eq!(
+            (response.status, response.error_code().as_str()),
+            (502, "photofinish_upstream_refused"),
+            "both met it"
+        );
+        let message = response.json()["error"]["attempts"][0]["message"].as_str().unwrap().to_owned();
         let wait: u64 = message.split(' ').find_map(|word| word.strip_suffix("s:")?.parse().ok()).unwrap();
         assert!((1..=10).contains(&wait), "seconds at first: {message}");
         assert_eq!(fake.requests().len(), 12);
@@ -89,7 +97,7 @@ async fn a_doubtful_refusal_takes_several_bodies_and_callers() {
 }
 
 #[tokio::test]
-async fn one_caller_opens_no_breaker_for_the_others() {
+async fn one_caller_cannot_open_a_breaker_for_others() {
     let bad = poisoned(Script::status(500, &[], "{}")).await;
     let other = FakeProvider::answering(|_| good()).await;
     let setup = Setup::over(&[&bad, &other]).race("policy = \"fallback\"").race(BREAKER).table(USERS);
@@ -107,7 +115,7 @@ async fn one_caller_opens_no_breaker_for_the_others() {
 }
 
 #[tokio::test]
-async fn what_no_request_can_cause_opens_it_for_all() {
+async fn a_failure_that_no_request_can_cause_opens_the_breaker_for_all() {
     let nobody = FakeProvider::answering(|_| good()).await;
     let address = nobody.base_url();
     drop(nobody);
@@ -115,11 +123,11 @@ async fn what_no_request_can_cause_opens_it_for_all() {
     let setup = Setup::new().provider_at("a", &address, "").provider("b", &other, "");
     let gateway = setup.race("policy = \"fallback\"").race(BREAKER).table(USERS).start().await;
     for _ in 0..3 {
-        let heard = ask_as(&gateway, "ann", &says("x")).await;
-        assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "2"));
+        let response = ask_as(&gateway, "ann", &says("x")).await;
+        assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("b/m", "2"));
     }
-    let heard = ask_as(&gateway, "bob", &says("x")).await;
-    assert_eq!((heard.upstream(), heard.header("x-photofinish-attempts")), ("b/m", "1"), "left out");
+    let response = ask_as(&gateway, "bob", &says("x")).await;
+    assert_eq!((response.upstream(), response.header("x-photofinish-attempts")), ("b/m", "1"), "left out");
     gateway.stop().await;
 }
 
@@ -135,46 +143,47 @@ async fn breakers_are_per_surface() {
     let gateway = setup.start().await;
     for _ in 0..5 {
         let body = json!({"model": "m", "input": "x"});
-        hear(&mut gateway.post("/v1/embeddings", &body).await).await;
+        read_response(&mut gateway.post("/v1/embeddings", &body).await).await;
     }
-    assert_eq!(hear(&mut gateway.ask(&says("x")).await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.ask(&says("x")).await).await.upstream(), "a/m");
     gateway.stop().await;
 }
 
 #[tokio::test]
-async fn what_all_attempts_share_is_held_against_nobody() {
+async fn a_failure_of_all_attempts_is_not_held_against_upstreams() {
     let (a, b) = (poisoned(Script::status(500, &[], "{}")).await, poisoned(Script::status(503, &[], "{}")).await);
     let c = poisoned(Script::status(500, &[], "{}")).await;
     let setup = Setup::over(&[&a, &c]).race("policy = \"fallback\"").race(BREAKER);
     let gateway = setup.start().await;
     for _ in 0..5 {
-        assert_eq!(hear(&mut gateway.ask(&says("poison")).await).await.status, 502);
+        assert_eq!(read_response(&mut gateway.ask(&says("poison")).await).await.status, 502);
     }
-    let heard = hear(&mut gateway.ask(&says("good")).await).await;
-    assert_eq!((heard.upstream(), a.requests().len()), ("a/m", 6));
+    let response = read_response(&mut gateway.ask(&says("good")).await).await;
+    assert_eq!((response.upstream(), a.requests().len()), ("a/m", 6));
     gateway.stop().await;
     let gateway = Setup::over(&[&b, &c]).race("policy = \"fallback\"").race(BREAKER).start().await;
     for _ in 0..5 {
-        assert_eq!(hear(&mut gateway.ask(&says("poison")).await).await.status, 502);
+        assert_eq!(read_response(&mut gateway.ask(&says("poison")).await).await.status, 502);
     }
     let rows = gateway.stop().await;
     assert_eq!(rows.attempts.iter().filter(|row| row["failure"] == "overloaded").count(), 5, "all run, none is left");
 }
 
 #[tokio::test]
-async fn after_a_401_the_next_answer_says_so() {
+async fn after_a_401_the_next_error_says_that_the_key_was_refused() {
     let fake =
         FakeProvider::answering(|_| Script::status(401, &[], r#"{"error":{"message":"Incorrect API key"}}"#)).await;
     let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.error_code(), "photofinish_all_failed");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.error_code(), "photofinish_all_failed");
     for streaming in [true, false] {
-        let heard = hear(&mut gateway.ask(&json!({"model": "m", "stream": streaming, "messages": [{}]})).await).await;
-        assert_eq!((heard.status, heard.error_code().as_str()), (502, "photofinish_upstream_refused"));
-        let message = heard.json()["error"]["message"].as_str().unwrap().to_owned();
+        let response =
+            read_response(&mut gateway.ask(&json!({"model": "m", "stream": streaming, "messages": [{}]})).await).await;
+        assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_upstream_refused"));
+        let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("a/m") && message.contains("refused its key (401, unauthorized)"), "{message}");
-        assert!(!heard.body.contains("rate limit"), "{}", heard.body);
-        assert_eq!(heard.header("retry-after"), "", "waiting mends no key");
-        let attempt = &heard.json()["error"]["attempts"][0];
+        assert!(!response.body.contains("rate limit"), "{}", response.body);
+        assert_eq!(response.header("retry-after"), "", "waiting mends no key");
+        let attempt = &response.json()["error"]["attempts"][0];
         assert_eq!((&attempt["upstream"], &attempt["failure"]), (&json!("a/m"), &json!("cooling_down")));
     }
     gateway.stop().await;
@@ -182,7 +191,7 @@ async fn after_a_401_the_next_answer_says_so() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_provider_quotes_does_not_go_down() {
+async fn a_key_in_a_provider_s_error_does_not_reach_the_client() {
     let headers = [
         ("x-request-id", "req-sk-planted/1"),
         ("x-ratelimit-limit-requests", "sk-planted%2F1"),
@@ -193,8 +202,8 @@ async fn a_key_that_a_provider_quotes_does_not_go_down() {
     for status in [400, 401, 500] {
         let fake = FakeProvider::start(vec![Script::status(status, &headers, body)]).await;
         let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-planted/1\"").start().await;
-        let heard = hear(&mut gateway.streaming().await).await;
-        let all = format!("{:?} {}", heard.headers, heard.body);
+        let response = read_response(&mut gateway.streaming().await).await;
+        let all = format!("{:?} {}", response.headers, response.body);
         assert!(!all.contains("planted"), "{all}");
         gateway.stop().await;
     }
@@ -202,8 +211,8 @@ async fn a_key_that_a_provider_quotes_does_not_go_down() {
     let script = Script::new().head(200, &event_stream).role().token("hello").finish("stop").done().end();
     let fake = FakeProvider::start(vec![script]).await;
     let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-planted/1\"").start().await;
-    let heard = hear(&mut gateway.streaming().await).await;
-    assert_eq!((heard.said().as_str(), heard.header("x-request-id")), ("hello", "req-***"));
-    assert_eq!((heard.header("x-echo"), heard.header("x-ratelimit-limit-requests")), ("", "***"));
+    let response = read_response(&mut gateway.streaming().await).await;
+    assert_eq!((response.streamed_text().as_str(), response.header("x-request-id")), ("hello", "req-***"));
+    assert_eq!((response.header("x-echo"), response.header("x-ratelimit-limit-requests")), ("", "***"));
     gateway.stop().await;
 }

@@ -3,14 +3,14 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{end, hear};
-use crate::harness::gateway::pick;
+use crate::harness::answer::{ending, read_response};
+use crate::harness::gateway::assert_row;
 use crate::harness::matrix::{Pair, rules};
 use crate::support::{Dialect, FakeProvider, Gate, Script, frame};
 
 rules! { everywhere:
-    a_refusal_stops_the_race_unless_it_may_go_on,
-    what_runs_beside_a_refusal_may_still_win,
+    a_refusal_stops_the_race_unless_content_policy_is_continue,
+    an_attempt_that_runs_during_a_refusal_may_still_win,
 }
 
 const REFUSED: &str =
@@ -41,7 +41,7 @@ fn withheld(dialect: Dialect) -> Script {
     }
 }
 
-async fn a_refusal_stops_the_race_unless_it_may_go_on(pair: Pair) {
+async fn a_refusal_stops_the_race_unless_content_policy_is_continue(pair: Pair) {
     let mut refusals = vec![(Script::status(400, &[], REFUSED), 400, "headers")];
     if pair.dialect != Dialect::Ollama {
         refusals.push((withheld(pair.dialect), 200, "first_token"));
@@ -52,23 +52,28 @@ async fn a_refusal_stops_the_race_unless_it_may_go_on(pair: Pair) {
                 let a = FakeProvider::start(vec![refusal.clone()]).await;
                 let b = FakeProvider::start(vec![pair.stream(&["good"])]).await;
                 let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").race(setting).start().await;
-                let heard = hear(&mut gateway.post(pair.called.path(), &pair.called.body("m", stream)).await).await;
-                let context = format!("{status} {setting} {stream} {}", heard.body);
+                let response =
+                    read_response(&mut gateway.post(pair.surface.path(), &pair.surface.body("m", stream)).await).await;
+                let context = format!("{status} {setting} {stream} {}", response.body);
                 let upstream = if goes_on { (200, "b/m") } else { (status, "a/m") };
-                assert_eq!((heard.status, heard.upstream()), upstream, "{context}");
+                assert_eq!((response.status, response.upstream()), upstream, "{context}");
                 assert_eq!(b.requests().len(), usize::from(goes_on), "{context}");
                 if !goes_on && status == 200 {
-                    let told = ["content_filter", "refusal"].iter().any(|reason| heard.body.contains(reason));
-                    assert!(told && !heard.body.contains("\"error\":{"), "{context}");
+                    let told = ["content_filter", "refusal"].iter().any(|reason| response.body.contains(reason));
+                    assert!(told && !response.body.contains("\"error\":{"), "{context}");
                 }
                 let rows = gateway.stop().await;
-                assert_eq!(end(rows.one("a")), json!(["refused", null, null, "content_policy", phase]), "{context}");
+                assert_eq!(
+                    ending(rows.one("a")),
+                    json!({"outcome": "refused", "failure": "content_policy", "failure_phase": phase}),
+                    "{context}"
+                );
             }
         }
     }
 }
 
-async fn what_runs_beside_a_refusal_may_still_win(pair: Pair) {
+async fn an_attempt_that_runs_during_a_refusal_may_still_win(pair: Pair) {
     let refused = Gate::new();
     let refusal = match pair.dialect {
         Dialect::Ollama => Script::status(400, &[], REFUSED),
@@ -77,36 +82,36 @@ async fn what_runs_beside_a_refusal_may_still_win(pair: Pair) {
     let a = FakeProvider::start(vec![refusal.reached(&refused)]).await;
     let b = FakeProvider::start(vec![pair.stream_after(&refused, &["good"])]).await;
     let gateway = pair.over(&[&a, &b]).start().await;
-    let heard = hear(&mut pair.streaming(&gateway).await).await;
-    assert_eq!((heard.status, heard.upstream()), (200, "b/m"), "{}", heard.body);
+    let response = read_response(&mut pair.streaming(&gateway).await).await;
+    assert_eq!((response.status, response.upstream()), (200, "b/m"), "{}", response.body);
     let rows = gateway.stop().await;
-    assert_eq!(pick(rows.one("b"), &["outcome", "start_reason"]), json!(["won", "first"]));
+    assert_row!(rows.one("b"), json!({"outcome": "won", "start_reason": "first"}));
 }
 
 #[tokio::test]
-async fn reasoning_that_ends_withheld_is_a_refusal_for_a_client_that_does_not_stream() {
-    let pair = Pair { called: crate::harness::surface::Called::Chat, dialect: Dialect::OpenAi };
+async fn withheld_reasoning_is_a_refusal_for_a_non_streaming_client() {
+    let pair = Pair { surface: crate::harness::surface::Surface::Chat, dialect: Dialect::OpenAi };
     let script = Script::sse().role().delta(json!({"reasoning_content": "hm"})).finish("content_filter").done().end();
     for (setting, upstream) in [("", "a/m"), ("content_policy = \"continue\"", "b/m")] {
         let a = FakeProvider::start(vec![script.clone()]).await;
         let b = FakeProvider::start(vec![pair.stream(&["good"])]).await;
         let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").race(setting).start().await;
-        let heard = hear(&mut pair.whole(&gateway).await).await;
-        assert_eq!((heard.status, heard.upstream()), (200, upstream), "{}", heard.body);
-        let finish: Value = heard.json()["choices"][0]["finish_reason"].clone();
+        let response = read_response(&mut pair.whole(&gateway).await).await;
+        assert_eq!((response.status, response.upstream()), (200, upstream), "{}", response.body);
+        let finish: Value = response.json()["choices"][0]["finish_reason"].clone();
         assert_eq!(finish, if setting.is_empty() { "content_filter" } else { "stop" });
         gateway.stop().await;
     }
 }
 
 #[tokio::test]
-async fn after_a_refusal_that_may_go_on_the_answer_is_chosen_by_class() {
-    let pair = Pair { called: crate::harness::surface::Called::Chat, dialect: Dialect::OpenAi };
+async fn with_content_policy_continue_the_answer_is_chosen_by_error_class() {
+    let pair = Pair { surface: crate::harness::surface::Surface::Chat, dialect: Dialect::OpenAi };
     for (setting, status) in [("", 400), ("content_policy = \"continue\"", 502)] {
         let a = FakeProvider::start(vec![Script::status(500, &[], "{}")]).await;
         let b = FakeProvider::start(vec![Script::status(400, &[], REFUSED)]).await;
         let gateway = pair.over(&[&a, &b]).race("policy = \"fallback\"").race(setting).start().await;
-        assert_eq!(hear(&mut pair.streaming(&gateway).await).await.status, status, "{setting}");
+        assert_eq!(read_response(&mut pair.streaming(&gateway).await).await.status, status, "{setting}");
         gateway.stop().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::answer::{Heard, hear};
+use crate::harness::answer::{Response, read_response};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, Script};
 
@@ -28,60 +28,64 @@ fn windows(fakes: &[(&FakeProvider, Option<u64>)]) -> Setup {
     setup.model(&model).race("policy = \"fallback\"")
 }
 
-async fn ask(gateway: &TestGateway, bytes: usize) -> Heard {
+async fn ask(gateway: &TestGateway, bytes: usize) -> Response {
     let content = "word ".repeat(bytes / 5);
     let body = json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": content }] });
-    hear(&mut gateway.ask(&body).await).await
+    read_response(&mut gateway.ask(&body).await).await
 }
 
 #[tokio::test]
-async fn after_a_refusal_those_with_more_room_are_asked_first() {
+async fn after_a_context_length_refusal_larger_contexts_are_asked_first() {
     let (a, b, c) = (small().await, small().await, says("large").await);
     let gateway = windows(&[(&a, None), (&b, Some(8_192)), (&c, Some(131_072))]).start().await;
-    let heard = ask(&gateway, 50).await;
-    assert_eq!((heard.said().as_str(), heard.header("x-photofinish-attempts")), ("large", "2"));
+    let response = ask(&gateway, 50).await;
+    assert_eq!((response.streamed_text().as_str(), response.header("x-photofinish-attempts")), ("large", "2"));
     gateway.stop().await;
     assert_eq!((a.requests().len(), b.requests().len(), c.requests().len()), (1, 0, 1));
 }
 
 #[tokio::test]
-async fn nobody_is_left_out_and_the_refusal_is_the_answer_if_all_are_too_small() {
+async fn all_upstreams_are_tried_and_if_all_are_too_small_the_refusal_is_the_answer() {
     let (a, b) = (small().await, small().await);
     let gateway = windows(&[(&a, Some(8_192)), (&b, Some(4_096))]).start().await;
-    let heard = ask(&gateway, 50).await;
-    assert_eq!((heard.status, heard.error_code().as_str()), (400, "context_length_exceeded"));
+    let response = ask(&gateway, 50).await;
+    assert_eq!((response.status, response.error_code().as_str()), (400, "context_length_exceeded"));
     gateway.stop().await;
     assert_eq!((a.requests().len(), b.requests().len()), (1, 1));
 }
 
 #[tokio::test]
-async fn one_that_is_surely_too_small_is_asked_last_under_every_policy() {
+async fn an_upstream_with_too_small_a_context_is_asked_last_under_every_policy() {
     for policy in ["race", "hedge", "adaptive", "rule", "fastest", "fallback", "weighted"] {
         let (a, b) = (small().await, says("large").await);
         let gateway = windows(&[(&a, Some(2_000)), (&b, None)]).start().await;
         let body = json!({ "model": "m", "stream": true, "messages": [{ "content": "word ".repeat(3_000) }] });
         let headers = [("x-photofinish-policy", policy)];
-        let heard = hear(&mut gateway.request(crate::harness::gateway::CHAT, &headers, &body).await).await;
-        assert_eq!(heard.said(), "large", "{policy}");
+        let response = read_response(&mut gateway.request(crate::harness::gateway::CHAT, &headers, &body).await).await;
+        assert_eq!(response.streamed_text(), "large", "{policy}");
         gateway.stop().await;
         assert_eq!((a.requests().len(), b.requests().len()), (0, 1), "{policy}");
     }
 }
 
 #[tokio::test]
-async fn what_was_refused_is_remembered_for_prompts_as_long() {
+async fn a_context_length_refusal_is_remembered_for_prompts_as_long() {
     let (a, b) = (small().await, says("large").await);
     let gateway = windows(&[(&a, None), (&b, None)]).start().await;
     for (bytes, attempts) in [(5_000, "2"), (6_000, "1"), (4_000, "2"), (4_500, "1")] {
-        let heard = ask(&gateway, bytes).await;
-        assert_eq!((heard.said().as_str(), heard.header("x-photofinish-attempts")), ("large", attempts), "{bytes}");
+        let response = ask(&gateway, bytes).await;
+        assert_eq!(
+            (response.streamed_text().as_str(), response.header("x-photofinish-attempts")),
+            ("large", attempts),
+            "{bytes}"
+        );
     }
     gateway.stop().await;
     assert_eq!(a.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn a_refusal_for_the_answer_that_was_asked_for_says_nothing_of_prompts() {
+async fn a_refusal_of_max_tokens_does_not_limit_prompts() {
     let refuses = |request: &crate::support::Request| match request.json()["max_tokens"].is_null() {
         false => Script::status(400, &[], r#"{"error":{"message":"too many tokens"}}"#),
         true => Script::stream(&["small"]),
@@ -89,7 +93,7 @@ async fn a_refusal_for_the_answer_that_was_asked_for_says_nothing_of_prompts() {
     let (a, b) = (FakeProvider::answering(refuses).await, says("large").await);
     let gateway = windows(&[(&a, None), (&b, None)]).start().await;
     let greedy = json!({ "model": "m", "stream": true, "max_tokens": 1_000_000, "messages": [{ "content": "x" }] });
-    assert_eq!(hear(&mut gateway.ask(&greedy).await).await.said(), "large");
-    assert_eq!(ask(&gateway, 5_000).await.said(), "small");
+    assert_eq!(read_response(&mut gateway.ask(&greedy).await).await.streamed_text(), "large");
+    assert_eq!(ask(&gateway, 5_000).await.streamed_text(), "small");
     gateway.stop().await;
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::answer::{Heard, hear};
-use crate::harness::gateway::{CHAT, Setup, TestGateway, pick};
+use crate::harness::answer::{Response, read_response};
+use crate::harness::gateway::{CHAT, Setup, TestGateway, assert_rows};
 use crate::support::{Dialect, FakeProvider, Script};
 
 const REFUSED: &str = r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
@@ -23,34 +23,37 @@ fn run_of_tools() -> Value {
         { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t", "content": "1" }] } ] })
 }
 
-async fn ask(gateway: &TestGateway, path: &str, body: &Value) -> Heard {
-    hear(&mut gateway.post(path, body).await).await
+async fn ask(gateway: &TestGateway, path: &str, body: &Value) -> Response {
+    read_response(&mut gateway.post(path, body).await).await
 }
 
 #[tokio::test]
-async fn the_same_upstream_is_asked_once_more_without() {
+async fn a_refusal_of_foreign_reasoning_is_retried_without_it() {
     let fake = FakeProvider::start(vec![Script::status(400, &[], REFUSED), answer()]).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
-    let heard = ask(&gateway, "/v1/messages", &run_of_tools()).await;
-    assert_eq!((heard.status, heard.header("x-photofinish-dropped")), (200, "thinking"), "{}", heard.body);
+    let response = ask(&gateway, "/v1/messages", &run_of_tools()).await;
+    assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "thinking"), "{}", response.body);
     let sent = fake.requests();
     assert!(sent[0].json()["messages"][1]["content"].to_string().contains("of-another"), "as it came at first");
     let again = sent[1].json();
     assert_eq!(again["messages"][1]["content"], json!([{ "type": "tool_use", "id": "t", "name": "f", "input": {} }]));
     assert_eq!(again.get("thinking"), None, "without a thought before its call it may not go on thinking");
     let rows = gateway.stop().await;
-    let told = |row| pick(row, &["start_reason", "outcome", "failure"]);
-    let attempts = rows.of(0);
-    assert_eq!(told(attempts[0]), json!(["first", "failed", "bad_request"]));
-    assert_eq!(told(attempts[1]), json!(["retry", "won", null]));
+    assert_rows(
+        &rows.of(0),
+        &[
+            json!({"start_reason": "first", "outcome": "failed", "failure": "bad_request"}),
+            json!({"start_reason": "retry", "outcome": "won", "failure": null}),
+        ],
+    );
 }
 
 #[tokio::test]
-async fn it_is_asked_no_third_time_and_without_reasoning_no_second() {
+async fn foreign_reasoning_is_removed_at_most_once() {
     let fake = FakeProvider::answering(|_| Script::status(400, &[], REFUSED)).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
-    let heard = ask(&gateway, "/v1/messages", &run_of_tools()).await;
-    assert_eq!((heard.status, heard.body.as_str()), (400, REFUSED), "the vendor's own answer");
+    let response = ask(&gateway, "/v1/messages", &run_of_tools()).await;
+    assert_eq!((response.status, response.body.as_str()), (400, REFUSED), "the vendor's own answer");
     let plain =
         json!({ "model": "m", "stream": true, "max_tokens": 9, "messages": [{ "role": "user", "content": "x" }] });
     assert_eq!(ask(&gateway, "/v1/messages", &plain).await.status, 400);
@@ -59,7 +62,7 @@ async fn it_is_asked_no_third_time_and_without_reasoning_no_second() {
 }
 
 #[tokio::test]
-async fn a_translated_request_is_written_anew_without_it() {
+async fn a_translated_request_is_rewritten_without_the_reasoning() {
     let fake = FakeProvider::start(vec![Script::status(400, &[], REFUSED), answer()]).await;
     let gateway = Setup::new().provider("a", &fake, "dialect = \"anthropic\"").start().await;
     let body = json!({ "model": "m", "stream": true, "messages": [
@@ -67,8 +70,8 @@ async fn a_translated_request_is_written_anew_without_it() {
         { "role": "assistant", "content": "So.", "reasoning_details": [
             { "type": "reasoning.text", "text": "hm", "signature": "photofinish.anthropic.of-another", "format": "anthropic-claude-v1" }] },
         { "role": "user", "content": "y" } ] });
-    let heard = ask(&gateway, CHAT, &body).await;
-    assert_eq!((heard.status, heard.said().as_str()), (200, "hello"), "{}", heard.body);
+    let response = ask(&gateway, CHAT, &body).await;
+    assert_eq!((response.status, response.streamed_text().as_str()), (200, "hello"), "{}", response.body);
     gateway.stop().await;
     let sent: Vec<bool> =
         fake.requests().iter().map(|request| request.json().to_string().contains("of-another")).collect();
@@ -76,7 +79,7 @@ async fn a_translated_request_is_written_anew_without_it() {
 }
 
 #[tokio::test]
-async fn encrypted_content_of_another_account_is_left_out_with_the_ids_that_point_to_it() {
+async fn encrypted_content_of_another_account_is_removed_with_its_references() {
     let refused = r#"{"error":{"message":"The encrypted content gAAA...DQ== could not be verified.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}"#;
     let fake = FakeProvider::start(vec![
         Script::status(400, &[], refused),
@@ -89,8 +92,8 @@ async fn encrypted_content_of_another_account_is_left_out_with_the_ids_that_poin
         { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAother" },
         { "type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}" },
         { "type": "function_call_output", "call_id": "c", "output": "1" } ] });
-    let heard = ask(&gateway, "/v1/responses", &body).await;
-    assert_eq!((heard.status, heard.header("x-photofinish-dropped")), (200, "reasoning"), "{}", heard.body);
+    let response = ask(&gateway, "/v1/responses", &body).await;
+    assert_eq!((response.status, response.header("x-photofinish-dropped")), (200, "reasoning"), "{}", response.body);
     gateway.stop().await;
     let again = &fake.requests()[1].json()["input"];
     assert_eq!(again[1], json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::answer::{error_and_close, hear, pass, silent, stream_after};
+use crate::harness::answer::{advance_clock, error_and_close, read_response, silent, stream_after};
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
@@ -34,7 +34,7 @@ fn is_open(gateway: &TestGateway) -> bool {
 }
 
 #[tokio::test]
-async fn a_healed_favourite_is_asked_within_six_seconds_under_every_policy() {
+async fn a_recovered_favourite_is_probed_within_six_seconds_under_every_policy() {
     for policy in ["race", "fallback", "fastest", "hedge", "weighted", "adaptive", "rule"] {
         for outage in [1, 90] {
             let ((a, down), first_may) = (up_and_down().await, Gate::new());
@@ -47,14 +47,16 @@ async fn a_healed_favourite_is_asked_within_six_seconds_under_every_policy() {
             let upstreams = "\"a/m\", { upstream = \"b/m\", weight = 0.0 }";
             let model = format!("[models.m]\npolicy = \"{policy}\"\nupstreams = [{upstreams}]");
             let gateway = Setup::over(&[&a, &b]).race(BREAKER).model(&model).start().await;
-            let ask = async || assert_eq!(hear(&mut gateway.streaming().await).await.said(), "hello", "{policy}");
+            let ask = async || {
+                assert_eq!(read_response(&mut gateway.streaming().await).await.streamed_text(), "hello", "{policy}")
+            };
             let mut first = gateway.streaming().await;
             a.closed(0).await;
             first_may.open();
-            assert_eq!(hear(&mut first).await.said(), "hello", "{policy}");
+            assert_eq!(read_response(&mut first).await.streamed_text(), "hello", "{policy}");
             assert!(is_open(&gateway), "{policy}");
             for _ in 0..outage {
-                pass(SECOND).await;
+                advance_clock(SECOND).await;
                 ask().await;
             }
             let asked = a.requests().len();
@@ -63,7 +65,7 @@ async fn a_healed_favourite_is_asked_within_six_seconds_under_every_policy() {
             let mut seconds = 0;
             while is_open(&gateway) {
                 assert!(seconds < 6, "{policy}: not found back in six seconds after {outage}");
-                pass(SECOND).await;
+                advance_clock(SECOND).await;
                 seconds += 1;
                 ask().await;
                 // It may still be on its way when the other one has won.
@@ -82,14 +84,14 @@ async fn a_healed_favourite_is_asked_within_six_seconds_under_every_policy() {
 }
 
 #[tokio::test]
-async fn a_trial_delays_nobody_and_costs_one_request_in_five_seconds() {
+async fn a_probe_delays_no_client_and_costs_one_request_in_five_seconds() {
     let ((a, _), b) = (up_and_down().await, FakeProvider::answering(|_| good()).await);
     let c = FakeProvider::answering(|_| good()).await;
     let gateway = Setup::over(&[&a, &b, &c]).race("policy = \"fallback\"").race(BREAKER).start().await;
     for _ in 0..61 {
-        let heard = hear(&mut gateway.streaming().await).await;
-        assert_eq!(heard.upstream(), "b/m");
-        pass(SECOND).await;
+        let response = read_response(&mut gateway.streaming().await).await;
+        assert_eq!(response.upstream(), "b/m");
+        advance_clock(SECOND).await;
     }
     gateway.stop().await;
     let trials = a.requests().len() - 1;
@@ -98,16 +100,16 @@ async fn a_trial_delays_nobody_and_costs_one_request_in_five_seconds() {
 }
 
 #[tokio::test]
-async fn a_favourite_that_is_slower_than_the_others_is_found_back_too() {
+async fn a_slower_upstream_is_probed_too() {
     let (b, slow) = (FakeProvider::answering(|_| good()).await, Gate::new());
     let a = FakeProvider::start(vec![Script::status(500, &[], "{}"), stream_after(&slow, &["slow"]), good()]).await;
     let setup = Setup::over(&[&a, &b]).race("policy = \"fallback\"\naudit = 0.0").race(BREAKER);
     let gateway = setup.start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
-    pass(5 * SECOND).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
+    advance_clock(5 * SECOND).await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     a.request(1).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m", "one trial at a time");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m", "one trial at a time");
     assert_eq!(a.requests().len(), 2);
     slow.open();
     soon("its breaker closes", async {
@@ -116,23 +118,23 @@ async fn a_favourite_that_is_slower_than_the_others_is_found_back_too() {
         }
     })
     .await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     let rows = gateway.stop().await;
     let trial = rows.of(1)[1];
     assert_eq!((&trial["outcome"], &trial["audited"], &trial["p_audit"]), (&json!("lost"), &json!(1), &json!(1.0)));
 }
 
 #[tokio::test]
-async fn a_trial_that_hangs_is_not_waited_for() {
+async fn a_hanging_probe_is_not_waited_for() {
     let b = FakeProvider::answering(|_| good()).await;
     let a = FakeProvider::start(vec![Script::status(500, &[], "{}"), silent(), good(), good()]).await;
     let gateway = Setup::over(&[&a, &b]).race("policy = \"fallback\"").race(BREAKER).start().await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
-    pass(5 * SECOND).await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "b/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
+    advance_clock(5 * SECOND).await;
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "b/m");
     a.request(1).await;
-    pass(5 * SECOND).await;
-    hear(&mut gateway.streaming().await).await;
+    advance_clock(5 * SECOND).await;
+    read_response(&mut gateway.streaming().await).await;
     a.request(2).await;
     soon("its breaker closes", async {
         while is_open(&gateway) {
@@ -140,6 +142,6 @@ async fn a_trial_that_hangs_is_not_waited_for() {
         }
     })
     .await;
-    assert_eq!(hear(&mut gateway.streaming().await).await.upstream(), "a/m");
+    assert_eq!(read_response(&mut gateway.streaming().await).await.upstream(), "a/m");
     gateway.stop().await;
 }

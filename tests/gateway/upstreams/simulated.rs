@@ -46,7 +46,7 @@ failures! {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_an_error_to_who_streams_and_a_detour_to_who_does_not() {
+async fn a_cut_stream_is_an_error_for_streaming_clients_and_a_fallback_for_others() {
     let served = Setup::new(CONFIG).serve().await;
     let answer = served.ask("bad/fail-cut,good/model").await;
     let events = answer.events();
@@ -64,7 +64,7 @@ async fn a_cut_stream_is_an_error_to_who_streams_and_a_detour_to_who_does_not() 
 }
 
 #[tokio::test]
-async fn when_all_fail_each_is_told() {
+async fn if_all_fail_every_failure_is_listed() {
     let served = Setup::new(CONFIG).serve().await;
     let answer = served.ask("bad/fail-500,good/fail-401").await;
     let (status, code, message) = answer.error();
