@@ -16,7 +16,7 @@ pub type Line = (String, String, Figures);
 const BUDGETS: [u32; 2] = [2, 10];
 
 pub fn lines(world: &World, seed: u64, progress: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Vec<Line>> {
-    let race = Policy::product("race of all", &format!("policy = \"race\"\nmax_attempts = {}", world.tariffs.len()))?;
+    let race = Policy::product("race of all", &format!("policy = \"race\"\nmax_attempts = {}", world.upstreams.len()))?;
     let mut policies = vec![Policy::Oracle, Policy::CompletionOracle, race];
     let mut aims = vec!["", "completion", ""].into_iter().map(str::to_owned).collect::<Vec<_>>();
     for per_cent in BUDGETS {
@@ -43,7 +43,7 @@ fn waiting_for_all(world: &World, seed: u64) -> anyhow::Result<Vec<Line>> {
     for policy in [Policy::CompletionOracle, adaptive(2, "optimise = \"completion\"")?] {
         let requests =
             world.requests.iter().map(|request| photofinish::rehearse::SimulatedRequest { whole: true, ..*request });
-        let run = play(world, policy.steering(world, seed), requests);
+        let run = play(world, policy.rehearsal(world, seed)?, requests, &mut |_| {});
         lines.push(("whole answers".into(), policy.name(), run.figures(&run)));
     }
     Ok(lines)

@@ -1,7 +1,7 @@
 //! What is kept of a run, and the figures that are made of it.
 
 use photofinish::clock::HOUR_US;
-use photofinish::rehearse::Outcome;
+use photofinish::rehearse::PlayedRace;
 
 /// TTFT and time between tokens that a client wants, in milliseconds.
 pub const SLOS: [(f32, f32); 3] = [(500.0, 25.0), (800.0, 15.0), (400.0, 18.0)];
@@ -55,7 +55,7 @@ impl Run {
         Run { ttft_ms, whole_ms, tpot_ms, failed: 0, hours: Vec::new(), attempts: 0 }
     }
 
-    pub fn hear(&mut self, outcome: &Outcome<'_>) {
+    pub fn hear(&mut self, outcome: &PlayedRace<'_>) {
         let id = outcome.request.id;
         match (outcome.ttft_us, outcome.tpot_us) {
             (Some(ttft_us), Some(tpot_us)) => {
@@ -65,7 +65,7 @@ impl Run {
             }
             _ => self.failed += 1,
         }
-        self.attempts += outcome.started.len();
+        self.attempts += outcome.attempts.len();
         let hour = usize::try_from(outcome.request.at_us / HOUR_US).unwrap_or(0);
         if self.hours.len() <= hour {
             self.hours.resize(hour + 1, Hour::default());

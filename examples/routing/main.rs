@@ -82,7 +82,7 @@ fn experiments(out: &mut impl Write, world: &World, options: &Options) -> anyhow
     let aims = aims::lines(world, options.seed, &progress("aims"))?;
     let [two, ten] = [Policy::adaptive(2)?, Policy::adaptive(10)?];
     let rivals = [two, ten.clone(), Policy::product("rule", "policy = \"rule\"\nbudget = 0.1")?, Policy::Ewma];
-    let reactions = reaction::reactions(&world.recipe, options.seed, &rivals);
+    let reactions = reaction::reactions(&world.recipe, options.seed, &rivals)?;
     let settings = if let Policy::Product { settings, .. } = &ten { Some(settings) } else { None };
     let served = settings.map(|settings| restart::restarts(world, settings, options.seed)).unwrap_or_default();
     if options.json {

@@ -3,18 +3,21 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use photofinish::config::{RaceSettings, parse};
-use photofinish::rehearse::{RaceRules, RoutedModel, SimulatedPolicy, SimulatedRequest, run};
+use photofinish::rehearse::{Baseline, PlayedRace, Rehearsal, SimulatedRequest};
 
-use crate::baselines::{Boxed, Ewma, Fixed, Oracle, TwoChoices};
+use crate::baselines::{Ewma, Fixed, Oracle, TwoChoices};
 use crate::figures::Run;
 use crate::world::{Play, World};
 
 /// Adaptive with these budgets, in per cent.
 pub const BUDGETS: [u32; 5] = [1, 2, 5, 10, 20];
-const FIXED_HEDGE_US: i64 = 800_000;
+const FIXED_HEDGE: Duration = Duration::from_millis(800);
+/// A provider goes on writing, and billing, this long after a cut.
+const CUT_LAG_US: i64 = 150_000;
 
 /// How to decide.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,9 +43,7 @@ pub enum Policy {
 impl Policy {
     /// One of the product's.
     pub fn product(name: &str, lines: &str) -> anyhow::Result<Policy> {
-        let text = format!("[race]\n{lines}");
-        let config = parse(&text, Path::new("routing"), &|_| None);
-        let settings = config.map_err(|problems| anyhow::anyhow!("{problems}"))?.race;
+        let settings = settings(lines)?;
         Ok(Policy::Product { name: name.to_owned(), settings: Box::new(settings) })
     }
 
@@ -73,39 +74,55 @@ impl Policy {
         }
     }
 
-    pub fn steering<'w>(&self, world: &'w World, seed: u64) -> Box<dyn SimulatedPolicy + 'w> {
-        let count = world.tariffs.len();
-        match self {
+    pub fn rehearsal<'w>(&self, world: &'w World, seed: u64) -> anyhow::Result<Rehearsal<'w>> {
+        let count = world.upstreams.len();
+        let baseline: Box<dyn Baseline + 'w> = match self {
             Policy::Static(upstream) => Box::new(Fixed::first(*upstream, count)),
             Policy::Ewma => Box::new(Ewma::new(count, false)),
             Policy::PeakEwma => Box::new(TwoChoices::new(count, seed)),
-            Policy::FixedHedge(order) => Box::new(Fixed::hedge(order.clone(), FIXED_HEDGE_US)),
+            Policy::FixedHedge(order) => Box::new(Fixed::hedge(order.clone(), FIXED_HEDGE)),
             Policy::EwmaHedge => Box::new(Ewma::new(count, true)),
             Policy::RaceOfTwo(order) => Box::new(Fixed::race(order.clone(), 1)),
             Policy::Oracle => Box::new(Oracle { world, completion: false }),
             Policy::CompletionOracle => Box::new(Oracle { world, completion: true }),
-            Policy::Product { settings, .. } => Box::new(RoutedModel::new((**settings).clone(), &world.tariffs, seed)),
-        }
+            Policy::Product { settings, .. } => return Ok(rehearsal(settings, seed)),
+        };
+        Ok(Rehearsal { baseline: Some(baseline), ..rehearsal(&settings("")?, seed) })
     }
 
-    pub fn play(&self, world: &World, seed: u64) -> Run {
-        play(world, self.steering(world, seed), world.requests.iter().copied())
+    pub fn play(&self, world: &World, seed: u64) -> anyhow::Result<Run> {
+        Ok(play(world, self.rehearsal(world, seed)?, world.requests.iter().copied(), &mut |_| {}))
     }
+}
+
+/// A run of one of the product's policies, with nothing learned.
+pub fn rehearsal<'w>(settings: &RaceSettings, seed: u64) -> Rehearsal<'w> {
+    Rehearsal { cut_lag_us: CUT_LAG_US, ..Rehearsal::new(settings.clone(), seed) }
+}
+
+/// The settings that these lines of `[race]` make.
+fn settings(lines: &str) -> anyhow::Result<RaceSettings> {
+    let config = parse(&format!("[race]\n{lines}"), Path::new("routing"), &|_| None);
+    Ok(config.map_err(|problems| anyhow::anyhow!("{problems}"))?.race)
 }
 
 pub fn letter(upstream: usize) -> char {
     char::from(b'A' + u8::try_from(upstream).unwrap_or(25))
 }
 
-/// One steering through these requests of a world.
-pub fn play<'w>(
-    world: &'w World,
-    steering: Box<dyn SimulatedPolicy + 'w>,
+/// One policy through these requests of a world. `also` hears every race.
+pub fn play(
+    world: &World,
+    rehearsal: Rehearsal<'_>,
     requests: impl Iterator<Item = SimulatedRequest>,
+    also: &mut dyn FnMut(&PlayedRace<'_>),
 ) -> Run {
     let mut kept = Run::new(world.requests.len());
-    let mut heard = |outcome: &photofinish::rehearse::Outcome<'_>| kept.hear(outcome);
-    run(requests, &mut Play::new(world), &mut Boxed(steering), &RaceRules::default(), &mut heard);
+    let mut heard = |race: &PlayedRace<'_>| {
+        also(race);
+        kept.hear(race);
+    };
+    rehearsal.run(requests, &mut Play::new(world), &mut heard);
     kept
 }
 
@@ -116,7 +133,7 @@ pub fn play_all(
     seed: u64,
     progress: &(dyn Fn(&str) + Sync),
 ) -> anyhow::Result<Vec<Run>> {
-    let runs: Mutex<Vec<Option<Run>>> = Mutex::new(policies.iter().map(|_| None).collect());
+    let runs: Mutex<Vec<Option<anyhow::Result<Run>>>> = Mutex::new(policies.iter().map(|_| None).collect());
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some((place, policy)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, policies.get(at)?)))
@@ -129,5 +146,5 @@ pub fn play_all(
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
     let runs = runs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    runs.into_iter().collect::<Option<Vec<Run>>>().context("a run was lost")
+    runs.into_iter().map(|run| run.context("a run was lost")?).collect()
 }

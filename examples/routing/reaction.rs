@@ -1,16 +1,11 @@
 //! How soon a favourite is left that slows down or hangs, at one request a second, and how many requests are late by it.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
-use std::rc::Rc;
 
 use photofinish::clock::{HOUR_US, SECOND_US};
-use photofinish::rehearse::{
-    AskReason, ObservedProgress, Outcome, PolicyAnswer, RaceView, SimulatedOutcome, SimulatedPolicy, SimulatedStart,
-};
+use photofinish::rehearse::{Dispatch, PlayedRace, SimulatedFate};
 use serde_json::{Value, json};
 
-use crate::baselines::Boxed;
 use crate::figures::Run;
 use crate::policies::{Policy, play};
 use crate::recipe::{Climate, Recipe};
@@ -41,7 +36,7 @@ pub struct Reaction {
 
 /// Plays each policy in each world three times: undisturbed, to learn its favourite, then with that one slow, then with it
 /// hanging.
-pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> Vec<Reaction> {
+pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> anyhow::Result<Vec<Reaction>> {
     let mut found = Vec::new();
     for policy in policies {
         let nothing = |what| Reaction { policy: policy.name(), what, late: Vec::new(), sent: Vec::new(), of: 0 };
@@ -49,15 +44,15 @@ pub fn reactions(recipe: &Recipe, seed: u64, policies: &[Policy]) -> Vec<Reactio
         for place in 0..PLACES {
             let seed = seed + 1_000 * (1 + place);
             let mut world = quiet(recipe, seed);
-            let favourite = favourite(&world, &heard(&world, policy, seed).0);
+            let favourite = favourite(&world, &heard(&world, policy, seed)?.0);
             world.weather[favourite].slow_down(HAPPENS_US, HAPPENS_US + LASTS_US, 5.0);
-            slows.add(&world, policy, seed, favourite);
+            slows.add(&world, policy, seed, favourite)?;
             world.weather[favourite].hang(HAPPENS_US, HAPPENS_US + LASTS_US);
-            hangs.add(&world, policy, seed, favourite);
+            hangs.add(&world, policy, seed, favourite)?;
         }
         found.extend([slows, hangs]);
     }
-    found
+    Ok(found)
 }
 
 pub fn print(out: &mut impl Write, reactions: &[Reaction]) -> io::Result<()> {
@@ -98,26 +93,29 @@ fn quiet(recipe: &Recipe, seed: u64) -> World {
     World::new(Recipe { days: 0.05, rate: 1.0, climate, ..recipe.clone() }, seed)
 }
 
-/// For each request its time and the upstream that was asked first; and the run.
-fn heard(world: &World, policy: &Policy, seed: u64) -> (Vec<(i64, usize)>, Run) {
-    let heard = Rc::new(RefCell::new(Vec::new()));
-    let tap = Tap { inner: Boxed(policy.steering(world, seed)), firsts: Rc::clone(&heard) };
-    let run = play(world, Box::new(tap), world.requests.iter().copied());
-    let mut firsts = heard.take();
+/// For each request its time and its first upstream; and the run.
+fn heard(world: &World, policy: &Policy, seed: u64) -> anyhow::Result<(Vec<(i64, usize)>, Run)> {
+    let mut firsts = Vec::new();
+    let mut hear = |race: &PlayedRace<'_>| {
+        if let Some(first) = race.attempts.first() {
+            firsts.push((race.request.id, race.request.at_us, first.upstream));
+        }
+    };
+    let run = play(world, policy.rehearsal(world, seed)?, world.requests.iter().copied(), &mut hear);
     firsts.sort_unstable();
-    (firsts.into_iter().map(|(_, at_us, first)| (at_us, first)).collect(), run)
+    Ok((firsts.into_iter().map(|(_, at_us, first)| (at_us, first)).collect(), run))
 }
 
 fn favourite(world: &World, firsts: &[(i64, usize)]) -> usize {
-    let mut counts = vec![0; world.tariffs.len()];
+    let mut counts = vec![0; world.upstreams.len()];
     let lately = HAPPENS_US - LATELY_US..HAPPENS_US;
     firsts.iter().filter(|(at_us, _)| lately.contains(at_us)).for_each(|(_, first)| counts[*first] += 1);
     (0..counts.len()).max_by_key(|upstream| counts[*upstream]).unwrap_or(0)
 }
 
 impl Reaction {
-    fn add(&mut self, world: &World, policy: &Policy, seed: u64, favourite: usize) {
-        let (firsts, run) = heard(world, policy, seed);
+    fn add(&mut self, world: &World, policy: &Policy, seed: u64, favourite: usize) -> anyhow::Result<()> {
+        let (firsts, run) = heard(world, policy, seed)?;
         let meanwhile = HAPPENS_US..HAPPENS_US + LASTS_US;
         let during = firsts.iter().enumerate().filter(|(_, (at_us, _))| meanwhile.contains(at_us));
         let there = during.clone().filter(|(_, (_, first))| *first == favourite);
@@ -125,48 +123,21 @@ impl Reaction {
         self.late.push(there.clone().filter(|(id, _)| is_late(*id)).count());
         self.sent.push(there.count());
         self.of += during.count();
+        Ok(())
     }
 }
 
 /// The fastest upstream's time for a request.
 fn best_ms(world: &World, id: usize) -> f32 {
     let request = world.requests[id];
-    let times = (0..world.tariffs.len()).filter_map(|upstream| {
+    let times = (0..world.upstreams.len()).filter_map(|upstream| {
         let prompt = world.prompt(id);
-        let launch = SimulatedStart { request, upstream, prompt, at_us: request.at_us, in_flight: 0 };
-        if let SimulatedOutcome::Answers { ttft_us, .. } = world.fate(&launch) {
+        let dispatch = Dispatch { request, upstream, prompt, at_us: request.at_us, in_flight: 0, retry: 0 };
+        if let SimulatedFate::Answers { ttft_us, .. } = world.fate(&dispatch) {
             Some(ttft_us as f32 / 1e3)
         } else {
             None
         }
     });
     times.fold(f32::INFINITY, f32::min)
-}
-
-/// Listens to whom a policy asks first: request, time, upstream.
-struct Tap<'w> {
-    inner: Boxed<'w>,
-    firsts: Rc<RefCell<Vec<(usize, i64, usize)>>>,
-}
-
-impl SimulatedPolicy for Tap<'_> {
-    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
-        let ask = self.inner.decide(view, moment);
-        if let (AskReason::Arrival, Some(first)) = (moment, ask.start.first()) {
-            self.firsts.borrow_mut().push((view.request.id, view.now_us, *first));
-        }
-        ask
-    }
-
-    fn launched(&mut self, upstream: usize, now_us: i64) {
-        self.inner.launched(upstream, now_us);
-    }
-
-    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
-        self.inner.saw(upstream, seen, now_us);
-    }
-
-    fn ended(&mut self, outcome: &Outcome<'_>) {
-        self.inner.ended(outcome);
-    }
 }

@@ -1,6 +1,6 @@
 //! The worlds, in numbers: which upstreams, which traffic, which weather. Not how any of it is drawn.
 
-use photofinish::rehearse::SimulatedTariff;
+use photofinish::routing::tariff::Tariff;
 
 /// A world before its luck is drawn.
 #[derive(Clone, Debug)]
@@ -70,10 +70,12 @@ pub struct Upstream {
     pub room: f64,
     /// More at once are answered 429.
     pub limit: u32,
-    pub tariff: SimulatedTariff,
+    pub tariff: Tariff,
+    /// Upstreams with the same number run on the same machines.
+    pub domain: Option<u32>,
 }
 
-const TARIFF: SimulatedTariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
+const TARIFF: Tariff = Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false };
 
 /// Of the table in the design of the policy.
 const CLIMATE: Climate = Climate {
@@ -129,6 +131,7 @@ const fn upstream(
         room: 60.0,
         limit: u32::MAX,
         tariff: TARIFF,
+        domain: None,
     }
 }
 
@@ -202,16 +205,10 @@ fn prices(described: &Recipe) -> Recipe {
     let mut upstreams = described.upstreams.clone();
     let factors = [1.0, 0.4, 3.0, 1.0, 0.33];
     for (upstream, factor) in upstreams.iter_mut().zip(factors) {
-        let SimulatedTariff { input, cached, output, .. } = TARIFF;
-        let bills_on = matches!(upstream.name, 'B' | 'D');
-        let domain = matches!(upstream.name, 'A' | 'D').then_some(1);
-        upstream.tariff = SimulatedTariff {
-            input: input * factor,
-            cached: cached * factor,
-            output: output * factor,
-            bills_on,
-            domain,
-        };
+        let Tariff { input, cached, output, .. } = TARIFF;
+        let billed_on = matches!(upstream.name, 'B' | 'D');
+        upstream.domain = matches!(upstream.name, 'A' | 'D').then_some(1);
+        upstream.tariff = Tariff { input: input * factor, cached: cached * factor, output: output * factor, billed_on };
     }
     let about =
         "prices from a third to three times A's; B and D bill the whole answer after a cut; A and D share a park";

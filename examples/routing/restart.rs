@@ -1,20 +1,21 @@
-//! The first requests after a restart: by a state that ran on, by one that was replayed from what had been seen, and by one
+//! The first requests after a restart: by a state that ran on, by one that was read back from the recorded rows, and by one
 //! that knows nothing.
 
-use std::cell::RefCell;
 use std::io::{self, Write};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use photofinish::config::RaceSettings;
-use photofinish::rehearse::{
-    AskReason, FinishedAttempt, ObservedProgress, Outcome, PolicyAnswer, RaceView, RoutedModel, SimulatedPolicy,
-    SimulatedRequest,
-};
+use photofinish::failure::FailureKind;
+use photofinish::history::recorded::{Recorded, RecordedAttempt};
+use photofinish::history::{AttemptOutcome, RaceOutcome};
+use photofinish::learning::{Learning, RequestMemory};
+use photofinish::race::verdict::slows_hedging;
+use photofinish::rehearse::{AttemptEnd, PlayedAttempt, PlayedRace, Rehearsal};
 use serde_json::{Value, json};
 
 use crate::figures::{mean, quantile, sorted};
-use crate::policies::{Policy, play};
-use crate::world::World;
+use crate::policies::{Policy, letter, play, rehearsal};
+use crate::world::{PROVIDER, World};
 
 /// Places of the restart, so that its luck is not one moment's.
 const PLACES: usize = 20;
@@ -34,24 +35,89 @@ pub fn restarts(world: &World, settings: &RaceSettings, seed: u64) -> Vec<Served
         let at = count * place / (PLACES + 1);
         let from = at.saturating_sub(REPLAYED);
         let until = (at + FIRST).min(count);
-        let rows = Rc::new(RefCell::new(Vec::new()));
-        let routed = || RoutedModel::new(settings.clone(), &world.tariffs, seed);
-        let writes = Scribe { inner: routed(), rows: Rc::clone(&rows) };
-        let ran_on = play(world, Box::new(writes), world.requests[from..until].iter().copied());
-        times[0].extend(&ran_on.ttft_ms[at..until]);
-        let mut replayed = routed();
         let stopped_us = world.requests[at].at_us;
-        for row in rows.take().iter().filter(|row| row.was_written_before(stopped_us)) {
-            row.tell(&mut replayed);
-        }
-        for (place, state) in [(1, replayed), (2, routed())] {
-            let run = play(world, Box::new(state), world.requests[at..until].iter().copied());
+        let mut rows = Vec::new();
+        let mut write = |race: &PlayedRace<'_>| {
+            if race.request.at_us + race.took_us < stopped_us {
+                rows.push(recorded(world, race));
+            }
+        };
+        let requests = world.requests[from..until].iter().copied();
+        let ran_on = play(world, rehearsal(settings, seed), requests, &mut write);
+        times[0].extend(&ran_on.ttft_ms[at..until]);
+        let fresh = rehearsal(settings, seed);
+        let read_back =
+            Rehearsal { learning: Arc::new(learned(settings, &rows, stopped_us)), ..rehearsal(settings, seed) };
+        for (place, state) in [(1, read_back), (2, fresh)] {
+            let run = play(world, state, world.requests[at..until].iter().copied(), &mut |_| {});
             times[place].extend(&run.ttft_ms[at..until]);
         }
     }
     let names = ["ran on", "replayed", "fresh"];
     let of = |(name, times): (&'static str, Vec<f32>)| (name, mean(&times), quantile(&sorted(&times), 0.99));
     names.into_iter().zip(times).map(of).collect()
+}
+
+/// What a gateway knows after reading these rows at its start.
+fn learned(settings: &RaceSettings, rows: &[Recorded], now_us: i64) -> Learning {
+    let learning = Learning::stopped();
+    learning.set_now_us(now_us);
+    for row in rows {
+        let cost_budget = Some(learning.cost_budget("", settings.budget, true));
+        let cost = |attempt: &RecordedAttempt| attempt.cost_usd;
+        learning.remember(row, &RequestMemory { counts: &slows_hedging, cost_budget, cost: &cost });
+    }
+    learning.publish();
+    learning
+}
+
+/// The rows of a race.
+fn recorded(world: &World, race: &PlayedRace<'_>) -> Recorded {
+    let output_tokens = Some(i64::from(race.request.output_tokens));
+    let attempt = |(ordinal, attempt): (usize, &PlayedAttempt)| {
+        let won = attempt.end == AttemptEnd::Won;
+        let failed = attempt.end == AttemptEnd::Failed;
+        let lasted_us = attempt.ended_us - attempt.after_us;
+        RecordedAttempt {
+            ordinal: ordinal as i64,
+            provider: PROVIDER.to_owned(),
+            model_sent: letter(attempt.upstream).to_string(),
+            dispatch_us: attempt.after_us,
+            in_flight: i64::from(attempt.sent.in_flight),
+            ttft_obs_us: attempt.first_token_us.or((!failed).then_some(lasted_us)),
+            seen: attempt.first_token_us.is_some(),
+            outcome: match attempt.end {
+                AttemptEnd::Won => AttemptOutcome::Won,
+                AttemptEnd::Lost => AttemptOutcome::Lost,
+                AttemptEnd::TimedOut => AttemptOutcome::Timeout,
+                AttemptEnd::Failed => AttemptOutcome::Failed,
+            },
+            failure: match attempt.end {
+                AttemptEnd::Won | AttemptEnd::Lost => None,
+                AttemptEnd::TimedOut => Some(FailureKind::Timeout),
+                AttemptEnd::Failed => Some(FailureKind::ServerError),
+            },
+            tpot_us: race.tpot_us.filter(|_| won),
+            input_tokens: None,
+            cached_input_tokens: None,
+            output_tokens: output_tokens.filter(|_| won),
+            cost_usd: won.then_some(attempt.cost),
+            ended_us: lasted_us,
+        }
+    };
+    Recorded {
+        race_id: String::new(),
+        started_at: race.request.at_us,
+        model: String::new(),
+        policy: None,
+        stream: true,
+        input_tokens_estimate: world.prompt(race.request.id).uncached as i64,
+        winner: race.winner.map(|winner| winner as i64),
+        client_ttft_us: race.ttft_us,
+        done_us: Some(race.took_us),
+        outcome: if race.winner.is_some() { RaceOutcome::Ok } else { RaceOutcome::Error },
+        attempts: race.attempts.iter().enumerate().map(attempt).collect(),
+    }
 }
 
 pub fn print(out: &mut impl Write, policy: &Policy, served: &[Served]) -> io::Result<()> {
@@ -66,71 +132,4 @@ pub fn print(out: &mut impl Write, policy: &Policy, served: &[Served]) -> io::Re
 pub fn json(served: &[Served]) -> Value {
     let one = |(name, mean, p99): &Served| json!({ "state": name, "mean_ms": mean, "p99_ms": p99 });
     json!({ "restarts": served.iter().map(one).collect::<Vec<_>>() })
-}
-
-/// What was written down.
-enum Row {
-    Attempt {
-        upstream: usize,
-        /// None: it was started.
-        seen: Option<ObservedProgress>,
-        now_us: i64,
-    },
-    Race {
-        request: SimulatedRequest,
-        ttft_us: Option<i64>,
-        took_us: i64,
-        winner: Option<usize>,
-        tpot_us: Option<f64>,
-        started: Vec<FinishedAttempt>,
-    },
-}
-
-impl Row {
-    fn was_written_before(&self, stopped_us: i64) -> bool {
-        match self {
-            Row::Attempt { now_us, .. } => *now_us < stopped_us,
-            Row::Race { request, took_us, .. } => request.at_us + took_us < stopped_us,
-        }
-    }
-
-    fn tell(&self, routed: &mut RoutedModel) {
-        match self {
-            Row::Attempt { upstream, seen: Some(seen), now_us } => routed.saw(*upstream, *seen, *now_us),
-            Row::Attempt { upstream, seen: None, now_us } => routed.launched(*upstream, *now_us),
-            Row::Race { request, ttft_us, took_us, winner, tpot_us, started } => {
-                let (ttft_us, took_us, winner, tpot_us) = (*ttft_us, *took_us, *winner, *tpot_us);
-                routed.recall(&Outcome { request, ttft_us, took_us, winner, tpot_us, started });
-            }
-        }
-    }
-}
-
-/// Writes down what a policy hears.
-struct Scribe {
-    inner: RoutedModel,
-    rows: Rc<RefCell<Vec<Row>>>,
-}
-
-impl SimulatedPolicy for Scribe {
-    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
-        self.inner.decide(view, moment)
-    }
-
-    fn launched(&mut self, upstream: usize, now_us: i64) {
-        self.rows.borrow_mut().push(Row::Attempt { upstream, seen: None, now_us });
-        self.inner.launched(upstream, now_us);
-    }
-
-    fn saw(&mut self, upstream: usize, seen: ObservedProgress, now_us: i64) {
-        self.rows.borrow_mut().push(Row::Attempt { upstream, seen: Some(seen), now_us });
-        self.inner.saw(upstream, seen, now_us);
-    }
-
-    fn ended(&mut self, outcome: &Outcome<'_>) {
-        let Outcome { ttft_us, took_us, winner, tpot_us, .. } = *outcome;
-        let (request, started) = (*outcome.request, outcome.started.to_vec());
-        self.rows.borrow_mut().push(Row::Race { request, ttft_us, took_us, winner, tpot_us, started });
-        self.inner.ended(outcome);
-    }
 }

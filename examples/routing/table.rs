@@ -24,7 +24,7 @@ pub struct Row {
 /// # Errors
 /// When a policy has spent more than its budget allows in some hour.
 pub fn rows(world: &World, seed: u64, only: &[String], progress: &(dyn Fn(&str) + Sync)) -> anyhow::Result<Vec<Row>> {
-    let count = world.tariffs.len();
+    let count = world.upstreams.len();
     let singles: Vec<Policy> = (0..count).map(Policy::Static).collect();
     let mut statics = play_all(world, &singles, seed, progress)?;
     let mut order: Vec<usize> = (0..count).collect();

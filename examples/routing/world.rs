@@ -2,10 +2,10 @@
 //! each request and upstream, so that every policy meets the same luck.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use photofinish::rehearse::{
-    SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart, SimulatedTariff, SimulatedUpstreams,
-};
+use photofinish::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use photofinish::routing::tariff::PromptTokens;
 
 use crate::draws::{exponential, normal, stream};
 use crate::recipe::{Recipe, Traffic, Upstream};
@@ -15,6 +15,10 @@ const SECOND_US: f64 = 1e6;
 /// Whoever read a prompt knows it for so long.
 const CACHED_FOR_US: i64 = 300_000_000;
 const TAIL_MAX_MS: f64 = 60_000.0;
+/// Of every upstream's name.
+pub const PROVIDER: &str = "made-up";
+/// Timeout from a start to its first token.
+const FIRST_TOKEN: Duration = Duration::from_secs(20);
 
 /// Shared by all policies; nothing in it changes.
 #[derive(Debug)]
@@ -22,7 +26,7 @@ pub struct World {
     pub recipe: Recipe,
     pub requests: Vec<SimulatedRequest>,
     pub weather: Vec<Weather>,
-    pub tariffs: Vec<SimulatedTariff>,
+    pub upstreams: Vec<SimulatedUpstream>,
     inputs: Vec<Input>,
     seed: u64,
 }
@@ -46,44 +50,51 @@ impl World {
         drawn.iter_mut().enumerate().for_each(|(id, (request, _))| request.id = id);
         let (requests, inputs) = drawn.into_iter().unzip();
         let weather = Weather::of_all(&recipe.climate, recipe.upstreams.len(), seconds as usize, seed);
-        let tariffs = recipe.upstreams.iter().map(|upstream| upstream.tariff).collect();
-        World { recipe, requests, weather, tariffs, inputs, seed }
+        let upstream = |upstream: &Upstream| SimulatedUpstream {
+            name: format!("{PROVIDER}/{}", upstream.name),
+            tariff: upstream.tariff,
+            domain: upstream.domain,
+            weight: 1.0,
+            first_token: FIRST_TOKEN,
+        };
+        let upstreams = recipe.upstreams.iter().map(upstream).collect();
+        World { recipe, requests, weather, upstreams, inputs, seed }
     }
 
     /// A request's input as one would read it who knows nothing of its conversation.
-    pub fn prompt(&self, id: usize) -> SimulatedPrompt {
-        SimulatedPrompt { uncached: self.inputs[id].tokens, cached: 0.0 }
+    pub fn prompt(&self, id: usize) -> PromptTokens {
+        PromptTokens { uncached: self.inputs[id].tokens, cached: 0.0 }
     }
 
     /// What would become of it. Pure: an oracle may ask.
-    pub fn fate(&self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let upstream = &self.recipe.upstreams[launch.upstream];
+    pub fn fate(&self, dispatch: &Dispatch) -> SimulatedFate {
+        let upstream = &self.recipe.upstreams[dispatch.upstream];
         let climate = &self.recipe.climate;
-        let weather = &self.weather[launch.upstream];
-        let draws = &mut stream(self.seed, 1_000 + launch.upstream as u64, launch.request.id as u64);
+        let weather = &self.weather[dispatch.upstream];
+        let draws = &mut stream(self.seed, 1_000 + dispatch.upstream as u64, dispatch.request.id as u64);
         let [hang, error, brown_out, after, stall] = [(); 5].map(|()| draws.f64());
         let (body, tail, pace) = (normal(draws), (draws.f64(), draws.f64()), normal(draws));
-        let fails = SimulatedOutcome::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
-        if launch.in_flight >= upstream.limit {
-            return SimulatedOutcome::Limited {
+        let fails = SimulatedFate::Fails { after_us: (1e3 * (30.0 + 400.0 * after)) as i64 };
+        if dispatch.in_flight >= upstream.limit {
+            return SimulatedFate::Limited {
                 after_us: (1e3 * upstream.network_ms) as i64,
-                retry_after_us: 2_000_000,
+                retry_after_us: Some(2_000_000),
             };
         }
-        match weather.brown_out(launch.at_us) {
-            Some(now) if brown_out < now.share => return if now.hangs { SimulatedOutcome::Hangs } else { fails },
-            _ if hang < climate.hangs => return SimulatedOutcome::Hangs,
+        match weather.brown_out(dispatch.at_us) {
+            Some(now) if brown_out < now.share => return if now.hangs { SimulatedFate::Hangs } else { fails },
+            _ if hang < climate.hangs => return SimulatedFate::Hangs,
             _ if error < climate.errors => return fails,
             _ => {}
         }
-        let crowd = 1.0 + (f64::from(launch.in_flight) / upstream.room).powf(1.5);
-        let level = (weather.level(launch.at_us) + upstream.sigma * body).exp();
-        let busy_ms = upstream.queue_ms + launch.prompt.uncached / upstream.prefill;
+        let crowd = 1.0 + (f64::from(dispatch.in_flight) / upstream.room).powf(1.5);
+        let level = (weather.level(dispatch.at_us) + upstream.sigma * body).exp();
+        let busy_ms = upstream.queue_ms + dispatch.prompt.uncached / upstream.prefill;
         let ttft_ms = upstream.network_ms + busy_ms * level * crowd + straggle(upstream, tail);
-        let slow = 1.0 + f64::from(launch.in_flight) / (2.0 * upstream.room);
+        let slow = 1.0 + f64::from(dispatch.in_flight) / (2.0 * upstream.room);
         let stalled_ms = if stall < 0.005 { 100.0 * (1.0 + 9.0 * after) / upstream.tpot_ms } else { 0.0 };
-        let tpot_ms = upstream.tpot_ms * (weather.decode(launch.at_us) + 0.08 * pace).exp() * slow;
-        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
+        let tpot_ms = upstream.tpot_ms * (weather.decode(dispatch.at_us) + 0.08 * pace).exp() * slow;
+        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 1e3 * tpot_ms * (1.0 + 0.1 * stalled_ms) }
     }
 }
 
@@ -109,26 +120,26 @@ impl<'w> Play<'w> {
     }
 }
 
-impl SimulatedUpstreams for Play<'_> {
-    fn tariffs(&self) -> &[SimulatedTariff] {
-        &self.world.tariffs
+impl SimulatedWorld for Play<'_> {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.world.upstreams
     }
 
-    fn prompt(&self, request: &SimulatedRequest, upstream: usize, at_us: i64) -> SimulatedPrompt {
+    fn prompt(&self, request: &SimulatedRequest, upstream: usize, at_us: i64) -> PromptTokens {
         let input = self.world.inputs[request.id];
         let cached = input.conversation.and_then(|(conversation, before)| {
             let (tokens, read_us) = self.cached.get(&(conversation, upstream))?;
             (at_us - read_us < CACHED_FOR_US).then_some(tokens.min(before))
         });
         let cached = cached.unwrap_or(0.0);
-        SimulatedPrompt { uncached: input.tokens - cached, cached }
+        PromptTokens { uncached: input.tokens - cached, cached }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let fate = self.world.fate(launch);
-        let input = self.world.inputs[launch.request.id];
-        if let (Some((conversation, _)), SimulatedOutcome::Answers { .. }) = (input.conversation, fate) {
-            self.cached.insert((conversation, launch.upstream), (input.tokens, launch.at_us));
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let fate = self.world.fate(dispatch);
+        let input = self.world.inputs[dispatch.request.id];
+        if let (Some((conversation, _)), SimulatedFate::Answers { .. }) = (input.conversation, fate) {
+            self.cached.insert((conversation, dispatch.upstream), (input.tokens, dispatch.at_us));
         }
         fate
     }

@@ -26,6 +26,7 @@ pub use upstream_stats::UpstreamStats;
 pub use waiting_attempts::LongestWaiting;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -47,9 +48,7 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 
 /// All of it. Held by the gateway, and by every attempt that runs.
 pub struct Learning {
-    began: Instant,
-    /// The wall clock when it began, microseconds since 1970.
-    began_us: i64,
+    clock: RoutingClock,
     /// What the configuration names.
     configured: ArcSwap<Configured>,
     /// What callers name beside that.
@@ -59,6 +58,14 @@ pub struct Learning {
     /// Those of all upstreams.
     prompts: Prompts,
     kept: KeptKeys,
+}
+
+/// The clock of everything in here: microseconds since 1970 that never go back.
+enum RoutingClock {
+    /// The wall clock at the start, and the time passed since.
+    Running { began: Instant, began_us: i64 },
+    /// Set by [`Learning::set_now_us`].
+    Stopped(AtomicI64),
 }
 
 /// Read without a lock; changed only with the configuration.
@@ -105,9 +112,17 @@ impl Default for Learning {
 impl Learning {
     /// Nothing is known yet.
     pub fn new() -> Learning {
+        Learning::with_clock(RoutingClock::Running { began: Instant::now(), began_us: wall_micros() })
+    }
+
+    /// The same on a clock that only [`Learning::set_now_us`] moves: for simulated time.
+    pub fn stopped() -> Learning {
+        Learning::with_clock(RoutingClock::Stopped(AtomicI64::new(1)))
+    }
+
+    fn with_clock(clock: RoutingClock) -> Learning {
         Learning {
-            began: Instant::now(),
-            began_us: wall_micros(),
+            clock,
             configured: ArcSwap::default(),
             named: Mutex::new(Recent::new(NAMED_MAX)),
             brought: Mutex::new(Recent::new(BROUGHT_MAX)),
@@ -117,13 +132,24 @@ impl Learning {
         }
     }
 
-    /// The clock of routing: the wall clock of the start and what has passed since, so that it never goes back. Microseconds.
+    /// The time on the routing clock: microseconds since 1970 that never go back.
     pub fn now_us(&self) -> i64 {
         self.at_us(Instant::now())
     }
 
+    /// The same for another moment; a stopped clock gives its own time.
     pub fn at_us(&self, at: Instant) -> i64 {
-        self.began_us + micros_between(self.began, at)
+        match &self.clock {
+            RoutingClock::Running { began, began_us } => began_us + micros_between(*began, at),
+            RoutingClock::Stopped(now_us) => now_us.load(Relaxed),
+        }
+    }
+
+    /// Sets a stopped clock, to 1 at least; a running clock ignores it.
+    pub fn set_now_us(&self, us: i64) {
+        if let RoutingClock::Stopped(now_us) = &self.clock {
+            now_us.store(us.max(1), Relaxed);
+        }
     }
 
     /// Gives these upstreams, by `provider/model`, and these ledgers places of their own, which nothing that callers name can

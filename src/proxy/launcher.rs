@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::candidate_set::CandidateSet;
 use super::gateway::Gateway;
 use super::outbound;
 use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptReady, AttemptStage, RacedAttempt};
+use super::upstreams::SimulatedUpstreams;
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard};
 use crate::clock::{Instant, micros};
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
@@ -69,7 +69,7 @@ impl Launcher {
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
-        field: &mut CandidateSet,
+        field: &mut SimulatedUpstreams,
         guard: &RaceGuard,
         policy: RacePolicy,
         read_at: Instant,
@@ -386,7 +386,7 @@ fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
         let progress = running.attempt().progress();
         AttemptView {
             candidate: running.candidate(),
-            waited_us: micros(running.waited()),
+            waited_us: micros(running.started_at().elapsed()),
             first_token_us: progress.map(|progress| progress.first_token_us),
             tokens: progress.map_or(0, |progress| progress.events.max(progress.chars / 4)),
         }
@@ -395,7 +395,7 @@ fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
 }
 
 /// What of the client's headers may go up to any of them: a race, and its audits, keep no more.
-fn forwardable(client: &HeaderMap, field: &CandidateSet) -> HeaderMap {
+fn forwardable(client: &HeaderMap, field: &SimulatedUpstreams) -> HeaderMap {
     let runners = || field.runners.iter().zip(&field.uploads);
     let anybody =
         |name: &str| runners().any(|(runner, request_translation)| goes_up(name, runner, request_translation, true));

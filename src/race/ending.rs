@@ -46,7 +46,7 @@ impl<L: Launch> Race<L> {
     }
 
     pub(super) fn hold_is_over(&self) -> bool {
-        self.held.as_ref().is_some_and(|(_, until)| self.running.is_empty() || *until <= Instant::now())
+        self.held.as_ref().is_some_and(|(_, until)| self.running.is_empty() || *until <= self.launch.now())
     }
 
     /// Lets it read on; one that broke comes back with what broke it.
@@ -68,7 +68,7 @@ impl<L: Launch> Race<L> {
     /// Whoever is late makes room for the next, unless it is the last one alive: that one runs on. A trial keeps nobody else
     /// alive.
     pub(super) fn cut_the_late(&mut self) {
-        let now = Instant::now();
+        let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
             begun.late_at = None;
         }
@@ -127,7 +127,7 @@ impl<L: Launch> Race<L> {
 
     /// Holds it back if that is worth while, at the longest until the deadline.
     fn hold(&mut self, arrival: ReadyArrival<L::Ready>) -> Option<ReadyArrival<L::Ready>> {
-        let now = Instant::now();
+        let now = self.launch.now();
         let left = self.deadline().saturating_duration_since(now);
         let hold = if self.running.is_empty() { None } else { self.launch.hold(&arrival, &self.running) };
         match hold.map(|hold| hold.min(left)).filter(|hold| !hold.is_zero()) {

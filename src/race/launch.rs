@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::{ReadyArrival, RunningAttempt};
+use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::routing::plan::Replan;
@@ -50,6 +51,11 @@ pub enum CutReason {
 pub trait Launch {
     type Ready: HeldAttempt;
     type Attempt: RacingAttempt<Ready = Self::Ready>;
+
+    /// The clock of the race.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 
     /// Starts an attempt.
     fn launch(&mut self, starting: AttemptStart) -> Self::Attempt;

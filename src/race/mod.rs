@@ -19,7 +19,6 @@ pub use launch::{AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingA
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::failure::Failure;
@@ -106,9 +105,9 @@ impl<A> RunningAttempt<A> {
         self.entry.candidate
     }
 
-    /// Since its own start.
-    pub fn waited(&self) -> Duration {
-        self.started_at.elapsed()
+    /// When it was started, by [`Launch::now`].
+    pub fn started_at(&self) -> Instant {
+        self.started_at
     }
 }
 
@@ -117,7 +116,6 @@ pub struct ReadyArrival<R> {
     ready: R,
     entry: PlannedStart,
     ordinal: usize,
-    started_at: Instant,
 }
 
 impl<R> ReadyArrival<R> {
@@ -127,11 +125,6 @@ impl<R> ReadyArrival<R> {
 
     pub fn candidate(&self) -> usize {
         self.entry.candidate
-    }
-
-    /// Since its own start.
-    pub fn waited(&self) -> Duration {
-        self.started_at.elapsed()
     }
 }
 
@@ -164,30 +157,57 @@ impl<L: Launch> Race<L> {
     /// Runs until an attempt wins or nothing is left. Dropping the future and then the race cancels everything.
     pub async fn run(&mut self) -> RaceFinish<L::Ready> {
         loop {
-            if let Some(winner) = self.end_hold() {
-                return self.win(winner);
-            }
-            self.ask();
-            self.start_what_is_due();
-            if self.running.is_empty() && !self.start_next(StartReason::First) && !self.awaits_retry() {
-                return RaceFinish::Failed;
+            if let Some(finish) = self.do_what_is_due() {
+                return finish;
             }
             let wake = self.next_wake();
-            match self.wait(wake).await {
-                RaceEvent::Ready(arrival) => {
-                    if let Some(winner) = self.hold_or_choose(arrival) {
-                        return self.win(winner);
-                    }
-                }
-                RaceEvent::Failed => {}
-                RaceEvent::Time if self.hold_is_over() => {}
-                RaceEvent::Time if Instant::now() >= self.deadline() => {
-                    self.cut_at_deadline();
-                    return RaceFinish::Deadline;
-                }
-                RaceEvent::Time => self.cut_the_late(),
+            let event = self.wait(wake).await;
+            if let Some(finish) = self.handle(event) {
+                return finish;
             }
         }
+    }
+
+    /// The same for a launcher with a clock of its own: runs as far as possible without waiting. When it is pending, call it
+    /// again at [`Race::next_wake`], or sooner if an attempt has something new.
+    pub fn advance(&mut self, context: &mut Context<'_>) -> Poll<RaceFinish<L::Ready>> {
+        loop {
+            if let Some(finish) = self.do_what_is_due() {
+                return Poll::Ready(finish);
+            }
+            let event = match self.poll_running(context) {
+                Poll::Ready(event) => event,
+                Poll::Pending if self.next_wake() <= self.launch.now() => RaceEvent::Time,
+                Poll::Pending => return Poll::Pending,
+            };
+            if let Some(finish) = self.handle(event) {
+                return Poll::Ready(finish);
+            }
+        }
+    }
+
+    fn do_what_is_due(&mut self) -> Option<RaceFinish<L::Ready>> {
+        if let Some(winner) = self.end_hold() {
+            return Some(self.win(winner));
+        }
+        self.ask();
+        self.start_what_is_due();
+        let nothing = self.running.is_empty() && !self.start_next(StartReason::First) && !self.awaits_retry();
+        nothing.then_some(RaceFinish::Failed)
+    }
+
+    fn handle(&mut self, event: RaceEvent<L::Ready>) -> Option<RaceFinish<L::Ready>> {
+        match event {
+            RaceEvent::Ready(arrival) => return self.hold_or_choose(arrival).map(|winner| self.win(winner)),
+            RaceEvent::Failed => {}
+            RaceEvent::Time if self.hold_is_over() => {}
+            RaceEvent::Time if self.launch.now() >= self.deadline() => {
+                self.cut_at_deadline();
+                return Some(RaceFinish::Deadline);
+            }
+            RaceEvent::Time => self.cut_the_late(),
+        }
+        None
     }
 
     /// It is over: gives back what started its attempts. What still runs is dropped.
@@ -240,13 +260,13 @@ impl<L: Launch> Race<L> {
                     }
                 }
                 Poll::Ready(Ok(ready)) => {
-                    let RunningAttempt { entry, ordinal, started_at, .. } = self.running.remove(position);
+                    let RunningAttempt { entry, ordinal, .. } = self.running.remove(position);
                     for (entry, failure) in failed {
                         let again = self.launch.failed(entry.candidate, &failure);
                         self.keep(entry.candidate, failure);
                         self.put_back(entry, again);
                     }
-                    return Poll::Ready(RaceEvent::Ready(ReadyArrival { ready, entry, ordinal, started_at }));
+                    return Poll::Ready(RaceEvent::Ready(ReadyArrival { ready, entry, ordinal }));
                 }
             }
         }
@@ -269,7 +289,7 @@ impl<L: Launch> Race<L> {
         self.keep(candidate, failure);
         let was_beside = entry.is_some_and(|entry| entry.trial) && !self.running.is_empty();
         if !was_beside {
-            self.ask_at = self.plan.ask_after.map(|_| Instant::now());
+            self.ask_at = self.plan.ask_after.map(|_| self.launch.now());
         }
         let is_back = entry.is_some_and(|entry| self.put_back(entry, again));
         match again {

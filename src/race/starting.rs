@@ -13,7 +13,7 @@ const ASK_PAUSE: Duration = Duration::from_millis(1);
 impl<L: Launch> Race<L> {
     /// Asks a plan that learns what to start beside what runs, when that is due.
     pub(super) fn ask(&mut self) {
-        let now = Instant::now();
+        let now = self.launch.now();
         while self.asks_at().is_some_and(|at| at <= now) {
             let free = self.free();
             match self.launch.replan(&self.running, &self.candidates(&free)) {
@@ -32,7 +32,7 @@ impl<L: Launch> Race<L> {
     /// By the plan's timers, and after a failure's wait. A retry beside others is one that the launcher can afford; else it
     /// waits for them to fail.
     pub(super) fn start_what_is_due(&mut self) {
-        let now = Instant::now();
+        let now = self.launch.now();
         while let Some(position) =
             self.waiting.iter().position(|waiting| self.starts_at(waiting).is_some_and(|at| at <= now))
         {
@@ -84,7 +84,7 @@ impl<L: Launch> Race<L> {
             RetryDecision::Now => (Duration::ZERO, true),
             RetryDecision::Later { wait, first } => (wait, first),
         };
-        let due = Instant::now() + wait.min(self.plan.total);
+        let due = self.launch.now() + wait.min(self.plan.total);
         let is_possible = !self.stopped && self.started < self.plan.max_attempts && due < self.deadline();
         if is_possible {
             self.waiting.insert(0, WaitingCandidate { due: Some(due), first, ..WaitingCandidate::again(entry) });
@@ -111,7 +111,7 @@ impl<L: Launch> Race<L> {
     }
 
     /// The next moment at which something is to be done without any attempt's doing.
-    pub(super) fn next_wake(&self) -> Instant {
+    pub fn next_wake(&self) -> Instant {
         let starts = self.waiting.iter().filter_map(|waiting| self.starts_at(waiting));
         let late = self.running.iter().filter_map(|running| running.late_at);
         let held = self.held.as_ref().map(|(_, until)| *until);
@@ -165,7 +165,7 @@ impl<L: Launch> Race<L> {
         let reason = if retry { StartReason::Retry } else { reason };
         let ordinal = self.started;
         self.started += 1;
-        let started_at = Instant::now();
+        let started_at = self.launch.now();
         let late_at = Some(started_at + entry.first_token);
         let attempt = self.launch.launch(AttemptStart {
             candidate: entry.candidate,

@@ -1,397 +1,333 @@
-//! The clockwork: a heap of what happens next, over many races at once. It knows the order of things and no policy.
+//! The rehearsal: runs many races at once on simulated time. It decides nothing.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use super::health::Health;
-use super::policy::{
-    AskReason, ObservedProgress, PolicyAnswer, RaceView, RunningView, SimulatedPolicy, SimulatedReason, UpstreamView,
-    WaitingAttempt,
-};
-use super::simulated_race::{FinishedAttempt, FlightState, Outcome, SimulatedAttempt, SimulatedRace};
-use super::upstreams::{RaceRules, SimulatedOutcome, SimulatedRequest, SimulatedStart, SimulatedUpstreams};
+use super::attempt::{Answering, Shared};
+use super::baseline::Baseline;
+use super::health::LinedUp;
+use super::launcher::SimulatedLauncher;
+use super::simulated_race::PlayedRace;
+use super::stage::{EngineBuffers, SharedStage, Wake, Whom};
+use super::world::{SimulatedRequest, SimulatedWorld};
+use crate::clock::Instant;
+use crate::config::{Policy, RaceSettings};
+use crate::learning::{Learning, RaceBudget};
+use crate::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
+use crate::race::retries::Retries;
+use crate::race::verdict::is_shared_by_all;
+use crate::race::{Race, RaceFinish};
+use crate::routing::plan::{PlannedStart, RacePlan, StartRule, plan};
 
-/// A policy that asks to be asked again at once would stop the clock.
-const AGAIN_MIN_US: i64 = 1_000;
+/// A model's traffic under one policy.
+pub struct Rehearsal<'w> {
+    pub settings: RaceSettings,
+    /// On a stopped clock ([`Learning::stopped`]); what it has learned already counts.
+    pub learning: Arc<Learning>,
+    /// Played instead of the policy of `settings`.
+    pub baseline: Option<Box<dyn Baseline + 'w>>,
+    /// Decides what is random: probes, `weighted`, jitter.
+    pub seed: u64,
+    /// A provider goes on writing, and billing, this long after a cut, microseconds.
+    pub cut_lag_us: i64,
+}
 
-/// Plays all requests, which come in the order of their time, to the end of the last one. `heard` gets each race when it is over.
-pub fn run<F: SimulatedUpstreams, S: SimulatedPolicy>(
-    requests: impl IntoIterator<Item = SimulatedRequest>,
-    field: &mut F,
-    steering: &mut S,
-    rules: &RaceRules,
-    heard: &mut impl FnMut(&Outcome<'_>),
-) {
-    let health = Health::new(field.tariffs().len());
-    let (seats, running, places, started) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let stage = EngineBuffers { seats, running, places, started };
-    let (flights, free, events) = (Vec::new(), Vec::new(), BinaryHeap::new());
-    let mut engine = Engine { field, steering, rules, heard, health, flights, free, events, stage, order: 0 };
-    let mut requests = requests.into_iter().peekable();
-    loop {
-        let event_us = engine.events.peek().map(|Reverse(event)| event.at_us);
-        let is_next = |request: &SimulatedRequest| event_us.is_none_or(|event_us| request.at_us < event_us);
-        if let Some(request) = requests.next_if(is_next) {
-            engine.arrive(request);
-        } else if let Some(Reverse(event)) = engine.events.pop() {
-            engine.happen(event);
-        } else {
-            return;
+impl<'w> Rehearsal<'w> {
+    /// The gateway's policy with these settings, with nothing learned.
+    pub fn new(settings: RaceSettings, seed: u64) -> Rehearsal<'w> {
+        Rehearsal { settings, learning: Arc::new(Learning::stopped()), baseline: None, seed, cut_lag_us: 0 }
+    }
+
+    /// Runs all requests, which come in the order of their arrival. `heard` gets each race when it is over.
+    pub fn run<W: SimulatedWorld>(
+        self,
+        requests: impl IntoIterator<Item = SimulatedRequest>,
+        world: &'w mut W,
+        heard: &mut impl FnMut(&PlayedRace<'_>),
+    ) {
+        let upstreams = world.upstreams().to_vec();
+        let mut requests = requests.into_iter().peekable();
+        let begin_us = requests.peek().map_or(0, |first| first.at_us);
+        self.learning.set_now_us(begin_us);
+        let Rehearsal { settings, learning, baseline, seed, cut_lag_us } = self;
+        let mut stage = EngineBuffers::new(world, upstreams, learning.clone(), settings, seed);
+        (stage.baseline, stage.cut_lag_us) = (baseline, cut_lag_us);
+        let stage = Rc::new(RefCell::new(stage));
+        let (flights, free, trials) = Default::default();
+        let mut engine = Engine { stage, learning, seed, heard, flights, free, trials, trial: 0 };
+        loop {
+            let wake_us = engine.stage.borrow().wakes.next_us();
+            let is_next = |request: &SimulatedRequest| wake_us.is_none_or(|wake_us| request.at_us < wake_us);
+            if let Some(request) = requests.next_if(is_next) {
+                engine.arrive(request);
+                continue;
+            }
+            let wake = engine.stage.borrow_mut().wakes.pop();
+            match wake {
+                Some(wake) => engine.wake(wake),
+                None => return,
+            }
         }
     }
 }
 
-struct Engine<'a, F, S, H> {
-    field: &'a mut F,
-    steering: &'a mut S,
-    rules: &'a RaceRules,
-    heard: &'a mut H,
-    health: Health,
-    /// By slot; None where none is under way.
-    flights: Vec<Option<SimulatedRace>>,
+struct Engine<'w, 'h, W: SimulatedWorld, H> {
+    stage: SharedStage<'w, W>,
+    learning: Arc<Learning>,
+    seed: u64,
+    heard: &'h mut H,
+    /// By slot; None where no race runs.
+    flights: Vec<Option<SimulatedRace<'w, W>>>,
     free: Vec<usize>,
-    events: BinaryHeap<Reverse<EngineEvent>>,
-    stage: EngineBuffers,
-    /// Events of one time happen in the order in which they were planned.
-    order: u64,
+    /// Trials that lost their race and run on to their first token.
+    trials: HashMap<u64, LostTrial<'w, W>>,
+    trial: u64,
 }
 
-/// Room for what a policy is shown, used again and again.
-struct EngineBuffers {
-    seats: Vec<UpstreamView>,
-    running: Vec<RunningView>,
-    /// For each of `running`, its place among the attempts.
-    places: Vec<usize>,
-    started: Vec<FinishedAttempt>,
+struct LostTrial<'w, W> {
+    answering: Answering<'w, W>,
+    begun: Option<Instant>,
+    /// It is given up then.
+    until_us: i64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct EngineEvent {
-    at_us: i64,
-    order: u64,
-    slot: usize,
-    /// Of the request: the slot may have been given to another since.
-    id: usize,
-    what: EventKind,
+/// A race under way.
+struct SimulatedRace<'w, W: SimulatedWorld> {
+    request: SimulatedRequest,
+    shared: Rc<RefCell<Shared>>,
+    race: Option<Box<Race<SimulatedLauncher<'w, W>>>>,
+    /// The winner, once the race is over, and when the client got it.
+    serving: Option<(Answering<'w, W>, i64)>,
+    reasons: DecisionReasons,
+    race_budget: Option<Arc<RaceBudget>>,
+    /// The next timer that is queued.
+    timer_us: i64,
 }
 
-/// Attempts are told by their place in the flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EventKind {
-    Token(usize),
-    Fail(usize),
-    GiveUp(usize),
-    Look(usize),
-    Done(usize),
-    /// Valid while the flight's turn is this one.
-    Timer(u32),
-    Release(u32),
-}
-
-impl Ord for EngineEvent {
-    fn cmp(&self, other: &EngineEvent) -> Ordering {
-        (self.at_us, self.order).cmp(&(other.at_us, other.order))
-    }
-}
-
-impl PartialOrd for EngineEvent {
-    fn partial_cmp(&self, other: &EngineEvent) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<F: SimulatedUpstreams, S: SimulatedPolicy, H: FnMut(&Outcome<'_>)> Engine<'_, F, S, H> {
+impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     fn arrive(&mut self, request: SimulatedRequest) {
+        self.stage.borrow_mut().set_now_us(request.at_us);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flights.push(None);
             self.flights.len() - 1
         });
-        self.flights[slot] = Some(SimulatedRace::new(request));
-        self.decide(slot, request.at_us, AskReason::Arrival);
-        if self.rules.trials {
-            self.try_again(slot, request.at_us);
-        }
+        let shared = Rc::new(RefCell::new(Shared::new()));
+        let lineup = {
+            let mut stage = self.stage.borrow_mut();
+            let (beside, now) = (stage.settings.max_attempts > 1, stage.now());
+            stage.health.line_up(beside, now)
+        };
+        let (race, reasons, race_budget) = match lineup.is_empty() {
+            true => (None, DecisionReasons::default(), None),
+            false => {
+                let (plan, driver) = self.opening(&request, &lineup);
+                let reasons = driver.as_ref().map(PolicyDriver::reasons).unwrap_or_default();
+                let race_budget = driver.as_ref().map(|driver| driver.race_budget().clone());
+                let stage = self.stage.borrow();
+                let retries = Retries::new(stage.settings.retries, stage.settings.retry_wait, lineup.len());
+                let launcher = SimulatedLauncher {
+                    stage: self.stage.clone(),
+                    shared: shared.clone(),
+                    learning: self.learning.clone(),
+                    request,
+                    whom: Whom::Race { slot, request: request.id },
+                    lineup,
+                    driver,
+                    retries,
+                    lost_trials: Vec::new(),
+                };
+                (Some(Box::new(Race::new(plan, launcher, stage.now()))), reasons, race_budget)
+            }
+        };
+        self.flights[slot] =
+            Some(SimulatedRace { request, shared, race, serving: None, reasons, race_budget, timer_us: request.at_us });
+        self.advance(slot);
     }
 
-    /// Those whose breaker is open are tried beside what runs.
-    fn try_again(&mut self, slot: usize, now_us: i64) {
-        while self.flights[slot].as_ref().is_some_and(SimulatedRace::is_running)
-            && let Some(upstream) = self.health.begin_trial(self.rules, now_us)
+    /// The plan, and the driver of the gateway's policies.
+    fn opening(&self, request: &SimulatedRequest, lineup: &[LinedUp]) -> (RacePlan, Option<PolicyDriver>) {
+        let mut stage = self.stage.borrow_mut();
+        let able: Vec<usize> = lineup.iter().filter(|place| !place.trial).map(|place| place.upstream).collect();
+        if let Some(starts) = stage.baseline_plan(request, &able) {
+            return (baseline_plan(&stage, lineup, &starts), None);
+        }
+        let now_us = stage.now_us();
+        let state = |place: &LinedUp| {
+            let upstream = &stage.upstreams[place.upstream];
+            CandidateState {
+                known: stage.known[place.upstream].clone(),
+                tariff: upstream.tariff,
+                prompt: stage.world.prompt(request, place.upstream, now_us),
+                known_tokens: 0.0,
+                domain: upstream.domain,
+                weight: upstream.weight,
+                first_token: upstream.first_token,
+                trial: place.trial,
+                started: None,
+            }
+        };
+        let settings = &stage.settings;
+        let cost_budget = self.learning.cost_budget("", settings.budget, true);
+        let mut draws = fastrand::Rng::with_seed(self.seed ^ (request.id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // Neighbouring seeds begin alike.
+        draws.u64(..);
+        let mut driver = PolicyDriver::new(PolicyDriverParts {
+            settings: settings.clone(),
+            candidates: lineup.iter().map(state).collect(),
+            race_budget: Arc::new(RaceBudget::new(cost_budget, settings.policy.spends_budget())),
+            fits: ContextFits::default(),
+            began_us: now_us,
+            draws: [draws.f64(), draws.f64()],
+            crowded: false,
+        });
+        (driver.plan(now_us), Some(driver))
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        let Wake { at_us, whom, .. } = wake;
+        let slot = match whom {
+            Whom::Trial(trial) => {
+                self.stage.borrow_mut().set_now_us(at_us);
+                return self.end_trial(trial, at_us);
+            }
+            Whom::Race { slot, request } => {
+                let flight = self.flights[slot].as_ref();
+                if flight.is_none_or(|flight| flight.request.id != request) {
+                    return;
+                }
+                slot
+            }
+        };
+        self.stage.borrow_mut().set_now_us(at_us);
+        self.advance(slot);
+    }
+
+    /// A lost trial has its first token, fails, or is given up.
+    fn end_trial(&mut self, trial: u64, now_us: i64) {
+        let Some(mut lost) = self.trials.remove(&trial) else { return };
+        let failed = now_us < lost.until_us && lost.answering.runs_out();
+        let (upstream, sent_us) = (lost.answering.dispatch.upstream, lost.answering.dispatch.at_us);
         {
-            if self.flights[slot].as_ref().is_some_and(|flight| !flight.was_tried(upstream)) {
-                self.start(slot, upstream, now_us);
-                let started = self.flights[slot].as_mut().and_then(|flight| flight.attempts.last_mut());
-                started.into_iter().for_each(|attempt| attempt.trial = true);
+            let mut stage = self.stage.borrow_mut();
+            let (now, sent) = (stage.now(), stage.instant(sent_us));
+            if failed {
+                stage.health.failed(upstream, sent, now);
+            }
+            if let Some(begun) = lost.begun {
+                stage.health.end_trial(upstream, begun);
             }
         }
+        drop(lost);
     }
 
-    fn happen(&mut self, event: EngineEvent) {
-        let (slot, now_us) = (event.slot, event.at_us);
-        let Some(flight) = self.flights[slot].as_mut().filter(|flight| flight.request.id == event.id) else { return };
-        let in_state = |place: usize, state| flight.attempts[place].state == state;
-        match event.what {
-            EventKind::Token(place) if in_state(place, FlightState::Waits) => self.first_token(slot, place, now_us),
-            EventKind::Fail(place) | EventKind::GiveUp(place) if in_state(place, FlightState::Waits) => {
-                self.fail(slot, place, now_us, matches!(event.what, EventKind::GiveUp(_)));
+    fn advance(&mut self, slot: usize) {
+        let now_us = self.stage.borrow().now_us();
+        let Some(flight) = &mut self.flights[slot] else { return };
+        if let Some((answering, _)) = &flight.serving {
+            if answering.done_us() <= now_us {
+                self.conclude(slot);
             }
-            EventKind::Look(place) if in_state(place, FlightState::Writes) => self.look(slot, now_us),
-            EventKind::Done(place) if in_state(place, FlightState::Writes) => self.done(slot, place, now_us),
-            EventKind::Timer(turn) if flight.turn == turn && !flight.has_first_token() => {
-                self.decide(slot, now_us, AskReason::Timer);
-            }
-            EventKind::Release(turn) if flight.turn == turn => self.release(slot, now_us),
-            _ => {}
-        }
-    }
-
-    /// Asks the policy and does what it says.
-    fn decide(&mut self, slot: usize, now_us: i64, moment: AskReason) {
-        let Some(request) = self.set_stage(slot, now_us) else { return };
-        let view = self.stage.view(&request, now_us, &self.health);
-        let ask: PolicyAnswer = self.steering.decide(&view, moment);
-        for upstream in ask.start {
-            if self.stage.seats.get(upstream).is_some_and(|seat| seat.open) {
-                self.stage.seats[upstream].open = false;
-                self.start(slot, upstream, now_us);
-            }
-        }
-        if !self.flights[slot].as_ref().is_some_and(SimulatedRace::is_running) {
-            self.last_resort(slot, now_us);
-        }
-        let Some(flight) = &mut self.flights[slot] else { return };
-        flight.turn += 1;
-        let turn = flight.turn;
-        if let Some(after_us) = ask.again_after_us {
-            self.plan(slot, request.id, now_us + after_us.max(AGAIN_MIN_US), EventKind::Timer(turn));
-        }
-    }
-
-    /// Nothing runs, and the policy knows nobody: an open one, else one that is set aside, else it has failed.
-    fn last_resort(&mut self, slot: usize, now_us: i64) {
-        let Some(flight) = &self.flights[slot] else { return };
-        let untried = |upstream: &usize| !flight.was_tried(*upstream);
-        let open = self.stage.seats.iter().position(|seat| seat.open);
-        match open.or_else(|| (0..self.stage.seats.len()).find(untried)) {
-            Some(upstream) => self.start(slot, upstream, now_us),
-            None => self.conclude(slot, now_us),
-        }
-    }
-
-    fn start(&mut self, slot: usize, upstream: usize, now_us: i64) {
-        let Some(flight) = &mut self.flights[slot] else { return };
-        let request = flight.request;
-        let reason = match flight.attempts.is_empty() {
-            true => SimulatedReason::Primary,
-            false if flight.is_running() => SimulatedReason::Extra,
-            false => SimulatedReason::Fallback,
-        };
-        let prompt = self.field.prompt(&request, upstream, now_us);
-        let in_flight = self.health.in_flight(upstream);
-        let launch = SimulatedStart { request, upstream, prompt, at_us: now_us, in_flight };
-        let fate = self.field.fate(&launch);
-        let place = flight.attempts.len();
-        let attempt = SimulatedAttempt {
-            launch,
-            reason,
-            trial: false,
-            fate,
-            state: FlightState::Waits,
-            first_token_us: None,
-            ended_us: now_us,
-        };
-        flight.attempts.push(attempt);
-        let waiting = WaitingAttempt { request: request.id, sent_us: now_us, uncached: prompt.uncached, in_flight };
-        self.health.sent(upstream, waiting);
-        self.steering.launched(upstream, now_us);
-        let (after_us, what) = match fate {
-            SimulatedOutcome::Answers { ttft_us, .. } => (ttft_us, EventKind::Token(place)),
-            SimulatedOutcome::Fails { after_us } | SimulatedOutcome::Limited { after_us, .. } => {
-                (after_us, EventKind::Fail(place))
-            }
-            SimulatedOutcome::Hangs => (i64::MAX, EventKind::GiveUp(place)),
-        };
-        let timeout_us = self.rules.attempt_timeout_us;
-        let what = if after_us < timeout_us { what } else { EventKind::GiveUp(place) };
-        self.plan(slot, request.id, now_us + after_us.min(timeout_us), what);
-    }
-
-    fn first_token(&mut self, slot: usize, place: usize, now_us: i64) {
-        let Some(flight) = &mut self.flights[slot] else { return };
-        let attempt = &mut flight.attempts[place];
-        (attempt.state, attempt.first_token_us) = (FlightState::Writes, Some(now_us));
-        let SimulatedStart { request, upstream, prompt, at_us, in_flight } = attempt.launch;
-        let tpot_us = attempt.tpot_us().unwrap_or(0.0);
-        self.health.waited(upstream, request.id);
-        self.health.answered(upstream);
-        let seen = ObservedProgress::FirstToken { uncached: prompt.uncached, in_flight, ttft_us: now_us - at_us };
-        self.steering.saw(upstream, seen, now_us);
-        let after = |tokens: u32| now_us + (tpot_us * f64::from(tokens - 1)) as i64;
-        self.plan(slot, request.id, after(request.output_tokens.max(1)), EventKind::Done(place));
-        if !request.whole {
-            self.hold_or_commit(slot, place, now_us);
-        } else if request.output_tokens > self.rules.look_after_tokens {
-            self.plan(slot, request.id, after(self.rules.look_after_tokens), EventKind::Look(place));
-        }
-    }
-
-    /// There is a first token: it goes to the client, or waits a little for one that would be done sooner.
-    fn hold_or_commit(&mut self, slot: usize, place: usize, now_us: i64) {
-        let Some(request) = self.set_stage(slot, now_us) else { return };
-        let Some(ready) = self.stage.places.iter().position(|at| *at == place) else { return };
-        let view = self.stage.view(&request, now_us, &self.health);
-        let ready = self.steering.choose(&view, ready);
-        let rivals = view.running.iter().any(|running| running.first_token_us.is_none());
-        let hold_us = if rivals { self.steering.hold(&view, ready) } else { None };
-        let chosen = self.stage.places[ready];
-        let Some(flight) = &mut self.flights[slot] else { return };
-        let latest_us = *flight.hold_until_us.get_or_insert(now_us + self.rules.hold_max_us);
-        let until_us = hold_us.map_or(now_us, |hold_us| (now_us + hold_us).min(latest_us));
-        if until_us <= now_us {
-            return self.commit(slot, chosen, now_us);
-        }
-        flight.turn += 1;
-        let turn = flight.turn;
-        self.plan(slot, request.id, until_us, EventKind::Release(turn));
-    }
-
-    /// The time is over for which a first token was held back.
-    fn release(&mut self, slot: usize, now_us: i64) {
-        let Some(request) = self.set_stage(slot, now_us) else { return };
-        let view = self.stage.view(&request, now_us, &self.health);
-        let Some(ready) = view.running.iter().position(|running| running.first_token_us.is_some()) else { return };
-        let chosen = self.steering.choose(&view, ready);
-        self.commit(slot, self.stage.places[chosen], now_us);
-    }
-
-    fn commit(&mut self, slot: usize, place: usize, now_us: i64) {
-        let Some(flight) = &mut self.flights[slot] else { return };
-        flight.winner = Some((place, now_us));
-        for other in (0..flight.attempts.len()).filter(|other| *other != place) {
-            self.cut(slot, other, now_us);
-        }
-    }
-
-    fn cut(&mut self, slot: usize, place: usize, now_us: i64) {
-        let Some(attempt) = self.flights[slot].as_mut().map(|flight| &mut flight.attempts[place]) else { return };
-        let state = attempt.state;
-        if !attempt.runs() {
             return;
         }
-        (attempt.state, attempt.ended_us) = (FlightState::Cut, now_us);
-        let (launch, trial, fate) = (attempt.launch, attempt.trial, attempt.fate);
-        self.health.left(launch.upstream);
-        // A trial runs on to its first token, which is a moment away.
-        if let (true, SimulatedOutcome::Answers { .. }) = (trial, fate) {
-            self.health.answered(launch.upstream);
-        }
-        if state == FlightState::Waits {
-            self.health.waited(launch.upstream, launch.request.id);
-            self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
-        }
-    }
-
-    fn fail(&mut self, slot: usize, place: usize, now_us: i64, given_up: bool) {
-        let Some(flight) = &mut self.flights[slot] else { return };
-        let attempt = &mut flight.attempts[place];
-        attempt.state = if given_up { FlightState::GivenUp } else { FlightState::Failed };
-        attempt.ended_us = now_us;
-        let (launch, fate, trial) = (attempt.launch, attempt.fate, attempt.trial);
-        self.health.waited(launch.upstream, launch.request.id);
-        self.health.left(launch.upstream);
-        match fate {
-            SimulatedOutcome::Limited { retry_after_us, .. } if !given_up => {
-                self.health.limited(launch.upstream, now_us + retry_after_us);
+        let Some(race) = &mut flight.race else { return self.conclude(slot) };
+        match race.advance(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {
+                let mut stage = self.stage.borrow_mut();
+                let timer_us = stage.tick_us(race.next_wake()).max(now_us + 1);
+                if timer_us < flight.timer_us || flight.timer_us <= now_us {
+                    flight.timer_us = timer_us;
+                    stage.wakes.add(timer_us, Whom::Race { slot, request: flight.request.id });
+                }
+                return;
             }
-            _ => self.health.failed(launch.upstream, self.rules, now_us),
-        }
-        if given_up {
-            self.steering.saw(launch.upstream, censored(&launch, now_us), now_us);
-        }
-        self.steering.saw(launch.upstream, ObservedProgress::Failed, now_us);
-        let was_beside = trial && flight.is_running();
-        if flight.winner.is_none() && !flight.has_first_token() && !was_beside {
-            self.decide(slot, now_us, AskReason::Failure);
-        }
-    }
-
-    /// Of several that write a whole answer, some may have become pointless.
-    fn look(&mut self, slot: usize, now_us: i64) {
-        let Some(request) = self.set_stage(slot, now_us) else { return };
-        let view = self.stage.view(&request, now_us, &self.health);
-        let mut hopeless = self.steering.hopeless(&view);
-        hopeless.retain(|place| *place < self.stage.places.len());
-        if hopeless.len() < self.stage.places.len() {
-            for place in hopeless {
-                self.cut(slot, self.stage.places[place], now_us);
+            Poll::Ready(RaceFinish::Won { ready, ordinal, .. }) => {
+                if let Some(race_budget) = &flight.race_budget {
+                    race_budget.won(ordinal);
+                }
+                self.stage
+                    .borrow_mut()
+                    .wakes
+                    .add(ready.done_us().max(now_us), Whom::Race { slot, request: flight.request.id });
+                flight.serving = Some((ready, now_us));
+            }
+            Poll::Ready(RaceFinish::Failed | RaceFinish::Deadline) => {
+                let shared_by_all = is_shared_by_all(race.failures());
+                let pending = flight.shared.borrow_mut().pending.take().filter(|_| !shared_by_all);
+                let mut stage = self.stage.borrow_mut();
+                let now = stage.now();
+                for (upstream, sent) in pending.into_iter().flatten() {
+                    stage.health.failed(upstream, sent, now);
+                }
             }
         }
-    }
-
-    fn done(&mut self, slot: usize, place: usize, now_us: i64) {
-        let Some(flight) = &mut self.flights[slot] else { return };
-        if flight.winner.is_none() {
-            self.commit(slot, place, now_us);
+        let serves = flight.serving.is_some();
+        self.keep_lost_trials(slot);
+        if !serves {
+            self.conclude(slot);
         }
-        let Some(attempt) = self.flights[slot].as_mut().map(|flight| &mut flight.attempts[place]) else { return };
-        (attempt.state, attempt.ended_us) = (FlightState::Finished, now_us);
-        let (launch, tpot_us) = (attempt.launch, attempt.tpot_us().unwrap_or(0.0));
-        self.health.left(launch.upstream);
-        let (tokens, in_flight) = (launch.request.output_tokens, launch.in_flight);
-        self.steering.saw(launch.upstream, ObservedProgress::Decoded { tpot_us, tokens, in_flight }, now_us);
-        self.conclude(slot, now_us);
     }
 
-    fn conclude(&mut self, slot: usize, now_us: i64) {
+    /// Takes the lost trials out of a race that is over, and ends it.
+    fn keep_lost_trials(&mut self, slot: usize) {
+        let Some(race) = self.flights[slot].as_mut().and_then(|flight| flight.race.take()) else { return };
+        let mut launcher = race.into_launch();
+        for (answering, begun) in std::mem::take(&mut launcher.lost_trials) {
+            let mut stage = self.stage.borrow_mut();
+            let limit_us = crate::clock::micros(stage.upstreams[answering.dispatch.upstream].first_token);
+            let until_us = stage.now_us() + limit_us;
+            self.trial += 1;
+            stage.wakes.add(answering.next_us().unwrap_or(i64::MAX).min(until_us), Whom::Trial(self.trial));
+            self.trials.insert(self.trial, LostTrial { answering, begun, until_us });
+        }
+    }
+
+    fn conclude(&mut self, slot: usize) {
         let Some(flight) = self.flights[slot].take() else { return };
         self.free.push(slot);
-        flight.bill(self.field.tariffs(), self.rules, &mut self.stage.started);
-        let request = &flight.request;
-        let outcome = Outcome {
-            request,
-            ttft_us: flight.winner.map(|(_, at_us)| at_us - request.at_us),
+        let SimulatedRace { request, shared, serving, reasons, race_budget, .. } = flight;
+        let now_us = self.stage.borrow().now_us();
+        let (mut ttft_us, mut token_us, mut winner, mut tpot_us) = (None, None, None, None);
+        if let Some((mut answering, won_us)) = serving {
+            answering.serves();
+            let client_us = if request.whole { now_us } else { won_us };
+            ttft_us = Some(client_us - request.at_us);
+            token_us = answering.first_token_us.map(|at_us| at_us - request.at_us);
+            (winner, tpot_us) = (Some(answering.ordinal), answering.tpot_us());
+        }
+        if let Some(race_budget) = race_budget {
+            race_budget.finished(if request.whole { token_us } else { ttft_us }, None);
+        }
+        let attempts = &shared.borrow().attempts;
+        (self.heard)(&PlayedRace {
+            request: &request,
+            ttft_us,
             took_us: now_us - request.at_us,
-            winner: flight.winner.map(|(place, _)| place),
-            tpot_us: flight.winner.and_then(|(place, _)| flight.attempts[place].tpot_us()),
-            started: &self.stage.started,
-        };
-        self.steering.ended(&outcome);
-        (self.heard)(&outcome);
-    }
-
-    /// Writes down what the policy may see of this race.
-    fn set_stage(&mut self, slot: usize, now_us: i64) -> Option<SimulatedRequest> {
-        let flight = self.flights[slot].as_ref()?;
-        let EngineBuffers { seats, running, places, .. } = &mut self.stage;
-        seats.clear();
-        for (upstream, tariff) in self.field.tariffs().iter().enumerate() {
-            let prompt = self.field.prompt(&flight.request, upstream, now_us);
-            let open = !flight.was_tried(upstream) && !self.health.is_aside(upstream, now_us);
-            let in_flight = self.health.in_flight(upstream);
-            seats.push(UpstreamView { prompt, input_cost: tariff.input_cost(prompt), in_flight, open });
-        }
-        places.clear();
-        running.clear();
-        for (place, attempt) in flight.running(now_us) {
-            places.push(place);
-            running.push(attempt);
-        }
-        Some(flight.request)
-    }
-
-    fn plan(&mut self, slot: usize, id: usize, at_us: i64, what: EventKind) {
-        self.order += 1;
-        self.events.push(Reverse(EngineEvent { at_us, order: self.order, slot, id, what }));
+            winner,
+            tpot_us,
+            attempts,
+            reasons: &reasons,
+        });
     }
 }
 
-impl EngineBuffers {
-    fn view<'a>(&'a self, request: &'a SimulatedRequest, now_us: i64, health: &'a Health) -> RaceView<'a> {
-        RaceView { request, now_us, seats: &self.seats, running: &self.running, waiting: health.waiting() }
+/// A baseline's starts as a plan; candidates that it does not name follow after failures.
+fn baseline_plan<W>(stage: &EngineBuffers<'_, W>, lineup: &[LinedUp], starts: &[(usize, StartRule)]) -> RacePlan {
+    let entry = |candidate: usize| {
+        let LinedUp { upstream, trial, .. } = lineup[candidate];
+        PlannedStart::listed(candidate, stage.upstreams[upstream].first_token, trial)
+    };
+    let place = |candidate: usize| starts.iter().position(|(upstream, _)| *upstream == lineup[candidate].upstream);
+    let mut entries: Vec<PlannedStart> = (0..lineup.len()).map(entry).collect();
+    entries.sort_by_key(|entry| (entry.trial, place(entry.candidate).unwrap_or(usize::MAX)));
+    let settings = RaceSettings { policy: Policy::Fallback, ..stage.settings.clone() };
+    let mut plan = plan(&settings, entries, &vec![1.0; lineup.len()], std::time::Duration::ZERO, 0.0);
+    for entry in &mut plan.entries {
+        if let Some(place) = place(entry.candidate).filter(|_| !entry.trial) {
+            entry.start = starts[place].1;
+        }
     }
-}
-
-fn censored(launch: &SimulatedStart, now_us: i64) -> ObservedProgress {
-    let waited_us = now_us - launch.at_us;
-    ObservedProgress::Censored { uncached: launch.prompt.uncached, in_flight: launch.in_flight, waited_us }
+    plan
 }

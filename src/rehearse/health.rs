@@ -1,91 +1,129 @@
-//! Which upstreams are set aside, and what each of them serves: the same bookkeeping for every policy.
+//! Which simulated upstreams may be started: the gateway's own breakers and cool-downs. Not for choosing among them.
 
-use super::policy::WaitingAttempt;
-use super::upstreams::RaceRules;
+use std::time::Duration;
 
-/// All upstreams.
-#[derive(Debug)]
-pub(super) struct Health {
-    upstreams: Vec<SimulatedHealth>,
-    waiting: Vec<Vec<WaitingAttempt>>,
+use super::world::SimulatedUpstream;
+use crate::clock::Instant;
+use crate::config::BreakerSettings;
+use crate::protocol::Surface;
+use crate::routing::breaker::{BreakerScope, BreakerStatus, Breakers, ProbeScope};
+use crate::routing::cooldown::{CooldownReason, CooldownTarget, Cooldowns};
+
+/// All upstreams of a rehearsal, by index.
+pub(super) struct SimulatedHealth {
+    names: Vec<String>,
+    settings: BreakerSettings,
+    breakers: Breakers,
+    cooldowns: Cooldowns,
+    /// By upstream, after a 429: when it came, and until when the upstream gets no new attempt.
+    cooling: Vec<Option<(Instant, Instant)>>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct SimulatedHealth {
-    /// Failures since the last first token.
-    failures: u32,
-    /// Breaker or cool-down.
-    aside_until_us: i64,
-    /// It is left out until it answers a trial, and then the next one is due.
-    trial_at_us: Option<i64>,
-    in_flight: u32,
+/// A candidate of one race.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinedUp {
+    pub(super) upstream: usize,
+    /// It runs in addition to the others, to test the upstream.
+    pub(super) trial: bool,
+    /// When its trial began; the race ends it.
+    pub(super) begun: Option<Instant>,
 }
 
-impl Health {
-    pub(super) fn new(upstreams: usize) -> Health {
-        Health { upstreams: vec![SimulatedHealth::default(); upstreams], waiting: vec![Vec::new(); upstreams] }
-    }
-
-    pub(super) fn in_flight(&self, upstream: usize) -> u32 {
-        self.upstreams[upstream].in_flight
-    }
-
-    pub(super) fn waiting(&self) -> &[Vec<WaitingAttempt>] {
-        &self.waiting
-    }
-
-    pub(super) fn is_aside(&self, upstream: usize, now_us: i64) -> bool {
-        let upstream = &self.upstreams[upstream];
-        upstream.trial_at_us.is_some() || now_us < upstream.aside_until_us
-    }
-
-    pub(super) fn sent(&mut self, upstream: usize, waiting: WaitingAttempt) {
-        self.upstreams[upstream].in_flight += 1;
-        self.waiting[upstream].push(waiting);
-    }
-
-    /// It waits no longer: a first token, a failure or a cut.
-    pub(super) fn waited(&mut self, upstream: usize, request: usize) {
-        let waiting = &mut self.waiting[upstream];
-        if let Some(place) = waiting.iter().position(|waiting| waiting.request == request) {
-            waiting.remove(place);
+impl SimulatedHealth {
+    pub(super) fn new(upstreams: &[SimulatedUpstream], settings: BreakerSettings) -> SimulatedHealth {
+        SimulatedHealth {
+            names: upstreams.iter().map(|upstream| upstream.name.clone()).collect(),
+            settings,
+            breakers: Breakers::default(),
+            cooldowns: Cooldowns::default(),
+            cooling: vec![None; upstreams.len()],
         }
     }
 
-    /// The upstream serves it no longer.
-    pub(super) fn left(&mut self, upstream: usize) {
-        let in_flight = &mut self.upstreams[upstream].in_flight;
-        *in_flight = in_flight.saturating_sub(1);
-    }
-
-    pub(super) fn answered(&mut self, upstream: usize) {
-        let upstream = &mut self.upstreams[upstream];
-        (upstream.failures, upstream.trial_at_us) = (0, None);
-    }
-
-    /// One that is to be tried again now; the next trial of it is due in another `breaker_open_us`.
-    pub(super) fn begin_trial(&mut self, rules: &RaceRules, now_us: i64) -> Option<usize> {
-        let is_due = |upstream: &SimulatedHealth| upstream.trial_at_us.is_some_and(|at_us| at_us <= now_us);
-        let due = self.upstreams.iter().position(|upstream| is_due(upstream) && upstream.aside_until_us <= now_us)?;
-        self.upstreams[due].trial_at_us = Some(now_us + rules.breaker_open_us.max(1));
-        Some(due)
-    }
-
-    pub(super) fn failed(&mut self, upstream: usize, rules: &RaceRules, now_us: i64) {
-        let upstream = &mut self.upstreams[upstream];
-        upstream.failures += 1;
-        if upstream.trial_at_us.is_none() && upstream.failures >= rules.breaker_failures {
-            upstream.failures = 0;
-            if rules.trials {
-                upstream.trial_at_us = Some(now_us + rules.breaker_open_us);
-                return;
+    /// The candidates of a race that begins now, trials last. `beside`: a trial may run in addition to the first attempt.
+    pub(super) fn line_up(&mut self, beside: bool, now: Instant) -> Vec<LinedUp> {
+        let trying = if beside { ProbeScope::Beside } else { ProbeScope::InPlace };
+        let (mut lineup, mut suspects) = (Vec::new(), Vec::new());
+        for upstream in 0..self.names.len() {
+            if self.is_cooling(upstream, now) {
+                continue;
             }
-            upstream.aside_until_us = upstream.aside_until_us.max(now_us + rules.breaker_open_us);
+            let standing = self.breakers.standing(asked(&self.names[upstream]), &self.settings, None, trying, now);
+            let in_place = standing == BreakerStatus::Due && !beside;
+            let begun = if in_place { self.begin_trial(upstream, now) } else { None };
+            if standing == BreakerStatus::Closed || begun.is_some() {
+                lineup.push(LinedUp { upstream, trial: false, begun });
+            } else {
+                suspects.push((upstream, standing));
+            }
+        }
+        let alone = lineup.is_empty();
+        for (upstream, standing) in suspects {
+            let due = alone || standing == BreakerStatus::Due && beside;
+            let begun = if due { self.begin_trial(upstream, now) } else { None };
+            if alone || begun.is_some() {
+                lineup.push(LinedUp { upstream, trial: !alone, begun });
+            }
+        }
+        lineup
+    }
+
+    pub(super) fn is_cooling(&self, upstream: usize, now: Instant) -> bool {
+        self.cooling[upstream].is_some_and(|(_, until)| now < until)
+    }
+
+    /// The rest of a cool-down.
+    pub(super) fn wait(&self, upstream: usize, now: Instant) -> Option<Duration> {
+        self.cooling[upstream]?.1.checked_duration_since(now).filter(|wait| !wait.is_zero())
+    }
+
+    /// A 429. `jitter`, in 0..1, spreads a back-off.
+    pub(super) fn limited(&mut self, upstream: usize, retry_after: Option<Duration>, now: Instant, jitter: f64) {
+        let target = self.target(upstream);
+        let wait = self.cooldowns.set_aside(CooldownReason::RateLimited, &target, retry_after, now, jitter);
+        self.cooling[upstream] = Some((now, now + wait));
+    }
+
+    /// A failure that a breaker counts, of an attempt sent at `sent`.
+    pub(super) fn failed(&mut self, upstream: usize, sent: Instant, now: Instant) {
+        self.breakers.failed(asked(&self.names[upstream]), &self.settings, false, None, sent, now);
+    }
+
+    /// A first token of an attempt sent at `sent`.
+    pub(super) fn first_token(&mut self, upstream: usize, sent: Instant, now: Instant) {
+        self.breakers.first_token(asked(&self.names[upstream]), sent);
+        if self.cooling[upstream].is_some_and(|(set, until)| until <= now || set < sent) {
+            self.cooling[upstream] = None;
+            let target = self.target(upstream);
+            self.cooldowns.clear(&target, sent, now);
         }
     }
 
-    pub(super) fn limited(&mut self, upstream: usize, until_us: i64) {
-        let aside = &mut self.upstreams[upstream].aside_until_us;
-        *aside = (*aside).max(until_us);
+    pub(super) fn ended_well(&mut self, upstream: usize) {
+        self.breakers.ended_well(asked(&self.names[upstream]));
     }
+
+    pub(super) fn end_trial(&mut self, upstream: usize, begun: Instant) {
+        self.breakers.end_trial(asked(&self.names[upstream]), begun);
+    }
+
+    fn begin_trial(&mut self, upstream: usize, now: Instant) -> Option<Instant> {
+        self.breakers.begin_trial(asked(&self.names[upstream]), &self.settings, now)
+    }
+
+    fn target(&self, upstream: usize) -> CooldownTarget {
+        let (provider, model) = self.names[upstream].split_once('/').unwrap_or((&self.names[upstream], ""));
+        CooldownTarget {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            surface: Surface::Chat,
+            key_id: None,
+            own_key: false,
+            named: false,
+        }
+    }
+}
+
+fn asked(name: &str) -> BreakerScope<'_> {
+    BreakerScope { upstream: name, surface: Surface::Chat, named: false }
 }

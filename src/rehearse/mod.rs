@@ -1,25 +1,22 @@
-//! A rehearsal: requests are played against upstreams whose times are known beforehand, on a clock of its own, so that days
-//! of traffic under any policy take seconds. [`run`] plays, a [`SimulatedUpstreams`] knows the times, a [`SimulatedPolicy`] decides.
+//! Simulated traffic: requests run against upstreams whose times are known beforehand, on a clock of its own, so that days
+//! of traffic take seconds.
 //!
-//! No I/O, no real clock, no draw of its own: where the times come from (a made-up world, the recorded history) is the
-//! field's, and one policy is compared with another by playing both against the same field.
+//! A [`Rehearsal`] runs the gateway's own race ([`Race`](crate::race::Race)), driver, breakers and statistics; only the
+//! attempts are simulated, by a [`SimulatedWorld`]. One policy is compared with another by playing both in the same world.
+//! No I/O and no real clock. Not simulated: audits, drained losers, whole answers that break off.
 
+mod attempt;
+mod baseline;
 mod engine;
 mod health;
-mod policy;
-mod routed_policy;
+mod launcher;
 mod simulated_race;
+mod stage;
 #[cfg(test)]
 mod tests;
-mod upstreams;
+mod world;
 
-pub use engine::run;
-pub use policy::{
-    AskReason, ObservedProgress, PolicyAnswer, RaceView, RunningView, SimulatedPolicy, SimulatedReason, UpstreamView,
-    WaitingAttempt,
-};
-pub use routed_policy::RoutedModel;
-pub use simulated_race::{FinishedAttempt, Outcome};
-pub use upstreams::{
-    RaceRules, SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart, SimulatedTariff, SimulatedUpstreams,
-};
+pub use baseline::{Baseline, OpeningView, Shown};
+pub use engine::Rehearsal;
+pub use simulated_race::{AttemptEnd, PlayedAttempt, PlayedRace};
+pub use world::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};

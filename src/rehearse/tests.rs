@@ -1,50 +1,55 @@
-//! A small world with tails, and every policy of the product through it; and the engine's own bookkeeping.
+//! Every policy in a small world with tails, and the bookkeeping of the engine.
 
 use std::path::Path;
 
 use super::*;
 use crate::clock::{HOUR_US, SECOND_US};
-use crate::config::parse;
+use crate::config::{RaceSettings, parse};
+use crate::routing::plan::StartRule;
+use crate::routing::tariff::{PromptTokens, Tariff};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
 
 const UPSTREAMS: usize = 3;
+const CUT_LAG_US: i64 = 150_000;
 
 /// Three upstreams with tails of their own; one draw for each request and upstream.
 struct Small {
-    tariffs: Vec<SimulatedTariff>,
+    upstreams: Vec<SimulatedUpstream>,
     /// From then on the first one hangs.
     hangs_from_us: i64,
 }
 
 impl Small {
     fn new() -> Small {
-        let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
-        Small { tariffs: vec![tariff; UPSTREAMS], hangs_from_us: i64::MAX }
+        Small { upstreams: upstreams(UPSTREAMS), hangs_from_us: i64::MAX }
     }
 }
 
-impl SimulatedUpstreams for Small {
-    fn tariffs(&self) -> &[SimulatedTariff] {
-        &self.tariffs
+impl SimulatedWorld for Small {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
     }
 
-    fn prompt(&self, request: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
+    fn prompt(&self, request: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
         let uncached = 300.0 * (1 + request.id % 7) as f64;
-        SimulatedPrompt { uncached, cached: 0.0 }
+        PromptTokens { uncached, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let mut draws = fastrand::Rng::with_seed((launch.request.id * UPSTREAMS + launch.upstream) as u64);
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let mut draws = fastrand::Rng::with_seed((dispatch.request.id * UPSTREAMS + dispatch.upstream) as u64);
         let body = draws.f64() + draws.f64();
         let tail_ms = if draws.f64() < 0.03 { 400.0 * (1.0 - draws.f64()).powf(-0.8) } else { 0.0 };
-        if launch.upstream == 0 && launch.at_us >= self.hangs_from_us {
-            return SimulatedOutcome::Hangs;
+        if dispatch.upstream == 0 && dispatch.at_us >= self.hangs_from_us {
+            return SimulatedFate::Hangs;
         }
         if draws.f64() < 0.005 {
-            return SimulatedOutcome::Fails { after_us: 50_000 };
+            return SimulatedFate::Fails { after_us: 50_000 };
         }
         let ttft_ms =
-            (120.0 + 20.0 * launch.upstream as f64 + launch.prompt.uncached / 8.0) * (0.6 + 0.4 * body) + tail_ms;
-        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+            (120.0 + 20.0 * dispatch.upstream as f64 + dispatch.prompt.uncached / 8.0) * (0.6 + 0.4 * body) + tail_ms;
+        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
@@ -52,9 +57,19 @@ fn requests(count: usize) -> impl Iterator<Item = SimulatedRequest> {
     (0..count).map(|id| SimulatedRequest { id, at_us: id as i64 * SECOND_US, output_tokens: 100, whole: false })
 }
 
-fn routed(field: &Small, lines: &str) -> RoutedModel {
-    let config = parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap();
-    RoutedModel::new(config.race, field.tariffs(), 1)
+fn settings(lines: &str) -> RaceSettings {
+    parse(&format!("[race]\n{lines}"), Path::new("x"), &|_| None).unwrap().race
+}
+
+fn upstreams(count: usize) -> Vec<SimulatedUpstream> {
+    let upstream = |name| SimulatedUpstream {
+        name: format!("x/{name}"),
+        tariff: Tariff { input: 1.0, cached: 0.1, output: 4.0, billed_on: false },
+        domain: None,
+        weight: 1.0,
+        first_token: Duration::from_secs(20),
+    };
+    (0..count).map(upstream).collect()
 }
 
 /// What is kept of a race.
@@ -67,13 +82,14 @@ struct Heard {
     extra: f64,
 }
 
-fn play(field: &mut Small, steering: &mut impl SimulatedPolicy, count: usize) -> Vec<Heard> {
+fn play(mut world: Small, lines: &str, count: usize) -> Vec<Heard> {
     let mut heard = Vec::new();
-    run(requests(count), field, steering, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
+    let rehearsal = Rehearsal { cut_lag_us: CUT_LAG_US, ..Rehearsal::new(settings(lines), 1) };
+    rehearsal.run(requests(count), &mut world, &mut |outcome: &PlayedRace<'_>| {
         heard.push(Heard {
             id: outcome.request.id,
             ttft_us: outcome.ttft_us,
-            first: outcome.started[0].upstream,
+            first: outcome.attempts[0].upstream,
             base: outcome.base(),
             extra: outcome.extra(),
         });
@@ -93,7 +109,7 @@ fn p99_ms(heard: &[Heard]) -> i64 {
 fn every_policy_ends_every_request_the_same_way_each_time() {
     for policy in ["race", "hedge", "fallback", "weighted", "fastest", "rule", "adaptive"] {
         let lines = format!("policy = \"{policy}\"");
-        let once = || play(&mut Small::new(), &mut routed(&Small::new(), &lines), 400);
+        let once = || play(Small::new(), &lines, 400);
         let heard = once();
         assert!(heard.iter().map(|heard| heard.id).eq(0..400), "{policy}");
         assert!(heard.iter().all(|heard| heard.ttft_us.is_some()), "{policy}: three upstreams never fail together");
@@ -105,9 +121,9 @@ fn every_policy_ends_every_request_the_same_way_each_time() {
 fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_its_budget() {
     const COUNT: usize = 5_400;
     const BUDGET: f64 = 0.1;
-    let p99 = |lines: &str| p99_ms(&play(&mut Small::new(), &mut routed(&Small::new(), lines), COUNT));
+    let p99 = |lines: &str| p99_ms(&play(Small::new(), lines, COUNT));
     let (alone, all) = (p99("policy = \"fallback\""), p99("policy = \"race\""));
-    let adaptive = play(&mut Small::new(), &mut routed(&Small::new(), "policy = \"adaptive\"\nbudget = 0.1"), COUNT);
+    let adaptive = play(Small::new(), "policy = \"adaptive\"\nbudget = 0.1", COUNT);
     let learned = p99_ms(&adaptive);
     assert!(learned - all < alone - learned, "alone {alone}, adaptive {learned}, all {all} ms");
     let mean = adaptive.iter().map(|heard| heard.base).sum::<f64>() / COUNT as f64;
@@ -120,43 +136,42 @@ fn what_learns_is_nearer_to_a_race_of_all_than_to_the_best_alone_and_keeps_to_it
 
 /// The first of two fails for a while.
 struct Down {
-    tariffs: Vec<SimulatedTariff>,
+    upstreams: Vec<SimulatedUpstream>,
     seconds: std::ops::Range<i64>,
 }
 
-impl SimulatedUpstreams for Down {
-    fn tariffs(&self) -> &[SimulatedTariff] {
-        &self.tariffs
+impl SimulatedWorld for Down {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
     }
 
-    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
-        SimulatedPrompt { uncached: 300.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
+        PromptTokens { uncached: 300.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let is_down = launch.upstream == 0 && self.seconds.contains(&(launch.at_us / SECOND_US));
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let is_down = dispatch.upstream == 0 && self.seconds.contains(&(dispatch.at_us / SECOND_US));
         // The favourite is the slower one.
-        let ttft_us = if launch.upstream == 0 { 200_000 } else { 100_000 };
+        let ttft_us = if dispatch.upstream == 0 { 200_000 } else { 100_000 };
         if is_down {
-            SimulatedOutcome::Fails { after_us: 50_000 }
+            SimulatedFate::Fails { after_us: 50_000 }
         } else {
-            SimulatedOutcome::Answers { ttft_us, tpot_us: 1_000.0 }
+            SimulatedFate::Answers { ttft_us, tpot_us: 1_000.0 }
         }
     }
 }
 
 #[test]
 fn with_trials_a_healed_favourite_is_found_back_beside_the_first() {
-    let mut field = Down { tariffs: Small::new().tariffs[..2].to_vec(), seconds: 10..70 };
-    let config = parse("[race]\npolicy = \"fallback\"", Path::new("x"), &|_| None).unwrap();
-    let mut routed = RoutedModel::new(config.race, field.tariffs(), 1);
-    let rules = RaceRules { breaker_failures: 2, breaker_open_us: 5 * SECOND_US, trials: true, ..RaceRules::default() };
+    let mut world = Down { upstreams: upstreams(2), seconds: 10..70 };
+    let mut settings = settings("policy = \"fallback\"");
+    settings.breaker.failures = 2;
     let (mut firsts, mut asked, mut slow) = (Vec::new(), 0, 0);
-    run(requests(100), &mut field, &mut routed, &rules, &mut |outcome: &Outcome<'_>| {
+    Rehearsal::new(settings, 1).run(requests(100), &mut world, &mut |outcome: &PlayedRace<'_>| {
         let during = (12..70).contains(&(outcome.request.at_us / SECOND_US));
-        asked += usize::from(during && outcome.started.iter().any(|started| started.upstream == 0));
+        asked += usize::from(during && outcome.attempts.iter().any(|attempt| attempt.upstream == 0));
         slow += usize::from(during && outcome.ttft_us != Some(100_000));
-        firsts.push((outcome.request.id, outcome.started[0].upstream));
+        firsts.push((outcome.request.id, outcome.attempts[0].upstream));
     });
     firsts.sort_unstable();
     assert!((11..=12).contains(&asked), "{asked} trials in a minute");
@@ -168,9 +183,8 @@ fn with_trials_a_healed_favourite_is_found_back_beside_the_first() {
 
 #[test]
 fn a_favourite_that_hangs_is_left() {
-    let mut field = Small { hangs_from_us: 1_200 * SECOND_US, ..Small::new() };
-    let mut routed = routed(&field, "policy = \"adaptive\"\nbudget = 0.1");
-    let heard = play(&mut field, &mut routed, 1_500);
+    let world = Small { hangs_from_us: 1_200 * SECOND_US, ..Small::new() };
+    let heard = play(world, "policy = \"adaptive\"\nbudget = 0.1", 1_500);
     let favoured = |heard: &[Heard]| heard.iter().filter(|heard| heard.first == 0).count();
     assert!(favoured(&heard[900..1_200]) > 200, "the fastest was the favourite");
     assert!(favoured(&heard[1_200..]) < 60, "{} of 300 went to one that hangs", favoured(&heard[1_200..]));
@@ -179,37 +193,35 @@ fn a_favourite_that_hangs_is_left() {
 }
 
 /// Upstreams of which one is clearly the quickest, all with stragglers; many requests.
-struct Apart(Vec<SimulatedTariff>);
+struct Apart(Vec<SimulatedUpstream>);
 
 impl Apart {
     const MEDIANS_MS: [f64; 5] = [270.0, 330.0, 390.0, 480.0, 660.0];
 }
 
-impl SimulatedUpstreams for Apart {
-    fn tariffs(&self) -> &[SimulatedTariff] {
+impl SimulatedWorld for Apart {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
         &self.0
     }
 
-    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
-        SimulatedPrompt { uncached: 250.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
+        PromptTokens { uncached: 250.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let mut draws = fastrand::Rng::with_seed((launch.request.id * 5 + launch.upstream) as u64);
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let mut draws = fastrand::Rng::with_seed((dispatch.request.id * 5 + dispatch.upstream) as u64);
         let normal = (0..12).map(|_| draws.f64()).sum::<f64>() - 6.0;
         let times = if draws.f64() < 0.03 { 2.0 * (1.0 - draws.f64()).powf(-1.0 / 1.2) } else { 1.0 };
-        let ttft_ms = Apart::MEDIANS_MS[launch.upstream] * (0.25 * normal).exp() * times;
-        SimulatedOutcome::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
+        let ttft_ms = Apart::MEDIANS_MS[dispatch.upstream] * (0.25 * normal).exp() * times;
+        SimulatedFate::Answers { ttft_us: (1e3 * ttft_ms) as i64, tpot_us: 10_000.0 }
     }
 }
 
 #[test]
 fn stragglers_do_not_drive_it_from_the_quickest() {
     for policy in ["fastest", "rule", "adaptive"] {
-        let config = parse(&format!("[race]\npolicy = \"{policy}\""), Path::new("x"), &|_| None).unwrap();
-        let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on: false, domain: None };
-        let mut field = Apart(vec![tariff; 5]);
-        let mut routed = RoutedModel::new(config.race, &field.0, 1);
+        let mut world = Apart(upstreams(5));
+        let rehearsal = Rehearsal::new(settings(&format!("policy = \"{policy}\"")), 1);
         let requests = (0..3_000).map(|id| SimulatedRequest {
             id,
             at_us: id as i64 * SECOND_US / 15,
@@ -217,79 +229,83 @@ fn stragglers_do_not_drive_it_from_the_quickest() {
             whole: false,
         });
         let mut first = [0; 5];
-        let mut count = |outcome: &Outcome<'_>| first[outcome.started[0].upstream] += 1;
-        run(requests, &mut field, &mut routed, &RaceRules::default(), &mut count);
+        let mut count = |outcome: &PlayedRace<'_>| first[outcome.attempts[0].upstream] += 1;
+        rehearsal.run(requests, &mut world, &mut count);
         assert!(first[0] > 2_700, "{policy}: {first:?}");
     }
 }
 
-/// Starts these one after the other, so long apart.
-struct Script {
-    order: Vec<usize>,
-    apart_us: i64,
-    seen: Vec<(usize, ObservedProgress)>,
-}
+/// What each attempt showed, by upstream.
+type Log = Rc<RefCell<Vec<(usize, Shown)>>>;
 
-impl SimulatedPolicy for Script {
-    fn decide(&mut self, view: &RaceView<'_>, moment: AskReason) -> PolicyAnswer {
-        let open = self.order.iter().copied().find(|upstream| view.seats[*upstream].open);
-        let start = open.filter(|_| moment != AskReason::Failure || view.running.is_empty());
-        PolicyAnswer { start: start.into_iter().collect(), again_after_us: open.map(|_| self.apart_us) }
+/// Starts all upstreams as listed, 100 ms apart.
+struct Apart100(Log);
+
+impl Baseline for Apart100 {
+    fn plan(&mut self, view: &OpeningView<'_>) -> Vec<(usize, StartRule)> {
+        (0_u64..)
+            .zip(view.able)
+            .map(|(at, upstream)| (*upstream, StartRule::At(Duration::from_millis(100 * at))))
+            .collect()
     }
 
-    fn saw(&mut self, upstream: usize, seen: ObservedProgress, _: i64) {
-        self.seen.push((upstream, seen));
+    fn saw(&mut self, upstream: usize, shown: Shown, _: i64) {
+        self.0.borrow_mut().push((upstream, shown));
     }
 }
 
 /// Upstreams with one fate each.
-struct Fixed(Vec<SimulatedOutcome>, Vec<SimulatedTariff>);
+struct Fixed(Vec<SimulatedFate>, Vec<SimulatedUpstream>);
 
-impl SimulatedUpstreams for Fixed {
-    fn tariffs(&self) -> &[SimulatedTariff] {
+impl SimulatedWorld for Fixed {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
         &self.1
     }
 
-    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> SimulatedPrompt {
-        SimulatedPrompt { uncached: 100.0, cached: 0.0 }
+    fn prompt(&self, _: &SimulatedRequest, _: usize, _: i64) -> PromptTokens {
+        PromptTokens { uncached: 100.0, cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        self.0[launch.upstream]
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        self.0[dispatch.upstream]
     }
 }
 
-/// One request of 11 tokens, whose attempts are started 100 ms apart: TTFT and time in ms, winner, costs, and what was seen.
+/// One request of 11 tokens, whose attempts start 100 ms apart: TTFT and time in ms, winner, costs, and what was shown.
 fn one_race(
-    fates: &[SimulatedOutcome],
-    bills_on: bool,
+    fates: &[SimulatedFate],
+    billed_on: bool,
     whole: bool,
-) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Script) {
-    let tariff = SimulatedTariff { input: 1.0, cached: 0.1, output: 4.0, bills_on, domain: None };
-    let mut field = Fixed(fates.to_vec(), vec![tariff; fates.len()]);
-    let mut script = Script { order: (0..fates.len()).collect(), apart_us: 100_000, seen: Vec::new() };
-    let mut told = Vec::new();
+) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Vec<(usize, Shown)>) {
+    let mut upstreams = upstreams(fates.len());
+    upstreams.iter_mut().for_each(|upstream| upstream.tariff.billed_on = billed_on);
+    let mut world = Fixed(fates.to_vec(), upstreams);
+    let (log, mut told) = (Log::default(), Vec::new());
     let request = SimulatedRequest { id: 0, at_us: 5 * SECOND_US, output_tokens: 11, whole };
-    run([request], &mut field, &mut script, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
-        let costs = outcome.started.iter().map(|started| started.cost).collect();
+    let rehearsal = Rehearsal {
+        baseline: Some(Box::new(Apart100(log.clone()))),
+        cut_lag_us: CUT_LAG_US,
+        ..Rehearsal::new(settings(""), 1)
+    };
+    rehearsal.run([request], &mut world, &mut |outcome: &PlayedRace<'_>| {
+        let costs = outcome.attempts.iter().map(|attempt| attempt.cost).collect();
         told.push((outcome.ttft_us.map(|us| us / 1_000), outcome.took_us / 1_000, outcome.winner, costs));
     });
     let (ttft, took, winner, costs) = told.pop().unwrap();
     assert!(told.is_empty(), "one race ends once");
-    (ttft, took, winner, costs, script)
+    (ttft, took, winner, costs, log.take())
 }
 
-fn answers(ttft_ms: i64, tpot_ms: f64) -> SimulatedOutcome {
-    SimulatedOutcome::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
+fn answers(ttft_ms: i64, tpot_ms: f64) -> SimulatedFate {
+    SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: tpot_ms * 1e3 }
 }
 
 #[test]
 fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
-    let (ttft, took, winner, costs, script) = one_race(&[answers(400, 10.0), answers(150, 20.0)], false, false);
+    let (ttft, took, winner, costs, shown) = one_race(&[answers(400, 10.0), answers(150, 20.0)], false, false);
     assert_eq!((ttft, took, winner), (Some(250), 450, Some(1)));
     assert_eq!(costs, [100.0 + 4.0 * 1.0, 100.0 + 4.0 * 11.0], "cut at 250, it goes on to 400: one token");
-    let censored = ObservedProgress::Censored { uncached: 100.0, in_flight: 0, waited_us: 250_000 };
-    assert!(script.seen.contains(&(0, censored)), "{:?}", script.seen);
+    assert!(shown.contains(&(0, Shown::Cut(250_000))), "{shown:?}");
     let (.., costs, _) = one_race(&[answers(400, 10.0), answers(150, 20.0)], true, false);
     assert_eq!(costs, [144.0, 144.0], "billed for what nobody read");
 }
@@ -297,11 +313,12 @@ fn the_loser_is_cut_and_pays_its_prompt_and_what_it_wrote_until_it_noticed() {
 #[test]
 fn failures_are_replaced_at_once_and_a_hang_is_given_up() {
     let (ttft, _, winner, costs, _) =
-        one_race(&[SimulatedOutcome::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
+        one_race(&[SimulatedFate::Fails { after_us: 30_000 }, answers(50, 1.0)], false, false);
     assert_eq!((ttft, winner, costs[0]), (Some(80), Some(1), 0.0), "an error is not billed");
-    let (ttft, took, winner, costs, script) = one_race(&[SimulatedOutcome::Hangs], false, false);
-    assert_eq!((ttft, took, winner, costs), (None, 20_000, None, vec![100.0]));
-    assert_eq!(script.seen.last(), Some(&(0, ObservedProgress::Failed)));
+    let (ttft, took, winner, costs, shown) = one_race(&[SimulatedFate::Hangs], false, false);
+    let total = i64::try_from(settings("").timeouts.total.as_millis()).unwrap();
+    assert_eq!((ttft, took, winner, costs), (None, total, None, vec![100.0]), "the last one runs to the total timeout");
+    assert_eq!(shown.last(), Some(&(0, Shown::Failed)));
 }
 
 #[test]
@@ -314,12 +331,13 @@ fn where_the_whole_answer_counts_the_first_to_finish_wins() {
 
 #[test]
 fn an_upstream_that_failed_twice_is_left_alone_for_a_while() {
-    let fates = vec![SimulatedOutcome::Fails { after_us: 1_000 }, answers(50, 1.0)];
-    let mut field = Fixed(fates, Small::new().tariffs[..2].to_vec());
-    let mut script = Script { order: vec![0, 1], apart_us: 100_000, seen: Vec::new() };
-    let mut tried = Vec::new();
-    run(requests(20), &mut field, &mut script, &RaceRules::default(), &mut |outcome: &Outcome<'_>| {
-        tried.extend((outcome.started[0].upstream == 0).then_some(outcome.request.id));
+    let fates = vec![SimulatedFate::Fails { after_us: 1_000 }, answers(50, 1.0)];
+    let mut world = Fixed(fates, upstreams(2));
+    let mut settings = settings("policy = \"fallback\"");
+    settings.breaker.failures = 2;
+    let mut first = Vec::new();
+    Rehearsal::new(settings, 1).run(requests(20), &mut world, &mut |outcome: &PlayedRace<'_>| {
+        first.extend((outcome.attempts[0].upstream == 0).then_some(outcome.request.id));
     });
-    assert_eq!(tried, [0, 1, 12, 13]);
+    assert_eq!(first, [0, 1]);
 }

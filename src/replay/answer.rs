@@ -7,9 +7,9 @@ use super::figures::{FIGURES, Interval, PlayedRequest, PlayedRequests, ReplayFig
 use super::imputation::Imputation;
 use super::past_requests::{KnownOutcome, PastCounts, PastRequests};
 use super::upstream_model::UpstreamModel;
-use crate::clock::{HOUR_US, SECOND_US, micros};
+use crate::clock::{HOUR_US, SECOND_US};
 use crate::config::RaceSettings;
-use crate::rehearse::{Outcome, RaceRules, RoutedModel, SimulatedRequest, SimulatedTariff, run};
+use crate::rehearse::{PlayedRace, Rehearsal, SimulatedRequest};
 
 /// Imputations: so many, but fewer of a long history, and at least so many.
 const DRAWS: usize = 20;
@@ -135,7 +135,6 @@ pub(super) fn drawn_so_often(
 struct ReplaySetup<'a> {
     past: &'a PastRequests,
     expected: Vec<UpstreamModel>,
-    tariffs: Vec<SimulatedTariff>,
     seed: u64,
     draws: usize,
     warm_up: usize,
@@ -173,17 +172,9 @@ impl<'a> ReplaySetup<'a> {
             }
             times
         });
-        let tariffs = past.tariffs().iter().zip(&past.domains).map(|(tariff, domain)| SimulatedTariff {
-            input: tariff.input,
-            cached: tariff.cached,
-            output: tariff.output,
-            bills_on: tariff.billed_on,
-            domain: *domain,
-        });
         ReplaySetup {
             past,
             expected: (0..past.upstreams().len()).map(|upstream| UpstreamModel::new(past, upstream)).collect(),
-            tariffs: tariffs.collect(),
             seed,
             draws,
             warm_up,
@@ -201,23 +192,23 @@ impl<'a> ReplaySetup<'a> {
     fn run(&self, plans: &[ReplayedPlan], (plan, draw): (usize, usize)) -> ReplayRun {
         let settings = &plans[plan].settings;
         let seed = self.seed.wrapping_add((draw as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
-        let mut field = Imputation::new(self.past, &self.expected, &self.tariffs, seed);
-        let mut routed = RoutedModel::new(settings.clone(), &self.tariffs, seed);
+        let mut world = Imputation::new(self.past, &self.expected, seed);
+        let rehearsal = Rehearsal::new(settings.clone(), seed);
         let requests = self.past.requests.iter().enumerate().map(|(id, asked)| SimulatedRequest {
             id,
             at_us: asked.at_us,
             output_tokens: asked.output_tokens.max(1),
             whole: asked.whole,
         });
-        let (mut went, known) = (Vec::with_capacity(self.past.requests()), field.clone());
+        let (mut went, known) = (Vec::with_capacity(self.past.requests()), world.clone());
         let (mut answers, mut seen, mut assumed) = (0.0, 0.0, 0.0);
-        run(requests, &mut field, &mut routed, &rules(settings), &mut |outcome: &Outcome<'_>| {
+        rehearsal.run(requests, &mut world, &mut |outcome: &PlayedRace<'_>| {
             let request = outcome.request.id;
             if request < self.warm_up || !self.past.requests[request].was.counts {
                 return;
             }
             if let Some(winner) = outcome.winner {
-                let upstream = outcome.started[winner].upstream;
+                let upstream = outcome.attempts[winner].upstream;
                 let was_seen = matches!(self.past.cell(request, upstream).known, KnownOutcome::Seen(_));
                 answers += 1.0;
                 seen += f64::from(u8::from(was_seen));
@@ -239,7 +230,7 @@ impl<'a> ReplaySetup<'a> {
     }
 
     /// The same requests as in what was recorded, as far as both have an answer.
-    fn went(&self, outcome: &Outcome<'_>) -> PlayedRequest {
+    fn went(&self, outcome: &PlayedRace<'_>) -> PlayedRequest {
         let asked = &self.past.requests[outcome.request.id];
         let answered = outcome.winner.is_some();
         let ended = asked.was.took_us.is_some() || !asked.was.answered;
@@ -248,8 +239,8 @@ impl<'a> ReplaySetup<'a> {
             ttft_us: outcome.ttft_us.filter(|_| !asked.whole),
             took_us: Some(outcome.took_us).filter(|_| answered && ended),
             answered,
-            cost: outcome.started.iter().map(|started| started.cost).sum(),
-            attempts: outcome.started.len() as f64,
+            cost: outcome.attempts.iter().map(|attempt| attempt.cost).sum(),
+            attempts: outcome.attempts.len() as f64,
         }
     }
 }
@@ -330,19 +321,5 @@ fn was(past: &PastRequests, request: usize, block: usize) -> PlayedRequest {
         answered: was.answered,
         cost: was.cost,
         attempts: f64::from(was.attempts),
-    }
-}
-
-fn rules(settings: &RaceSettings) -> RaceRules {
-    let breaker = &settings.breaker;
-    RaceRules {
-        attempt_timeout_us: micros(settings.timeouts.first_token),
-        breaker_failures: if breaker.failures == 0 { u32::MAX } else { breaker.failures },
-        breaker_open_us: micros(breaker.open),
-        trials: settings.max_attempts > 1,
-        hold_max_us: micros(settings.hold_max),
-        // What a loser wrote after its cut is not in the rows that this is held against.
-        cut_lag_us: 0,
-        ..RaceRules::default()
     }
 }

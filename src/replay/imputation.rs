@@ -4,9 +4,8 @@
 use super::past_requests::{KnownOutcome, PastRequests};
 use super::upstream_model::UpstreamModel;
 use crate::clock::SECOND_US;
-use crate::rehearse::{
-    SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart, SimulatedTariff, SimulatedUpstreams,
-};
+use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
+use crate::routing::tariff::PromptTokens;
 
 /// How long an upstream is left alone after a drawn or recorded 429; what it said itself is not kept where it is read.
 const RETRY_AFTER_US: i64 = 5 * SECOND_US;
@@ -20,18 +19,12 @@ const TPOT_US: f64 = 20_000.0;
 pub(super) struct Imputation<'a> {
     past: &'a PastRequests,
     expected: &'a [UpstreamModel],
-    tariffs: &'a [SimulatedTariff],
     seed: u64,
 }
 
 impl<'a> Imputation<'a> {
-    pub(super) fn new(
-        past: &'a PastRequests,
-        expected: &'a [UpstreamModel],
-        tariffs: &'a [SimulatedTariff],
-        seed: u64,
-    ) -> Imputation<'a> {
-        Imputation { past, expected, tariffs, seed }
+    pub(super) fn new(past: &'a PastRequests, expected: &'a [UpstreamModel], seed: u64) -> Imputation<'a> {
+        Imputation { past, expected, seed }
     }
 
     /// Whether its time lies where nobody watched, so that it is a guess.
@@ -43,14 +36,15 @@ impl<'a> Imputation<'a> {
             KnownOutcome::Seen(_) | KnownOutcome::Failed { .. } => return false,
         };
         let uncached = self.prompt(request, upstream, request.at_us).uncached;
-        let [_, left, ..] = self.draws(request.id, upstream);
+        let [_, left, ..] = self.draws(request.id, upstream, 0);
         self.expected[upstream].is_assumed(request.id, uncached, cell.in_flight, left, waited_us)
     }
 
     /// Whether it fails, how late it is, how fast it writes, how it fails; each from 0 to 1.
-    fn draws(&self, request: usize, upstream: usize) -> [f64; 4] {
-        let mut draws =
-            fastrand::Rng::with_seed(self.seed ^ ((request as u64) << 8 | upstream as u64).wrapping_mul(MIX));
+    fn draws(&self, request: usize, upstream: usize, retry: u32) -> [f64; 4] {
+        let mut draws = fastrand::Rng::with_seed(
+            self.seed ^ ((request as u64) << 8 | upstream as u64).wrapping_mul(MIX) ^ u64::from(retry),
+        );
         // Neighbouring seeds begin alike.
         draws.u64(..);
         std::array::from_fn(|_| draws.f64())
@@ -70,35 +64,37 @@ impl<'a> Imputation<'a> {
         near.get((draw * near.len() as f64) as usize).map_or(TPOT_US, |(_, tpot_us)| f64::from(*tpot_us))
     }
 
-    fn failure(&self, upstream: usize, draw: f64) -> SimulatedOutcome {
+    fn failure(&self, upstream: usize, draw: f64) -> SimulatedFate {
         let known = &self.expected[upstream].failures;
         known
             .get((draw * known.len() as f64) as usize)
-            .map_or(SimulatedOutcome::Hangs, |(after_us, limited)| failed(*after_us, *limited))
+            .map_or(SimulatedFate::Hangs, |(after_us, limited)| failed(*after_us, *limited))
     }
 }
 
 /// Spreads the numbers of requests over all seeds.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl SimulatedUpstreams for Imputation<'_> {
-    fn tariffs(&self) -> &[SimulatedTariff] {
-        self.tariffs
+impl SimulatedWorld for Imputation<'_> {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        self.past.upstreams()
     }
 
-    fn prompt(&self, request: &SimulatedRequest, upstream: usize, _at_us: i64) -> SimulatedPrompt {
+    fn prompt(&self, request: &SimulatedRequest, upstream: usize, _at_us: i64) -> PromptTokens {
         let input = self.past.requests[request.id].input;
         let said = self.past.cell(request.id, upstream).cached;
         let cached = said.map_or(input * self.expected[upstream].caching, f64::from).clamp(0.0, input);
-        SimulatedPrompt { uncached: input - cached, cached }
+        PromptTokens { uncached: input - cached, cached }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        let (request, upstream) = (launch.request.id, launch.upstream);
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        let (request, upstream) = (dispatch.request.id, dispatch.upstream);
         let (cell, expected) = (self.past.cell(request, upstream), &self.expected[upstream]);
-        let [fails, left, tpot, how] = self.draws(request, upstream);
-        let (uncached, in_flight) = (launch.prompt.uncached, launch.in_flight);
-        let ttft_us = match cell.known {
+        let [fails, left, tpot, how] = self.draws(request, upstream, dispatch.retry);
+        let (uncached, in_flight) = (dispatch.prompt.uncached, dispatch.in_flight);
+        // The recorded attempt was the first; a retry is drawn.
+        let known = if dispatch.retry == 0 { cell.known } else { KnownOutcome::Never };
+        let ttft_us = match known {
             KnownOutcome::Failed { after_us, limited } => return failed(after_us, limited),
             KnownOutcome::Never if fails < expected.failing(request) => return self.failure(upstream, how),
             KnownOutcome::Never => expected.drawn_us(request, uncached, in_flight, left),
@@ -109,14 +105,13 @@ impl SimulatedUpstreams for Imputation<'_> {
             }
         };
         let tpot_us = cell.tpot_us.map_or_else(|| self.tpot_us(request, upstream, tpot), f64::from);
-        SimulatedOutcome::Answers { ttft_us: (ttft_us as i64).max(1), tpot_us }
+        SimulatedFate::Answers { ttft_us: (ttft_us as i64).max(1), tpot_us }
     }
 }
 
-fn failed(after_us: i64, limited: bool) -> SimulatedOutcome {
-    if limited {
-        SimulatedOutcome::Limited { after_us, retry_after_us: RETRY_AFTER_US }
-    } else {
-        SimulatedOutcome::Fails { after_us }
+fn failed(after_us: i64, limited: bool) -> SimulatedFate {
+    match limited {
+        true => SimulatedFate::Limited { after_us, retry_after_us: Some(RETRY_AFTER_US) },
+        false => SimulatedFate::Fails { after_us },
     }
 }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, UpstreamConfig};
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::{AttemptOutcome, RaceOutcome};
+use crate::rehearse::SimulatedUpstream;
 use crate::routing::tariff::{PromptTokens, Tariff, tariffs};
 
 /// Requests that are played again: the newest.
@@ -19,10 +20,8 @@ const OUTPUT_TOKENS: u32 = 200;
 /// All of them, oldest first.
 #[derive(Debug)]
 pub struct PastRequests {
-    /// `provider/model`, as the configuration lists them.
-    names: Vec<String>,
-    tariffs: Vec<Tariff>,
-    pub(super) domains: Vec<Option<u32>>,
+    /// As the configuration lists them.
+    upstreams: Vec<SimulatedUpstream>,
     /// Whether any price is known; else tokens stand in for money.
     pub priced: bool,
     pub(super) requests: Vec<PastRequest>,
@@ -110,19 +109,24 @@ pub struct PastCounts {
 impl PastRequests {
     pub fn new(model: &ModelConfig) -> PastRequests {
         let billings: Vec<_> = model.upstreams.iter().map(|upstream| upstream.billing()).collect();
-        let mut parks: Vec<&str> = Vec::new();
-        let domains = model.upstreams.iter().map(|upstream| {
-            let park = upstream.provider.domain.as_deref()?;
-            let known = parks.iter().position(|known| *known == park).unwrap_or_else(|| {
-                parks.push(park);
-                parks.len() - 1
+        let mut domains: Vec<String> = Vec::new();
+        let mut domain = |upstream: &UpstreamConfig| {
+            let name = upstream.provider.domain.clone()?;
+            let known = domains.iter().position(|known| *known == name).unwrap_or_else(|| {
+                domains.push(name);
+                domains.len() - 1
             });
             u32::try_from(known).ok()
+        };
+        let upstreams = model.upstreams.iter().zip(tariffs(&billings)).map(|(upstream, tariff)| SimulatedUpstream {
+            name: upstream.name(),
+            tariff,
+            domain: domain(upstream),
+            weight: upstream.weight,
+            first_token: upstream.timeouts.first_token,
         });
         PastRequests {
-            names: model.upstreams.iter().map(|upstream| upstream.name()).collect(),
-            domains: domains.collect(),
-            tariffs: tariffs(&billings),
+            upstreams: upstreams.collect(),
             priced: billings.iter().any(|(price, _)| price.is_some()),
             requests: Vec::new(),
             cells: Vec::new(),
@@ -141,7 +145,7 @@ impl PastRequests {
             *self.policies.entry(policy.clone()).or_default() += 1;
         }
         let first = self.cells.len();
-        self.cells.resize(first + self.names.len(), PastUpstream::default());
+        self.cells.resize(first + self.upstreams.len(), PastUpstream::default());
         let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
         let counted = recorded.attempts.iter().filter_map(|attempt| attempt.output_tokens).max();
         let output = served.and_then(|served| served.output_tokens).or(counted).unwrap_or(0);
@@ -154,11 +158,11 @@ impl PastRequests {
                 self.said = (self.said.0 + usd, self.said.1 + 1);
             }
             let name = format!("{}/{}", attempt.provider, attempt.model_sent);
-            let Some(upstream) = self.names.iter().position(|known| *known == name) else {
+            let Some(upstream) = self.upstreams.iter().position(|known| known.name == name) else {
                 self.strangers += 1;
                 continue;
             };
-            was.cost += cost(attempt, &self.tariffs[upstream], input, output as f64);
+            was.cost += cost(attempt, &self.upstreams[upstream].tariff, input, output as f64);
             let cell = &mut self.cells[first + upstream];
             if matches!(cell.known, KnownOutcome::Never | KnownOutcome::Failed { .. }) {
                 *cell = PastUpstream::new(attempt, took_of(recorded, attempt), output);
@@ -179,15 +183,13 @@ impl PastRequests {
         self.requests.iter_mut().filter(|asked| asked.output_tokens == 0).for_each(|asked| asked.output_tokens = usual);
         let watched: Vec<u64> = self.counts().iter().map(|counts| counts.seen + counts.cut).collect();
         let is_kept = |upstream: usize| watched[upstream] >= ENOUGH;
-        let all = self.names.len();
+        let all = self.upstreams.len();
         let kept: Vec<usize> = (0..all).filter(|upstream| is_kept(*upstream)).collect();
         let left_out = (0..all).filter(|upstream| !is_kept(*upstream));
-        self.left_out = left_out.map(|upstream| (self.names[upstream].clone(), watched[upstream])).collect();
+        self.left_out = left_out.map(|upstream| (self.upstreams[upstream].name.clone(), watched[upstream])).collect();
         let cells = self.cells.chunks(all.max(1));
         self.cells = cells.flat_map(|row| kept.iter().map(|upstream| row[*upstream])).collect();
-        self.names = kept.iter().map(|upstream| self.names[*upstream].clone()).collect();
-        self.tariffs = kept.iter().map(|upstream| self.tariffs[*upstream]).collect();
-        self.domains = kept.iter().map(|upstream| self.domains[*upstream]).collect();
+        self.upstreams = kept.iter().map(|upstream| self.upstreams[*upstream].clone()).collect();
     }
 
     pub fn requests(&self) -> usize {
@@ -199,15 +201,18 @@ impl PastRequests {
         Some((self.requests.first()?.at_us, self.requests.last()?.at_us))
     }
 
-    /// `provider/model`; after [`PastRequests::settle`] those that can be told something of.
-    pub fn upstreams(&self) -> &[String] {
-        &self.names
+    /// After [`PastRequests::settle`]: the upstreams with enough attempts.
+    pub fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
     }
 
     pub fn counts(&self) -> Vec<PastCounts> {
-        let mut all: Vec<PastCounts> =
-            self.names.iter().map(|name| PastCounts { upstream: name.clone(), ..PastCounts::default() }).collect();
-        for row in self.cells.chunks(self.names.len().max(1)) {
+        let mut all: Vec<PastCounts> = self
+            .upstreams
+            .iter()
+            .map(|known| PastCounts { upstream: known.name.clone(), ..PastCounts::default() })
+            .collect();
+        for row in self.cells.chunks(self.upstreams.len().max(1)) {
             for (counts, cell) in all.iter_mut().zip(row) {
                 *match cell.known {
                     KnownOutcome::Never => &mut counts.never,
@@ -220,12 +225,8 @@ impl PastRequests {
         all
     }
 
-    pub(super) fn tariffs(&self) -> &[Tariff] {
-        &self.tariffs
-    }
-
     pub(super) fn cell(&self, request: usize, upstream: usize) -> &PastUpstream {
-        &self.cells[request * self.names.len() + upstream]
+        &self.cells[request * self.upstreams.len() + upstream]
     }
 }
 

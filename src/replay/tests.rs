@@ -3,17 +3,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
-use crate::clock::{SECOND_US, micros};
+use crate::clock::SECOND_US;
 use crate::config::{self, HedgeAfter, ModelConfig, Policy, RaceSettings};
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::history::{AttemptOutcome, RaceOutcome};
 use crate::rehearse::{
-    Outcome, RaceRules, RoutedModel, SimulatedOutcome, SimulatedPrompt, SimulatedRequest, SimulatedStart,
-    SimulatedTariff, SimulatedUpstreams, run,
+    Dispatch, PlayedRace, Rehearsal, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld,
 };
+use crate::routing::tariff::{PromptTokens, Tariff};
 
 const START_US: i64 = 1_767_323_045_000_000;
 /// As in a replay of so many.
@@ -36,9 +37,9 @@ fn three() -> Arc<ModelConfig> {
 
 /// One draw per request and upstream.
 struct World {
-    tariffs: Vec<SimulatedTariff>,
+    upstreams: Vec<SimulatedUpstream>,
     sizes: Vec<f64>,
-    fates: Vec<Vec<SimulatedOutcome>>,
+    fates: Vec<Vec<SimulatedFate>>,
 }
 
 impl World {
@@ -61,15 +62,21 @@ impl World {
                         let ln = median + 0.5 * (size / 2_000.0).ln_1p() + *level + 0.25 * normal() + straggles;
                         let ttft_us = (ln.exp() * SECOND_US as f64) as i64;
                         match normal() > 2.4 {
-                            true => SimulatedOutcome::Fails { after_us: 50_000 },
-                            false => SimulatedOutcome::Answers { ttft_us, tpot_us: 15_000.0 },
+                            true => SimulatedFate::Fails { after_us: 50_000 },
+                            false => SimulatedFate::Answers { ttft_us, tpot_us: 15_000.0 },
                         }
                     })
                     .collect(),
             );
         }
-        let tariff = SimulatedTariff { input: 1e-6, cached: 1e-6, output: 4e-6, bills_on: false, domain: None };
-        World { tariffs: vec![tariff; medians.len()], sizes, fates }
+        let upstream = |name: &&str| SimulatedUpstream {
+            name: format!("x/{name}"),
+            tariff: Tariff { input: 1e-6, cached: 1e-6, output: 4e-6, billed_on: false },
+            domain: None,
+            weight: 1.0,
+            first_token: Duration::from_secs(30),
+        };
+        World { upstreams: ["a", "b", "c"][..medians.len()].iter().map(upstream).collect(), sizes, fates }
     }
 
     fn request(&self, id: usize) -> SimulatedRequest {
@@ -79,14 +86,14 @@ impl World {
     /// As the gateway would have written it down, racing the first `raced` of them; audited, all run to their first token.
     fn recorded(&self, id: usize, raced: usize, audited: bool) -> Recorded {
         let answers = self.fates[id][..raced].iter().enumerate().filter_map(|(upstream, fate)| match fate {
-            SimulatedOutcome::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
+            SimulatedFate::Answers { ttft_us, .. } => Some((*ttft_us, upstream)),
             _ => None,
         });
         let best = answers.min();
         let attempts = (0..raced).map(|upstream| {
             let (fate, won) = (self.fates[id][upstream], best.map(|best| best.1) == Some(upstream));
-            let failed = matches!(fate, SimulatedOutcome::Fails { .. });
-            let own_us = if let SimulatedOutcome::Answers { ttft_us, .. } = fate { ttft_us } else { 0 };
+            let failed = matches!(fate, SimulatedFate::Fails { .. });
+            let own_us = if let SimulatedFate::Answers { ttft_us, .. } = fate { ttft_us } else { 0 };
             let seen = won || audited && !failed;
             let ttft_us = if seen { own_us } else { best.map_or(0, |best| best.0) };
             RecordedAttempt {
@@ -137,12 +144,11 @@ impl World {
     fn truth(&mut self, settings: &RaceSettings) -> [f64; 4] {
         let (mut times, mut cost) = (Vec::new(), 0.0);
         let requests: Vec<SimulatedRequest> = (0..self.sizes.len()).map(|id| self.request(id)).collect();
-        let mut routed = RoutedModel::new(settings.clone(), &self.tariffs.clone(), 1);
-        let rules = RaceRules { attempt_timeout_us: micros(settings.timeouts.first_token), ..RaceRules::default() };
-        run(requests, self, &mut routed, &rules, &mut |outcome: &Outcome<'_>| {
+        let rehearsal = Rehearsal { cut_lag_us: 150_000, ..Rehearsal::new(settings.clone(), 1) };
+        rehearsal.run(requests, self, &mut |outcome: &PlayedRace<'_>| {
             if outcome.request.id >= WARM_UP {
                 times.extend(outcome.ttft_us);
-                cost += outcome.started.iter().map(|started| started.cost).sum::<f64>();
+                cost += outcome.attempts.iter().map(|attempt| attempt.cost).sum::<f64>();
             }
         });
         times.sort_unstable();
@@ -151,17 +157,17 @@ impl World {
     }
 }
 
-impl SimulatedUpstreams for World {
-    fn tariffs(&self) -> &[SimulatedTariff] {
-        &self.tariffs
+impl SimulatedWorld for World {
+    fn upstreams(&self) -> &[SimulatedUpstream] {
+        &self.upstreams
     }
 
-    fn prompt(&self, request: &SimulatedRequest, _upstream: usize, _at_us: i64) -> SimulatedPrompt {
-        SimulatedPrompt { uncached: self.sizes[request.id], cached: 0.0 }
+    fn prompt(&self, request: &SimulatedRequest, _upstream: usize, _at_us: i64) -> PromptTokens {
+        PromptTokens { uncached: self.sizes[request.id], cached: 0.0 }
     }
 
-    fn fate(&mut self, launch: &SimulatedStart) -> SimulatedOutcome {
-        self.fates[launch.request.id][launch.upstream]
+    fn fate(&mut self, dispatch: &Dispatch) -> SimulatedFate {
+        self.fates[dispatch.request.id][dispatch.upstream]
     }
 }
 
@@ -223,7 +229,7 @@ fn what_was_hardly_tried_is_left_out_and_what_was_never_watched_is_told() {
     // The third is never tried, the second always far behind.
     let world = World::new(&[-1.5, 0.5, -1.0], 400, 3);
     let past = world.past(&model, 2, |_| false);
-    assert_eq!(past.upstreams(), ["x/a", "x/b"]);
+    assert_eq!(past.upstreams().iter().map(|upstream| upstream.name.as_str()).collect::<Vec<_>>(), ["x/a", "x/b"]);
     assert_eq!(past.left_out, [("x/c".to_owned(), 0)]);
     let answer = answer(&past, &[plan(&model, Policy::Fallback)]);
     let unknown: Vec<f64> = answer.expected.iter().map(UpstreamModel::unknown).collect();
@@ -231,6 +237,40 @@ fn what_was_hardly_tried_is_left_out_and_what_was_never_watched_is_told() {
     let counts = &answer.counts[1];
     assert_eq!(counts.seen + counts.cut + counts.failed, 400);
     assert!(counts.cut > 350 && answer.rows[0].seen > 0.9, "{counts:?}");
+}
+
+/// `slow` takes 500 ms and is listed first, `quick` takes 60 ms; each request was raced and all were audited.
+fn slow_and_quick() -> (Arc<ModelConfig>, PastRequests) {
+    let model = model("\"x/a\", \"x/b\"");
+    let mut world = World::new(&[0.0, 0.0], 400, 1);
+    for fates in &mut world.fates {
+        let fate = |ttft_ms: i64| SimulatedFate::Answers { ttft_us: ttft_ms * 1_000, tpot_us: 15_000.0 };
+        *fates = vec![fate(500), fate(60)];
+    }
+    let past = world.past(&model, 2, |_| true);
+    (model, past)
+}
+
+fn slow_and_quick_under(policy: Policy, hedge_after: &str) -> (f64, f64) {
+    let (model, past) = slow_and_quick();
+    let hedge_after = HedgeAfter::parse(hedge_after).unwrap();
+    let settings = RaceSettings { policy, hedge_after, ..model.race.clone() };
+    let row = answer(&past, &[ReplayedPlan { name: String::new(), settings }]).rows.remove(0);
+    (row.figures[0] / 1e3, row.figures[6])
+}
+
+#[test]
+fn fastest_tries_an_unknown_upstream_first_as_the_gateway_does() {
+    let (p50_ms, attempts) = slow_and_quick_under(Policy::Fastest, "p95");
+    assert!((p50_ms - 60.0).abs() < 1.0, "{p50_ms}");
+    assert!((attempts - 1.0).abs() < 1e-9, "{attempts}");
+}
+
+#[test]
+fn hedge_with_a_given_delay_keeps_the_listed_order_as_the_gateway_does() {
+    let (p50_ms, attempts) = slow_and_quick_under(Policy::Hedge, "200ms");
+    assert!((p50_ms - 260.0).abs() <= 1.0, "{p50_ms}");
+    assert!((attempts - 2.0).abs() < 1e-9, "{attempts}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::routing::tariff::Basis;
 use crate::routing::windows::ContextWindow;
 
 /// Everyone who may be started.
-pub struct CandidateSet {
+pub struct SimulatedUpstreams {
     pub settings: RaceSettings,
     pub caller: CallerId,
     /// The model whose budget pays; empty where the request names its upstreams itself.
@@ -49,7 +49,7 @@ pub struct CandidateSet {
     cooling: Vec<(String, CooldownState)>,
 }
 
-impl CandidateSet {
+impl SimulatedUpstreams {
     /// What is not needed to serve the request is not started: no hedges, no audits, no losers that run on.
     pub fn leave_out_extras(&mut self) {
         self.crowded = true;
@@ -83,7 +83,7 @@ pub fn resolve(
     overrides: &Overrides,
     crowded: bool,
     wanted: &StillWanted,
-) -> Result<CandidateSet, Rejection> {
+) -> Result<SimulatedUpstreams, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
     let (upstreams, settings) = asked_for(live, known, model, overrides)?;
@@ -130,7 +130,7 @@ pub fn resolve(
         });
     }
     let (windows, runners) = (gateway.health().windows_of(&runners), Arc::new(runners));
-    Ok(CandidateSet {
+    Ok(SimulatedUpstreams {
         settings,
         caller: caller_id,
         conversation: conversation.known.flatten(),
