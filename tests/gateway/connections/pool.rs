@@ -6,8 +6,6 @@ use crate::harness::answer::{ending, read_response};
 use crate::harness::gateway::{Setup, assert_row};
 use crate::support::{FakeProvider, Gate, Script};
 
-const CONNECTION: [&str; 4] = ["outcome", "start_reason", "conn_reused", "http_version"];
-
 #[tokio::test]
 async fn a_connection_is_used_again() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::harness::answer::{Response, ending, first_text, read_response, silent};
-use crate::harness::gateway::{Setup, assert_row};
+use crate::harness::gateway::{Setup, assert_row, assert_rows, pick};
 use crate::support::{FakeProvider, Gate, Script};
 
 const COMPLETION: &str = "optimise = \"completion\"";
@@ -217,19 +217,18 @@ async fn where_the_first_token_decides_the_others_are_cut_by_it_and_cost_what_th
         // The answer cannot end before that.
         b.closed(0).await;
         rest_may.open();
-        let heard = hear(&mut client).await;
-        assert_eq!((heard.status, heard.upstream()), (200, "a/m"));
+        let response = read_response(&mut client).await;
+        assert_eq!((response.status, response.upstream()), (200, "a/m"));
         let rows = gateway.stop().await;
-        assert_eq!(end(rows.one("a")), json!(["won", 1, null, null, null]));
-        assert_eq!(end(rows.one("b")), json!(["lost", 0, "lost", null, null]));
+        assert_eq!(ending(rows.one("a")), json!({"outcome": "won", "ttft_event": 1}));
+        assert_eq!(ending(rows.one("b")), json!({"outcome": "lost", "ttft_event": 0, "censor_cause": "lost"}));
         let ttft_us = rows.one("a")["first_token_us"].as_i64().unwrap();
-        assert_eq!(heard.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
-        let race = pick(&rows.races[0], &["winner", "outcome", "attempts", "http_status"]);
-        assert_eq!(race, json!([0, "ok", 2, 200]));
+        assert_eq!(response.header("x-photofinish-ttft-ms"), ((ttft_us + 500) / 1_000).to_string());
+        assert_row!(&rows.races[0], json!({"winner": 0, "outcome": "ok", "attempts": 2, "http_status": 200}));
         costs.push(pick(rows.one("b"), &["cost_basis", "cost_usd", "cost_usd_min", "cost_usd_max"]));
     }
     assert_eq!(costs[0], costs[1]);
-    assert_eq!(costs[0][0], "at_most", "it has a bound");
+    assert_eq!(costs[0]["cost_basis"], "at_most", "it has a bound");
 }
 
 #[tokio::test]
@@ -243,11 +242,16 @@ async fn a_loser_comes_again_when_the_answer_whose_first_token_decided_breaks() 
     let mut client = gateway.whole().await;
     b.closed(0).await;
     cut.open();
-    let heard = hear(&mut client).await;
-    assert_eq!((heard.upstream(), content(&heard)), ("b/m", json!("again")));
+    let response = read_response(&mut client).await;
+    assert_eq!((response.upstream(), content(&response)), ("b/m", json!("again")));
     let rows = gateway.stop().await;
-    assert_eq!(end(rows.one("a")), json!(["failed_mid", 1, null, "closed", "stream"]));
-    let b: Vec<Value> = rows.of(0)[1..].iter().map(|row| pick(row, &["outcome", "start_reason"])).collect();
-    assert_eq!(b, [json!(["lost", "first"]), json!(["won", "retry"])]);
-    assert_eq!(pick(&rows.races[0], &["winner", "outcome"]), json!([2, "ok"]));
+    assert_eq!(
+        ending(rows.one("a")),
+        json!({"outcome": "failed_mid", "ttft_event": 1, "failure": "closed", "failure_phase": "stream"})
+    );
+    assert_rows(
+        &rows.of(0)[1..],
+        &[json!({"outcome": "lost", "start_reason": "first"}), json!({"outcome": "won", "start_reason": "retry"})],
+    );
+    assert_row!(&rows.races[0], json!({"winner": 2, "outcome": "ok"}));
 }
