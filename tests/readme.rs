@@ -9,6 +9,7 @@ use std::process::Command;
 
 use photofinish::config::{Config, Policy, Server, Simulation, catalogue, parse};
 
+const ARCHITECTURE: &str = include_str!("../docs/architecture.md");
 const BOUNDS: &str = include_str!("../docs/bounds.md");
 const COMMANDS: &str = include_str!("../docs/cli.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
@@ -153,7 +154,8 @@ fn commands_options_and_variables_are_in_the_cli_page() {
 
 #[test]
 fn the_bounds_are_in_their_page() {
-    let documented: BTreeSet<String> = rows(BOUNDS, "Bounds").into_iter().map(|row| row[2].clone()).collect();
+    let cells = BOUNDS.lines().filter_map(|line| line.strip_prefix("| ")?.rsplit(" | ").next()?.strip_suffix(" |"));
+    let documented: BTreeSet<String> = cells.filter(|cell| cell.starts_with('`')).map(str::to_owned).collect();
     let mut in_source = BTreeSet::new();
     for (path, text) in source() {
         let path = path.to_str().unwrap().replace('\\', "/");
@@ -198,13 +200,76 @@ fn the_readme_stays_short() {
 #[test]
 fn every_page_is_in_the_index_and_in_the_summary() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    for list in ["README.md", "SUMMARY.md"] {
-        let text = std::fs::read_to_string(docs.join(list)).unwrap();
-        for page in pages().iter().filter(|page| page.path.starts_with(&docs)) {
-            let name = page.path.strip_prefix(&docs).unwrap().to_str().unwrap().replace('\\', "/");
-            let is_list = ["README.md", "SUMMARY.md"].contains(&name.as_str());
-            assert!(is_list || text.contains(&format!("]({name})")), "{name} is not in docs/{list}");
+    let index = std::fs::read_to_string(docs.join("README.md")).unwrap();
+    let records = std::fs::read_to_string(docs.join("decisions/README.md")).unwrap();
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for page in pages().iter().filter(|page| page.path.starts_with(&docs)) {
+        let name = page.path.strip_prefix(&docs).unwrap().to_str().unwrap().replace('\\', "/");
+        if ["README.md", "SUMMARY.md"].contains(&name.as_str()) {
+            continue;
         }
+        assert!(summary.contains(&format!("]({name})")), "{name} is not in docs/SUMMARY.md");
+        match name.strip_prefix("decisions/") {
+            Some("README.md") | None => {
+                assert!(index.contains(&format!("]({name})")), "{name} is not in docs/README.md")
+            }
+            Some(record) => {
+                assert!(records.contains(&format!("]({record})")), "{record} is not in docs/decisions/README.md");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_file_named_in_the_documents_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for page in pages().iter().filter(|page| !page.path.ends_with("CHANGELOG.md")) {
+        let words = page.text.split(|c: char| !(c.is_ascii_alphanumeric() || "/_.-*".contains(c)));
+        for word in words.map(|word| word.trim_end_matches(['.', ','])) {
+            let top = ["src/", "tests/", "examples/", "benches/", "scripts/", "migrations/"];
+            let is_path = top.iter().any(|top| word.starts_with(top) && word.len() > top.len());
+            if is_path && !word.contains('*') && !word.contains("NAME") {
+                let exists = root.join(word).exists() || root.join(format!("{word}.rs")).exists();
+                assert!(exists, "{word}, named in {}, does not exist", page.path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_room_is_in_the_layers() {
+    let listed = rows(ARCHITECTURE, "Layers").into_iter().map(|row| row[0].clone()).collect::<Vec<_>>().join(", ");
+    let lib = include_str!("../src/lib.rs");
+    let rooms: Vec<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")).map(|line| line.trim_end_matches(';')).collect();
+    for room in &rooms {
+        assert!(listed.contains(&format!("`{room}`")), "{room} is not in the layers of docs/architecture.md");
+    }
+    assert_eq!(
+        listed.split(", ").count(),
+        rooms.len(),
+        "docs/architecture.md has rooms that src/lib.rs lacks: {listed}"
+    );
+}
+
+#[test]
+fn every_type_of_the_glossary_exists_once() {
+    let source = source();
+    let defined = |name: &str| {
+        let kinds = ["struct ", "enum ", "trait "].map(|kind| format!("{kind}{name}"));
+        let lines = source.iter().flat_map(|(_, text)| text.lines());
+        let begins = |line: &&str| {
+            let item = line.trim_start().trim_start_matches("pub").trim_start_matches("(super)");
+            let item = item.trim_start_matches("(crate)").trim_start();
+            kinds.iter().any(|kind| {
+                item.strip_prefix(kind.as_str()).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+            })
+        };
+        lines.filter(begins).count()
+    };
+    for row in rows(ARCHITECTURE, "Glossary") {
+        let name = row[1].trim_matches('`');
+        assert_eq!(defined(name), 1, "{name}, in the glossary of docs/architecture.md");
     }
 }
 
