@@ -157,11 +157,11 @@ refused("429", "429 without a Retry-After, always", 429, **LIMITED)
 refused("429-seconds", "429 with `Retry-After: 2`, always", 429, headers="retry-after: 2\r\n", **LIMITED)
 refused("429-date", "429 with a Retry-After that is a date, two seconds ahead", 429, headers=soon, **LIMITED)
 refused("429-ms", "429 with `retry-after-ms: 1500`", 429, headers="retry-after-ms: 1500\r\n", **LIMITED)
-refused("429-once", "429 with `Retry-After: 1` once, then well", 429, headers="retry-after: 1\r\n", once=True, **LIMITED)
+refused("429-once", "429 with `Retry-After: 1` once, then healthy", 429, headers="retry-after: 1\r\n", once=True, **LIMITED)
 refused("500", "500, always", 500, "The server had an error", "server_error")
-refused("500-once", "500 once, then well", 500, "The server had an error", "server_error", once=True)
+refused("500-once", "500 once, then healthy", 500, "The server had an error", "server_error", once=True)
 refused("503", "503, always", 503, **BUSY)
-refused("503-once", "503 with `Retry-After: 1` once, then well", 503, headers="retry-after: 1\r\n", once=True, **BUSY)
+refused("503-once", "503 with `Retry-After: 1` once, then healthy", 503, headers="retry-after: 1\r\n", once=True, **BUSY)
 refused("401", "401: the key is not valid", 401, "Incorrect API key provided", code="invalid_api_key")
 refused("404", "404: no such model", 404, "The model does not exist or you do not have access to it", code="model_not_found")
 refused("400", "400: a parameter that this vendor does not know", 400, "Unknown parameter: frobnicate", row=("failed", "bad_request", 400))
@@ -177,7 +177,7 @@ THOUGHTS = [{"role": "user", "content": "Who is first?"},
             {"role": "user", "content": "And now?"}]
 
 
-@fault("signature", "400: the signature of a thinking block is of another maker", surfaces=("messages",), alone="whole", usable=True,
+@fault("signature", "400: the signature of a thinking block comes from another vendor", surfaces=("messages",), alone="whole", usable=True,
        row=("failed", "bad_request", 400), resent=2, members={"messages": THOUGHTS})
 async def signature(x, say):
     if say.has_thinking():
@@ -193,7 +193,7 @@ async def reset(x, say):
     x.reset()
 
 
-@fault("reset-once", "resets the connection before its head once, then answers well", alone=502, once=True, row=("failed", "reset", None),
+@fault("reset-once", "resets the connection before its head once, then answers", alone=502, once=True, row=("failed", "reset", None),
        resent=2)
 async def reset_once(x, say):
     if x.attempt > 1:
@@ -201,7 +201,7 @@ async def reset_once(x, say):
     x.reset()
 
 
-@fault("silent", "takes the request and says nothing", alone=504, row=("timeout", "timeout", None), silent=True)
+@fault("silent", "takes the request and sends nothing", alone=504, row=("timeout", "timeout", None), silent=True)
 async def silent(x, say):
     await x.linger(30)
     x.close()
@@ -229,23 +229,23 @@ async def dns(x, say):
     raise AssertionError("nobody gets here")
 
 
-@fault("refused-port", "nobody listens at its port", alone=502, row=("failed", "connect", None), level="closed", surfaces=CHAT, unseen=True)
+@fault("refused-port", "nothing listens on its port", alone=502, row=("failed", "connect", None), level="closed", surfaces=CHAT, unseen=True)
 async def refused_port(x, say):
     raise AssertionError("nobody gets here")
 
 
-@fault("tls-untrusted", "its certificate is of nobody that is trusted", alone=502, row=("failed", "tls", None), level="untrusted", surfaces=CHAT, unseen=True)
+@fault("tls-untrusted", "its certificate comes from an untrusted authority", alone=502, row=("failed", "tls", None), level="untrusted", surfaces=CHAT, unseen=True)
 async def tls_untrusted(x, say):
     await good(x, say)
 
 
-@fault("tls-garbage", "answers TLS's opening with noise", alone=502, row=("failed", "tls", None), level="raw", surfaces=CHAT, unseen=True)
+@fault("tls-garbage", "answers the TLS handshake with noise", alone=502, row=("failed", "tls", None), level="raw", surfaces=CHAT, unseen=True)
 async def tls_garbage(x, say):
     await x.reader.read(100)
     await x.send(b"\x7fnot a record of TLS\n" * 4)
 
 
-@fault("tls-closed", "closes inside TLS's opening", alone=502, row=("failed", ("tls", "closed", "reset"), None), level="raw", surfaces=CHAT, unseen=True)
+@fault("tls-closed", "closes within the TLS handshake", alone=502, row=("failed", ("tls", "closed", "reset"), None), level="raw", surfaces=CHAT, unseen=True)
 async def tls_closed(x, say):
     await x.reader.read(100)
 
@@ -338,7 +338,7 @@ async def reset_mid(x, say):
     x.reset()
 
 
-@fault("stall", "says nothing more after 20 of 60 tokens", alone=("broken", 502), row=("failed_mid", "idle_timeout", 200), mid=True, surfaces=STREAMED)
+@fault("stall", "sends nothing more after 20 of 60 tokens", alone=("broken", 502), row=("failed_mid", "idle_timeout", 200), mid=True, surfaces=STREAMED)
 async def stall(x, say):
     await stream(x, *tokens(say, 20), end=False)
     await x.linger(30)
@@ -455,14 +455,14 @@ def h2(name, what, resent=1, **options):
     return fault(name, what, level="h2", surfaces=CHAT, resent=resent, **options)
 
 
-@h2("goaway-once", "GOAWAY before the request is worked on, once", alone="whole", usable=True, row=("won", None, 200), resent=2)
+@h2("goaway-once", "GOAWAY before the request is processed, once", alone="whole", usable=True, row=("won", None, 200), resent=2)
 async def goaway_once(c, stream_id, say, attempt):
     if attempt > 1:
         return await h2_good(c, stream_id, say)
     await c.goaway(0)
 
 
-@h2("goaway", "GOAWAY before the request is worked on, always", alone=502, row=("failed", ("closed", "protocol", "connect"), None), resent=8)
+@h2("goaway", "GOAWAY before the request is processed, always", alone=502, row=("failed", ("closed", "protocol", "connect"), None), resent=8)
 async def goaway(c, stream_id, say, attempt):
     await c.goaway(0)
 

@@ -10,26 +10,26 @@ from scenarios import OPENS, SCENARIOS, TIMES
 
 HEAD = """# Faults
 
-What happens when a provider fails: what the client sees, how often the provider is asked, and what the row of the attempt says. `{command}`
-wrote this page on {day}: scripted providers on raw sockets, a gateway of this version, and clients that check every byte that
-they get. [`tests/faults`](../tests/faults/README.md) has the faults, what is expected of each, and how to run them again.
+What happens when a provider fails: what the client sees, how often the provider is asked, and what the attempt's row says. `{command}` wrote this page on {day}, with scripted providers on raw
+sockets, this version of the gateway, and clients that check every byte. [`tests/faults`](../tests/faults/README.md) lists the faults with their expectations, and how to run them.
 
 {counts}
 
 ## Every fault
 
-Each was played on every surface that it makes sense for (chat, completions, responses, messages and embeddings; chat, responses and messages translated
-from another dialect too), for clients that stream and for those that do not. *Alone*: the model has this upstream only. *Beside a healthy one*: another upstream follows in the list,
-and the policy asks one after the other (`fallback`, `fastest`, `weighted`); under `race`, `hedge` and `adaptive` the client sees the same or better. *Asked* is how many requests the failing provider
-saw and, behind the slash, the healthy one. *Row* is the outcome of the failing attempt, with its failure. "whole": the whole answer, every word of it.
-`first_token` was {first:g} s, `idle` {idle:g} s and `total` {total:g} s; `retries` and `rescue` were off, as by default. `broken`: the stream ends in the error event of its surface, without its normal end.
+Each fault was played on every surface that it fits (chat, completions, responses, messages, embeddings; chat, responses and messages also translated from another dialect), for clients that stream and for clients that do not.
+
+- *Alone*: the model has only this upstream. *Beside a healthy one*: another upstream follows, under policies that ask one after the other (`fallback`, `fastest`, `weighted`). Under `race`, `hedge` and `adaptive` the client sees the same or better.
+- *Asked*: requests at the failing provider / at the healthy one. *Row*: outcome and failure of the failing attempt.
+- "whole": the complete answer. "broken": the stream ends in the error event of its surface, without its normal end. "empty": an answer without a token. A number: the HTTP status.
+- `first_token` was {first:g} s, `idle` {idle:g} s, `total` {total:g} s; `retries` and `rescue` were off, the default.
 
 """
 
 ONWARD_HEAD = """
 ## With `retries` and `rescue`
 
-The same with `retries = 2` and `rescue = "continue"`, for faults that these change. *Waited*: from the request to the whole answer, median.
+The same with `retries = 2` and `rescue = "continue"`, for the faults that these change. *Waited*: median time from the request to the whole answer.
 
 """
 
@@ -113,7 +113,7 @@ def scenario_lines(results):
         if one.sequence:
             whole = sum(judged.kind == "whole" for _, _, judged in result.answers)
             back = next((line["at"] - result.begun - result.outage for line in result.first if line["healthy"]), None)
-            client = f"{whole} of {len(result.answers)} whole; back {back:.1f} s after it was well" if back is not None else f"{whole} whole; never back"
+            client = f"{whole} of {len(result.answers)} whole; back {back:.1f} s after recovery" if back is not None else f"{whole} whole; never back"
         else:
             client = "whole" if result.judged.kind == "whole" else f"{result.judged.kind} {result.seen.status}"
         solved = "" if not result.problems else " **not solved**"
@@ -132,19 +132,19 @@ def write(path, command, profile, plain, onward, results, flaps, waits):
     whole = sum(case.judged.kind == "whole" for case in plain if case.beside)
     late = [case.after_ms for case in plain if case.after_ms is not None and case.fault.silent]
     counts = (f"{len(plain) + len(onward)} cases: {len(FAULTS)} faults on {len(ALL)} surfaces under {len(POLICIES)} policies. Beside a healthy upstream {whole} of "
-              f"{sum(case.beside for case in plain)} requests got the whole answer without `retries` and `rescue`; the others had a part of it before the harm, or were refused by a content "
-              f"policy.\n\n**First token after a failure**, where a healthy candidate answers at once: median {statistics.median(every):.1f} ms, 95 % within "
+              f"{sum(case.beside for case in plain)} requests got the whole answer without `retries` and `rescue`; the others broke off after a part of it, or were refused by a content "
+              f"policy.\n\n**First token after a failure**, with a healthy candidate that answers at once: median {statistics.median(every):.1f} ms, 95 % within "
               f"{sorted(every)[int(len(every) * 0.95)]:.1f} ms, of {len(every)} (target: a median of at most 10 ms). After silence it "
-              f"is the time-out (`first_token`), and {statistics.median(late):.0f} ms more (median of {len(late)}, many at once).")
+              f"takes `first_token` plus {statistics.median(late):.0f} ms (median of {len(late)}, many at once).")
     parts = [HEAD.format(command=command, day=datetime.date.today(), counts=counts, first=FIRST_TOKEN_S, idle=IDLE_S, total=TOTAL_S), *fault_lines(plain), "\n## Policies\n",
-             *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that is down, and then well\n",
-             f"The first upstream is well, answers 503 for {outage} s, and is well again; each policy is asked every 0.4 s, with a breaker whose `open` is "
-             f"{OPENS[profile]:g} s. *Asked*: requests that it saw while it was down.\n",
-             "| policy | requests, all whole | asked | asked again after it was well | worst wait for a first token |", "| --- | --- | --- | --- | --- |",
+             *policy_lines(plain), ONWARD_HEAD, *onward_lines(onward), "\n## A favourite that fails, then recovers\n",
+             f"The first upstream is healthy, answers 503 for {outage} s, and recovers. Each policy is asked every 0.4 s; the breaker's `open` is "
+             f"{OPENS[profile]:g} s. *Asked*: requests that it got while it failed.\n",
+             "| policy | requests, all whole | asked | asked again after recovery | worst wait for a first token |", "| --- | --- | --- | --- | --- |",
              *[flap_line(policy, one) for policy, one in flaps.items()],
              "\n## First token after a failure\n", "| fault | median | worst | of |", "| --- | --- | --- | --- |",
              *[f"| `{name}` | {statistics.median(found):.1f} ms | {max(found):.1f} ms | {len(found)} |" for name, found in waits.items() if found],
              "\n## Sixteen scenarios\n",
-             "Those of a public failover suite ([failoverbench](https://github.com/failoverbench/failoverbench)), played with its model names, its demands and its times (" + {"full": "the published", "quick": "the fast"}[profile] + " ones) by",
-             "[`failover.toml`](../tests/faults/failover.toml): one configuration for all sixteen, nothing in it for one of them.\n", *scenario_lines(results), ""]
+             "A public failover suite ([failoverbench](https://github.com/failoverbench/failoverbench)), with its model names, requirements and times (" + {"full": "the published", "quick": "the fast"}[profile] + " ones). One configuration,",
+             "[`failover.toml`](../tests/faults/failover.toml), serves all sixteen; nothing in it is for one of them.\n", *scenario_lines(results), ""]
     path.write_text("\n".join(parts))
