@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::ServedAnswer;
 use super::answer::passed_on;
+use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
 use super::rejection::{FailedUpstream, Rejection};
-use super::upstreams::SimulatedUpstreams;
 use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, RawAnswer};
 use crate::protocol::Dialect;
@@ -28,7 +28,7 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 /// What the gateway itself has to say, where no upstream's own answer is the client's to see.
 pub fn all_failed(
     race: &Race<Launcher>,
-    field: &SimulatedUpstreams,
+    field: &CandidateSet,
     request: &ApiRequest,
 ) -> Result<ServedAnswer, Rejection> {
     let failed: Vec<FailedUpstream> = field.failed(race.failures());

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response};
 
+use super::candidate_set::CandidateSet;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::AttemptReady;
-use super::upstreams::SimulatedUpstreams;
 use crate::attempt::ReadyAttempt;
 use crate::clock::{Instant, micros_between};
 use crate::protocol::headers::is_about_rate_limits;
@@ -29,7 +29,7 @@ pub struct AnswerFacts {
 }
 
 impl AnswerFacts {
-    pub fn new(field: &SimulatedUpstreams, candidate: usize, begun: &AttemptReady, read_at: Instant) -> AnswerFacts {
+    pub fn new(field: &CandidateSet, candidate: usize, begun: &AttemptReady, read_at: Instant) -> AnswerFacts {
         let runner = &field.runners[candidate];
         let stream = &begun.ready.stream;
         let ttft_us = stream.first_token_us().unwrap_or(0);

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
+use super::candidate_set::CandidateSet;
+use super::client_headers;
 use super::gateway::Gateway;
 use super::outbound;
 use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
 use super::raced_attempt::{AttemptReady, AttemptStage, RacedAttempt};
-use super::upstreams::SimulatedUpstreams;
 use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard};
 use crate::clock::{Instant, micros};
 use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
-use crate::health::{Candidate, OutcomeReporter, ProbePermit, SentRequest};
+use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
 use crate::learning::{AttemptObserver, ConversationId};
 use crate::protocol::error::too_long;
@@ -30,12 +31,6 @@ use crate::race::{
 };
 use crate::recorder::Recorder;
 use crate::routing::adaptive::{AttemptView, DecisionReason};
-use crate::routing::keyring::HashedKey;
-
-/// Client headers that go up to every provider.
-const FORWARDED: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
-/// These name the caller's own account, so they go up only beside the caller's own key.
-const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-project"];
 
 pub struct Launcher {
     gateway: Arc<Gateway>,
@@ -69,7 +64,7 @@ impl Launcher {
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
-        field: &mut SimulatedUpstreams,
+        field: &mut CandidateSet,
         guard: &RaceGuard,
         policy: RacePolicy,
         read_at: Instant,
@@ -91,7 +86,7 @@ impl Launcher {
             retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
             broke_off: Vec::new(),
             whole: !request.stream,
-            client_headers: forwardable(headers, field),
+            client_headers: client_headers::forwardable(headers, field),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
             recorder: guard.recorder(),
@@ -137,7 +132,7 @@ impl Launcher {
             starting,
             upstream: runner.upstream.clone(),
             endpoint: runner.endpoint.clone(),
-            headers: forwarded(&self.client_headers, runner, request_translation, key.as_ref()),
+            headers: client_headers::for_candidate(&self.client_headers, runner, request_translation, key.as_ref()),
             key,
             request_translation: request_translation.clone(),
             choices: self.request.n_choices,
@@ -392,34 +387,4 @@ fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
         }
     };
     running.iter().map(view).collect()
-}
-
-/// What of the client's headers may go up to any of them: a race, and its audits, keep no more.
-fn forwardable(client: &HeaderMap, field: &SimulatedUpstreams) -> HeaderMap {
-    let runners = || field.runners.iter().zip(&field.uploads);
-    let anybody =
-        |name: &str| runners().any(|(runner, request_translation)| goes_up(name, runner, request_translation, true));
-    selected(client, anybody)
-}
-
-/// What of the client's headers goes up.
-fn forwarded(
-    client: &HeaderMap,
-    runner: &Candidate,
-    request_translation: &RequestTranslation,
-    key: Option<&HashedKey>,
-) -> HeaderMap {
-    selected(client, |name| goes_up(name, runner, request_translation, key.is_some_and(|key| key.own)))
-}
-
-fn goes_up(name: &str, runner: &Candidate, request_translation: &RequestTranslation, own_key: bool) -> bool {
-    let is_openai = matches!(request_translation.dialect(), Dialect::OpenAi | Dialect::Responses);
-    // Vendors' own headers mean nothing in another dialect.
-    !request_translation.is_translated() && FORWARDED.contains(&name)
-        || own_key && is_openai && FORWARDED_WITH_OWN_KEY.contains(&name)
-        || runner.upstream.provider.forward_headers.iter().any(|configured| configured == name)
-}
-
-fn selected(headers: &HeaderMap, goes: impl Fn(&str) -> bool) -> HeaderMap {
-    headers.iter().filter(|(name, _)| goes(name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect()
 }

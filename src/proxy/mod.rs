@@ -8,6 +8,8 @@ mod answer;
 mod blocking;
 mod body;
 mod caller;
+mod candidate_set;
+mod client_headers;
 mod counting;
 mod early;
 mod gateway;
@@ -21,7 +23,6 @@ mod raced_attempt;
 mod rejection;
 mod rescuer;
 mod shed;
-mod upstreams;
 
 pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Totals};
@@ -49,13 +50,13 @@ use admission::AdmissionRoom;
 use answer::AnswerFacts;
 use blocking::StillWanted;
 use caller::{Caller, authenticate};
+use candidate_set::CandidateSet;
 use early::{EarlyBody, EarlyHead};
 use launcher::Launcher;
 use policy::RacePolicy;
 use race_guard::RaceGuard;
 use raced_attempt::AttemptReady;
 use rescuer::AnswerRescuer;
-use upstreams::SimulatedUpstreams;
 
 /// A `POST` on one of the surfaces.
 pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
@@ -155,7 +156,7 @@ enum PreparedRequest {
 struct ReadyRace {
     gateway: Arc<Gateway>,
     request: Arc<ApiRequest>,
-    field: SimulatedUpstreams,
+    field: CandidateSet,
     /// Boxed, for it is large and would be copied with every future that it moves into.
     race: Box<Race<Launcher>>,
     outcome_reporter: Arc<OutcomeReporter>,
@@ -183,7 +184,9 @@ async fn prepare(
     let crowded = is_crowded(guard);
     let resolve = {
         let (gateway, live, request) = (gateway.clone(), live.clone(), request.clone());
-        move |wanted: &StillWanted| upstreams::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
+        move |wanted: &StillWanted| {
+            candidate_set::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
+        }
     };
     let mut field = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
@@ -249,7 +252,7 @@ fn streamed(
 async fn run(
     gateway: &Gateway,
     request: &ApiRequest,
-    field: &SimulatedUpstreams,
+    field: &CandidateSet,
     mut race: Box<Race<Launcher>>,
     outcome_reporter: Arc<OutcomeReporter>,
     read_at: Instant,

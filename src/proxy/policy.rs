@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::upstreams::SimulatedUpstreams;
+use super::candidate_set::CandidateSet;
 use crate::clock::Instant;
 use crate::health::{Candidate, prompt_length};
 use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
@@ -21,12 +21,7 @@ pub struct RacePolicy {
 }
 
 impl RacePolicy {
-    pub fn new(
-        learning: &Arc<Learning>,
-        field: &SimulatedUpstreams,
-        request: &ApiRequest,
-        read_at: Instant,
-    ) -> RacePolicy {
+    pub fn new(learning: &Arc<Learning>, field: &CandidateSet, request: &ApiRequest, read_at: Instant) -> RacePolicy {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
-use super::upstreams::SimulatedUpstreams;
 use crate::attempt::ReadyAttempt;
 use crate::config::{self, RaceSettings};
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ struct RescueTurn {
 }
 
 /// Whether a streamed answer to this request is gone on with. Of several answers in one stream none is.
-pub fn may_rescue(field: &SimulatedUpstreams, request: &ApiRequest) -> bool {
+pub fn may_rescue(field: &CandidateSet, request: &ApiRequest) -> bool {
     let RaceSettings { rescue, .. } = field.settings;
     rescue == config::RescuePolicy::Continue && request.n_choices.is_none_or(|choices| choices == 1)
 }

@@ -262,12 +262,8 @@ fn what_anthropic_did_not_sign_is_known_when_it_comes_back() {
         arguments(0, "{}"),
     ]);
     let content = assembled(&events(&out))["content"].take();
-    let signatures: Vec<&str> = content
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|block| block.get("signature").or(block.get("data"))?.as_str())
-        .collect();
+    let signature_of = |block: &Value| Some(block.get("signature").or(block.get("data"))?.as_str()?.to_owned());
+    let signatures: Vec<String> = content.as_array().unwrap().iter().filter_map(signature_of).collect();
     let marked = [
         "photofinish.unsigned",
         "photofinish.responses.gAAAAAB",

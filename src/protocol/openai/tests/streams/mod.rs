@@ -64,6 +64,12 @@ fn call(call: u32, id: &str, name: &str) -> AnswerPiece {
     AnswerPiece::Call { index: 0, call, id: id.into(), name: name.into(), custom: false, signature: None }
 }
 
+/// A call like [`call`], with what tells it apart.
+fn marked_call(custom: bool, signature: Option<&str>) -> AnswerPiece {
+    let (id, name) = ("a".into(), "f".into());
+    AnswerPiece::Call { index: 0, call: 0, id, name, custom, signature: signature.map(Into::into) }
+}
+
 fn arguments(call: u32, text: &str) -> AnswerPiece {
     AnswerPiece::Arguments { index: 0, call, text: text.into() }
 }

@@ -80,30 +80,13 @@ fn calls_are_told_apart_however_a_vendor_numbers_them() {
                 json!({ "tool_calls": [{ "index": 0, "id": "a", "type": "function", "function": function("f", json!("")),
                 "extra_content": { "google": { "thought_signature": "s" } } }] }),
             ],
-            vec![AnswerPiece::Call {
-                index: 0,
-                call: 0,
-                id: "a".into(),
-                name: "f".into(),
-                custom: false,
-                signature: Some("photofinish.gemini.s".into()),
-            }],
+            vec![marked_call(false, Some("photofinish.gemini.s"))],
         ),
         (
             vec![
                 json!({ "tool_calls": [{ "index": 0, "id": "a", "type": "custom", "custom": { "name": "f", "input": "raw" } }] }),
             ],
-            vec![
-                AnswerPiece::Call {
-                    index: 0,
-                    call: 0,
-                    id: "a".into(),
-                    name: "f".into(),
-                    custom: true,
-                    signature: None,
-                },
-                arguments(0, "raw"),
-            ],
+            vec![marked_call(true, None), arguments(0, "raw")],
         ),
     ];
     for (deltas, expected) in table {

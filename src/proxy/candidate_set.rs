@@ -24,7 +24,7 @@ use crate::routing::tariff::Basis;
 use crate::routing::windows::ContextWindow;
 
 /// Everyone who may be started.
-pub struct SimulatedUpstreams {
+pub struct CandidateSet {
     pub settings: RaceSettings,
     pub caller: CallerId,
     /// The model whose budget pays; empty where the request names its upstreams itself.
@@ -49,7 +49,7 @@ pub struct SimulatedUpstreams {
     cooling: Vec<(String, CooldownState)>,
 }
 
-impl SimulatedUpstreams {
+impl CandidateSet {
     /// What is not needed to serve the request is not started: no hedges, no audits, no losers that run on.
     pub fn leave_out_extras(&mut self) {
         self.crowded = true;
@@ -83,7 +83,7 @@ pub fn resolve(
     overrides: &Overrides,
     crowded: bool,
     wanted: &StillWanted,
-) -> Result<SimulatedUpstreams, Rejection> {
+) -> Result<CandidateSet, Rejection> {
     let model = request.model.as_str();
     let known = live.config.model(model);
     let (upstreams, settings) = asked_for(live, known, model, overrides)?;
@@ -108,14 +108,14 @@ pub fn resolve(
             continue;
         };
         let keys = conversation.its_key_first(&provider.name, keys);
+        // The client has left, so this answer is not sent.
         if wanted.is_over() {
-            // Nobody sees it.
             return Err(Rejection::shutting_down());
         }
         let Some(request_translation) = outbound.for_upstream(&upstream)? else { continue };
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
-        let runner =
-            Candidate { upstream, name, endpoint, asked: request_translation.asked(), keys, named, extra: false };
+        let asked = request_translation.asked();
+        let runner = Candidate { upstream, name, endpoint, asked, keys, named, extra: false };
         match gateway.health().held(&runner) {
             Some(held) => set_aside.push(CooledDown { runner, request_translation, held }),
             None => lineup.add(runner, request_translation),
@@ -124,13 +124,11 @@ pub fn resolve(
     let cooling = health::finish(gateway.health(), set_aside, &mut lineup);
     let BreakerAdmission { runners, uploads, trials, .. } = lineup;
     if runners.is_empty() {
-        return Err(match cooling.is_empty() {
-            true => outbound.rejection(model, &off),
-            false => rejection::nobody_may_be_asked(cooling),
-        });
+        let off = outbound.rejection(model, &off);
+        return Err(if cooling.is_empty() { off } else { rejection::nobody_may_be_asked(cooling) });
     }
     let (windows, runners) = (gateway.health().windows_of(&runners), Arc::new(runners));
-    Ok(SimulatedUpstreams {
+    Ok(CandidateSet {
         settings,
         caller: caller_id,
         conversation: conversation.known.flatten(),
