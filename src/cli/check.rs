@@ -21,6 +21,9 @@ pub struct CheckOptions {
     /// row is kept.
     #[arg(long)]
     pub live: bool,
+    /// Instead, print the JSON Schema of the configuration, for editors. Reads no file.
+    #[arg(long, conflicts_with = "live")]
+    pub schema: bool,
 }
 
 /// Prints the config in aligned columns. False: the database that it names cannot be used.

@@ -129,7 +129,7 @@ pub fn main() -> ExitCode {
         wrong_use(command, problem).exit();
     }
     // Its lines would stand in the middle of the picture, which tells of failures itself.
-    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::CheckOptions { live: true }));
+    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
     telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
@@ -163,7 +163,10 @@ async fn run(cli: Cli) -> ExitCode {
         Command::Routing(options) if let Some(at) = options.url.clone() => {
             routing::run(&at, &options, history::ScreenSettings::of_stdout(), &mut io::stdout().lock()).await
         }
-        // It tells what there is, also where nothing is configured yet.
+        Command::Check(check::CheckOptions { schema: true, .. }) => {
+            io::stdout().lock().write_all(config::schema().as_bytes()).map_err(anyhow::Error::from)
+        }
+        // Works without a configuration too.
         Command::Providers(options) => {
             let config = match config::load(&cli.config) {
                 Ok(config) => Some(config),
@@ -182,7 +185,7 @@ async fn run(cli: Cli) -> ExitCode {
             };
             match &command {
                 Command::Race(options) => return run_race(config, options).await,
-                Command::Check(check::CheckOptions { live: true }) => return run_live_check(config).await,
+                Command::Check(check::CheckOptions { live: true, .. }) => return run_live_check(config).await,
                 _ => {}
             }
             with_config(command, config).await

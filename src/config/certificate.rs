@@ -1,6 +1,6 @@
 //! `tls = { cert, key }` under `[server]`: reads the certificate and its private key, and checks that they belong together.
 //!
-//! No message quotes the contents of a file.
+//! No message quotes the contents of a file. Not for the certificates of providers: see `transport`.
 
 use std::fmt;
 use std::fs::File;
@@ -12,10 +12,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error, ServerConfig};
 
+use super::keys::{self, Keys as _, keys, own};
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 
-/// The largest PEM file that is read, in bytes.
+/// Bytes; the largest PEM file that is read.
 const PEM_MAX: u64 = 1 << 20;
 
 /// The certificate of the listeners, and its key.
@@ -25,12 +26,12 @@ pub struct ListenerCertificate {
     pub cert: PathBuf,
     /// The absolute path of a PEM file with the private key.
     pub key: PathBuf,
-    /// Made of the two files; negotiates HTTP/2 and HTTP/1.1 by ALPN.
+    /// Made from the two files; negotiates HTTP/2 and HTTP/1.1 by ALPN.
     pub server: Arc<ServerConfig>,
 }
 
 impl PartialEq for ListenerCertificate {
-    /// The same files.
+    /// Two are equal if they have the same files.
     fn eq(&self, other: &ListenerCertificate) -> bool {
         self.cert == other.cert && self.key == other.key
     }
@@ -44,9 +45,21 @@ impl fmt::Debug for ListenerCertificate {
     }
 }
 
-/// Reads the table and its files. None where the table is absent, or wrong and reported.
-pub(super) fn read(server: &mut TomlTable<'_, '_>) -> Option<ListenerCertificate> {
-    let mut table = server.table("tls", "tls of [server]".to_owned())?;
+keys! {
+    /// `tls = { … }`
+    #[derive(Clone)]
+    pub(super) struct TlsKeys {
+        /// A PEM file: the certificate first, then the rest of its chain.
+        cert: Option<Located<PathBuf>> = own(path, |_| keys::any_text());
+        /// A PEM file with the private key.
+        key: Option<Located<PathBuf>> = own(path, |_| keys::any_text());
+    }
+}
+
+/// Reads the table and its files. None: the table is absent, or wrong and reported.
+pub(super) fn read(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<ListenerCertificate> {
+    let mut table = server.inner(key)?;
+    let keys = TlsKeys::read(&mut table, &TlsKeys::default());
     let missing: Vec<String> =
         ["cert", "key"].into_iter().filter(|key| !table.has(key)).map(|key| format!("no \"{key}\"")).collect();
     if !missing.is_empty() {
@@ -54,9 +67,7 @@ pub(super) fn read(server: &mut TomlTable<'_, '_>) -> Option<ListenerCertificate
         let expected = "two files in PEM form: tls = { cert = \"cert.pem\", key = \"key.pem\" }";
         table.scope.report(LocatedProblem::at(table.offset, message).expected(expected));
     }
-    let cert = path(&mut table, "cert");
-    let key = path(&mut table, "key");
-    let read = cert.zip(key).and_then(|(cert, key)| match load(&table, &cert, &key) {
+    let read = keys.cert.zip(keys.key).and_then(|(cert, key)| match load(&table, &cert, &key) {
         Ok(server) => Some(ListenerCertificate { cert: cert.value, key: key.value, server }),
         Err(found) => {
             table.scope.report(found);

@@ -1,14 +1,19 @@
 //! The configuration, whole and valid: what `config.toml` says, with every default filled in.
 //!
-//! `raw` reads what was typed, `resolve` makes a [`Config`] of it and reports *all* problems at once, `catalogue` knows
-//! the common providers. Nothing here is an `Option` that has to be `Some`.
+//! `keys` declares each key once, for the parser and for the JSON Schema (`schema`). `raw` reads the tables, `resolve` makes a
+//! [`Config`] of them and reports *all* problems at once, `catalogue` has the common providers.
+//!
+//! Not for settings that a command takes: see `cli`.
 
 pub mod catalogue;
 mod certificate;
 mod file_modes;
+mod keys;
+mod kinds;
 mod listen;
 mod load;
 mod lookup;
+mod names;
 mod override_permits;
 mod own_address;
 mod prices;
@@ -18,13 +23,12 @@ mod race;
 mod raw;
 mod raw_credential;
 mod raw_provider;
-mod raw_race;
 mod raw_server;
 mod raw_user;
 mod reader;
 mod resolve;
 mod resolve_provider;
-mod resolve_race;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -43,6 +47,7 @@ pub use race::{
     BreakerSettings, ContentPolicy, Drains, FirstToken, HedgeAfter, Lossy, MAX_ATTEMPTS, Objective, Policy,
     RaceSettings, RescuePolicy, SloSettings, Timeouts, UNLEARNED_HEDGE,
 };
+pub use schema::schema;
 pub use token::{CredentialSource, Token};
 pub use transport::{Authorities, Proxy, Transport};
 
@@ -54,30 +59,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use keys::keys;
+use kinds::{Number, Span, Whole, choice};
+use names::names;
 use secrecy::SecretString;
 
-/// Everything of one config file. Immutable; a reload makes another one.
+/// One config file. Immutable; a reload makes another one.
 #[derive(Debug)]
 pub struct Config {
-    /// The file that it was read from, absolute.
+    /// The file it was read from, absolute.
     pub path: PathBuf,
     pub server: Server,
     pub store: StoreConfig,
-    /// `[race]`: the defaults of every model, and the settings of a race that names its upstreams itself.
+    /// `[race]`: the defaults of every model, and the settings of a request that names its upstreams itself.
     pub race: RaceSettings,
-    /// By name: those of the catalogue that the file mentions, and those that it defines.
+    /// By name: the providers of the catalogue that the file uses, and those it defines.
     pub providers: BTreeMap<String, Arc<Provider>>,
-    /// By name, aliases not included.
+    /// By name, without aliases.
     pub models: BTreeMap<String, Arc<ModelConfig>>,
     /// From alias to the name of its model.
     pub aliases: BTreeMap<String, String>,
     pub users: Vec<Arc<User>>,
-    /// What is not wrong but worth a line at start-up and in `check`.
+    /// Lines for start-up and `check` about what is valid but questionable.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Other files that are read with the config file: a change of one is a change of the configuration.
+    /// The other files the configuration was read from; it is reloaded when one of them changes.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let tls = self.server.tls.iter().flat_map(|tls| [tls.cert.as_path(), tls.key.as_path()]);
         let transports =
@@ -89,15 +97,15 @@ impl Config {
 /// `[server]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// At least one, none twice.
+    /// At least one, each once.
     pub listen: Vec<Listen>,
-    /// With it, every TCP listener speaks TLS. Socket files never do.
+    /// If set, every TCP listener speaks TLS. Socket files never do.
     pub tls: Option<ListenerCertificate>,
-    /// Proxies in front of the gateway, whose `x-forwarded-for` is believed.
+    /// Proxies in front of the gateway whose `x-forwarded-for` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Bytes; a larger request is answered 413.
     pub body_max: usize,
-    /// Bytes that all bodies and buffers may take together; a request that has no room is answered 503.
+    /// Bytes that all bodies and buffers may take together; a request beyond that is answered 503.
     pub memory: usize,
     /// Requests served at once; a further one is answered 503.
     pub max_in_flight: usize,
@@ -105,21 +113,21 @@ pub struct Server {
     pub event_max: usize,
     /// How long a shutdown waits for running streams.
     pub drain: Duration,
-    /// Names by which a gateway without users may be called, beside `localhost` and IP addresses. Lower case.
+    /// Further names by which a gateway without users may be called; `localhost` and IP addresses always work. Lower case.
     pub hosts: Vec<String>,
-    /// From which web pages browsers may call.
+    /// The web pages that may call.
     pub cors: Cors,
 }
 
 /// `cors = [ … ]`: the origins of web pages whose scripts may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
-    /// None, which is how it is without the key.
+    /// No web page may call: the default.
     #[default]
     None,
-    /// Any, by `["*"]`.
+    /// Every web page may call: `["*"]`.
     Any,
-    /// These, as browsers write them: lower case, without a slash at the end.
+    /// These origins, as browsers write them: lower case, without a slash at the end.
     Only(Vec<String>),
 }
 
@@ -131,7 +139,7 @@ pub struct StoreConfig {
     pub retention: Retention,
 }
 
-/// How long rows are kept; what was rolled up stays.
+/// How long rows are kept; hourly and daily figures stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     Forever,
@@ -139,26 +147,28 @@ pub enum Retention {
     For(Duration),
 }
 
-/// `simulate = { … }`: a simulated provider over real HTTP on loopback. Distributions are log-normal.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Simulation {
-    /// Median time to first token.
-    pub ttft: Duration,
-    /// Standard deviation of the logarithm of the TTFT and of each gap; 0 is exact.
-    pub jitter: f64,
-    /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: by 2 at least, and the median of it is 3.6.
-    pub tail: f64,
-    /// Median decode speed.
-    pub tokens_per_second: f64,
-    /// Tokens in an answer, unless the request's `max_tokens` is smaller.
-    pub tokens: u32,
-    /// Share of requests that fail, 0 to 1.
-    pub failures: f64,
-    /// In which way they fail.
-    pub failure: SimulatedFailure,
-    /// Seeds the draws; the same seed gives the same sequence, and a request with a `seed` of its own the same answer whatever
-    /// came before it. None: from the clock.
-    pub seed: Option<u64>,
+keys! {
+    /// `simulate = { … }`: a simulated provider over real HTTP on loopback. Distributions are log-normal.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Simulation {
+        /// Median time to first token, 0s to 1h.
+        ttft: Duration = Span(Simulation::TTFT), or Duration::from_millis(200);
+        /// Standard deviation of the logarithm of the TTFT and of each gap; 0 is exact.
+        jitter: f64 = Number(Simulation::JITTER), or 0.2;
+        /// Share of requests whose TTFT is multiplied by a Pareto draw: at least 2, with a median of 3.6.
+        tail: f64 = Number(Simulation::TAIL), or 0.0;
+        /// Median decode speed.
+        tokens_per_second: f64 = Number(Simulation::TOKENS_PER_SECOND), or 50.0;
+        /// Tokens in an answer, unless the request's `max_tokens` is smaller.
+        tokens: u32 = Whole(Simulation::TOKENS), or 40;
+        /// Share of requests that fail.
+        failures: f64 = Number(Simulation::FAILURES), or 0.0;
+        /// How they fail.
+        failure: SimulatedFailure = choice(), or SimulatedFailure::ServerError;
+        /// Seeds the draws: the same seed gives the same sequence. A request with a `seed` of its own always gets the same answer.
+        /// Without it the clock seeds them.
+        seed: Option<u64> = Whole(0..=i64::MAX.unsigned_abs());
+    }
 }
 
 impl Simulation {
@@ -170,78 +180,29 @@ impl Simulation {
     pub const FAILURES: RangeInclusive<f64> = 0.0..=1.0;
 }
 
-impl Default for Simulation {
-    fn default() -> Simulation {
-        Simulation {
-            ttft: Duration::from_millis(200),
-            jitter: 0.2,
-            tail: 0.0,
-            tokens_per_second: 50.0,
-            tokens: 40,
-            failures: 0.0,
-            failure: SimulatedFailure::ServerError,
-            seed: None,
-        }
-    }
-}
-
-/// What a simulated provider can do wrong. A request for the model `fail-NAME` gets that failure always.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SimulatedFailure {
-    /// 429 with Retry-After.
-    RateLimit,
-    /// 401.
-    Unauthorized,
-    /// 400.
-    BadRequest,
-    /// 500.
-    ServerError,
-    /// Takes the request and never answers.
-    Hang,
-    /// Sends headers and a role chunk, then nothing.
-    Stall,
-    /// Closes the connection without an answer.
-    Reset,
-    /// Breaks off in the middle of the stream.
-    Cut,
-    /// An error frame in a 200, before any token.
-    ErrorFrame,
-    /// A stream that finishes without a token.
-    Empty,
-}
-
-impl SimulatedFailure {
-    pub const ALL: [SimulatedFailure; 10] = [
-        SimulatedFailure::RateLimit,
-        SimulatedFailure::Unauthorized,
-        SimulatedFailure::BadRequest,
-        SimulatedFailure::ServerError,
-        SimulatedFailure::Hang,
-        SimulatedFailure::Stall,
-        SimulatedFailure::Reset,
-        SimulatedFailure::Cut,
-        SimulatedFailure::ErrorFrame,
-        SimulatedFailure::Empty,
-    ];
-
-    /// The name in the config, on the command line and in `fail-NAME`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SimulatedFailure::RateLimit => "429",
-            SimulatedFailure::Unauthorized => "401",
-            SimulatedFailure::BadRequest => "400",
-            SimulatedFailure::ServerError => "500",
-            SimulatedFailure::Hang => "hang",
-            SimulatedFailure::Stall => "stall",
-            SimulatedFailure::Reset => "reset",
-            SimulatedFailure::Cut => "cut",
-            SimulatedFailure::ErrorFrame => "error-frame",
-            SimulatedFailure::Empty => "empty",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<SimulatedFailure> {
-        SimulatedFailure::ALL.into_iter().find(|failure| failure.as_str() == name)
+names! {
+    /// How a simulated provider fails. A request for the model `fail-NAME` always fails like that.
+    pub enum SimulatedFailure {
+        /// 429 with Retry-After.
+        RateLimit = "429",
+        /// 401.
+        Unauthorized = "401",
+        /// 400.
+        BadRequest = "400",
+        /// 500.
+        ServerError = "500",
+        /// Takes the request and never answers.
+        Hang = "hang",
+        /// Sends headers and a role chunk, then nothing.
+        Stall = "stall",
+        /// Closes the connection without an answer.
+        Reset = "reset",
+        /// Breaks off in the middle of the stream.
+        Cut = "cut",
+        /// An error frame in a 200, before any token.
+        ErrorFrame = "error-frame",
+        /// A stream that finishes without a token.
+        Empty = "empty",
     }
 }
 
@@ -249,7 +210,7 @@ impl SimulatedFailure {
 #[derive(Debug)]
 pub struct ModelConfig {
     pub name: String,
-    /// At least one; those of providers that are off are in here too.
+    /// At least one; upstreams of providers that are off are included.
     pub upstreams: Vec<UpstreamConfig>,
     pub race: RaceSettings,
 }
@@ -260,12 +221,12 @@ pub struct UpstreamConfig {
     pub provider: Arc<Provider>,
     /// What is sent as `model`.
     pub model: String,
-    /// For `weighted`: its share; 1 by default, never negative.
+    /// The share for the policy `weighted`; 1 by default, never negative.
     pub weight: f64,
     pub price: Option<Price>,
-    /// Tokens of prompt and answer that it takes, where that is said.
+    /// Tokens of prompt and answer that it takes, if configured.
     pub context: Option<u64>,
-    /// The race's, with what the upstream sets of its own. `total` is always the race's.
+    /// The race's timeouts, with what the upstream sets of its own. `total` is always the race's.
     pub timeouts: Timeouts,
 }
 
@@ -275,7 +236,7 @@ impl UpstreamConfig {
         format!("{}/{}", self.provider.name, self.model)
     }
 
-    /// Its price, and whether it bills a cancelled attempt to its end.
+    /// The price, and whether the provider bills a cancelled attempt in full.
     pub fn billing(&self) -> (Option<Price>, bool) {
         (self.price, self.provider.cancel_billing == CancelBilling::BillsFull)
     }
@@ -286,16 +247,16 @@ pub struct User {
     pub name: String,
     /// SHA-256 of the token; the token itself is not kept.
     pub token_sha256: [u8; 32],
-    /// May read what concerns everybody: the metrics.
+    /// May read `/metrics` and `/api`.
     pub admin: bool,
-    /// Which headers that override the plan this user may send.
+    /// The `x-photofinish-*` headers this user may send.
     pub overrides: Permit,
-    /// Keys of this user's own, by provider, used instead of the shared ones.
+    /// The user's own keys by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
 }
 
 impl fmt::Debug for User {
-    /// Without the hash: it is as good as the token to whoever can guess.
+    /// Omits the hash: a weak token could be guessed from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")
             .field("name", &self.name)

@@ -1,56 +1,32 @@
-//! Which `x-photofinish-*` headers a user may send: `overrides` in `[users.NAME]`. What they do is said in `proxy`.
+//! Which `x-photofinish-*` headers a user may send: `overrides` in `[users.NAME]`.
+//!
+//! Not for what the headers do: see `proxy`.
 
-/// A header that overrides the plan for one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Override {
-    Policy,
-    Upstreams,
-    HedgeAfter,
-    MaxAttempts,
-    Optimise,
-    Budget,
-    Slo,
-    HoldMax,
-    Lossy,
-}
+use super::names::names;
 
-impl Override {
-    pub const ALL: [Override; 9] = [
-        Override::Policy,
-        Override::Upstreams,
-        Override::HedgeAfter,
-        Override::MaxAttempts,
-        Override::Optimise,
-        Override::Budget,
-        Override::Slo,
-        Override::HoldMax,
-        Override::Lossy,
-    ];
-
-    /// The header without `x-photofinish-`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Override::Policy => "policy",
-            Override::Upstreams => "upstreams",
-            Override::HedgeAfter => "hedge-after",
-            Override::MaxAttempts => "max-attempts",
-            Override::Optimise => "optimise",
-            Override::Budget => "budget",
-            Override::Slo => "slo",
-            Override::HoldMax => "hold-max",
-            Override::Lossy => "lossy",
-        }
+names! {
+    /// A header that overrides the plan for one request. Its name has no `x-photofinish-` in front.
+    pub enum Override {
+        Policy = "policy",
+        Upstreams = "upstreams",
+        HedgeAfter = "hedge-after",
+        MaxAttempts = "max-attempts",
+        Optimise = "optimise",
+        Budget = "budget",
+        Slo = "slo",
+        HoldMax = "hold-max",
+        Lossy = "lossy",
     }
 }
 
-/// What of it one user may do.
+/// The headers one user may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Nothing is said: every header but `budget`, and with shared keys no upstreams but those of the models.
+    /// The default: every header but `budget`; with shared keys only upstreams that a model lists.
     Usual,
-    /// `true`, or no users at all.
+    /// `true`, or a gateway without users.
     All,
-    /// A list; empty for `false`. With `upstreams` among them, any upstream may be named.
+    /// A list; empty for `false`. If it has `upstreams`, the user may name any upstream.
     Listed(Vec<Override>),
 }
 
@@ -63,7 +39,7 @@ impl Permit {
         }
     }
 
-    /// Whether upstreams that no model lists may be asked with shared keys.
+    /// The user may name upstreams that no model lists, with shared keys.
     pub fn any_upstream(&self) -> bool {
         *self != Permit::Usual && self.allows(Override::Upstreams)
     }

@@ -1,221 +1,286 @@
-//! The settings of a race: `[race]`, or what a model or a request sets of its own. What they are where nothing is said is
-//! in `resolve_race`.
+//! The settings of a race: `[race]`, or what a model or a request sets of its own. Their defaults are here too.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::units::{format_duration, parse_duration};
+use super::keys::{checked, keys, nested};
+use super::kinds::{Number, Parsed, Size, Span, Whole, choice};
+use super::names::names;
+use super::problem::LocatedProblem;
+use super::reader::TomlTable;
+use super::units::{DURATION_MAX, format_duration, parse_duration};
 
-/// `[race]`, or what a model sets of its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RaceSettings {
-    pub policy: Policy,
-    /// For `hedge`: how long the leader has before the next starts.
-    pub hedge_after: HedgeAfter,
-    /// What is to be good, for the policies that learn.
-    pub optimise: Objective,
-    /// What extra attempts may cost, as a share of what single attempts would; in [`RaceSettings::BUDGET`]. 0: never one.
-    pub budget: f64,
-    /// The targets of `goodput`.
-    pub slo: SloSettings,
-    /// How long a first token may be held back, where the whole answer counts; in [`RaceSettings::HOLD`].
-    pub hold_max: Duration,
-    /// Attempts started for one request, retries included; at least 1, at most [`MAX_ATTEMPTS`].
-    pub max_attempts: usize,
-    /// Times that a failed upstream is asked again in one race, each; in [`RaceSettings::RETRIES`].
-    pub retries: u32,
-    /// The longest wait before it is, also where the provider asks for a longer one; in [`RaceSettings::RETRY_WAIT`].
-    pub retry_wait: Duration,
-    /// Share of losers that run on to their first token, 0 to 1.
-    pub audit: f64,
-    /// Bounds for losers that are billed in full anyway, and so are read to their end.
-    pub drains: Drains,
-    pub breaker: BreakerSettings,
-    pub timeouts: Timeouts,
-    /// What becomes of a request that an upstream's dialect cannot express.
-    pub lossy: Lossy,
-    /// For clients that stream: how long after the request the first keep-alive comment goes out, and the answer's head with
-    /// it, and the pause between two of them; in [`RaceSettings::KEEPALIVE`]. None: never.
-    pub keepalive: Option<Duration>,
-    /// What becomes of a request that an upstream refuses for what it says.
-    pub content_policy: ContentPolicy,
-    /// What becomes of a streamed answer that breaks off.
-    pub rescue: RescuePolicy,
-    /// Which token wins.
-    pub first_token: FirstToken,
+/// No plan starts more attempts than this.
+pub const MAX_ATTEMPTS: usize = 16;
+
+/// The delay of a hedge by quantile as long as the leader's TTFT is unknown.
+pub const UNLEARNED_HEDGE: Duration = Duration::from_secs(1);
+
+/// Not zero: such a timeout has always passed.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=DURATION_MAX;
+/// Bytes of one drained loser.
+const DRAIN_BYTES: RangeInclusive<usize> = 1024..=1 << 30;
+/// Drained losers at once.
+const RUNNING_MAX: usize = 10_000;
+const BREAKER_FAILURES: RangeInclusive<u32> = 0..=10_000;
+
+keys! {
+    /// `[race]`, or what a model sets of its own.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RaceSettings {
+        /// How a request is spread over its upstreams.
+        policy: Policy = choice(), or Policy::Race;
+        /// For `hedge`: how long the attempts before have until the next one starts. A duration such as `250ms`, or a quantile of the
+        /// leader's TTFT from `p50` to `p99.9`, which means 1s until it is known.
+        hedge_after: HedgeAfter = HedgeAfter::KEY, or HedgeAfter::Quantile(0.95);
+        /// What the learning policies optimise.
+        optimise: Objective = choice(), or Objective::Ttft;
+        /// For `adaptive` and `rule`: what extra attempts may cost, as a share of the cost of single attempts. 0: no extra attempts.
+        budget: f64 = Number(RaceSettings::BUDGET), or 0.1;
+        /// The targets of `goodput`.
+        slo: SloSettings = nested(), or SloSettings::default();
+        /// For `completion` and `goodput`: how long a first token may be held back, 0s to 5s.
+        hold_max: Duration = Span(RaceSettings::HOLD), or Duration::from_millis(300);
+        /// Attempts for one request at most, retries included.
+        max_attempts: usize = Whole(1..=MAX_ATTEMPTS), or 4;
+        /// How often one failed upstream is asked again in a race (429, 5xx, reset).
+        retries: u32 = Whole(RaceSettings::RETRIES), or 0;
+        /// The longest wait before a retry, 0s to 5m; the gateway does not wait for a longer Retry-After.
+        // Not much longer than a slow first token: another upstream may have answered by then.
+        retry_wait: Duration = Span(RaceSettings::RETRY_WAIT), or Duration::from_secs(2);
+        /// Share of losers that run on to their first token, so that the history stays unbiased.
+        audit: f64 = Number(0.0..=1.0), or 0.02;
+        /// Bounds for losers that are billed in full anyway: the gateway reads them to their end for their figures.
+        drains: Drains = nested(), or Drains::default();
+        /// When an upstream that keeps failing is left out, and for how long.
+        breaker: BreakerSettings = checked(BreakerSettings::check), or BreakerSettings::default();
+        /// Each timeout covers its own phase.
+        timeouts: Timeouts = nested(), or Timeouts::default();
+        /// What happens to a request that the dialect of an upstream cannot express.
+        lossy: Lossy = choice(), or Lossy::Refuse;
+        /// For clients that stream: when the first keep-alive comment goes out after the request, and the pause between two. At least
+        /// 2s, or `off`.
+        keepalive: Option<Duration> = KEEPALIVE, or Some(Duration::from_secs(10));
+        /// What happens after an upstream refuses a request for its content.
+        content_policy: ContentPolicy = choice(), or ContentPolicy::Stop;
+        /// What happens to a streamed answer that breaks off.
+        rescue: RescuePolicy = choice(), or RescuePolicy::Off;
+        /// Which token wins.
+        first_token: FirstToken = choice(), or FirstToken::Any;
+    }
 }
 
 impl RaceSettings {
-    /// What `budget` may be.
     pub const BUDGET: RangeInclusive<f64> = 0.0..=10.0;
-    /// What `hold_max` may be.
     pub const HOLD: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
-    /// What `keepalive` may be. Within two seconds most failures are known, and these keep a status of their own.
-    pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=super::units::DURATION_MAX;
-    /// What `retries` may be: more would be beyond every `max_attempts`.
-    pub const RETRIES: RangeInclusive<u64> = 0..=MAX_ATTEMPTS as u64 - 1;
-    /// What `retry_wait` may be.
+    /// Most failures are known within two seconds; they keep a status of their own.
+    pub const KEEPALIVE: RangeInclusive<Duration> = Duration::from_secs(2)..=DURATION_MAX;
+    pub const RETRIES: RangeInclusive<u32> = 0..=15;
     pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
 }
 
-/// No plan may start more attempts than this.
-pub const MAX_ATTEMPTS: usize = 16;
+const KEEPALIVE: Parsed<Option<Duration>> = Parsed {
+    parse: |text| match text {
+        "off" => Some(None),
+        text => parse_duration(text).ok().filter(|after| RaceSettings::KEEPALIVE.contains(after)).map(Some),
+    },
+    expected: "2s to 365d, such as \"10s\", or \"off\"",
+    pattern: r"off|\d+(\.\d+)?\s*(ms|s|m|h|d)",
+    format: |after| after.map_or("off".to_owned(), format_duration),
+};
 
-/// What a quantile as `hedge_after` is, as long as nothing is known of the leader.
-pub const UNLEARNED_HEDGE: Duration = Duration::from_secs(1);
+keys! {
+    /// `slo = { … }`: what a request must keep to count as goodput.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SloSettings {
+        /// Longest time to the client's first token.
+        ttft: Duration = Span(SloSettings::TARGETS), or Duration::from_secs(1);
+        /// Longest time per output token after the first.
+        tpot: Duration = Span(SloSettings::TARGETS), or Duration::from_millis(50);
+    }
+}
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    Race,
-    Hedge,
-    Adaptive,
-    /// The simple rule that `adaptive` falls back to.
-    Rule,
-    Fastest,
-    Fallback,
-    Weighted,
+impl SloSettings {
+    /// A fast decoder's TPOT is less than a millisecond.
+    pub const TARGETS: RangeInclusive<Duration> = Duration::from_micros(1)..=DURATION_MAX;
+}
+
+keys! {
+    /// `drains = { … }`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Drains {
+        /// How long a loser is read at most.
+        time: Duration = Span(TIMEOUTS), or Duration::from_secs(60);
+        /// How much of a loser is read at most.
+        bytes: usize = Size(DRAIN_BYTES), or 4 << 20;
+        /// How many run at once in the whole gateway; a further loser is cancelled.
+        running: usize = Whole(0..=RUNNING_MAX), or 64;
+    }
+}
+
+keys! {
+    /// `breaker = { … }`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BreakerSettings {
+        /// This many failures in a row open it. 0: it never opens.
+        failures: u32 = Whole(BREAKER_FAILURES), or 5;
+        /// How long it is open at first. The time doubles after each failed probe.
+        open: Duration = Span(TIMEOUTS), or Duration::from_secs(5);
+        /// How long it is open at most; at least `open`.
+        open_max: Duration = Span(TIMEOUTS), or Duration::from_secs(60);
+    }
+}
+
+impl BreakerSettings {
+    fn check(table: &TomlTable<'_, '_>, breaker: &BreakerSettings) {
+        if breaker.open_max < breaker.open {
+            let (open, open_max) = (format_duration(breaker.open), format_duration(breaker.open_max));
+            let message = format!("\"open_max\" in {} is {open_max}, which is shorter than open, {open}", table.name);
+            table.scope.report(LocatedProblem::at(table.offset, message).expected("open_max to be at least open"));
+        }
+    }
+}
+
+keys! {
+    /// `timeouts = { … }`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Timeouts {
+        /// Name look-up, TCP and TLS together.
+        connect: Duration = Span(TIMEOUTS), or Duration::from_secs(3);
+        /// From dispatch to the first token; comments and headers do not stop it.
+        first_token: Duration = Span(TIMEOUTS), or Duration::from_secs(30);
+        /// Without a byte, after the first token.
+        idle: Duration = Span(TIMEOUTS), or Duration::from_secs(30);
+        /// From the request until the first token is sent on; for a client that does not stream, to the whole answer.
+        total: Duration = Span(TIMEOUTS), or Duration::from_secs(600);
+    }
+}
+
+keys! {
+    /// `timeouts = { … }` of one upstream: what it sets of its own. `total` is the race's.
+    #[derive(Clone, Copy)]
+    pub(super) struct UpstreamTimeouts {
+        /// Name look-up, TCP and TLS together.
+        connect: Option<Duration> = Span(TIMEOUTS);
+        /// From dispatch to the first token; comments and headers do not stop it.
+        first_token: Option<Duration> = Span(TIMEOUTS);
+        /// Without a byte, after the first token.
+        idle: Option<Duration> = Span(TIMEOUTS);
+    }
+}
+
+impl UpstreamTimeouts {
+    pub(super) fn over(self, race: Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(race.connect),
+            first_token: self.first_token.unwrap_or(race.first_token),
+            idle: self.idle.unwrap_or(race.idle),
+            total: race.total,
+        }
+    }
+}
+
+names! {
+    pub enum Policy {
+        /// All at once; the first token wins.
+        Race = "race",
+        /// The next one starts when those before are late (`hedge_after`).
+        Hedge = "hedge",
+        /// The best by what was learned, and extra attempts within `budget`.
+        Adaptive = "adaptive",
+        /// The simple rule that `adaptive` falls back to.
+        Rule = "rule",
+        /// The best by what was learned; the others only after a failure.
+        Fastest = "fastest",
+        /// In the listed order, only after a failure.
+        Fallback = "fallback",
+        /// One drawn by its weight; the others only after a failure.
+        Weighted = "weighted",
+    }
 }
 
 impl Policy {
-    /// Every policy, in the order of the documentation.
-    pub const ALL: [Policy; 7] = [
-        Policy::Race,
-        Policy::Hedge,
-        Policy::Adaptive,
-        Policy::Rule,
-        Policy::Fastest,
-        Policy::Fallback,
-        Policy::Weighted,
-    ];
-
-    /// The name in the config, the header and the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Policy::Race => "race",
-            Policy::Hedge => "hedge",
-            Policy::Adaptive => "adaptive",
-            Policy::Rule => "rule",
-            Policy::Fastest => "fastest",
-            Policy::Fallback => "fallback",
-            Policy::Weighted => "weighted",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Policy> {
-        Policy::ALL.into_iter().find(|policy| policy.as_str() == name)
-    }
-
-    /// Whether it has one attempt after the other, in an order that was given: then the same upstream is asked again before
-    /// the next.
+    /// It has one attempt after the other in a given order, so it retries an upstream before it asks the next one.
     pub fn asks_in_order(self) -> bool {
         matches!(self, Policy::Fallback | Policy::Weighted)
     }
 
-    /// Whether it starts extra attempts within `budget`.
+    /// It starts extra attempts within `budget`.
     pub fn spends_budget(self) -> bool {
         matches!(self, Policy::Adaptive | Policy::Rule)
     }
 }
 
-/// What becomes of a request with something in it that the dialect of an upstream cannot express.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lossy {
-    /// It is refused, with the name of what would be lost.
-    Refuse,
-    /// That is left out, and named in the answer.
-    Drop,
-}
-
-impl Lossy {
-    pub const ALL: [Lossy; 2] = [Lossy::Refuse, Lossy::Drop];
-
-    /// The name in the config and the header.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Lossy::Refuse => "refuse",
-            Lossy::Drop => "drop",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Lossy> {
-        Lossy::ALL.into_iter().find(|lossy| lossy.as_str() == name)
+names! {
+    /// What happens to a request that the dialect of an upstream cannot express.
+    pub enum Lossy {
+        /// It is refused; the error names what would be lost.
+        Refuse = "refuse",
+        /// What cannot be expressed is left out; the header x-photofinish-dropped names it.
+        Drop = "drop",
     }
 }
 
-/// Whether a token of reasoning wins a race.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstToken {
-    /// As any other does.
-    Any,
-    /// It does not: it is held back until the answer begins.
-    Answer,
-}
-
-impl FirstToken {
-    pub const ALL: [FirstToken; 2] = [FirstToken::Any, FirstToken::Answer];
-
-    /// The name in the config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FirstToken::Any => "any",
-            FirstToken::Answer => "answer",
-        }
+names! {
+    /// Whether a token of reasoning wins a race.
+    pub enum FirstToken {
+        /// Any token wins, reasoning included.
+        Any = "any",
+        /// Reasoning is held back until the answer itself begins.
+        Answer = "answer",
     }
 }
 
-/// What a refusal on policy means, as an error or as an answer that was withheld before any of it came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentPolicy {
-    /// Nothing more is started: it is not routed around. What is running may still win.
-    Stop,
-    /// It is a failure like any other.
-    Continue,
-}
-
-impl ContentPolicy {
-    pub const ALL: [ContentPolicy; 2] = [ContentPolicy::Stop, ContentPolicy::Continue];
-
-    /// The name in the config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ContentPolicy::Stop => "stop",
-            ContentPolicy::Continue => "continue",
-        }
+names! {
+    /// What happens after a refusal for content: an error, or an answer that was withheld before any of it came.
+    pub enum ContentPolicy {
+        /// Nothing more is started. What is running may still win.
+        Stop = "stop",
+        /// It is a failure like any other.
+        Continue = "continue",
     }
 }
 
-/// What becomes of a streamed answer that breaks off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RescuePolicy {
-    /// It ends with an error event.
-    Off,
-    /// Another upstream goes on with it in the same stream.
-    Continue,
-}
-
-impl RescuePolicy {
-    pub const ALL: [RescuePolicy; 2] = [RescuePolicy::Off, RescuePolicy::Continue];
-
-    /// The name in the config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RescuePolicy::Off => "off",
-            RescuePolicy::Continue => "continue",
-        }
+names! {
+    /// What happens to a streamed answer that breaks off.
+    pub enum RescuePolicy {
+        /// It ends with an error event.
+        Off = "off",
+        /// Another upstream continues it in the same stream.
+        Continue = "continue",
     }
 }
 
-/// When the next one of a `hedge` starts.
+names! {
+    /// `optimise`: what "fastest" means.
+    pub enum Objective {
+        /// The client's time to first token.
+        Ttft = "ttft",
+        /// The time to the whole answer.
+        Completion = "completion",
+        /// The share of requests that meet both targets of `slo`.
+        Goodput = "goodput",
+    }
+}
+
+/// When the next attempt of a `hedge` starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgeAfter {
     After(Duration),
-    /// Of the leader's predicted time to first token, 0 to 1.
+    /// A quantile of the leader's predicted TTFT, 0 to 1.
     Quantile(f64),
 }
 
 impl HedgeAfter {
-    /// A smaller quantile would hedge most requests; beyond, no history is long enough to tell.
+    /// A smaller quantile would hedge most requests; no history is long enough for a larger one.
     pub const PER_CENT: RangeInclusive<f64> = 50.0..=99.9;
+
+    pub(super) const KEY: Parsed<HedgeAfter> = Parsed {
+        parse: HedgeAfter::parse,
+        expected: HedgeAfter::EXPECTED,
+        pattern: r"p\d+(\.\d+)?|\d+(\.\d+)?\s*(ms|s|m|h|d)",
+        format: |hedge_after| hedge_after.text(),
+    };
 
     /// What it looks like, for messages.
     pub const EXPECTED: &str = "a duration such as \"250ms\", at most 365d, or a quantile of the leader's time to first \
@@ -226,106 +291,29 @@ impl HedgeAfter {
         let Some(percent) = text.trim().strip_prefix('p') else {
             return parse_duration(text).ok().map(HedgeAfter::After);
         };
-        // `f64` reads more than digits and a point between them.
+        // `f64` accepts more than digits and a point between them.
         let plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let whole = percent.starts_with(|c: char| c.is_ascii_digit()) && !percent.ends_with('.');
         let percent = percent.parse::<f64>().ok().filter(|_| plain && whole)?;
         Self::PER_CENT.contains(&percent).then_some(HedgeAfter::Quantile(percent / 100.0))
     }
 
-    /// As it is written: `500ms`, `p95`.
+    /// The text that `parse` reads: `500ms`, `p95`.
     pub fn text(self) -> String {
         match self {
             HedgeAfter::After(delay) => format_duration(delay),
-            // By way of per cent it is off in the last digit.
+            // The conversion to per cent is off in the last digit.
             HedgeAfter::Quantile(quantile) => format!("p{}", (quantile * 1e8).round() / 1e6),
         }
     }
 
-    /// The delay, as long as nothing is known of the leader.
+    /// The delay as long as the leader's TTFT is unknown.
     pub fn unlearned(self) -> Duration {
         match self {
             HedgeAfter::After(delay) => delay,
             HedgeAfter::Quantile(_) => UNLEARNED_HEDGE,
         }
     }
-}
-
-/// `optimise`: what "fastest" means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Objective {
-    /// The client's time to first token.
-    Ttft,
-    /// Its time to the whole answer.
-    Completion,
-    /// The share of requests that meet both targets of `slo`.
-    Goodput,
-}
-
-impl Objective {
-    pub const ALL: [Objective; 3] = [Objective::Ttft, Objective::Completion, Objective::Goodput];
-
-    /// The name in the config, the header and the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Objective::Ttft => "ttft",
-            Objective::Completion => "completion",
-            Objective::Goodput => "goodput",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Objective> {
-        Objective::ALL.into_iter().find(|objective| objective.as_str() == name)
-    }
-}
-
-/// `slo = { … }`: what a request must keep to count as goodput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SloSettings {
-    /// Longest time to the client's first token.
-    pub ttft: Duration,
-    /// Longest time per output token after the first.
-    pub tpot: Duration,
-}
-
-impl SloSettings {
-    /// What each may be. A fast decoder's TPOT is less than a millisecond.
-    pub const TARGETS: RangeInclusive<Duration> = Duration::from_micros(1)..=super::units::DURATION_MAX;
-}
-
-/// `drains = { … }`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drains {
-    /// How long one may go on after it lost.
-    pub time: Duration,
-    /// How much of one is read after it lost.
-    pub bytes: usize,
-    /// How many run at once in the whole gateway; a further loser is cancelled. 0: none.
-    pub running: usize,
-}
-
-/// `breaker = { … }`: when an upstream that keeps failing is left out, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BreakerSettings {
-    /// So many failures in a row open it. 0: none ever does.
-    pub failures: u32,
-    /// How long it is open at first; twice as long after each trial that fails.
-    pub open: Duration,
-    /// But no longer than this; not shorter than `open`.
-    pub open_max: Duration,
-}
-
-/// Each covers its own phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Name look-up, TCP and TLS together.
-    pub connect: Duration,
-    /// From dispatch to the first token; comments and headers do not stop it.
-    pub first_token: Duration,
-    /// Without a byte, after the first token.
-    pub idle: Duration,
-    /// From the request to the commit; for a client that does not stream, to the whole answer.
-    pub total: Duration,
 }
 
 #[cfg(test)]

@@ -1,33 +1,48 @@
-//! What was typed, table by table: names, types and ranges are checked here, and variables filled in.
+//! The tables of the file: reads them, and checks names, types and ranges.
 //!
-//! What depends on another table (does that provider exist?) is `resolve`'s, and so are the defaults.
+//! Not for what depends on two tables, such as a model with an unknown provider: see `resolve`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::{Schema, SchemaGenerator, json_schema};
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, Keys, keys, nested, own};
+use super::kinds::{Number, Parsed, Plain, Whole};
 use super::problem::LocatedProblem;
+use super::race::UpstreamTimeouts;
 use super::raw_provider::RawProvider;
-use super::raw_race::{RawRace, RawTimeouts};
-use super::raw_server::RawServer;
+use super::raw_server::ServerKeys;
 use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope, TomlTable, as_string, as_table};
 use super::text::{self, ExpandedText};
 use super::units;
-use super::{Price, Retention};
+use super::{Price, RaceSettings, Retention};
 
-use toml::de::{DeTable, DeValue};
-
-/// The file. What is `None` was not typed, or was wrong and is reported.
+/// The file.
 pub(super) struct RawConfig {
-    pub(super) server: RawServer,
-    /// As typed: it may be relative.
-    pub(super) store: Option<PathBuf>,
-    pub(super) retention: Option<Retention>,
-    pub(super) race: RawRace,
+    pub(super) server: ServerKeys,
+    pub(super) store: StoreKeys,
+    pub(super) race: RaceSettings,
     pub(super) providers: Vec<RawProvider>,
     pub(super) models: Vec<RawModel>,
     pub(super) users: Vec<RawUser>,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+keys! {
+    /// `[store]`
+    #[derive(Clone)]
+    pub(super) struct StoreKeys {
+        /// The history, `sqlite:PATH`; relative to the working directory.
+        url: PathBuf = own(read_url, |_| keys::text("sqlite:[^?#]*")).shown("sqlite:photofinish.db"),
+            or PathBuf::from("photofinish.db");
+        /// How long rows are kept: at least 1d, or `forever`. Hourly and daily figures stay.
+        retention: Retention = RETENTION, or Retention::For(90 * DAY);
+    }
 }
 
 /// `[models.NAME]`
@@ -35,11 +50,25 @@ pub(super) struct RawModel {
     pub(super) name: Located<String>,
     /// Empty only if that is reported already.
     pub(super) upstreams: Vec<RawUpstream>,
-    pub(super) aliases: Vec<Located<String>>,
-    pub(super) race: RawRace,
+    pub(super) aliases: Vec<Located<ExpandedText>>,
+    pub(super) race: RaceSettings,
+}
+
+keys! {
+    /// `[models.NAME]`, without the settings of its races.
+    #[derive(Clone)]
+    pub(super) struct ModelKeys {
+        /// The upstreams that may answer: `PROVIDER/MODEL`, or tables that set more.
+        upstreams: Vec<RawUpstream> = own(read_upstreams, upstreams_schema), or Vec::new();
+        /// Other names for the model, for apps that cannot change theirs.
+        aliases: Vec<Located<ExpandedText>> =
+            own(|table, key| table.texts(key, usize::MAX, "names"), |_| keys::one_or_more(keys::any_text())),
+            or Vec::new();
+    }
 }
 
 /// One entry of `upstreams`.
+#[derive(Clone)]
 pub(super) struct RawUpstream {
     pub(super) offset: usize,
     pub(super) provider: String,
@@ -47,72 +76,90 @@ pub(super) struct RawUpstream {
     pub(super) weight: f64,
     pub(super) price: Option<Price>,
     pub(super) context: Option<u64>,
-    pub(super) timeouts: RawTimeouts,
+    pub(super) timeouts: UpstreamTimeouts,
 }
 
-/// Tokens of prompt and answer: no model takes fewer or more.
+keys! {
+    /// One entry of `upstreams`, as a table.
+    #[derive(Clone)]
+    pub(super) struct UpstreamKeys {
+        /// `PROVIDER/MODEL`
+        upstream: Option<Located<ExpandedText>> = Plain;
+        /// Its share, for the policy `weighted`.
+        weight: f64 = Number(AMOUNTS), or 1.0;
+        /// USD per million input tokens.
+        input_price: Option<f64> = Number(AMOUNTS);
+        /// USD per million output tokens.
+        output_price: Option<f64> = Number(AMOUNTS);
+        /// USD per million input tokens that the provider reads from its cache; `input_price` unless set.
+        cached_price: Option<f64> = Number(AMOUNTS);
+        /// Tokens of prompt and answer that it takes. A larger request does not go there.
+        context: Option<u64> = Whole(CONTEXT);
+        /// Its own timeouts; `total` is the race's.
+        timeouts: UpstreamTimeouts = nested(), or UpstreamTimeouts::default();
+    }
+}
+
+/// Tokens; no model takes fewer or more.
 const CONTEXT: RangeInclusive<u64> = 512..=100_000_000;
 
-/// USD per million tokens, or a weight: nobody needs more.
+/// USD per million tokens, or a weight.
 const AMOUNTS: RangeInclusive<f64> = 0.0..=1_000_000.0;
 
 impl RawConfig {
     pub(super) fn read<'s>(scope: &'s ReaderScope<'s>, document: DeTable<'_>) -> RawConfig {
         let mut root = TomlTable::new(scope, "the file".into(), 0, document);
-        let server = root.table("server", "[server]".into()).map_or_else(RawServer::default, RawServer::read);
-        let (mut store, mut retention) = (None, None);
-        if let Some(mut table) = root.table("store", "[store]".into()) {
-            store = read_store(&mut table);
-            retention = read_retention(&mut table);
-            table.finish();
-        }
-        let race = root.table("race", "[race]".into()).map_or_else(RawRace::default, |mut table| {
-            let race = RawRace::read(&mut table);
-            table.finish();
-            race
-        });
-        let named = |tables: Vec<_>| tables.into_iter();
-        let providers = named(root.named_tables("providers")).map(RawProvider::read).collect();
-        let models = named(root.named_tables("models")).map(RawModel::read).collect();
-        let users = named(root.named_tables("users")).map(RawUser::read).collect();
+        let (server, store, race) =
+            (section(&mut root, "server"), section(&mut root, "store"), section(&mut root, "race"));
+        let providers = root.named_tables("providers").into_iter().map(RawProvider::read).collect();
+        let models = root.named_tables("models").into_iter().map(|model| RawModel::read(model, &race)).collect();
+        let users = root.named_tables("users").into_iter().map(RawUser::read).collect();
         root.finish();
-        RawConfig { server, store, retention, race, providers, models, users }
+        RawConfig { server, store, race, providers, models, users }
     }
+}
+
+fn section<T: Keys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
+    let Some(mut table) = root.table(key, format!("[{key}]")) else { return T::default() };
+    let keys = T::read(&mut table, &T::default());
+    table.finish();
+    keys
 }
 
 impl RawModel {
-    fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawModel {
+    fn read((name, mut table): (Located<String>, TomlTable<'_, '_>), race: &RaceSettings) -> RawModel {
         check_name(table.scope, &format!("the model name in {}", table.name), &name);
-        let upstreams = read_upstreams(&mut table, name.offset);
-        let what = table.what("aliases");
-        let mut aliases = Vec::new();
-        for alias in table.strings("aliases").unwrap_or_default() {
-            if let Some(alias) = text::plain(table.scope, &what, alias) {
-                let alias = Located { offset: alias.offset, value: alias.value.value };
-                check_name(table.scope, &format!("an alias in {}", table.name), &alias);
-                aliases.push(alias);
-            }
+        let keys = ModelKeys::read(&mut table, &ModelKeys::default());
+        let race = RaceSettings::read(&mut table, race);
+        if !table.has("upstreams") {
+            let message = format!("{} has no \"upstreams\"", table.name);
+            table.scope.report(LocatedProblem::at(name.offset, message).expected(UPSTREAMS_EXPECTED));
         }
-        let race = RawRace::read(&mut table);
+        let mut aliases = keys.aliases;
+        aliases.retain(|alias| {
+            let alias = Located { offset: alias.offset, value: alias.value.value.clone() };
+            check_name(table.scope, &format!("an alias in {}", table.name), &alias)
+        });
         table.finish();
-        RawModel { name, upstreams, aliases, race }
+        RawModel { name, upstreams: keys.upstreams, aliases, race }
     }
 }
 
-fn read_upstreams(model: &mut TomlTable<'_, '_>, model_offset: usize) -> Vec<RawUpstream> {
-    const EXPECTED: &str = "a list such as [\"groq/llama-3.3-70b-versatile\"]";
-    if !model.has("upstreams") {
-        model.know(&["upstreams"]);
-        let message = format!("{} has no \"upstreams\"", model.name);
-        model.scope.report(LocatedProblem::at(model_offset, message).expected(EXPECTED));
-        return Vec::new();
-    }
-    let Some(list) = model.list("upstreams", EXPECTED) else { return Vec::new() };
+const UPSTREAMS_EXPECTED: &str = "a list such as [\"groq/llama-3.3-70b-versatile\"]";
+
+fn read_upstreams(model: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<RawUpstream>> {
+    let list = model.list(key, UPSTREAMS_EXPECTED)?;
     if list.value.is_empty() {
-        let message = format!("{} is empty", model.what("upstreams"));
-        model.scope.report(LocatedProblem::at(list.offset, message).expected(EXPECTED));
+        let message = format!("{} is empty", model.what(key));
+        model.scope.report(LocatedProblem::at(list.offset, message).expected(UPSTREAMS_EXPECTED));
     }
-    list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect()
+    Some(list.value.into_iter().filter_map(|entry| RawUpstream::read(model, entry)).collect())
+}
+
+fn upstreams_schema(generator: &mut SchemaGenerator) -> Schema {
+    let (name, mut table) = (keys::text("[^/]+/[^\\s,]+"), keys::object(UpstreamKeys::properties(generator)));
+    table.insert("required".to_owned(), ["upstream"].as_slice().into());
+    json_schema!({ "type": "array", "minItems": 1, "items": { "anyOf": [name, table] } })
 }
 
 impl RawUpstream {
@@ -122,20 +169,18 @@ impl RawUpstream {
         if matches!(entry.value, DeValue::String(_)) {
             let typed = as_string(scope, &name, entry)?;
             let (provider, model) = split_upstream(scope, text::plain(scope, &name, typed)?)?;
-            let timeouts = RawTimeouts::default();
-            return Some(RawUpstream { offset, provider, model, weight: 1.0, price: None, context: None, timeouts });
+            let UpstreamKeys { weight, context, timeouts, .. } = UpstreamKeys::default();
+            return Some(RawUpstream { offset, provider, model, weight, price: None, context, timeouts });
         }
         let mut table = as_table(scope, &name, name.clone(), entry)?;
+        let keys = UpstreamKeys::read(&mut table, &UpstreamKeys::default());
         if !table.has("upstream") {
             let message = format!("{name} has no \"upstream\"");
             scope.report(LocatedProblem::at(offset, message).expected(UPSTREAM_EXPECTED));
         }
-        let upstream = table.text("upstream");
-        let weight = table.number("weight", AMOUNTS).unwrap_or(1.0);
-        let price = read_price(&mut table);
-        let context = table.integer("context", CONTEXT);
-        let timeouts = RawTimeouts::read(&mut table, false);
+        let price = price(&table, &keys);
         table.finish();
+        let UpstreamKeys { upstream, weight, context, timeouts, .. } = keys;
         let (provider, model) = split_upstream(scope, upstream?)?;
         Some(RawUpstream { offset, provider, model, weight, price, context, timeouts })
     }
@@ -143,7 +188,7 @@ impl RawUpstream {
 
 const UPSTREAM_EXPECTED: &str = "\"PROVIDER/MODEL\", such as \"groq/llama-3.3-70b-versatile\"";
 
-/// The first slash parts the two.
+/// Splits at the first slash.
 fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Option<(String, String)> {
     match text.value.value.split_once('/') {
         Some((provider, model)) if !provider.is_empty() && is_name(model) => {
@@ -157,40 +202,40 @@ fn split_upstream(scope: &ReaderScope<'_>, text: Located<ExpandedText>) -> Optio
     }
 }
 
-fn read_price(upstream: &mut TomlTable<'_, '_>) -> Option<Price> {
-    let (has_input, has_output) = (upstream.has("input_price"), upstream.has("output_price"));
-    let has_cached = upstream.has("cached_price");
-    let (input, output) = (upstream.number("input_price", AMOUNTS), upstream.number("output_price", AMOUNTS));
-    let cached = upstream.number("cached_price", AMOUNTS);
+/// A price needs both directions.
+fn price(table: &TomlTable<'_, '_>, keys: &UpstreamKeys) -> Option<Price> {
     let lacks = |there: &str, missing: &str| {
-        let message = format!("{} has \"{there}\" but no \"{missing}\"", upstream.name);
-        upstream.scope.report(LocatedProblem::at(upstream.offset, message).expected("both, in USD per million tokens"));
+        let message = format!("{} has \"{there}\" but no \"{missing}\"", table.name);
+        table.scope.report(LocatedProblem::at(table.offset, message).expected("both, in USD per million tokens"));
     };
-    match (has_input, has_output, has_cached) {
-        (true, false, _) => lacks("input_price", "output_price"),
-        (false, true, _) => lacks("output_price", "input_price"),
-        (false, false, true) => lacks("cached_price", "input_price"),
+    match ["input_price", "output_price", "cached_price"].map(|key| table.has(key)) {
+        [true, false, _] => lacks("input_price", "output_price"),
+        [false, true, _] => lacks("output_price", "input_price"),
+        [false, false, true] => lacks("cached_price", "input_price"),
         _ => {}
     }
-    let (input, output) = (input?, output?);
-    Some(Price { input, cached: cached.unwrap_or(input), output })
+    let (input, output) = (keys.input_price?, keys.output_price?);
+    Some(Price { input, cached: keys.cached_price.unwrap_or(input), output })
 }
 
-/// The path in `sqlite:PATH`. Another URL is not quoted: it may hold a password.
-fn read_store(store: &mut TomlTable<'_, '_>) -> Option<PathBuf> {
-    let text = store.text("url")?;
+/// The path in `sqlite:PATH`. Messages do not quote another URL: it may contain a password.
+fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf> {
+    let text = store.text(key)?;
     let url = &text.value.value;
     let problem = match url.strip_prefix("sqlite:") {
         None => match url.split_once(':') {
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-                format!("\"url\" in [store] has the scheme \"{}\"; only sqlite is there", super::problem::shown(scheme))
+                format!(
+                    "\"url\" in [store] has the scheme \"{}\"; only sqlite is supported",
+                    super::problem::shown(scheme)
+                )
             }
             _ => "\"url\" in [store] has no scheme".to_owned(),
         },
         Some(path) => {
             let path = path.strip_prefix("//").unwrap_or(path);
             if path == ":memory:" {
-                "\"url\" in [store] names a database in memory: its rows would be gone with the process".to_owned()
+                "\"url\" in [store] names a database in memory: its rows would be lost with the process".to_owned()
             } else if path.contains(['?', '#', '\0']) {
                 "\"url\" in [store] has options after its path; there are none".to_owned()
             } else if path.is_empty() || path.ends_with('/') {
@@ -204,26 +249,29 @@ fn read_store(store: &mut TomlTable<'_, '_>) -> Option<PathBuf> {
     None
 }
 
-/// A duration, or "forever".
-fn read_retention(store: &mut TomlTable<'_, '_>) -> Option<Retention> {
-    const DAY: Duration = Duration::from_secs(86_400);
-    let text = store.text("retention")?;
-    match (text.value.value.as_str(), units::parse_duration(&text.value.value)) {
-        ("forever", _) => return Some(Retention::Forever),
-        (_, Ok(kept)) if kept >= DAY => return Some(Retention::For(kept)),
-        _ => {}
-    }
-    store.scope.report(store.bad_value("retention", &text).expected("1d to 365d, such as \"90d\", or \"forever\""));
-    None
-}
+const RETENTION: Parsed<Retention> = Parsed {
+    parse: |text| match (text, units::parse_duration(text)) {
+        ("forever", _) => Some(Retention::Forever),
+        (_, Ok(kept)) if kept >= DAY => Some(Retention::For(kept)),
+        _ => None,
+    },
+    expected: "1d to 365d, such as \"90d\", or \"forever\"",
+    pattern: r"forever|\d+(\.\d+)?\s*(ms|s|m|h|d)",
+    format: |retention| match retention {
+        Retention::Forever => "forever".to_owned(),
+        Retention::For(kept) => units::format_duration(*kept),
+    },
+};
 
-/// What an app sends as `model`, with commas between several.
-fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) {
-    if !is_name(&name.value) {
+/// Checks a name that apps send as `model`: several are separated by commas.
+fn check_name(scope: &ReaderScope<'_>, what: &str, name: &Located<String>) -> bool {
+    let is_name = is_name(&name.value);
+    if !is_name {
         let message = format!("{what} is not usable");
         scope
             .report(LocatedProblem::at(name.offset, message).expected("1 to 256 characters without spaces and commas"));
     }
+    is_name
 }
 
 fn is_name(name: &str) -> bool {

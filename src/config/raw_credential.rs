@@ -1,4 +1,6 @@
-//! How `[providers.NAME]` gets its key, as it was typed: `api_key`, `aws` or `token`.
+//! How `[providers.NAME]` gets its key: `api_key`, `aws` or `token`.
+//!
+//! Not for when a token is read again: see `token`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -7,37 +9,53 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::keys::{self, Keys as _, keys, own};
+use super::kinds::{Plain, Span, Typed};
 use super::problem::LocatedProblem;
-use super::reader::{ReaderScope, TomlTable};
-use super::text::{self, Secret};
+use super::reader::{Located, TomlTable};
+use super::text::{self, ExpandedText, Secret};
 use super::units::DURATION_MAX;
 use super::{CredentialSource, Keys, Token};
 
-/// So many keys may be listed.
 const KEYS_MAX: usize = 256;
 /// Words of a token's command.
 const WORDS_MAX: usize = 64;
-/// Oftener would be a busy loop.
+/// More often would be a busy loop.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(1)..=DURATION_MAX;
-/// Most tokens live for an hour.
-const REFRESH_UNSAID: Duration = Duration::from_secs(45 * 60);
 
-/// What the keys of the table amount to, and where those come from that are set: names of variables and files.
-pub(super) fn read(table: &mut TomlTable<'_, '_>, provider: &str, offset: usize) -> (Keys, Vec<String>) {
-    let there: Vec<&str> = ["api_key", "aws", "token"].into_iter().filter(|key| table.has(key)).collect();
-    let mut sources = Vec::new();
-    let keys = read_keys(table, provider, &mut sources);
-    let (aws, token) = (read_aws(table, &mut sources), read_token(table));
-    if there.len() > 1 {
-        let message = format!("{} has {}", table.name, there.join(" and "));
-        table.scope.report(LocatedProblem::at(offset, message).expected("one of them"));
+/// The keys, and where those that are set come from: names of variables and files.
+pub(super) type Credential = (Keys, Vec<String>);
+
+keys! {
+    /// `aws = { … }`: credentials that requests are signed with.
+    #[derive(Clone)]
+    pub(super) struct AwsKeys {
+        /// The id of the access key.
+        access_key_id: Option<Located<String>> = Typed;
+        /// The secret of the access key.
+        secret_access_key: Option<Located<String>> = Typed;
+        /// The session token of temporary credentials.
+        session_token: Option<Located<String>> = Typed;
     }
-    (token.or(aws).unwrap_or(keys), sources)
 }
 
-fn read_keys(table: &mut TomlTable<'_, '_>, provider: &str, sources: &mut Vec<String>) -> Keys {
-    let Some(typed) = table.strings("api_key") else { return Keys::NotConfigured };
-    let what = table.what("api_key");
+keys! {
+    /// `token = { … }`: a key that changes.
+    #[derive(Clone)]
+    pub(super) struct TokenKeys {
+        /// A program and its arguments, without a shell. Its output is the token.
+        command: Option<Vec<String>> = own(read_command, |_| keys::one_or_more(keys::any_text()));
+        /// A file with the token.
+        file: Option<Located<ExpandedText>> = Plain;
+        /// How long a token is used before the next one is read. Most tokens live for an hour.
+        refresh: Duration = Span(REFRESH), or Duration::from_secs(45 * 60);
+    }
+}
+
+/// `api_key = …`. `None`: the key is absent.
+pub(super) fn read_api_key(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Credential> {
+    let typed = table.strings(key)?;
+    let what = table.what(key);
     if typed.is_empty() {
         let message = format!("{what} is an empty list");
         table.scope.report(LocatedProblem::at(table.offset, message).expected("a key, or no \"api_key\" at all"));
@@ -45,39 +63,36 @@ fn read_keys(table: &mut TomlTable<'_, '_>, provider: &str, sources: &mut Vec<St
     if let Some(first) = typed.get(KEYS_MAX) {
         table.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {KEYS_MAX} keys")));
     }
-    let (mut keys, mut unset) = (Vec::new(), Vec::new());
+    let (mut keys, mut unset, mut sources) = (Vec::<SecretString>::new(), Vec::new(), Vec::new());
     for typed in typed.iter().take(KEYS_MAX) {
         match text::secret(table.scope, &what, typed) {
+            Secret::Set(key) if keys.iter().any(|other| other.expose_secret() == key.expose_secret()) => {
+                table.scope.warn(format!("{what} has the same key twice; it is used once"));
+            }
             Secret::Set(key) => {
-                let same = |other: &SecretString| other.expose_secret() == key.expose_secret();
-                if keys.iter().any(same) {
-                    table.scope.warn(format!("provider {provider}: one of its keys is listed twice; it is used once"));
-                } else {
-                    keys.push(key);
-                    sources.extend(text::sources(&typed.value));
-                }
+                keys.push(key);
+                sources.extend(text::sources(&typed.value));
             }
             Secret::Unset(names) => unset.extend(names),
             Secret::Bad => {}
         }
     }
     if keys.is_empty() {
-        return Keys::Off(unset);
+        return Some((Keys::Off(unset), sources));
     }
     if !unset.is_empty() {
-        let without = text::not_set(&unset);
-        table.scope.warn(format!("provider {provider}: does without the key of {without}"));
+        table.scope.warn(format!("{what} lacks the key of {}", text::not_set(&unset)));
     }
-    Keys::Keys(keys)
+    Some((Keys::Keys(keys), sources))
 }
 
-/// `aws = { access_key_id, secret_access_key, session_token }`, as one key with colons between.
-fn read_aws(table: &mut TomlTable<'_, '_>, sources: &mut Vec<String>) -> Option<Keys> {
-    let name = format!("aws of {}", table.name);
-    let mut table = table.table("aws", name)?;
-    let (mut parts, mut unset) = (Vec::new(), Vec::new());
-    for key in ["access_key_id", "secret_access_key"] {
-        match read_secret(&mut table, key, sources) {
+/// `aws = { … }`, as one key with colons between its parts.
+pub(super) fn read_aws(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Credential> {
+    let mut table = table.inner(key)?;
+    let typed = AwsKeys::read(&mut table, &AwsKeys::default());
+    let (mut parts, mut unset, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, typed) in [("access_key_id", &typed.access_key_id), ("secret_access_key", &typed.secret_access_key)] {
+        match read_secret(&table, key, typed.as_ref(), &mut sources) {
             Some(Secret::Set(secret)) => parts.push(secret),
             Some(Secret::Unset(names)) => unset.extend(names),
             Some(Secret::Bad) => {}
@@ -89,58 +104,58 @@ fn read_aws(table: &mut TomlTable<'_, '_>, sources: &mut Vec<String>) -> Option<
             }
         }
     }
-    // Only credentials that are lent for a time have one.
-    if let Some(Secret::Set(secret)) = read_secret(&mut table, "session_token", sources) {
+    // Only temporary credentials have one.
+    let session = read_secret(&table, "session_token", typed.session_token.as_ref(), &mut sources);
+    if let Some(Secret::Set(secret)) = session {
         parts.push(secret);
     }
     table.finish();
     if !unset.is_empty() {
-        return Some(Keys::Off(unset));
+        return Some((Keys::Off(unset), sources));
     }
     let key = parts.iter().map(|part| part.expose_secret()).collect::<Vec<_>>().join(":");
-    Some(Keys::Keys(vec![SecretString::from(key)]))
+    Some((Keys::Keys(vec![SecretString::from(key)]), sources))
 }
 
-fn read_secret(table: &mut TomlTable<'_, '_>, key: &'static str, sources: &mut Vec<String>) -> Option<Secret> {
-    let typed = table.string(key)?;
+fn read_secret(
+    table: &TomlTable<'_, '_>,
+    key: &str,
+    typed: Option<&Located<String>>,
+    sources: &mut Vec<String>,
+) -> Option<Secret> {
+    let typed = typed?;
     sources.extend(text::sources(&typed.value));
-    Some(secret_without_colon(table.scope, &table.what(key), &typed))
-}
-
-fn secret_without_colon(scope: &ReaderScope<'_>, what: &str, typed: &super::reader::Located<String>) -> Secret {
-    match text::secret(scope, what, typed) {
+    let what = table.what(key);
+    Some(match text::secret(table.scope, &what, typed) {
         Secret::Set(secret) if secret.expose_secret().contains(':') => {
-            scope.report(
-                LocatedProblem::at(typed.offset, format!("{what} has a colon in it")).expected("what AWS gave out"),
-            );
+            let problem = LocatedProblem::at(typed.offset, format!("{what} has a colon in it"));
+            table.scope.report(problem.expected("the value that AWS issued"));
             Secret::Bad
         }
         secret => secret,
-    }
+    })
 }
 
 /// `token = { command = […] or file = "…", refresh = "…" }`
-fn read_token(table: &mut TomlTable<'_, '_>) -> Option<Keys> {
+pub(super) fn read_token(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Credential> {
     const EXPECTED: &str = "command = [\"gcloud\", \"auth\", \"print-access-token\"] or file = \"/run/token\"";
-    let name = format!("token of {}", table.name);
-    let mut table = table.table("token", name)?;
+    let mut table = table.inner(key)?;
+    let TokenKeys { command, file, refresh } = TokenKeys::read(&mut table, &TokenKeys::default());
     let (has_command, has_file) = (table.has("command"), table.has("file"));
-    let command = read_command(&mut table);
-    let file = table.text("file").map(|text| PathBuf::from(text.value.value));
-    let refresh = table.duration("refresh", REFRESH).unwrap_or(REFRESH_UNSAID);
     if has_command == has_file {
         let what = if has_file { "both a command and a file" } else { "neither a command nor a file" };
         let message = format!("{} has {what}", table.name);
         table.scope.report(LocatedProblem::at(table.offset, message).expected(EXPECTED));
     }
     table.finish();
-    let source = command.map(CredentialSource::Command).or(file.map(CredentialSource::File))?;
-    Some(Keys::Token(Arc::new(Token::new(source, refresh))))
+    let file = file.map(|text| CredentialSource::File(PathBuf::from(text.value.value)));
+    let source = command.map(CredentialSource::Command).or(file)?;
+    Some((Keys::Token(Arc::new(Token::new(source, refresh))), Vec::new()))
 }
 
-fn read_command(table: &mut TomlTable<'_, '_>) -> Option<Vec<String>> {
-    let typed = table.strings("command")?;
-    let what = table.what("command");
+fn read_command(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
+    let typed = table.strings(key)?;
+    let what = table.what(key);
     if typed.is_empty() || typed.len() > WORDS_MAX {
         let expected = format!("a program and its arguments, at most {WORDS_MAX} words");
         table.scope.report(LocatedProblem::at(table.offset, format!("{what} is no command")).expected(expected));

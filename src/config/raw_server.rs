@@ -1,4 +1,6 @@
-//! `[server]` as it was typed. `resolve` checks whether others may reach the listeners.
+//! The keys of `[server]`.
+//!
+//! Not for the check whether others may reach the listeners: see `resolve`.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -6,140 +8,118 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::certificate::{self, ListenerCertificate};
+use super::certificate::{self, ListenerCertificate, TlsKeys};
+use super::keys::{self, keys, own};
+use super::kinds::{Size, Span, Whole};
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
-use super::text;
 use super::units::DURATION_MAX;
 use super::{Cors, Listen};
 
-/// What is `None` or empty was not typed, or is wrong and reported.
-#[derive(Default)]
-pub(super) struct RawServer {
-    pub(super) listen: Vec<Located<Listen>>,
-    pub(super) tls: Option<ListenerCertificate>,
-    pub(super) trusted_proxies: Vec<IpNet>,
-    pub(super) body_max: Option<u64>,
-    pub(super) memory: Option<u64>,
-    pub(super) max_in_flight: Option<u64>,
-    pub(super) event_max: Option<u64>,
-    pub(super) drain: Option<Duration>,
-    pub(super) hosts: Vec<String>,
-    pub(super) cors: Cors,
+keys! {
+    /// `[server]`
+    #[derive(Clone)]
+    pub(super) struct ServerKeys {
+        /// Where to listen: an IP address and a port, `unix:/path`, or a list of them. An address that other machines can reach needs
+        /// `[users]`.
+        listen: Vec<Located<Listen>> =
+            own(read_listen, |_| keys::one_or_more(keys::text(r"unix:.+|\[[0-9a-fA-F:.]+\]:\d+|[\d.]+:\d+")))
+                .shown("127.0.0.1:8080"),
+            or Vec::new();
+        /// With it, every address in `listen` speaks HTTPS. Changed files are reloaded.
+        tls: Option<ListenerCertificate> = own(certificate::read, |generator| generator.subschema_for::<TlsKeys>());
+        /// Proxies in front whose `x-forwarded-for` is trusted: addresses, or networks such as `10.0.0.0/8`.
+        trusted_proxies: Vec<IpNet> =
+            own(read_proxies, |_| keys::one_or_more(keys::text(r"[0-9a-fA-F.:]+(/\d+)?"))), or Vec::new();
+        /// The largest request; a larger one is answered 413.
+        body_max: usize = Size(BODY_MAX), or 32 << 20;
+        /// What bodies and buffers may take together; a quarter of the machine's memory unless set.
+        memory: Option<usize> = Size(MEMORY);
+        /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
+        max_in_flight: Option<usize> = Whole(MAX_IN_FLIGHT);
+        /// The largest event of an answer; an attempt with a larger one fails.
+        event_max: usize = Size(EVENT_MAX), or 8 << 20;
+        /// How long a shutdown waits for running streams.
+        drain: Duration = Span(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
+        /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
+        hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();
+        /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.
+        cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
+    }
 }
 
-/// Entries of `listen`.
 const LISTENERS_MAX: usize = 16;
-/// Entries of `trusted_proxies`.
 const PROXIES_MAX: usize = 256;
-/// Origins of web pages.
 const ORIGINS_MAX: usize = 256;
-/// Names of the gateway.
 const HOSTS_MAX: usize = 256;
-/// Bytes; less would refuse an ordinary prompt, more would not fit into memory a few times.
-const BODY_MAX: RangeInclusive<u64> = 1024..=(1 << 30);
+/// Bytes; less would refuse an ordinary prompt, several of a larger size would not fit into memory.
+const BODY_MAX: RangeInclusive<usize> = 1024..=(1 << 30);
 /// Bytes; less would refuse ordinary prompts.
-const MEMORY: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
-const MAX_IN_FLIGHT: RangeInclusive<u64> = 1..=1_000_000;
+const MEMORY: RangeInclusive<usize> = (1 << 20)..=(1 << 40);
+const MAX_IN_FLIGHT: RangeInclusive<usize> = 1..=1_000_000;
 /// Bytes; less would break ordinary answers, more is no event.
-const EVENT_MAX: RangeInclusive<u64> = (16 << 10)..=(64 << 20);
+const EVENT_MAX: RangeInclusive<usize> = (16 << 10)..=(64 << 20);
 
-impl RawServer {
-    pub(super) fn read(mut server: TomlTable<'_, '_>) -> RawServer {
-        let raw = RawServer {
-            listen: read_listen(&mut server),
-            tls: certificate::read(&mut server),
-            trusted_proxies: read_proxies(&mut server),
-            body_max: server.bytes("body_max", BODY_MAX),
-            memory: server.bytes("memory", MEMORY),
-            max_in_flight: server.integer("max_in_flight", MAX_IN_FLIGHT),
-            event_max: server.bytes("event_max", EVENT_MAX),
-            drain: server.duration("drain", Duration::ZERO..=DURATION_MAX),
-            hosts: read_hosts(&mut server),
-            cors: read_cors(&mut server),
-        };
-        server.finish();
-        raw
-    }
-}
+const LISTEN_EXPECTED: &str =
+    "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
 
-/// One address or several, each once.
-fn read_listen(server: &mut TomlTable<'_, '_>) -> Vec<Located<Listen>> {
-    const EXPECTED: &str =
-        "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\", or \"unix:/path/of/a/socket\"";
-    let what = server.what("listen");
-    let Some(typed) = server.strings("listen") else { return Vec::new() };
+fn read_listen(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<Located<Listen>>> {
+    let typed = server.texts(key, LISTENERS_MAX, "addresses")?;
+    let what = server.what(key);
     if typed.is_empty() {
-        server.scope.report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(EXPECTED));
-    }
-    if let Some(first) = typed.get(LISTENERS_MAX) {
         server
             .scope
-            .report(LocatedProblem::at(first.offset, format!("{what} has more than {LISTENERS_MAX} addresses")));
+            .report(LocatedProblem::at(server.offset, format!("{what} is an empty list")).expected(LISTEN_EXPECTED));
     }
     let mut listen: Vec<Located<Listen>> = Vec::new();
-    for typed in typed.into_iter().take(LISTENERS_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+    for text in typed {
         match Listen::parse(&text.value.value) {
-            None => server.scope.report(server.bad_value("listen", &text).expected(EXPECTED)),
+            None => server.scope.report(server.bad_value(key, &text).expected(LISTEN_EXPECTED)),
             Some(address) if listen.iter().any(|other| other.value.is_same(&address)) => {
                 server.scope.report(LocatedProblem::at(text.offset, format!("{what} has {address} twice")));
             }
             Some(address) => listen.push(Located { offset: text.offset, value: address }),
         }
     }
-    listen
+    Some(listen)
 }
 
 /// Addresses, and networks in CIDR form.
-fn read_proxies(server: &mut TomlTable<'_, '_>) -> Vec<IpNet> {
-    const EXPECTED: &str = "an IP address or a network, such as \"10.0.0.0/8\"";
-    let what = server.what("trusted_proxies");
-    let typed = server.strings("trusted_proxies").unwrap_or_default();
-    if let Some(first) = typed.get(PROXIES_MAX) {
-        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {PROXIES_MAX} networks")));
-    }
+fn read_proxies(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<IpNet>> {
     let mut networks = Vec::new();
-    for typed in typed.into_iter().take(PROXIES_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+    for text in server.texts(key, PROXIES_MAX, "networks")? {
         let value = text.value.value.as_str();
-        let network = value.parse().or_else(|_| value.parse::<IpAddr>().map(IpNet::from));
-        match network {
-            Ok(network) => {
-                if network.prefix_len() == 0 {
-                    server.scope.warn(format!("{what} trusts every address: whoever connects may name any client"));
-                }
-                networks.push(network.trunc());
-            }
-            Err(_) => server.scope.report(server.bad_value("trusted_proxies", &text).expected(EXPECTED)),
+        let Ok(network) = value.parse().or_else(|_| value.parse::<IpAddr>().map(IpNet::from)) else {
+            let expected = "an IP address or a network, such as \"10.0.0.0/8\"";
+            server.scope.report(server.bad_value(key, &text).expected(expected));
+            continue;
+        };
+        if network.prefix_len() == 0 {
+            let what = server.what(key);
+            server.scope.warn(format!("{what} trusts every address: any client can claim any address"));
         }
+        networks.push(network.trunc());
     }
-    networks
+    Some(networks)
 }
 
-/// Names without a port: which one a client reaches the gateway by says nothing of who it is.
-fn read_hosts(server: &mut TomlTable<'_, '_>) -> Vec<String> {
+/// Names without a port: which port a client came by proves nothing.
+fn read_hosts(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     const EXPECTED: &str =
-        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses are known";
-    let what = server.what("hosts");
-    let typed = server.strings("hosts").unwrap_or_default();
-    if let Some(first) = typed.get(HOSTS_MAX) {
-        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {HOSTS_MAX} names")));
-    }
+        "a name without scheme and port, such as \"gateway.internal\"; localhost and IP addresses always work";
     let mut hosts = Vec::new();
-    for typed in typed.into_iter().take(HOSTS_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+    for text in server.texts(key, HOSTS_MAX, "names")? {
         let name = text.value.value.strip_suffix('.').unwrap_or(&text.value.value);
         if is_host(name) {
             hosts.push(name.to_ascii_lowercase());
         } else {
-            server.scope.report(server.bad_value("hosts", &text).expected(EXPECTED));
+            server.scope.report(server.bad_value(key, &text).expected(EXPECTED));
         }
     }
-    hosts
+    Some(hosts)
 }
 
-/// As DNS has it, with the underscores that containers have in their names.
+/// As in DNS; underscores too, which container names have.
 fn is_host(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -147,34 +127,26 @@ fn is_host(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// An origin is what a browser calls the place of a page: no path, and the port only where it is not the usual one.
-fn read_cors(server: &mut TomlTable<'_, '_>) -> Cors {
+/// An origin has no path, and a port only if it is not the usual one.
+fn read_cors(server: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Cors> {
     const EXPECTED: &str = "\"*\" alone, or origins such as \"https://app.example.com\"";
-    let Some(typed) = server.strings("cors") else { return Cors::None };
-    let what = server.what("cors");
     let (mut origins, mut any) = (Vec::new(), false);
-    if let Some(first) = typed.get(ORIGINS_MAX) {
-        server.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {ORIGINS_MAX} origins")));
-    }
-    for typed in typed.into_iter().take(ORIGINS_MAX) {
-        let Some(text) = text::plain(server.scope, &what, typed) else { continue };
+    for text in server.texts(key, ORIGINS_MAX, "origins")? {
         match text.value.value.as_str() {
             "*" => any = true,
             origin if is_origin(origin) => origins.push(origin.to_ascii_lowercase()),
-            _ => server.scope.report(server.bad_value("cors", &text).expected(EXPECTED)),
+            _ => server.scope.report(server.bad_value(key, &text).expected(EXPECTED)),
         }
     }
-    match (any, origins.is_empty()) {
-        (true, true) => Cors::Any,
-        (true, false) => {
-            server
-                .scope
-                .report(LocatedProblem::at(server.offset, format!("{what} has \"*\" and origins")).expected(EXPECTED));
-            Cors::Any
-        }
+    if any && !origins.is_empty() {
+        let message = format!("{} has \"*\" and origins", server.what(key));
+        server.scope.report(LocatedProblem::at(server.offset, message).expected(EXPECTED));
+    }
+    Some(match (any, origins.is_empty()) {
+        (true, _) => Cors::Any,
         (false, true) => Cors::None,
         (false, false) => Cors::Only(origins),
-    }
+    })
 }
 
 fn is_origin(text: &str) -> bool {

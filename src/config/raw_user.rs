@@ -1,21 +1,53 @@
-//! `[users.NAME]` as it was typed. Of the token only its hash is kept.
+//! The keys of `[users.NAME]`. Only the hash of a token is kept.
+//!
+//! Not for what a user may do: see `permit`.
 
+use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
+use super::keys::{self, Keys as _, keys, own};
+use super::kinds::{Flag, Typed};
 use super::override_permits::{Override, Permit};
-use super::problem::LocatedProblem;
-use super::reader::{Located, ReaderScope, TomlTable};
+use super::problem::{LocatedProblem, shown};
+use super::reader::{Located, ReaderScope, TomlTable, as_string, one_of};
 use super::text::{self, Secret};
 
+keys! {
+    /// `[users.NAME]`
+    #[derive(Clone)]
+    pub(super) struct UserKeys {
+        /// The token that the user sends: `${VARIABLE}` or `file:/path`.
+        token: Option<Located<String>> = Typed;
+        /// The SHA-256 of the token instead: 64 hexadecimal digits.
+        token_sha256: Option<Located<String>> = Typed;
+        /// May read `/metrics` and `/api`.
+        admin: bool = Flag, or false;
+        /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Every header but
+        /// `budget` unless set.
+        overrides: Permit = own(read_overrides, |_| {
+            let name = keys::names::<Override>();
+            json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "array", "items": name }] })
+        }), or Permit::Usual;
+        /// The user's own keys by provider, used instead of the shared ones.
+        keys: Vec<(Located<String>, Located<String>)> = own(
+            |table, key| Some(table.named_strings(key, format!("{key} of {}", table.name))),
+            |_| json_schema!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ), or Vec::new();
+    }
+}
+
+/// The name of a provider, and the user's key for it; none if it is unset or wrong.
+pub(super) type OwnKey = (Located<String>, Option<SecretString>);
+
+/// A user's table.
 pub(super) struct RawUser {
     pub(super) name: Located<String>,
-    /// SHA-256 of the token, and where that stands. None where it was wrong, which is reported.
+    /// SHA-256 of the token. None: it is wrong, which is reported.
     pub(super) token: Option<Located<[u8; 32]>>,
     pub(super) admin: bool,
     pub(super) overrides: Permit,
-    /// By the name of the provider.
-    pub(super) keys: Vec<(Located<String>, Option<SecretString>)>,
+    pub(super) keys: Vec<OwnKey>,
 }
 
 const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 = \"64 hexadecimal digits\"";
@@ -23,18 +55,10 @@ const TOKEN_EXPECTED: &str = "either token = \"${NAME_TOKEN}\" or token_sha256 =
 impl RawUser {
     pub(super) fn read((name, mut table): (Located<String>, TomlTable<'_, '_>)) -> RawUser {
         check_name(table.scope, &name);
-        let keys = read_keys(&mut table, &name.value);
-        let admin = table.boolean("admin").unwrap_or(false);
-        let overrides = match table.boolean_or_choices("overrides", &Override::ALL, Override::as_str) {
-            None => Permit::Usual,
-            Some(Ok(true)) => Permit::All,
-            Some(Ok(false)) => Permit::Listed(Vec::new()),
-            Some(Err(listed)) => Permit::Listed(listed),
-        };
-        table.know(&["token", "token_sha256"]);
+        let typed = UserKeys::read(&mut table, &UserKeys::default());
         let token = match (table.has("token"), table.has("token_sha256")) {
-            (true, false) => read_token(&mut table),
-            (false, true) => read_hash(&mut table),
+            (true, false) => typed.token.and_then(|typed| token_hash(&table, &typed)),
+            (false, true) => typed.token_sha256.and_then(|typed| hash(&table, typed)),
             (both, _) => {
                 let has = if both { "has both \"token\" and \"token_sha256\"" } else { "has no token" };
                 let message = format!("{} {has}", table.name);
@@ -42,35 +66,35 @@ impl RawUser {
                 None
             }
         };
+        let keys = own_keys(&table, &name.value, typed.keys);
         table.finish();
-        RawUser { name, token, admin, overrides, keys }
+        RawUser { name, token, admin: typed.admin, overrides: typed.overrides, keys }
     }
 }
 
 fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     if !(1..=64).contains(&name.value.len()) || name.value.contains(char::is_control) {
-        let message = format!("bad user name \"{}\"", super::problem::shown(&name.value));
+        let message = format!("bad user name \"{}\"", shown(&name.value));
         scope.report(LocatedProblem::at(name.offset, message).expected("1 to 64 bytes without control characters"));
     }
 }
 
-fn read_token(table: &mut TomlTable<'_, '_>) -> Option<Located<[u8; 32]>> {
-    let typed = table.string("token")?;
-    match text::secret(table.scope, &table.what("token"), &typed) {
+fn token_hash(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Located<[u8; 32]>> {
+    let what = table.what("token");
+    match text::secret(table.scope, &what, typed) {
         Secret::Set(token) => {
             let hash = Sha256::digest(token.expose_secret().as_bytes()).into();
             Some(Located { offset: typed.offset, value: hash })
         }
         Secret::Unset(names) => {
-            table.scope.report(text::unset(typed.offset, &table.what("token"), &names));
+            table.scope.report(text::unset(typed.offset, &what, &names));
             None
         }
         Secret::Bad => None,
     }
 }
 
-fn read_hash(table: &mut TomlTable<'_, '_>) -> Option<Located<[u8; 32]>> {
-    let typed = table.string("token_sha256")?;
+fn hash(table: &TomlTable<'_, '_>, typed: Located<String>) -> Option<Located<[u8; 32]>> {
     let what = table.what("token_sha256");
     let text = text::plain(table.scope, &what, typed)?;
     let empty: [u8; 32] = Sha256::digest(b"").into();
@@ -84,19 +108,17 @@ fn read_hash(table: &mut TomlTable<'_, '_>) -> Option<Located<[u8; 32]>> {
     None
 }
 
-fn read_keys(table: &mut TomlTable<'_, '_>, user: &str) -> Vec<(Located<String>, Option<SecretString>)> {
-    let name = format!("keys of {}", table.name);
+/// Each key that is set or wrong. A key that is unset is left out with a warning.
+fn own_keys(table: &TomlTable<'_, '_>, user: &str, typed: Vec<(Located<String>, Located<String>)>) -> Vec<OwnKey> {
     let mut keys = Vec::new();
-    for (provider, typed) in table.named_strings("keys", name.clone()) {
-        let what = format!("\"{}\" in {name}", super::problem::shown(&provider.value));
+    for (provider, typed) in typed {
+        let name = shown(&provider.value);
+        let what = format!("\"{name}\" in keys of {}", table.name);
         let key = match text::secret(table.scope, &what, &typed) {
             Secret::Set(key) => Some(key),
             Secret::Unset(names) => {
-                let without = text::not_set(&names);
-                table.scope.warn(format!(
-                    "user {user}: no key of their own for {}: it needs {without}",
-                    super::problem::shown(&provider.value)
-                ));
+                let missing = text::not_set(&names);
+                table.scope.warn(format!("user {user}: has no key of its own for {name}: it needs {missing}"));
                 None
             }
             Secret::Bad => None,
@@ -104,6 +126,26 @@ fn read_keys(table: &mut TomlTable<'_, '_>, user: &str) -> Vec<(Located<String>,
         keys.push((provider, key));
     }
     keys
+}
+
+fn read_overrides(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Permit> {
+    if let Some(flag) = table.flag(key) {
+        return Some(if flag { Permit::All } else { Permit::Listed(Vec::new()) });
+    }
+    let mut listed = Vec::new();
+    for entry in table.list(key, "true, false or a list of names")?.value {
+        let Some(typed) = as_string(table.scope, &table.what(key), entry) else { continue };
+        match Override::from_name(&typed.value) {
+            Some(header) => listed.push(header),
+            None => {
+                let names = Override::ALL.map(Override::as_str);
+                let message = format!("bad value \"{}\" for {}", shown(&typed.value), table.what(key));
+                let problem = LocatedProblem::at(typed.offset, message).expected(one_of(&names));
+                table.scope.report(problem.nearest(&typed.value, names));
+            }
+        }
+    }
+    Some(Permit::Listed(listed))
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {

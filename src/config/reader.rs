@@ -1,32 +1,29 @@
-//! A small typed reader over a parsed TOML table: it takes keys out, reports what has the wrong type or value, and at
-//! the end whatever key is left.
+//! A reader over a parsed TOML table: it takes keys out, reports values of the wrong type, and at the end every key that is left.
 //!
-//! It knows nothing of what the keys mean: that is `raw`.
+//! Not for the meaning of keys: see `raw`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{LocatedProblem, shown};
 use super::text::{self, ExpandedText};
-use super::units;
 
-/// A value and the byte of the file at which it begins.
+/// A value, and the byte offset at which it begins in the file.
+#[derive(Clone)]
 pub(super) struct Located<T> {
     pub(super) offset: usize,
     pub(super) value: T,
 }
 
-/// What all readers of one file share.
+/// What the readers of one file share: its problems and warnings.
 pub(super) struct ReaderScope<'s> {
     pub(super) env: &'s dyn Fn(&str) -> Option<String>,
     found: RefCell<Vec<LocatedProblem>>,
     warnings: RefCell<Vec<String>>,
-    /// Whether a secret stands in the file itself.
+    /// The file itself contains a secret.
     holds_secrets: Cell<bool>,
 }
 
@@ -43,7 +40,7 @@ impl<'s> ReaderScope<'s> {
         self.warnings.borrow_mut().push(warning);
     }
 
-    /// A secret stands in the file itself.
+    /// Notes that the file itself contains a secret.
     pub(super) fn note_secret(&self) {
         self.holds_secrets.set(true);
     }
@@ -58,16 +55,18 @@ impl<'s> ReaderScope<'s> {
     }
 }
 
-/// One table, as far as it has not been read yet. End it with [`TomlTable::finish`], which reports the rest.
+/// A table and the keys that were not read yet. [`TomlTable::finish`] reports those that are left.
 pub(super) struct TomlTable<'s, 'i> {
     pub(super) scope: &'s ReaderScope<'s>,
-    /// As messages call it: `[race]`.
+    /// The name in messages: `[race]`.
     pub(super) name: String,
     /// Where it begins.
     pub(super) offset: usize,
     entries: DeTable<'i>,
-    /// Every key that was asked for.
+    /// The keys that a table of this kind may have, in the order in which they were read.
     known: Vec<&'static str>,
+    /// The keys that were in the file, of those that were read.
+    taken: Vec<&'static str>,
 }
 
 impl<'s, 'i> TomlTable<'s, 'i> {
@@ -77,17 +76,29 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         offset: usize,
         entries: DeTable<'i>,
     ) -> TomlTable<'s, 'i> {
-        TomlTable { scope, name, offset, entries, known: Vec::new() }
+        TomlTable { scope, name, offset, entries, known: Vec::new(), taken: Vec::new() }
     }
 
-    /// Whether the key is there, right or wrong. To be asked before it is read.
+    /// The file has this key, right or wrong.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
+        self.entries.contains_key(key) || self.taken.contains(&key)
+    }
+
+    /// The value of this key is a string, and was not read yet.
+    pub(super) fn is_string(&self, key: &str) -> bool {
+        matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::String(_)))
     }
 
     /// The name of a key in messages: `"policy" in [race]`.
     pub(super) fn what(&self, key: &str) -> String {
         format!("\"{}\" in {}", shown(key), self.name)
+    }
+
+    /// The value of this key if it is `true` or `false`; any other value stays.
+    pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
+        let DeValue::Boolean(flag) = *self.entries.get(key)?.get_ref() else { return None };
+        self.take(key)?;
+        Some(flag)
     }
 
     /// A table under this key, whose keys are known.
@@ -96,7 +107,12 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         as_table(self.scope, &self.what(key), name, value)
     }
 
-    /// The tables under this key, whose own keys are free names. `[key.NAME]` is what messages call them.
+    /// A table under this key; messages call it `KEY of [TABLE]`.
+    pub(super) fn inner(&mut self, key: &'static str) -> Option<TomlTable<'s, 'i>> {
+        self.table(key, format!("{key} of {}", self.name))
+    }
+
+    /// The tables under this key, by name; messages call them `[KEY.NAME]`.
     pub(super) fn named_tables(&mut self, key: &'static str) -> Vec<(Located<String>, TomlTable<'s, 'i>)> {
         let mut tables = Vec::new();
         for (name, value) in self.entries_of(key, format!("[{key}]")) {
@@ -109,7 +125,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         tables
     }
 
-    /// The strings under this key, whose own keys are free names; not expanded.
+    /// The strings under this key, by name; not expanded.
     pub(super) fn named_strings(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<String>)> {
         let mut strings = Vec::new();
         for (entry, value) in self.entries_of(key, name.clone()) {
@@ -121,18 +137,19 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         strings
     }
 
+    /// A string with its variables filled in.
     pub(super) fn text(&mut self, key: &'static str) -> Option<Located<ExpandedText>> {
         let string = self.string(key)?;
         text::plain(self.scope, &self.what(key), string)
     }
 
-    /// A string as it was typed.
+    /// A string as it is typed.
     pub(super) fn string(&mut self, key: &'static str) -> Option<Located<String>> {
         let value = self.take(key)?;
         as_string(self.scope, &self.what(key), value)
     }
 
-    /// A string, or a list of strings, as typed. `None` if the key is not there or nothing in it is a string.
+    /// A string or a list of strings, as typed. None: the key is absent, or no part of its value is a string.
     pub(super) fn strings(&mut self, key: &'static str) -> Option<Vec<Located<String>>> {
         let value = self.take(key)?;
         let what = self.what(key);
@@ -146,37 +163,25 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         };
         let any = !values.is_empty();
         let strings: Vec<_> = values.into_iter().filter_map(|value| as_string(self.scope, &what, value)).collect();
-        // Not a list that is empty: one in which everything is wrong, which is reported.
+        // An empty list is an answer; a list of wrong values is reported already.
         (!any || !strings.is_empty()).then_some(strings)
     }
 
-    /// `true`, `false`, or a list of names.
-    pub(super) fn boolean_or_choices<T: Copy>(
-        &mut self,
-        key: &'static str,
-        all: &[T],
-        name: impl Fn(T) -> &'static str,
-    ) -> Option<Result<bool, Vec<T>>> {
-        if matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::Boolean(_))) {
-            return self.boolean(key).map(Ok);
+    /// A string or a list of at most `max` strings with their variables filled in. None: the key is absent, or no part of its value
+    /// is right.
+    pub(super) fn texts(&mut self, key: &'static str, max: usize, noun: &str) -> Option<Vec<Located<ExpandedText>>> {
+        let typed = self.strings(key)?;
+        let what = self.what(key);
+        if let Some(first) = typed.get(max) {
+            self.scope.report(LocatedProblem::at(first.offset, format!("{what} has more than {max} {noun}")));
         }
-        let mut choices = Vec::new();
-        for Located { offset, value } in self.list(key, "true, false or a list of names")?.value {
-            let Some(typed) = as_string(self.scope, &self.what(key), Located { offset, value }) else { continue };
-            match all.iter().copied().find(|choice| name(*choice) == typed.value) {
-                Some(choice) => choices.push(choice),
-                None => {
-                    let names: Vec<&str> = all.iter().copied().map(&name).collect();
-                    let message = format!("bad value \"{}\" for {}", shown(&typed.value), self.what(key));
-                    let problem = LocatedProblem::at(offset, message).expected(one_of(&names));
-                    self.scope.report(problem.nearest(&typed.value, names));
-                }
-            }
-        }
-        Some(Err(choices))
+        let any = !typed.is_empty();
+        let texts: Vec<_> =
+            typed.into_iter().take(max).filter_map(|text| text::plain(self.scope, &what, text)).collect();
+        (!any || !texts.is_empty()).then_some(texts)
     }
 
-    /// A list of whatever.
+    /// A list of values of any type.
     pub(super) fn list(
         &mut self,
         key: &'static str,
@@ -192,96 +197,11 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         }
     }
 
-    /// One of a few names.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        all: &[T],
-        name: impl Fn(T) -> &'static str,
-    ) -> Option<T> {
-        let text = self.text(key)?;
-        let found = all.iter().copied().find(|choice| name(*choice) == text.value.value);
-        if found.is_none() {
-            let names: Vec<&str> = all.iter().copied().map(name).collect();
-            let problem = self.bad_value(key, &text).expected(one_of(&names));
-            self.scope.report(problem.nearest(&text.value.typed, names));
-        }
-        found
-    }
-
-    pub(super) fn duration(&mut self, key: &'static str, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let text = self.text(key)?;
-        let problem = match units::parse_duration(&text.value.value) {
-            Ok(duration) if range.contains(&duration) => return Some(duration),
-            Ok(_) => self.bad_value(key, &text).expected(between(range, units::format_duration)),
-            Err(error) => self.bad_value(key, &text).expected(error.expected),
-        };
-        self.scope.report(problem);
-        None
-    }
-
-    /// Bytes, as a string with a unit or as an integer.
-    pub(super) fn bytes(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
-        if !matches!(self.entries.get(key).map(Spanned::get_ref), Some(DeValue::String(_))) {
-            return self.integer(key, range);
-        }
-        let text = self.text(key)?;
-        let problem = match units::parse_bytes(&text.value.value) {
-            Ok(bytes) if range.contains(&bytes) => return Some(bytes),
-            Ok(_) => self.bad_value(key, &text).expected(between(range, units::format_bytes)),
-            Err(error) => self.bad_value(key, &text).expected(error.expected),
-        };
-        self.scope.report(problem);
-        None
-    }
-
-    pub(super) fn integer(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
-        let Located { offset, value } = self.take(key)?;
-        let DeValue::Integer(integer) = &value else {
-            self.scope.report(wrong_type(offset, &self.what(key), &value, "an integer"));
-            return None;
-        };
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|n| range.contains(n));
-        if number.is_none() {
-            let message = format!("bad value {} for {}", shown(&integer.to_string()), self.what(key));
-            self.scope.report(LocatedProblem::at(offset, message).expected(between(range, |n| n.to_string())));
-        }
-        number
-    }
-
-    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
-        let Located { offset, value } = self.take(key)?;
-        let DeValue::Boolean(boolean) = value else {
-            self.scope.report(wrong_type(offset, &self.what(key), &value, "true or false"));
-            return None;
-        };
-        Some(boolean)
-    }
-
-    /// A finite number, with or without a fraction.
-    pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
-        let Located { offset, value } = self.take(key)?;
-        let (number, typed) = match &value {
-            DeValue::Float(float) => (float.as_str().parse::<f64>().ok(), float.as_str()),
-            DeValue::Integer(integer) if integer.radix() == 10 => (integer.as_str().parse().ok(), integer.as_str()),
-            other => {
-                self.scope.report(wrong_type(offset, &self.what(key), other, "a number"));
-                return None;
-            }
-        };
-        let number = number.filter(|number| number.is_finite() && range.contains(number));
-        if number.is_none() {
-            let message = format!("bad value {} for {}", shown(typed), self.what(key));
-            self.scope.report(LocatedProblem::at(offset, message).expected(between(range, |n| n.to_string())));
-        }
-        number
-    }
-
     pub(super) fn bad_value(&self, key: &str, text: &Located<ExpandedText>) -> LocatedProblem {
         LocatedProblem::at(text.offset, format!("bad value \"{}\" for {}", shown(&text.value.typed), self.what(key)))
     }
 
-    /// These keys are valid, though nobody reads them.
+    /// Adds keys to the valid ones before they are read.
     pub(super) fn know(&mut self, keys: &[&'static str]) {
         for key in keys {
             if !self.known.contains(key) {
@@ -290,7 +210,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         }
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that are left as unknown.
     pub(super) fn finish(self) {
         for key in self.entries.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref())) {
             let message = format!("unknown key \"{}\" in {}", shown(key.get_ref()), self.name);
@@ -299,9 +219,11 @@ impl<'s, 'i> TomlTable<'s, 'i> {
         }
     }
 
-    fn take(&mut self, key: &'static str) -> Option<Located<DeValue<'i>>> {
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Located<DeValue<'i>>> {
         self.know(&[key]);
-        self.entries.remove(key).map(at)
+        let value = self.entries.remove(key).map(at)?;
+        self.taken.push(key);
+        Some(value)
     }
 
     fn entries_of(&mut self, key: &'static str, name: String) -> Vec<(Located<String>, Located<DeValue<'i>>)> {
@@ -314,7 +236,7 @@ impl<'s, 'i> TomlTable<'s, 'i> {
     }
 }
 
-/// A table, wherever it stands.
+/// Reads a value as a table.
 pub(super) fn as_table<'s, 'i>(
     scope: &'s ReaderScope<'s>,
     what: &str,
@@ -330,7 +252,7 @@ pub(super) fn as_table<'s, 'i>(
     }
 }
 
-/// A string, wherever it stands, as typed.
+/// Reads a value as a string, as typed.
 pub(super) fn as_string(scope: &ReaderScope<'_>, what: &str, value: Located<DeValue<'_>>) -> Option<Located<String>> {
     match value.value {
         DeValue::String(string) => Some(Located { offset: value.offset, value: string.into_owned() }),
@@ -341,7 +263,7 @@ pub(super) fn as_string(scope: &ReaderScope<'_>, what: &str, value: Located<DeVa
     }
 }
 
-/// Names the type only: the value may be a secret.
+/// The problem of a value of the wrong type. It does not quote the value, which may be a secret.
 pub(super) fn wrong_type(offset: usize, what: &str, value: &DeValue<'_>, expected: &str) -> LocatedProblem {
     let kind = match value {
         DeValue::String(_) => "a string",
@@ -359,13 +281,9 @@ fn at(value: Spanned<DeValue<'_>>) -> Located<DeValue<'_>> {
     Located { offset: value.span().start, value: value.into_inner() }
 }
 
-fn one_of(names: &[&str]) -> String {
+pub(super) fn one_of(names: &[&str]) -> String {
     match names {
         [name] => format!("\"{name}\""),
         names => format!("one of {}", names.join(", ")),
     }
-}
-
-fn between<T: Copy>(range: RangeInclusive<T>, show: impl Fn(T) -> String) -> String {
-    format!("{} to {}", show(*range.start()), show(*range.end()))
 }

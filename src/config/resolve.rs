@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use secrecy::SecretString;
 
@@ -16,17 +15,10 @@ use super::raw_provider::RawProvider;
 use super::raw_user::RawUser;
 use super::reader::{Located, ReaderScope};
 use super::resolve_provider;
-use super::resolve_race::{RACE, merge_timeouts, race_settings};
 use super::transport::EnvProxies;
-use super::{
-    Config, Listen, ModelConfig, Provider, RaceSettings, Retention, Server, StoreConfig, Timeouts, UpstreamConfig,
-    User, prices,
-};
+use super::{Config, Listen, ModelConfig, Provider, Server, StoreConfig, Timeouts, UpstreamConfig, User, prices};
 use crate::machine;
 
-/// Bytes.
-const BODY_MAX: u64 = 32 << 20;
-const EVENT_MAX: u64 = 8 << 20;
 /// The share of the machine's memory that bodies and buffers may take: what they are read into and translated by may for a moment
 /// take as much again, and the database and the rest of the machine need room too.
 const MEMORY_SHARE: u64 = 4;
@@ -34,17 +26,13 @@ const MEMORY_SHARE: u64 = 4;
 const REQUEST_BYTES: u64 = 256 << 10;
 /// And so many descriptors: its client's, and three attempts'.
 const REQUEST_DESCRIPTORS: u64 = 4;
-const DRAIN: Duration = Duration::from_secs(30);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-const STORE: &str = "photofinish.db";
-const RETENTION: Retention = Retention::For(Duration::from_secs(90 * 86_400));
 
 /// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
 pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> Config {
     let server = raw.server;
     check_listen(scope, &server.listen, !raw.users.is_empty());
     let env_proxies = EnvProxies::read(scope);
-    let race = race_settings(scope, &RACE, &raw.race);
     let mut providers = listed_providers(scope, raw.providers, &env_proxies);
     add_catalogue_providers(scope, &mut providers, &raw.models, &env_proxies);
     let mut listen: Vec<Listen> = server.listen.into_iter().map(|listen| listen.value).collect();
@@ -52,31 +40,30 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> C
         listen.push(Listen::Tcp(LISTEN));
     }
     own_address::check(scope, &listen, &providers, &raw.models);
-    let (models, aliases) = resolve_models(scope, raw.models, &providers, &race);
+    let (models, aliases) = resolve_models(scope, raw.models, &providers);
     let users = resolve_users(scope, raw.users, &providers);
     if models.is_empty() {
         scope.warn("no [models]: apps have to name upstreams themselves, as \"PROVIDER/MODEL\"".to_owned());
     }
-    let memory = server.memory.unwrap_or_else(|| machine::memory() / MEMORY_SHARE);
+    let memory = server.memory.unwrap_or_else(|| whole(machine::memory() / MEMORY_SHARE));
     Config {
         path: absolute(path),
         server: Server {
             listen,
             tls: server.tls,
             trusted_proxies: server.trusted_proxies,
-            body_max: whole(server.body_max.unwrap_or(BODY_MAX)),
-            memory: whole(memory),
-            max_in_flight: whole(server.max_in_flight.unwrap_or_else(|| in_flight(memory, machine::descriptors()))),
-            event_max: whole(server.event_max.unwrap_or(EVENT_MAX)),
-            drain: server.drain.unwrap_or(DRAIN),
+            body_max: server.body_max,
+            memory,
+            max_in_flight: server
+                .max_in_flight
+                .unwrap_or_else(|| whole(in_flight(memory as u64, machine::descriptors()))),
+            event_max: server.event_max,
+            drain: server.drain,
             hosts: server.hosts,
             cors: server.cors,
         },
-        store: StoreConfig {
-            path: absolute(raw.store.as_deref().unwrap_or(Path::new(STORE))),
-            retention: raw.retention.unwrap_or(RETENTION),
-        },
-        race,
+        store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
+        race: raw.race,
         providers: providers.into_iter().filter_map(|(name, provider)| Some((name, provider?))).collect(),
         models,
         aliases,
@@ -134,25 +121,25 @@ fn resolve_models(
     scope: &ReaderScope<'_>,
     raw: Vec<RawModel>,
     providers: &ResolvedNames,
-    race: &RaceSettings,
 ) -> (BTreeMap<String, Arc<ModelConfig>>, BTreeMap<String, String>) {
     let names: BTreeSet<String> = raw.iter().map(|model| model.name.value.clone()).collect();
     let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::<String, String>::new());
     for raw in raw {
         let name = raw.name.value;
-        for alias in raw.aliases {
-            let other = match aliases.get(&alias.value) {
+        for Located { offset, value: alias } in raw.aliases {
+            let alias = alias.value;
+            let other = match aliases.get(&alias) {
                 Some(other) => format!("an alias of the model \"{}\" already", shown(other)),
-                None if names.contains(&alias.value) => "the name of a model".to_owned(),
+                None if names.contains(&alias) => "the name of a model".to_owned(),
                 None => {
-                    aliases.insert(alias.value, name.clone());
+                    aliases.insert(alias, name.clone());
                     continue;
                 }
             };
-            let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias.value), shown(&name));
-            scope.report(LocatedProblem::at(alias.offset, message));
+            let message = format!("the alias \"{}\" in [models.{}] is {other}", shown(&alias), shown(&name));
+            scope.report(LocatedProblem::at(offset, message));
         }
-        let race = race_settings(scope, race, &raw.race);
+        let race = raw.race;
         let offset = raw.name.offset;
         let upstreams = resolve_upstreams(scope, &name, raw.upstreams, providers, race.timeouts);
         if !upstreams.is_empty() && upstreams.iter().all(|upstream| upstream.weight == 0.0) {
@@ -200,7 +187,7 @@ fn resolve_upstreams(
                 weight: raw.weight,
                 price: raw.price,
                 context: raw.context,
-                timeouts: merge_timeouts(timeouts, raw.timeouts),
+                timeouts: raw.timeouts.over(timeouts),
             }),
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
              api_key = \"${{{variable}}}\" is the usual one"
         ));
     }
-    for header in &raw.forward_headers {
+    for header in &raw.typed.forward_headers {
         let carries_key = |spoken: &ProviderDialect| matches!(&spoken.auth, Auth::Header(own) if *own == header.value);
         if dialects.iter().any(carries_key) {
             let message = format!("\"{}\" in forward_headers of {name} carries the provider's own key", header.value);
@@ -54,16 +54,17 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
         base_url: dialects.first()?.base_url.clone(),
         dialects,
         api_version: raw.parts.into_iter().find(|(key, _)| *key == "api_version").map(|(_, text)| text.value),
-        cancel_billing: raw.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
-        domain: raw.domain,
+        cancel_billing: raw.typed.cancel_billing.or(known).unwrap_or(CancelBilling::Unknown),
+        domain: raw.typed.domain,
         stream_options: entry.is_none_or(|entry| entry.stream_options.value),
         max_completion_tokens: entry.is_some_and(|entry| entry.max_completion_tokens.value),
         omits_finish_reason: raw
+            .typed
             .omits_finish_reason
             .unwrap_or(entry.is_some_and(|entry| entry.omits_finish_reason.value)),
         takes_thoughts: entry.is_some_and(|entry| entry.takes_thoughts.value),
-        prefix: raw.prefix.or(entry.map(|entry| entry.continues.value.prefix())).unwrap_or_default(),
-        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+        prefix: raw.typed.prefix.or(entry.map(|entry| entry.continues.value.prefix())).unwrap_or_default(),
+        forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: raw.keys,
         key_sources: raw.key_sources,
         simulate: None,
@@ -113,7 +114,7 @@ pub(super) fn known(
 
 /// It speaks what the simulator speaks.
 fn simulated(raw: RawProvider) -> Option<Provider> {
-    let simulation = raw.simulate?;
+    let simulation = raw.typed.simulate?;
     let spoken = ProviderDialect {
         dialect: Dialect::OpenAi,
         base_url: String::new(),
@@ -126,14 +127,14 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
         base_url: String::new(),
         dialects: vec![spoken],
         api_version: None,
-        cancel_billing: raw.cancel_billing.unwrap_or(CancelBilling::Stops),
-        domain: raw.domain,
+        cancel_billing: raw.typed.cancel_billing.unwrap_or(CancelBilling::Stops),
+        domain: raw.typed.domain,
         stream_options: true,
         max_completion_tokens: false,
         omits_finish_reason: false,
         takes_thoughts: false,
-        prefix: raw.prefix.unwrap_or(Prefix::Off),
-        forward_headers: raw.forward_headers.into_iter().map(|header| header.value).collect(),
+        prefix: raw.typed.prefix.unwrap_or(Prefix::Off),
+        forward_headers: raw.typed.forward_headers.into_iter().map(|header| header.value).collect(),
         keys: Keys::NotConfigured,
         key_sources: Vec::new(),
         simulate: Some(simulation),
@@ -146,13 +147,15 @@ fn dialects(
     raw: &RawProvider,
     entry: Option<&'static CatalogueEntry>,
 ) -> Option<Vec<ProviderDialect>> {
-    let own_url = match (&raw.base_url, raw.has_base_url) {
+    let own_url = match (&raw.typed.base_url, raw.has_base_url) {
         // It is wrong, and reported.
         (None, true) => return None,
         (url, _) => url.as_deref(),
     };
-    let wanted: Vec<Located<Dialect>> = match (raw.dialects.is_empty(), entry) {
-        (false, _) => raw.dialects.iter().map(|named| Located { offset: named.offset, value: named.value }).collect(),
+    let wanted: Vec<Located<Dialect>> = match (raw.typed.dialect.is_empty(), entry) {
+        (false, _) => {
+            raw.typed.dialect.iter().map(|named| Located { offset: named.offset, value: named.value }).collect()
+        }
         (true, None) => vec![Located { offset: raw.name.offset, value: Dialect::OpenAi }],
         (true, Some(entry)) => {
             let unsaid =
@@ -292,7 +295,7 @@ fn check_parts(
     let signed = dialects.iter().any(|spoken| matches!(spoken.auth, Auth::SigV4 { .. }));
     let has_part = |key: &str| {
         let braces = format!("{{{key}}}");
-        raw.base_url.is_none() && entry.is_some_and(|entry| entry.serves[0].base_url.contains(&braces))
+        raw.typed.base_url.is_none() && entry.is_some_and(|entry| entry.serves[0].base_url.contains(&braces))
     };
     for (key, text) in &raw.parts {
         let used = match *key {
@@ -333,7 +336,7 @@ fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
                 .expected("a date such as \"2024-10-21\" or \"2025-04-01-preview\""),
         );
     }
-    if raw.base_url.as_ref().is_some_and(|url| !url.trim_end_matches('/').ends_with("/openai")) {
+    if raw.typed.base_url.as_ref().is_some_and(|url| !url.trim_end_matches('/').ends_with("/openai")) {
         let message = format!("\"api_version\" in [providers.{name}] goes with another base_url");
         scope.report(
             LocatedProblem::at(version.offset, message).expected("a base_url that ends in /openai, or no api_version"),

@@ -12,6 +12,7 @@ mod certificates;
 mod plans;
 mod problems;
 mod providers;
+mod schema;
 mod transports;
 
 const SHIPPED: &str = include_str!("../../config.toml");

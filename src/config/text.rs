@@ -12,6 +12,7 @@ use super::reader::{Located, ReaderScope};
 const SECRET_FILE_MAX: u64 = 64 * 1024;
 
 /// A string with its variables filled in.
+#[derive(Clone)]
 pub(super) struct ExpandedText {
     pub(super) value: String,
     /// As it stands in the file: what messages quote, for a variable may hold a secret.

@@ -1,8 +1,8 @@
-//! What connections to a provider are made through: its proxy, and the certificate authorities that are trusted for it.
+//! The proxy and the certificate authorities of connections to a provider.
 //!
-//! The proxy is the provider's own `proxy`, else that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
-//! `NO_PROXY`). Addresses of this machine are always connected to directly. No message quotes a proxy's URL: it may hold a
-//! password.
+//! The proxy is the provider's own `proxy`, else the environment's (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+//! Connections to this machine are always direct. No message quotes a proxy's URL: it may contain a password. Not for the
+//! connections themselves: see `upstream`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -18,14 +18,14 @@ use sha2::{Digest, Sha256};
 
 use super::certificate;
 use super::problem::{LocatedProblem, shown};
-use super::reader::{ReaderScope, TomlTable};
+use super::reader::{Located, ReaderScope, TomlTable};
 
-/// What a connection is made through. Connections are shared only where it is the same.
+/// The proxy and the authorities of a connection. Only providers with equal ones share connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Transport {
     /// None: a direct connection.
     pub proxy: Option<Arc<Proxy>>,
-    /// Trusted beside the system's. None: the system's alone.
+    /// Trusted in addition to the system's. None: only the system's.
     pub authorities: Option<Arc<Authorities>>,
 }
 
@@ -45,12 +45,12 @@ pub struct Authorities {
     pub path: PathBuf,
     /// At least one.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// SHA-256 of the certificates: two states of a file differ in it.
+    /// SHA-256 of the certificates; it changes when the file does.
     digest: [u8; 32],
 }
 
 impl Proxy {
-    /// The value of `proxy-authorization`, where the URL has a name in it.
+    /// The value of `proxy-authorization`, if the URL has a user name.
     pub fn authorization(&self) -> Option<&str> {
         self.authorization.as_deref()
     }
@@ -58,7 +58,7 @@ impl Proxy {
     /// Parses `http://user:password@proxy:3128`; `http://` may be left out.
     ///
     /// # Errors
-    /// What is wrong, as the end of a sentence, without the URL.
+    /// What is wrong, as the end of a sentence that does not quote the URL.
     fn parse(url: &str) -> Result<Proxy, String> {
         if let Some((scheme, _)) = url.split_once("://")
             && !scheme.eq_ignore_ascii_case("http")
@@ -99,7 +99,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl PartialEq for Authorities {
-    /// The same certificates, wherever they are.
+    /// Two are equal if they have the same certificates, from whichever file.
     fn eq(&self, other: &Authorities) -> bool {
         self.digest == other.digest
     }
@@ -122,69 +122,62 @@ impl fmt::Debug for Authorities {
 /// `proxy` and `ca_file` of a provider, as typed.
 #[derive(Default)]
 pub(super) struct RawTransport {
-    proxy: ProxyChoice,
-    /// Where `proxy` names one.
-    proxy_at: Option<usize>,
-    authorities: Option<Arc<Authorities>>,
-    /// Where `ca_file` is.
-    ca_file_at: Option<usize>,
+    pub(super) proxy: Option<Located<ProxyChoice>>,
+    pub(super) authorities: Option<Located<Arc<Authorities>>>,
 }
 
-#[derive(Default)]
-enum ProxyChoice {
-    /// As the environment says.
-    #[default]
-    Environment,
+/// `proxy = …`; without the key, the environment decides.
+#[derive(Clone)]
+pub(super) enum ProxyChoice {
     /// `proxy = "none"`
     Direct,
     Through(Arc<Proxy>),
 }
 
-impl RawTransport {
-    pub(super) fn read(table: &mut TomlTable<'_, '_>) -> RawTransport {
-        let mut raw = RawTransport::default();
-        if let Some(text) = table.text("proxy") {
-            let url = text.value.value.as_str();
-            if url == "none" {
-                raw.proxy = ProxyChoice::Direct;
-            } else {
-                match Proxy::parse(url) {
-                    Ok(proxy) => {
-                        if proxy.authorization.is_some() && text.value.typed == url {
-                            table.scope.note_secret();
-                        }
-                        raw.proxy = ProxyChoice::Through(Arc::new(proxy));
-                        raw.proxy_at = Some(text.offset);
-                    }
-                    Err(why) => {
-                        let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what("proxy")));
-                        table.scope.report(problem.expected("\"http://proxy.example.com:3128\", or \"none\""));
-                    }
-                }
-            }
-        }
-        if let Some(path) = certificate::path(table, "ca_file") {
-            raw.ca_file_at = Some(path.offset);
-            match authorities(path.value) {
-                Ok(authorities) => raw.authorities = Some(Arc::new(authorities)),
-                Err(why) => {
-                    let problem = LocatedProblem::at(path.offset, format!("{} {why}", table.what("ca_file")));
-                    table.scope.report(problem.expected("a file in PEM form with the certificates to believe"));
-                }
-            }
-        }
-        raw
+pub(super) fn read_proxy(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<ProxyChoice>> {
+    let text = table.text(key)?;
+    let url = text.value.value.as_str();
+    if url == "none" {
+        return Some(Located { offset: text.offset, value: ProxyChoice::Direct });
     }
+    match Proxy::parse(url) {
+        Ok(proxy) => {
+            if proxy.authorization.is_some() && text.value.typed == url {
+                table.scope.note_secret();
+            }
+            Some(Located { offset: text.offset, value: ProxyChoice::Through(Arc::new(proxy)) })
+        }
+        Err(why) => {
+            let problem = LocatedProblem::at(text.offset, format!("{} {why}", table.what(key)));
+            table.scope.report(problem.expected("\"http://proxy.example.com:3128\", or \"none\""));
+            None
+        }
+    }
+}
 
+pub(super) fn read_ca_file(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<Arc<Authorities>>> {
+    let path = certificate::path(table, key)?;
+    match authorities(path.value) {
+        Ok(authorities) => Some(Located { offset: path.offset, value: Arc::new(authorities) }),
+        Err(why) => {
+            let problem = LocatedProblem::at(path.offset, format!("{} {why}", table.what(key)));
+            table.scope.report(problem.expected("a file in PEM form with the certificates to trust"));
+            None
+        }
+    }
+}
+
+impl RawTransport {
     /// The transport for an address.
     pub(super) fn for_url(&self, base_url: &str, env_proxies: &EnvProxies) -> Transport {
         let proxy = match &self.proxy {
             _ if is_local(base_url) => None,
-            ProxyChoice::Environment => env_proxies.proxy(base_url),
-            ProxyChoice::Direct => None,
-            ProxyChoice::Through(proxy) => Some(proxy.clone()),
+            None => env_proxies.proxy(base_url),
+            Some(Located { value: ProxyChoice::Direct, .. }) => None,
+            Some(Located { value: ProxyChoice::Through(proxy), .. }) => Some(proxy.clone()),
         };
-        Transport { proxy, authorities: self.authorities.clone().filter(|_| is_https(base_url)) }
+        let authorities = self.authorities.as_ref().filter(|_| is_https(base_url));
+        Transport { proxy, authorities: authorities.map(|authorities| authorities.value.clone()) }
     }
 
     /// Reports keys that have no effect. `name`: of the provider's table.
@@ -194,13 +187,13 @@ impl RawTransport {
         name: &str,
         base_urls: impl Iterator<Item = &'a str> + Clone,
     ) {
-        if let Some(offset) = self.proxy_at
+        if let Some(Located { offset, value: ProxyChoice::Through(_) }) = self.proxy
             && base_urls.clone().all(is_local)
         {
             let message = format!("\"proxy\" in {name} has no use there: the address is on this machine");
             scope.report(LocatedProblem::at(offset, message).expected("no proxy, or another base_url"));
         }
-        if let Some(offset) = self.ca_file_at
+        if let Some(Located { offset, .. }) = self.authorities
             && !base_urls.clone().any(is_https)
         {
             let message = format!("\"ca_file\" in {name} has no use there: the address has no TLS");
@@ -209,10 +202,10 @@ impl RawTransport {
     }
 }
 
-/// The certificates of the file that can be used: at least one.
+/// The usable certificates of the file: at least one.
 fn authorities(path: PathBuf) -> Result<Authorities, String> {
     let mut certificates = certificate::certificates(&path)?;
-    // One that cannot be read is skipped, as it is in the system's own store.
+    // A certificate that cannot be read is skipped, as in the system's own store.
     certificates.retain(|certificate| RootCertStore::empty().add(certificate.clone()).is_ok());
     if certificates.is_empty() {
         return Err(format!("holds no certificate of an authority that can be used: {}", path.display()));
@@ -230,7 +223,7 @@ pub(super) struct EnvProxies {
 }
 
 impl EnvProxies {
-    /// Upper case takes precedence. A proxy that cannot be used is a warning, for the variable is not part of the config.
+    /// Upper case takes precedence. A proxy that cannot be used is only a warning: the variable is not part of the config.
     pub(super) fn read(scope: &ReaderScope<'_>) -> EnvProxies {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|name| Some((*name, (scope.env)(name).filter(|value| !value.is_empty())?)))
@@ -261,7 +254,7 @@ fn is_https(base_url: &str) -> bool {
     base_url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"))
 }
 
-/// Whether the address is this machine's own, by its text. A simulated provider's is empty until it listens.
+/// The text of the address names this machine. A simulated provider has no address until it listens.
 fn is_local(base_url: &str) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return true };
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);

@@ -17,6 +17,12 @@ pub const DURATION_EXPECTED: &str =
 pub const BYTES_EXPECTED: &str =
     "a number of bytes, with or without a unit (B, KB, MB, GB, KiB, MiB or GiB), such as \"32MiB\" or 65536";
 
+/// A regular expression that matches every duration, for the JSON Schema.
+pub(super) const DURATION_PATTERN: &str = r"\d+(\.\d+)?\s*(ms|s|m|h|d)";
+
+/// The same for sizes.
+pub(super) const BYTES_PATTERN: &str = r"\d+(\.\d+)?\s*(B|[kK]B|MB|GB|KiB|MiB|GiB)?";
+
 /// A text that is not a duration or a size. It quotes the text, shortened: not for secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{value} is not a {what}; expected {expected}")]

@@ -3,7 +3,7 @@
 use super::bad;
 
 /// The text, and how its only problem begins after `config.toml:`, and what else it says.
-const PROBLEMS: &[(&str, &str, &str)] = &[
+pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     // names
     ("[race]\npolcy = 1", "2:1: unknown key \"polcy\" in [race]", "did you mean \"policy\"?"),
     ("[sever]", "1:2: unknown key \"sever\" in the file", "did you mean \"server\"?"),
@@ -106,7 +106,7 @@ const PROBLEMS: &[(&str, &str, &str)] = &[
     ("race.keepalive = \"never\"", "1:18: bad value \"never\" for \"keepalive\"", "or \"off\""),
     ("race.keepalive = 10", "1:18: \"keepalive\" in [race] is an integer", "expected a string"),
     ("providers.groq.domain = \"two words\"", "1:25: bad value \"two words\" for \"domain\"", "a word of at most 64"),
-    ("providers.groq.domain = \"\"", "1:25: bad value \"\" for \"domain\" in [providers.groq]", "machine park"),
+    ("providers.groq.domain = \"\"", "1:25: bad value \"\" for \"domain\" in [providers.groq]", "data centre"),
     ("race.timeouts.idle = \"0s\"", "1:22: bad value \"0s\" for \"idle\"", "1ms to 365d"),
     ("race.breaker.open = \"0s\"", "1:21: bad value \"0s\" for \"open\"", "1ms to 365d"),
     ("race.breaker.failures = -1", "1:25: bad value -1 for \"failures\"", "0 to 10000"),

@@ -234,7 +234,7 @@ fn what_is_wrong_with_a_provider_is_said_where_it_is() {
         (
             "[server]\nhosts = [\"ok\", \"gw.internal:8080\"]",
             "x:2:16: bad value \"gw.internal:8080\" for \"hosts\" in [server]; expected a name without scheme and port, \
-             such as \"gateway.internal\"; localhost and IP addresses are known",
+             such as \"gateway.internal\"; localhost and IP addresses always work",
         ),
         ("server.hosts = [\"http://gw\"]", "bad value"),
         ("server.hosts = [\"*\"]", "bad value"),

@@ -1,0 +1,52 @@
+//! `names!` declares an enum whose variants have names in the config: the enum, `ALL`, `as_str` and `from_name`.
+//!
+//! Not for names that only the program uses.
+
+/// A choice of the config: its variants, their names, and a line about each.
+pub(super) trait Named: Copy + 'static {
+    const VARIANTS: &'static [Self];
+
+    fn name(self) -> &'static str;
+
+    /// Its doc comment; empty if it has none.
+    fn about(self) -> &'static str;
+}
+
+/// Each variant is written `/// What it does.` and `Variant = "name",`.
+macro_rules! names {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[doc = $about])* $variant,)+ }
+
+        impl $name {
+            /// Every variant, in the order of the documentation.
+            pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
+
+            /// The name in the config, and wherever else it is written.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            pub fn from_name(name: &str) -> Option<$name> {
+                $name::ALL.into_iter().find(|variant| variant.as_str() == name)
+            }
+        }
+
+        impl $crate::config::names::Named for $name {
+            const VARIANTS: &'static [$name] = &$name::ALL;
+
+            fn name(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn about(self) -> &'static str {
+                match self { $($name::$variant => concat!($($about, "\n",)* ""),)+ }
+            }
+        }
+    };
+}
+pub(super) use names;

@@ -1,0 +1,53 @@
+//! The JSON Schema of the config file, for editors: `photofinish check --schema` prints it, `config.schema.json` is a copy.
+//!
+//! It follows from the declarations that the parser reads with (`keys!`). Not for checks that a schema cannot express, such as an
+//! unknown provider: those are the parser's.
+
+use std::borrow::Cow;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::RaceSettings;
+use super::keys::{self, Keys};
+use super::raw::{ModelKeys, StoreKeys};
+use super::raw_provider::ProviderKeys;
+use super::raw_server::ServerKeys;
+use super::raw_user::UserKeys;
+
+/// The schema as JSON text, in draft 7: what taplo and Even Better TOML read.
+pub fn schema() -> String {
+    let schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<File>();
+    format!("{:#}\n", schema.as_value())
+}
+
+/// The whole file.
+struct File;
+
+impl JsonSchema for File {
+    fn schema_name() -> Cow<'static, str> {
+        "Photofinish configuration".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut model = ModelKeys::properties(generator);
+        model.extend(RaceSettings::properties(generator));
+        let mut model = keys::object(model);
+        model.insert("required".to_owned(), ["upstreams"].as_slice().into());
+        let provider = generator.subschema_for::<ProviderKeys>();
+        let user = generator.subschema_for::<UserKeys>();
+        let named = |about: &str, table: Schema| json_schema!({ "description": about, "type": "object", "additionalProperties": table });
+        let section = |about: &str, mut table: Schema| {
+            table.insert("description".to_owned(), about.into());
+            table
+        };
+        keys::object(vec![
+            ("server", section("Where and how the gateway listens.", generator.subschema_for::<ServerKeys>())),
+            ("store", section("The history.", generator.subschema_for::<StoreKeys>())),
+            ("race", section("The defaults of every model.", generator.subschema_for::<RaceSettings>())),
+            ("providers", named("Providers by name; those of the catalogue need only a key.", provider)),
+            ("models", named("Models by the name that apps send, each with its upstreams.", model)),
+            ("users", named("Who may call. Without users, the gateway listens on this machine only.", user)),
+        ])
+    }
+}
