@@ -1,8 +1,8 @@
 //! The client metrics of OpenTelemetry's GenAI conventions, in Prometheus' spelling: the gateway is a client of its
 //! providers, and one operation is one attempt.
 //!
-//! <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/gen-ai-metrics.md`. Left out is
-//! `time_per_output_chunk`, which would cost something for every chunk of every stream.
+//! <https://github.com/open-telemetry/semantic-conventions-genai>, `docs/gen-ai/gen-ai-metrics.md`. Not for
+//! `time_per_output_chunk`, which would add a cost to every chunk of every stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::text::MetricsText;
 use crate::failure::FailureKind;
 use crate::history::{AttemptOutcome, AttemptRecord};
 
-/// Of one upstream.
+/// The figures of one upstream.
 #[derive(Debug)]
 pub(super) struct GenAi {
-    /// By the name of the failure, of which there are not many; the empty name is none.
+    /// By the name of the failure, of which there are few; the empty name is success.
     durations: Mutex<BTreeMap<&'static str, MetricHistogram>>,
     first_chunk: MetricHistogram,
     input: MetricHistogram,
@@ -34,7 +34,7 @@ impl GenAi {
         }
     }
 
-    /// `took_us`: from its dispatch until nothing of it was left.
+    /// `took_us`: microseconds from dispatch to the end of the attempt.
     pub fn attempt(&self, attempt: &AttemptRecord, took_us: i64) {
         for (tokens, histogram) in [(attempt.input_tokens, &self.input), (attempt.output_tokens, &self.output)] {
             if let Some(tokens) = tokens.and_then(|tokens| u64::try_from(tokens).ok()) {
@@ -52,8 +52,7 @@ impl GenAi {
     }
 }
 
-/// How an attempt ended, and its length in microseconds. None for one that was cut: how long it would have taken nobody
-/// knows.
+/// How an attempt ended, and its length in microseconds. None: it was cancelled, so its length is unknown.
 fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
     let (error, good_end) = match (attempt.failure, attempt.outcome) {
         (Some(failure), _) => (failure, None),
@@ -64,10 +63,10 @@ fn ended(attempt: &AttemptRecord, took_us: i64) -> Option<(&'static str, i64)> {
     Some((error, attempt.eof_us.or(good_end).unwrap_or(took_us)))
 }
 
-/// The three families, by the upstreams' names.
+/// The three families, by upstream.
 pub(super) fn render(upstreams: &NamedSeries<super::UpstreamMetrics>, text: &mut MetricsText) {
     let all = || upstreams.iter().map(|(name, of)| (labels(name), &of.gen_ai));
-    let help = "From an attempt's own dispatch to the end of its answer, of those that the gateway did not cut itself.";
+    let help = "From an attempt's own dispatch to the end of its answer, for attempts that the gateway did not cancel.";
     text.shared_family("gen_ai_client_operation_duration_seconds", "histogram", help);
     for (labels, of) in all() {
         for (error, duration) in &*of.durations.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -75,8 +74,8 @@ pub(super) fn render(upstreams: &NamedSeries<super::UpstreamMetrics>, text: &mut
             text.histogram(&[&labels[..], error].concat(), duration);
         }
     }
-    let help = "From an attempt's own dispatch to its first event of any kind but comments, of those where it was seen: a role \
-                without a token counts here.";
+    let help = "From an attempt's own dispatch to its first event other than a comment, for attempts where it was seen: a role \
+                without a token counts.";
     text.shared_family("gen_ai_client_operation_time_to_first_chunk_seconds", "histogram", help);
     for (labels, of) in all().filter(|(_, of)| !of.first_chunk.is_empty()) {
         text.histogram(&labels, &of.first_chunk);
@@ -90,9 +89,9 @@ pub(super) fn render(upstreams: &NamedSeries<super::UpstreamMetrics>, text: &mut
     }
 }
 
-/// The provider's name is the config's.
+/// The provider's name is the one in the config.
 fn labels(upstream: &str) -> [(&'static str, &str); 3] {
-    // The series of all that is not configured has one name for both.
+    // The shared series has one name for both.
     let (provider, model) = upstream.split_once('/').unwrap_or((upstream, upstream));
     [("gen_ai_operation_name", "chat"), ("gen_ai_provider_name", provider), ("gen_ai_request_model", model)]
 }

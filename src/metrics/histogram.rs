@@ -1,20 +1,22 @@
 //! A histogram of durations or counts with fixed buckets, for many writers at once.
+//!
+//! Not for quantiles of the history: see `history`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The buckets of a histogram, and the unit that its values are kept in.
+/// The buckets of a histogram, and the unit of its values.
 #[derive(Debug)]
 pub(super) struct Buckets {
     /// Upper bounds, rising.
     upto: &'static [u64],
-    /// How many of the kept unit are one of the shown: 10⁹ nanoseconds a second; 1 for counts.
+    /// How many kept units one shown unit has: 10⁹ nanoseconds a second; 1 for counts.
     per_shown: f64,
 }
 
 const NANOS: f64 = 1e9;
 
-/// From a local server's first token to one that nobody waits for any more.
+/// From a local server's first token to one that comes too late for anybody.
 pub(super) const TTFT: Buckets = durations(&[
     ms(5),
     ms(10),
@@ -52,11 +54,11 @@ pub(super) const TPOT: Buckets = durations(&[
     ms(1_000),
 ]);
 
-/// The gateway's own share is well below a millisecond, unless something is wrong.
+/// The gateway's own share is far below a millisecond unless something is wrong.
 pub(super) const OVERHEAD: Buckets =
     durations(&[us(50), us(100), us(250), us(500), ms(1), us(2_500), ms(5), ms(10), ms(25), ms(100), ms(1_000)]);
 
-/// As OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`.
+/// What OpenTelemetry's GenAI conventions recommend for `gen_ai.client.operation.*`.
 pub(super) const OPERATION: Buckets = durations(&[
     ms(10),
     ms(20),
@@ -74,7 +76,7 @@ pub(super) const OPERATION: Buckets = durations(&[
     ms(81_920),
 ]);
 
-/// As they recommend for `gen_ai.client.token.usage`: powers of four.
+/// What they recommend for `gen_ai.client.token.usage`: powers of four.
 pub(super) const TOKENS: Buckets = Buckets {
     upto: &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864],
     per_shown: 1.0,
@@ -83,9 +85,9 @@ pub(super) const TOKENS: Buckets = Buckets {
 #[derive(Debug)]
 pub(super) struct MetricHistogram {
     buckets: Buckets,
-    /// One more than there are bounds: the last is for what is above them all.
+    /// One more than there are bounds: the last is for values above them all.
     counts: Box<[AtomicU64]>,
-    /// Of durations nanoseconds; enough for 584 years.
+    /// In the kept unit; nanoseconds last for 584 years.
     sum: AtomicU64,
 }
 
@@ -99,14 +101,14 @@ impl MetricHistogram {
         self.count(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Takes in a value in the kept unit.
+    /// Adds a value in the kept unit.
     pub fn count(&self, value: u64) {
         let bucket = self.buckets.upto.partition_point(|bound| *bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
-    /// For each bound, as it is shown, how many values did not exceed it; the last, without a bound, is the count of all.
+    /// For each bound in the shown unit, how many values do not exceed it. The last has no bound and counts all values.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let bounds = self.buckets.upto.iter().map(|bound| Some(*bound as f64 / self.buckets.per_shown)).chain([None]);
         let counts = self.counts.iter().scan(0, |so_far, count| {
@@ -116,7 +118,7 @@ impl MetricHistogram {
         bounds.zip(counts)
     }
 
-    /// As it is shown.
+    /// In the shown unit.
     pub fn sum(&self) -> f64 {
         self.sum.load(Relaxed) as f64 / self.buckets.per_shown
     }

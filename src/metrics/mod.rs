@@ -1,12 +1,13 @@
-//! What `GET /metrics` tells: counters and histograms of races and attempts, written as Prometheus' text.
+//! `GET /metrics`: counters and histograms of races and attempts, as Prometheus' text.
 //!
-//! Fed by the recorder with every row that it takes, so that the rows and the metrics say the same. A row costs a look-up
-//! and a few atomic additions, a token nothing. Not the history: this is gone with the process, and estimates nothing.
+//! The recorder feeds them with every row, so rows and metrics agree. A row costs a look-up and a few atomic additions, a token
+//! costs nothing. Not for history: counts start at zero with the process, and nothing is estimated.
 
 mod gen_ai;
 mod histogram;
 mod regressions;
 mod series;
+mod starts;
 mod text;
 
 pub use regressions::CurrentRegressions;
@@ -26,17 +27,19 @@ use crate::history::{AttemptOutcome, AttemptRecord, RaceOutcome, RaceRecord};
 use gen_ai::GenAi;
 use histogram::MetricHistogram;
 use series::NamedSeries;
+use starts::Starts;
 use text::MetricsText;
 
-/// Models with a series of their own, the first by name; the others are `other`.
+/// Models with a series of their own, first by name; further ones share `other`.
 const MODELS_MAX: usize = 32;
-/// Upstreams with series of their own: those of the models, the first by model; the others are `other`.
+/// Upstreams with series of their own, first by model; further ones share `other`.
 const UPSTREAMS_MAX: usize = 64;
 
-/// Everything since the start that rows tell.
+/// What was counted from rows since the start.
 #[derive(Debug)]
 pub struct Metrics {
     races: [AtomicU64; RaceOutcome::ALL.len()],
+    starts: Starts,
     overhead: MetricHistogram,
     rolled_up_attempts: AtomicU64,
     removed_races: AtomicU64,
@@ -44,31 +47,31 @@ pub struct Metrics {
     regressions: ArcSwap<CurrentRegressions>,
 }
 
-/// What the rows do not tell, and others count.
+/// Figures that other rooms count.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalCounts {
     /// Races running now.
     pub in_flight: i64,
-    /// Tasks running now: connections, attempts, losers that run on.
+    /// Tasks running now: connections, attempts, losers that are read to their end.
     pub tasks: usize,
-    /// Rows that wait for the database.
+    /// Rows waiting for the database.
     pub record_queue: usize,
     pub records_spilled: usize,
     pub records_written: u64,
     pub records_dropped: u64,
-    /// Attempts whose row contradicted itself.
+    /// Attempts whose row contradicts itself.
     pub invariant_violations: u64,
     /// Requests without a valid token.
     pub unauthorized: u64,
-    /// Requests that were turned away for want of room, by reason.
+    /// Requests refused for lack of room, by reason.
     pub shed: Vec<(&'static str, u64)>,
-    /// Bytes that bodies and buffers take, and may take.
+    /// Bytes that bodies and buffers use, and their limit.
     pub memory: (usize, usize),
     /// Upstreams whose circuit breaker is open.
     pub open_breakers: BTreeSet<String>,
 }
 
-/// Of one configuration.
+/// The series of one configuration.
 #[derive(Debug)]
 struct ConfiguredNames {
     /// Client TTFT.
@@ -88,16 +91,17 @@ struct UpstreamMetrics {
     regressions: [AtomicU64; TestedFigure::ALL.len()],
 }
 
-/// Cached ones are among the input, and those of reasoning, with most providers, among the output.
+/// `input` includes cached tokens; with most providers `output` includes reasoning.
 const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
 
 impl Metrics {
-    /// Knows no name yet: see [`Metrics::configure`].
+    /// Without names: see [`Metrics::configure`].
     pub fn new() -> Metrics {
         let named =
             ConfiguredNames { models: NamedSeries::new(ttft), upstreams: NamedSeries::new(UpstreamMetrics::new) };
         Metrics {
             races: Default::default(),
+            starts: Starts::default(),
             overhead: MetricHistogram::new(histogram::OVERHEAD),
             rolled_up_attempts: AtomicU64::new(0),
             removed_races: AtomicU64::new(0),
@@ -106,8 +110,7 @@ impl Metrics {
         }
     }
 
-    /// From now on the models of `config` and their upstreams have series of their own. A name that is gone takes its series
-    /// along.
+    /// Gives the models of `config` and their upstreams series of their own. The series of removed names are dropped.
     pub fn configure(&self, config: &Config) {
         self.named.rcu(|before| {
             let mut models = before.models.renamed(config.models.keys().cloned(), MODELS_MAX, ttft);
@@ -123,9 +126,10 @@ impl Metrics {
         });
     }
 
-    /// `overhead_us`: what the gateway itself added before the client's first token, where that is known.
+    /// `overhead_us`: what the gateway itself added before the client's first token, if known.
     pub fn race(&self, race: &RaceRecord, overhead_us: Option<i64>) {
         self.races[race.outcome as usize].fetch_add(1, Relaxed);
+        self.starts.race(race);
         if let Some(sent) = race.first_token_sent_us {
             self.named.load().models.of(&race.model).observe(micros(sent));
         }
@@ -134,9 +138,10 @@ impl Metrics {
         }
     }
 
-    /// `choices`: how many answers the request asked for, where it says so. `took_us`: microseconds from the dispatch until
-    /// nothing of the attempt was left.
+    /// `choices`: how many answers the request asked for, if it says so. `took_us`: microseconds from dispatch to the end of the
+    /// attempt.
     pub fn attempt(&self, attempt: &AttemptRecord, choices: Option<i64>, took_us: i64) {
+        self.starts.attempt(attempt);
         let named = self.named.load();
         let upstream = named.upstreams.of(&upstream_name(&attempt.provider, &attempt.model_sent));
         upstream.outcomes[attempt.outcome as usize].fetch_add(1, Relaxed);
@@ -154,22 +159,22 @@ impl Metrics {
         upstream.gen_ai.attempt(attempt, took_us);
     }
 
-    /// An hour of so many attempts was rolled up.
+    /// An hour with this many attempts was rolled up.
     pub fn rolled_up(&self, attempts: u64) {
         self.rolled_up_attempts.fetch_add(attempts, Relaxed);
     }
 
-    /// Rows of so many races were removed.
+    /// The rows of this many races were removed.
     pub fn removed(&self, races: u64) {
         self.removed_races.fetch_add(races, Relaxed);
     }
 
-    /// The page in the text format 0.0.4; see [`CONTENT_TYPE`]. A series of a model or an upstream is there once it has
-    /// counted something.
+    /// The page in text format 0.0.4; see [`CONTENT_TYPE`]. A model or an upstream without counts has no series.
     pub fn render(&self, elsewhere: &ExternalCounts) -> String {
         let named = self.named.load();
         let mut text = MetricsText::default();
         self.render_races(&named, &mut text);
+        self.starts.render(&mut text);
         render_attempts(&named.upstreams, &mut text);
         render_tokens(&named.upstreams, &mut text);
         gen_ai::render(&named.upstreams, &mut text);
@@ -181,9 +186,10 @@ impl Metrics {
     }
 
     fn render_retention(&self, text: &mut MetricsText) {
-        let help = "Attempts whose hour was rolled up; once more for each time that rows came late.";
+        let help =
+            "Attempts whose hour was rolled up; counted again each time an hour is rolled up again for late rows.";
         text.single("rolled_up_attempts_total", "counter", help, self.rolled_up_attempts.load(Relaxed));
-        let help = "Races whose rows were removed, for they are older than the retention.";
+        let help = "Races whose rows were removed because they are older than the retention.";
         text.single("removed_races_total", "counter", help, self.removed_races.load(Relaxed));
     }
 
@@ -232,15 +238,14 @@ fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsT
             text.sample(&[("upstream", upstream), ("outcome", outcome.as_str())], count);
         }
     }
-    let help = "From an attempt's own dispatch to its first token, of the attempts whose first token was seen. Those cut off \
-                before are not in here but in attempts_total as lost, so this is too low where many are: the stats command \
-                estimates with them.";
+    let help = "From an attempt's own dispatch to its first token, for attempts whose first token was seen. Attempts that were \
+                cancelled before are only in attempts_total as lost, so this is too low if there are many: the stats command \
+                corrects for them.";
     text.family("attempt_ttft_seconds", "histogram", help);
     for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.ttft.is_empty()) {
         text.histogram(&[("upstream", upstream)], &of.ttft);
     }
-    let help =
-        "Time per output token after the first, by the provider's own count; without bursts and several choices.";
+    let help = "Time per output token after the first, by the provider's own count; without bursts and requests for several choices.";
     text.family("tpot_seconds", "histogram", help);
     for (upstream, of) in upstreams.iter().filter(|(_, of)| !of.tpot.is_empty()) {
         text.histogram(&[("upstream", upstream)], &of.tpot);
@@ -248,8 +253,8 @@ fn render_attempts(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsT
 }
 
 fn render_tokens(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsText) {
-    let help = "Tokens of all attempts, winners and losers, as their providers count them: cached_input is part of input, and \
-                reasoning with most providers of output.";
+    let help = "Tokens of all attempts, winners and losers, as their providers count them: input includes cached_input, and \
+                with most providers output includes reasoning.";
     text.family("tokens_total", "counter", help);
     for (upstream, of) in upstreams.iter() {
         let counts = of.tokens.iter().map(|count| count.load(Relaxed));
@@ -259,10 +264,10 @@ fn render_tokens(upstreams: &NamedSeries<UpstreamMetrics>, text: &mut MetricsTex
     }
 }
 
-/// A series is there for each upstream, so that one that is open is a change.
+/// Every upstream has a series, so that an open breaker changes a value.
 fn render_breakers(upstreams: &NamedSeries<UpstreamMetrics>, open: &BTreeSet<String>, text: &mut MetricsText) {
     let open: BTreeSet<&str> = open.iter().map(|upstream| upstreams.label(upstream)).collect();
-    let help = "1 while the circuit breaker of an upstream is open, and it is left out but for trials.";
+    let help = "1 while the circuit breaker of an upstream is open: it gets no requests except probes.";
     text.family("breaker_open", "gauge", help);
     for (upstream, _) in upstreams.iter() {
         text.sample(&[("upstream", upstream)], u8::from(open.contains(upstream)));
@@ -274,26 +279,26 @@ fn render_elsewhere(elsewhere: &ExternalCounts, text: &mut MetricsText) {
     text.single(
         "tasks",
         "gauge",
-        "Tasks of the gateway running now: client and provider connections, attempts, losers that run on.",
+        "Tasks of the gateway running now: client and provider connections, attempts, losers that are read to their end.",
         elsewhere.tasks,
     );
-    text.single("record_queue", "gauge", "Rows that wait for the database.", elsewhere.record_queue);
-    let spilled = "Of these, rows in the file beside the database.";
+    text.single("record_queue", "gauge", "Rows waiting for the database.", elsewhere.record_queue);
+    let spilled = "Rows among these in the spill file next to the database.";
     text.single("records_spilled", "gauge", spilled, elsewhere.records_spilled);
     let written = "Rows in the database since the start.";
     text.single("records_written_total", "counter", written, elsewhere.records_written);
-    let dropped = "Rows lost: the queue was full, or the database never takes them.";
+    let dropped = "Rows lost: the queue was full, or the database refuses them for good.";
     text.single("records_dropped_total", "counter", dropped, elsewhere.records_dropped);
-    let unauthorized = "Requests turned away for want of a valid token; they have no race.";
+    let unauthorized = "Requests refused for lack of a valid token; they have no race.";
     text.single("unauthorized_total", "counter", unauthorized, elsewhere.unauthorized);
-    text.family("shed_total", "counter", "Requests turned away for want of room, before they had a race; by reason.");
+    text.family("shed_total", "counter", "Requests refused for lack of room before they had a race, by reason.");
     for (reason, count) in &elsewhere.shed {
         text.sample(&[("reason", reason)], count);
     }
     let (used, max) = elsewhere.memory;
-    text.single("memory_used_bytes", "gauge", "What bodies and buffers take, by the gateway's own account.", used);
-    text.single("memory_max_bytes", "gauge", "What they may take: memory under [server].", max);
-    let violations = "Attempts whose row contradicts itself: a mistake of the gateway.";
+    text.single("memory_used_bytes", "gauge", "Bytes that bodies and buffers use, as the gateway counts them.", used);
+    text.single("memory_max_bytes", "gauge", "Bytes that they may use: memory under [server].", max);
+    let violations = "Attempts whose row contradicts itself: a bug of the gateway.";
     text.single("invariant_violations_total", "counter", violations, elsewhere.invariant_violations);
 }
 

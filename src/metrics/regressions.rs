@@ -1,4 +1,4 @@
-//! Regressions on the page: which stand, and how many there were. Found elsewhere, every few minutes.
+//! Regressions on the page: which are current, and how many began. Not for finding them: see `app`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,13 +17,13 @@ impl Metrics {
         self.named.load().upstreams.of(upstream).regressions[figure as usize].fetch_add(1, Relaxed);
     }
 
-    /// From now on these stand, and no others.
+    /// Replaces the current regressions.
     pub fn standing(&self, regressions: CurrentRegressions) {
         self.regressions.store(regressions.into());
     }
 }
 
-/// A series is there once there was such a regression.
+/// A figure without any regression has no series.
 pub(super) fn render(upstreams: &NamedSeries<UpstreamMetrics>, standing: &CurrentRegressions, text: &mut MetricsText) {
     let standing: BTreeSet<(&str, TestedFigure)> =
         standing.iter().map(|(upstream, figure)| (upstreams.label(upstream), *figure)).collect();
@@ -33,7 +33,7 @@ pub(super) fn render(upstreams: &NamedSeries<UpstreamMetrics>, standing: &Curren
         let figures = figures.map(|(figure, count)| (figure, count, standing.contains(&(upstream, figure))));
         figures.filter(|(_, count, stands)| *count > 0 || *stands).collect::<Vec<_>>()
     };
-    let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions tells.";
+    let help = "1 while a figure of an upstream is worse than in the same hours of the days before, as stats --regressions shows.";
     text.family("regressions", "gauge", help);
     for (upstream, of) in upstreams.iter() {
         for (figure, _, stands) in series(upstream, of) {

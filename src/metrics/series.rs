@@ -1,18 +1,20 @@
-//! Series by the value of a label. Callers may name anything, so only names of the configuration get a series of their
-//! own; everything else shares one.
+//! Series by the value of a label. Only configured names get a series of their own, since callers can send any name; the others
+//! share one.
+//!
+//! Not for what a series counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The label value of everything that is not configured.
+/// The label value of names that are not configured.
 pub(super) const OTHER: &str = "other";
 
-/// One `S` for each name.
+/// One `S` per name.
 #[derive(Debug)]
 pub(super) struct NamedSeries<S> {
     /// In the order of the configuration.
     own: Vec<(String, Arc<S>)>,
-    /// From a name, or another name for the same, to its place.
+    /// From a name or an alias to its place.
     places: HashMap<String, usize>,
     other: Arc<S>,
 }
@@ -22,7 +24,7 @@ impl<S> NamedSeries<S> {
         NamedSeries { own: Vec::new(), places: HashMap::new(), other: Arc::new(make()) }
     }
 
-    /// The series of these names, at most `max`; what was counted under one of them is kept.
+    /// The series of these names, at most `max`; their counts are kept.
     pub fn renamed(&self, names: impl IntoIterator<Item = String>, max: usize, make: impl Fn() -> S) -> NamedSeries<S> {
         let mut next = NamedSeries { own: Vec::new(), places: HashMap::new(), other: self.other.clone() };
         for name in names {
@@ -35,7 +37,7 @@ impl<S> NamedSeries<S> {
         next
     }
 
-    /// What is counted under `alias` is counted under `name`.
+    /// Counts `alias` under `name`.
     pub fn alias(&mut self, alias: &str, name: &str) {
         if let Some(place) = self.places.get(name) {
             self.places.insert(alias.to_owned(), *place);
@@ -46,12 +48,12 @@ impl<S> NamedSeries<S> {
         self.own_of(name).unwrap_or(&self.other)
     }
 
-    /// The label value that this name is counted under.
+    /// The label value of this name.
     pub fn label(&self, name: &str) -> &str {
         self.places.get(name).map_or(OTHER, |place| &self.own[*place].0)
     }
 
-    /// Each with its label value.
+    /// The series with their label values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &S)> {
         let own = self.own.iter().map(|(name, series)| (name.as_str(), series.as_ref()));
         own.chain([(OTHER, self.other.as_ref())])

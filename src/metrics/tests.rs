@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::config::parse;
-use crate::history::sample;
+use crate::history::{StartReason, sample};
 
 fn config(models: &str) -> Config {
     parse(&format!("providers.groq.base_url = \"http://h/v1\"\n{models}"), Path::new("x"), &|_| None).unwrap()
@@ -66,6 +66,33 @@ fn rows_become_series() {
             "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"cached_input\"} 1024",
             "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"output\"} 82",
             "photofinish_tokens_total{upstream=\"groq/llama-70b\",kind=\"reasoning\"} 10",
+        ],
+    );
+}
+
+#[test]
+fn starts_are_counted_by_their_reason() {
+    let metrics = Metrics::new();
+    let attempt = |outcome, start_reason| {
+        metrics.attempt(&AttemptRecord { outcome, start_reason, ..sample::won(0) }, None, 5_000);
+    };
+    attempt(AttemptOutcome::Lost, StartReason::First);
+    attempt(AttemptOutcome::Won, StartReason::Hedge);
+    attempt(AttemptOutcome::Lost, StartReason::Hedge);
+    attempt(AttemptOutcome::Failed, StartReason::Retry);
+    for why in [Some("best budget"), Some("budget"), Some("hedge"), None] {
+        metrics.race(&RaceRecord { why: why.map(str::to_owned), ..sample::race(0) }, None);
+    }
+    assert_has(
+        &page(&metrics),
+        &[
+            "photofinish_starts_total{reason=\"first\"} 1",
+            "photofinish_starts_total{reason=\"hedge\"} 2",
+            "photofinish_starts_total{reason=\"fallback\"} 0",
+            "photofinish_starts_total{reason=\"retry\"} 1",
+            "photofinish_starts_won_total{reason=\"first\"} 0",
+            "photofinish_starts_won_total{reason=\"hedge\"} 1",
+            "photofinish_starts_refused_total{reason=\"hedge\"} 2",
         ],
     );
 }

@@ -1,10 +1,10 @@
-//! Prometheus' text format, version 0.0.4. Knows nothing of what is counted.
+//! Prometheus' text format, version 0.0.4. Not for what is counted.
 
 use std::fmt::Display;
 
 use super::histogram::MetricHistogram;
 
-/// The type of what `MetricsText` makes.
+/// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page as it grows.
@@ -16,12 +16,12 @@ pub(super) struct MetricsText {
 }
 
 impl MetricsText {
-    /// Begins a family of samples of our own; `kind` is `counter`, `gauge` or `histogram`.
+    /// Begins a family `photofinish_NAME`; `kind` is `counter`, `gauge` or `histogram`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.shared_family(&format!("photofinish_{name}"), kind, help);
     }
 
-    /// The same under a name that others use too.
+    /// Begins a family with a name of a shared convention.
     pub fn shared_family(&mut self, name: &str, kind: &str, help: &str) {
         name.clone_into(&mut self.family);
         let family = &self.family;

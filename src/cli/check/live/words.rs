@@ -34,7 +34,7 @@ pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String 
             None => format!("it wants a key: set api_key under [providers.{name}]"),
         },
         FailureKind::Forbidden => {
-            let key = key(provider).unwrap_or_else(|| "whoever has no key".to_owned());
+            let key = key(provider).unwrap_or_else(|| "a request without a key".to_owned());
             format!("{key} may not use {model}: look at what its account, project and region allow")
         }
         FailureKind::NotFound => format!(

@@ -1,0 +1,51 @@
+//! Attempts by the reason they were started for: how many, how many won, and how many the budget refused.
+//!
+//! Not for the cost of extra attempts: see `report`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::text::MetricsText;
+use crate::history::{AttemptOutcome, AttemptRecord, RaceRecord, StartReason};
+use crate::routing::adaptive::DecisionReason;
+
+/// Each array is in the order of [`StartReason::ALL`].
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    started: [AtomicU64; StartReason::ALL.len()],
+    won: [AtomicU64; StartReason::ALL.len()],
+    /// Races with a hedge that would have paid but that the budget did not allow.
+    refused_hedges: AtomicU64,
+}
+
+impl Starts {
+    pub fn race(&self, race: &RaceRecord) {
+        let codes = race.why.as_deref().unwrap_or_default();
+        if codes.split(' ').any(|code| code == DecisionReason::Budget.as_str()) {
+            self.refused_hedges.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn attempt(&self, attempt: &AttemptRecord) {
+        let reason = attempt.start_reason as usize;
+        self.started[reason].fetch_add(1, Relaxed);
+        if attempt.outcome == AttemptOutcome::Won {
+            self.won[reason].fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn render(&self, text: &mut MetricsText) {
+        text.family("starts_total", "counter", "Attempts that ended, by the reason they were started for.");
+        render_counts(&self.started, text);
+        text.family("starts_won_total", "counter", "Attempts that won, by the reason they were started for.");
+        render_counts(&self.won, text);
+        let help = "Races with a hedge that would have paid but that the budget did not allow; one for each race.";
+        text.family("starts_refused_total", "counter", help);
+        text.sample(&[("reason", StartReason::Hedge.as_str())], self.refused_hedges.load(Relaxed));
+    }
+}
+
+fn render_counts(counts: &[AtomicU64], text: &mut MetricsText) {
+    for (reason, count) in StartReason::ALL.iter().zip(counts) {
+        text.sample(&[("reason", reason.as_str())], count.load(Relaxed));
+    }
+}
