@@ -1,16 +1,12 @@
 //! How every upstream stands now, and why a plan would begin with it or not: gathered for people from what was learnt, the
 //! breakers, the cool-downs and the ledgers. Changes nothing, and no race asks it.
 
-mod fields;
 mod listing;
 mod ranking;
 mod report;
 mod view;
 
-pub use fields::{MODEL, PREDICTED, REASON, UPSTREAM};
-pub use report::{
-    BreakerReport, CODES, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport,
-};
+pub use report::{BreakerReport, CostUnit, ModelReport, PredictionReport, RoutingReport, StatusReason, UpstreamReport};
 pub use view::SIZES;
 
 use std::cmp::Reverse;

@@ -1,129 +1,156 @@
-//! What `GET /api/routing` tells, as it is written and as the command reads it. Not how it is come by.
+//! The answer of `GET /api/routing`, as it is written and as the command reads it. The comments are the descriptions in the
+//! OpenAPI document. Not for how the figures are computed: see `view` and `ranking`.
 //!
-//! Milliseconds and seconds are numbers with a fraction. None is what is not known yet.
+//! Milliseconds and seconds are numbers with a fraction. Null: not known yet.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The whole answer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// How routing stands now.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct RoutingReport {
-    /// When it was so, µs since 1970, by the clock that decisions are taken by.
+    /// Microseconds since 1970, UTC, by the clock that decisions use.
+    #[schemars(extend("x-unit" = "µs"))]
     pub now_us: i64,
-    /// Those of the models first, then others that callers named, last used first.
+    /// The upstreams of the models first, then others that callers named, last used first.
     pub upstreams: Vec<UpstreamReport>,
-    /// Configured ones.
+    /// The configured models and their aliases.
     pub models: Vec<ModelReport>,
-    /// Upstreams and models beyond the bound of the answer.
+    /// Upstreams and models beyond 1000 of each.
     pub left_out: usize,
 }
 
-/// One upstream.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// How an upstream stands now.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct UpstreamReport {
-    /// `provider/model`
+    /// Provider and its name for the model: `PROVIDER/MODEL`.
     pub upstream: String,
-    /// Those in this answer that list it.
+    /// The models in this answer that list it; empty if only callers named it.
     pub models: Vec<String>,
-    /// There is a key for callers without one of their own, or none is needed.
+    /// Callers without a key of their own can use it.
     pub on: bool,
-    /// For an attempt sent now, by the size of its prompt.
+    /// Predictions for an attempt sent now, by the size of its prompt.
     pub predicted: Vec<PredictionReport>,
-    /// How far ln TTFT is above its usual just now.
+    /// How far ln TTFT is above its usual value now.
     pub level: f64,
-    /// The same as a factor: 2 is twice as slow as usual.
+    /// `level` as a factor: 2 is twice as slow as usual.
     pub level_factor: f64,
-    /// ln TTFT by ln(1 + attempts in flight).
+    /// ln TTFT by ln(1 + attempts in flight): at 1, three others make it four times as slow.
     pub load_slope: f64,
-    /// Usual time between two tokens at what is in flight.
+    /// Usual time between two tokens at the current load.
+    #[schemars(extend("x-unit" = "ms"))]
     pub tpot_ms: Option<f64>,
-    /// Observations behind all this; old ones and early cancels count less.
+    /// Observations behind these figures; old ones and early cancels count less.
     pub samples: f64,
-    /// Attempts that were ever started, the remembered history included.
+    /// Attempts that were ever started, those of the recorded history included.
     pub launches: u64,
     /// Attempts that run there now.
     pub in_flight: u32,
-    /// It fails so often that nothing is hedged to it.
+    /// It fails so often that it gets no hedges.
     pub throttled: bool,
-    /// Share of a prompt it has read before that it reports as cached.
+    /// Share of a repeated prompt that it reports as cached.
     pub caching: f64,
+    /// `closed`, `open`, or `due`: the next request probes it.
     pub breaker: BreakerReport,
-    /// Until it may be tried; none where it is closed, or tried already.
+    /// Time until an open breaker allows a probe; null if it is closed or due.
+    #[schemars(extend("x-unit" = "s"))]
     pub breaker_wait_s: Option<f64>,
-    /// The shortest wait over its shared keys; none where one is free.
+    /// The shortest wait over its shared keys; null if one is free.
+    #[schemars(extend("x-unit" = "s"))]
     pub cooling_down_s: Option<f64>,
     /// How long ago it was last used.
+    #[schemars(extend("x-unit" = "s"))]
     pub last_observation_s: Option<f64>,
 }
 
-/// What is expected of a prompt of this size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The prediction for an attempt sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct PredictionReport {
+    /// Size of the prompt, none of it cached.
+    #[schemars(extend("x-unit" = "tokens"))]
     pub input_tokens: u32,
-    /// None where what was seen does not reach so far.
+    /// Median of the time to first token; null if the observations do not reach it.
+    #[schemars(extend("x-unit" = "ms"))]
     pub ttft_p50_ms: Option<f64>,
+    /// 95th percentile of the time to first token; null if the observations do not reach it.
+    #[schemars(extend("x-unit" = "ms"))]
     pub ttft_p95_ms: Option<f64>,
 }
 
-/// A breaker, as the first model with it sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The state of a breaker, as the first model with it sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum BreakerReport {
     Closed,
     Open,
-    /// Its time is over: the next request tries it beside the others.
     Due,
 }
 
-/// One model, or an alias.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// How the races of a model or an alias are decided now.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ModelReport {
-    /// As apps ask for it.
+    /// The name that apps send: a configured model, or an alias.
     pub model: String,
-    /// The model that it stands for.
+    /// The model that an alias names.
     pub alias_of: Option<String>,
+    /// The policy that plans its races.
     pub policy: String,
-    /// The policy goes by `order`.
+    /// The policy uses `order`.
     pub learns: bool,
+    /// What is optimised: `ttft`, `completion` or `goodput`.
     pub optimise: String,
-    /// What extras may cost, as a share of single attempts.
+    /// What extra attempts may cost, as a share of single attempts.
     pub budget: f64,
-    /// What may be spent on extras now, in `unit`; none before any cost is known.
+    /// What may be spent on extra attempts now, in `unit`; null before any cost is known.
     pub bucket: Option<f64>,
+    /// What the bucket holds at most, in `unit`.
     pub bucket_capacity: f64,
+    /// `usd`, or `tokens` if no upstream has a price.
     pub unit: CostUnit,
     /// What a single attempt of mean cost must save to be worth it.
+    #[schemars(extend("x-unit" = "ms"))]
     pub lambda_ms: f64,
-    /// Of a race's single attempt, in `unit`; 0 before any is known.
+    /// Mean cost of a race's single attempt, in `unit`; 0 before any is known.
     pub mean_cost: f64,
-    /// Tracked, of what clients see; 2,000 before one was seen.
+    /// 99th percentile of the TTFT that clients see, tracked; 2000 before one was seen.
+    #[schemars(extend("x-unit" = "ms"))]
     pub ttft_p99_ms: f64,
-    /// Of a usual answer; 200 before one was seen.
+    /// Length of a usual answer; 200 before one was seen.
+    #[schemars(extend("x-unit" = "tokens"))]
     pub answer_tokens: f64,
-    /// Upstreams that can be asked now, best first, for a prompt of 500 tokens.
+    /// The usable upstreams for a prompt of 500 tokens, best first.
     pub order: Vec<String>,
-    /// For each upstream: those of `order`, then those that cannot be asked.
+    /// One reason per upstream: those of `order`, then the unusable ones.
     pub why: Vec<StatusReason>,
 }
 
-/// What costs are counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The unit of costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum CostUnit {
     Usd,
-    /// No upstream of the model has a price.
     Tokens,
 }
 
-/// Why an upstream stands where it does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Why an upstream has its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct StatusReason {
+    /// `PROVIDER/MODEL`.
     pub upstream: String,
-    /// One of [`CODES`].
+    /// A short code, for programs.
+    #[schemars(extend("enum" = CODES))]
     pub code: String,
-    /// The same in words.
+    /// The reason in words.
     pub text: String,
 }
 
-/// What `code` may be.
+/// The values of `code`.
 pub const CODES: [&str; 10] =
     ["best", "close", "slower", "dearer", "unknown", "throttled", "breaker", "cooling_down", "off", "beyond"];

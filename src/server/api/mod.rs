@@ -14,7 +14,9 @@ pub use reads::DatabaseReads;
 use reads::unread;
 pub use routing::routing;
 
-use axum::body::Body;
+use std::sync::LazyLock;
+
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -97,9 +99,12 @@ pub async fn race(
     answer.await.unwrap_or_else(Rejection::into_response)
 }
 
+/// Made at the first request.
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi().to_string().into());
+
 pub async fn document(State(site): State<ServedPaths>, headers: HeaderMap) -> Response<Body> {
     match proxy::admin(&site.gateway, &headers) {
-        Ok(()) => json(openapi().to_string()),
+        Ok(()) => json(DOCUMENT.clone()),
         Err(rejection) => rejection.into_response(),
     }
 }

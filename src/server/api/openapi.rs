@@ -1,10 +1,12 @@
-//! The OpenAPI document of the gateway. Parameters and answers are made of what there is, see `schema`; what is written here
-//! is held against the router by a test.
+//! The OpenAPI document of the gateway: its paths and their answers. A test compares the paths with the router.
+//!
+//! Not for parameters and schemas that follow from declarations: see `schema`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::routing as standing;
-use super::schema::{object, parameters};
+use super::routing::RoutingQuestion;
+use super::schema::{derived, object, parameters};
+use crate::health::routing_status::RoutingReport;
 use crate::history::table::Table as _;
 use crate::history::{AttemptRecord, RaceRecord};
 use crate::protocol::Surface;
@@ -18,8 +20,8 @@ pub fn openapi() -> Value {
         "info": {
             "title": "photofinish",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A racing LLM gateway: /v1 speaks OpenAI's surfaces and Anthropic's, /api tells the history and how routing stands. A number \
-                            is only as good as its definition: see docs/measurement.md.",
+            "description": "A racing LLM gateway: /v1 has OpenAI's surfaces and Anthropic's, /api the history and the state of routing. \
+                            docs/measurement.md defines the figures.",
         },
         "security": [{ "bearer": [] }, { "key": [] }, {}],
         "paths": {
@@ -36,14 +38,14 @@ pub fn openapi() -> Value {
             "/readyz": {
                 "get": named(
                     "ready",
-                    health("200 when the database takes rows, a provider is on and no shutdown has begun.", true),
+                    health("200 while the database accepts rows, a provider is on and no shutdown has begun.", true),
                 ),
             },
             "/metrics": { "get": named("metrics", metrics()) },
         },
         "components": {
             "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "description": "a user's token; none without users" },
+                "bearer": { "type": "http", "scheme": "bearer", "description": "a user's token; not needed without users" },
                 "key": { "type": "apiKey", "in": "header", "name": "x-api-key", "description": "the same" },
             },
             "schemas": schemas(),
@@ -52,20 +54,21 @@ pub fn openapi() -> Value {
     for surface in Surface::ALL {
         document["paths"][surface.path()] = json!({ "post": named(surface.as_str(), called(surface)) });
     }
-    for operation in
-        document["paths"].as_object_mut().into_iter().flatten().flat_map(|(_, path)| path.as_object_mut()).flatten()
-    {
-        let responses = &mut operation.1["responses"];
-        if responses["default"].is_null() {
-            responses["default"] = error(
-                "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no room: each with a code that begins with photofinish_",
-            );
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
+    for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        let refused = &mut operation["responses"]["default"];
+        if refused.is_null() {
+            *refused = error(REFUSED);
         }
     }
     document
 }
 
-/// With the name that generated clients give it.
+/// How every path can refuse a request before it is read.
+const REFUSED: &str = "403 for a foreign Origin or a client on another machine, 421 for a foreign Host, 503 while the gateway has no \
+                       room: each with a code that begins with photofinish_";
+
+/// Adds the name that generated clients use.
 fn named(operation: &str, mut path: Value) -> Value {
     path["operationId"] = json!(operation);
     path
@@ -77,24 +80,24 @@ fn schemas() -> Value {
         [timeline::BEGIN].into_iter().chain(timeline::OF_ATTEMPT).chain(timeline::OF_RACE).collect();
     event["properties"]["event"]["enum"] = json!(events);
     let mut schemas = json!({
-        "Group": object("The figures of a group of attempts, with the keys it is grouped by.", &[&KEYS, &FIGURES]),
+        "Group": object("The figures of a group of attempts, and the keys of the group.", &[&KEYS, &FIGURES]),
         "Regression": object("A figure of an upstream that is worse than in the same hours before.", &[&REGRESSION]),
-        "Point": object("A figure of one step or class: of `metric`, the member that is called after it.", &[&POINT]),
-        "Race": object("A request of a client: the row, and figures of it.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE]),
+        "Point": object("A figure of one step or class; its member has the name of `metric`.", &[&POINT]),
+        "Race": object("A client's request: the row and its figures.", &[&of_columns(RaceRecord::COLUMNS), &OF_RACE]),
         "Attempt": object(
-            "A try at a provider: the row, and figures of it. Times are since its own dispatch, where nothing else is said.",
+            "An attempt at a provider: the row and its figures. Times are since its own dispatch unless the member says otherwise.",
             &[&of_columns(AttemptRecord::COLUMNS), &OF_ATTEMPT],
         ),
         "Event": event,
         "RacePage": members("Races, newest first.", &json!({
             "races": list("Race"),
-            "next": { "type": ["string", "null"], "description": "for `before`, to get the page after this; null on the last" },
+            "next": { "type": ["string", "null"], "description": "the value of `before` for the next page; null on the last page" },
         })),
         "RaceWhole": members("One race.", &json!({
             "race_id": { "type": "string" },
             "race": {
                 "oneOf": [reference("Race"), { "type": "null" }],
-                "description": "null while its own row is not written, which may come after those of its attempts",
+                "description": "null until its row is written, which may be after the rows of its attempts",
             },
             "attempts": list("Attempt"),
             "timeline": list("Event"),
@@ -104,49 +107,47 @@ fn schemas() -> Value {
             "properties": {
                 "message": { "type": "string", "description": "for people" },
                 "type": { "type": "string" },
-                "param": { "type": ["string", "null"], "description": "the parameter or member that is meant" },
+                "param": { "type": ["string", "null"], "description": "the parameter or member at fault" },
                 "code": { "type": "string", "description": "for programs; the gateway's own begin with photofinish_" },
-                "attempts": { "type": "array", "items": { "type": "object" }, "description": "where upstreams failed" },
+                "attempts": { "type": "array", "items": { "type": "object" }, "description": "the attempts, if upstreams failed" },
             },
             "required": ["message", "type", "param", "code"],
         } })),
     });
-    for (name, schema) in standing::schemas() {
+    for (name, schema) in derived::<RoutingReport>() {
         schemas[name] = schema;
     }
     schemas
 }
 
 fn stats() -> Value {
-    let about = "What `photofinish stats --json` prints: the figures of each group of attempts; with `regressions`, what is worse, and \
-                 then `by`, `slo`, `min-samples`, `half-life`, `strata` and `exact` cannot be given.";
+    let about = "What `photofinish stats --json` prints: the figures of each group of attempts. With `regressions`, the regressions \
+                 instead; then `by`, `slo`, `min-samples`, `half-life`, `strata` and `exact` are not allowed.";
     let mut path = asked("Figures by upstream, or by other groups", about, parameters::<stats::ReportQuestion>());
-    path["responses"]["200"] = in_json(
-        "one object for each group, or for each regression",
-        &json!({ "anyOf": [list("Group"), list("Regression")] }),
-    );
+    path["responses"]["200"] =
+        in_json("one object per group or per regression", &json!({ "anyOf": [list("Group"), list("Regression")] }));
     path["responses"]["200"]["headers"] = rolled_until();
     path
 }
 
 fn history() -> Value {
-    let about = "What `photofinish history --json` prints: a point for each series and each step that had attempts.";
+    let about = "What `photofinish history --json` prints: one point per series and step with attempts.";
     let mut path = asked("A figure over time, or over concurrency", about, parameters::<series::SeriesQuestion>());
-    path["responses"]["200"] = in_json("one object for each point", &list("Point"));
+    path["responses"]["200"] = in_json("one object per point", &list("Point"));
     path["responses"]["200"]["headers"] = rolled_until();
     path
 }
 
 fn rolled_until() -> Value {
     json!({ "x-photofinish-rolled-until": {
-        "description": "what is older was read out of rolled-up hours, with times to 1.6 %; not there where all is exact",
+        "description": "older figures come from rolled-up hours, with times exact to 1.6 %; absent if everything is exact",
         "schema": { "type": "string", "format": "date-time" },
     } })
 }
 
 fn races() -> Value {
-    let about = "Newest first; `provider` and `upstream` mean races with an attempt there. Races that begin while pages are \
-                 read do not shift them. A race is there when it has ended.";
+    let about = "Newest first; `provider` and `upstream` select races with an attempt there. New races do not shift the pages. A \
+                 race appears when it has ended.";
     let mut path = asked("Races, page by page", about, parameters::<races::RacesQuestion>());
     path["responses"]["200"] = in_json("a page", &reference("RacePage"));
     path
@@ -158,21 +159,21 @@ fn race() -> Value {
         "description": "as in the response header x-photofinish-race",
         "schema": { "type": "string", "format": "uuid" },
     });
-    let about = "Rows as they are stored, and all events on one clock.";
+    let about = "The stored rows, and all events on one clock.";
     let mut path = asked("One race with its attempts and a timeline", about, vec![parameter]);
     path["responses"]["200"] = in_json("the race", &reference("RaceWhole"));
-    path["responses"]["404"] = error("no such race is written");
+    path["responses"]["404"] = error("there is no row of this race");
     path
 }
 
 fn routing() -> Value {
-    let about = "What `photofinish routing --json` prints: what is learnt of each upstream and each model's budget, and why an \
-                 upstream is chosen or not. From memory, so it is of now.";
-    let mut path = asked("How every upstream stands, and why", about, parameters::<standing::RoutingQuestion>());
+    let about = "What `photofinish routing --json` prints: what was learned about each upstream, each model's budget, and why an \
+                 upstream is chosen or not. Read from memory: the current state.";
+    let mut path = asked("The state of every upstream, and why", about, parameters::<RoutingQuestion>());
     path["tags"] = json!(["operation"]);
     path["responses"] = json!({
-        "200": in_json("how it stands", &reference("Routing")),
-        "400": error("a parameter cannot be used; the message names it and what is valid"),
+        "200": in_json("the state", &reference("Routing")),
+        "400": error("a parameter is invalid; the message names it and what is valid"),
         "401": error("no valid token"),
         "403": error("not an admin's token"),
         "404": error("no such model"),
@@ -193,7 +194,7 @@ fn document() -> Value {
 fn metrics() -> Value {
     json!({
         "summary": "Metrics for Prometheus",
-        "description": "For admins, or anybody where there are no users.",
+        "description": "For admins; without users, for everyone.",
         "tags": ["operation"],
         "responses": {
             "200": { "description": "text format 0.0.4", "content": { "text/plain": { "schema": { "type": "string" } } } },
@@ -208,15 +209,15 @@ fn health(about: &str, may_fail: bool) -> Value {
         "summary": about,
         "tags": ["operation"],
         "security": [],
-        "responses": { "200": in_json("it is well", &json!({ "type": "object" })) },
+        "responses": { "200": in_json("it is healthy", &json!({ "type": "object" })) },
     });
     if may_fail {
-        path["responses"]["503"] = in_json("it is not, and why", &json!({ "type": "object" }));
+        path["responses"]["503"] = in_json("it is not healthy, and why", &json!({ "type": "object" }));
     }
     path
 }
 
-/// One of the surfaces: what its request needs, and how it is answered.
+/// A surface: what its request needs, and its answer.
 fn called(surface: Surface) -> Value {
     let (summary, required): (&str, &[&str]) = match surface {
         Surface::Chat => ("OpenAI chat completions, raced", &["model", "messages"]),
@@ -225,7 +226,7 @@ fn called(surface: Surface) -> Value {
         Surface::Responses => ("OpenAI responses, raced", &["model", "input"]),
         Surface::Messages => ("Anthropic messages, raced", &["model", "max_tokens", "messages"]),
         Surface::CountTokens => {
-            ("Anthropic token counts; not raced, an estimate where nobody can count", &["model", "messages"])
+            ("Anthropic token counts; not raced, estimated if no upstream can count", &["model", "messages"])
         }
     };
     let mut properties = json!({
@@ -245,9 +246,9 @@ fn called(surface: Surface) -> Value {
     }
     json!({
         "summary": summary,
-        "description": "Members that are not listed go up as they are to upstreams of this dialect, and are translated for others. \
-                        The response headers x-photofinish-race and x-photofinish-upstream name the race and its winner, \
-                        x-photofinish-dropped what a translation left out.",
+        "description": "Members that are not listed are sent unchanged to upstreams of this dialect, and translated for others. \
+                        The response headers x-photofinish-race and x-photofinish-upstream name the race and its winner; \
+                        x-photofinish-dropped names what a translation left out.",
         "tags": ["models"],
         "requestBody": { "required": true, "content": { "application/json": { "schema": {
             "type": "object",
@@ -256,7 +257,7 @@ fn called(surface: Surface) -> Value {
         } } } },
         "responses": {
             "200": { "description": "the winner's answer", "content": content },
-            "default": error("nobody answered, or the request was refused"),
+            "default": error("no upstream answered, or the request was refused"),
         },
     })
 }
@@ -282,19 +283,19 @@ fn model() -> Value {
     })
 }
 
-/// A path of `/api`; its answer is still missing.
+/// A path of `/api` without its answer.
 fn asked(summary: &str, about: &str, parameters: Vec<Value>) -> Value {
     json!({
         "summary": summary,
-        "description": format!("{about} For admins, or anybody where there are no users."),
+        "description": format!("{about} For admins; without users, for everyone."),
         "tags": ["history"],
         "parameters": parameters,
         "responses": {
-            "400": error("a parameter cannot be used; the message names it and what is valid"),
+            "400": error("a parameter is invalid; the message names it and what is valid"),
             "401": error("no valid token"),
             "403": error("not an admin's token"),
             "500": error("the history cannot be read"),
-            "503": error("the history cannot be read now: too many ask, it took too long, or the file is away"),
+            "503": error("the history cannot be read now: too many requests, too slow, or the file is missing"),
         },
     })
 }

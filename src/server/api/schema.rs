@@ -1,21 +1,32 @@
-//! Parts of the OpenAPI document that are made of what there is: parameters of the questions as clap knows them, schemas of
-//! the field lists. Not for what is said of the paths.
+//! The parts of the OpenAPI document that follow from declarations: parameters from the command line's arguments, schemas from
+//! field lists and from types. Not for the paths: see `openapi`.
 
 use std::any::TypeId;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Args, Command};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::report::fields::{FieldKind, MemberField};
 
-/// What a question takes, as parameters of a query.
+/// The arguments of a question, as parameters of a query.
 pub(super) fn parameters<Q: Args>() -> Vec<Value> {
     let command = Q::augment_args(Command::new("query").disable_help_flag(true));
     command.get_arguments().filter_map(parameter).collect()
 }
 
-/// An object of these members and no others.
+/// The schemas of a type and of the types in it, by name: OpenAPI 3.1 uses JSON Schema 2020-12.
+pub(super) fn derived<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
+    generator.subschema_for::<T>();
+    generator.take_definitions(true)
+}
+
+/// An object with these members and no others.
 pub(super) fn object(about: &str, fields: &[&[MemberField]]) -> Value {
     let fields = || fields.iter().copied().flatten();
     let properties: Map<String, Value> = fields().map(|field| (field.name.to_owned(), member(field))).collect();
@@ -52,7 +63,7 @@ fn member(field: &MemberField) -> Value {
 
 fn parameter(argument: &Arg) -> Option<Value> {
     let name = argument.get_long()?;
-    // Options have dashes, parameters have none.
+    // Options have dashes; parameters have none.
     let about = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let about = about.replace("since --since", "`since`").replace(" --", " ");
     let mut one = kind(argument);
@@ -70,14 +81,14 @@ fn parameter(argument: &Arg) -> Option<Value> {
         parameter["required"] = json!(true);
     }
     if list {
-        // With commas between.
+        // Separated by commas.
         parameter["style"] = json!("form");
         parameter["explode"] = json!(false);
     }
     Some(parameter)
 }
 
-/// Of one value.
+/// The schema of one value.
 fn kind(argument: &Arg) -> Value {
     if !argument.get_action().takes_values() {
         return json!({ "type": "boolean", "default": false });
