@@ -1,6 +1,6 @@
-//! What `photofinish check` prints of a config: what is on, what is off and why, and what a hang-up does to the bill.
+//! `photofinish check`: what is on, what is off and why, and what a hang-up does to the bill.
 //!
-//! Names and numbers only: no key, no token, no hash of either. Problems of a bad config print themselves.
+//! It prints names and numbers only: no key, no token, no hash of either. Not for the problems of a bad config: `config` has those.
 
 mod history;
 pub mod live;
@@ -17,8 +17,8 @@ use crate::config::{
 /// What the command takes.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CheckOptions {
-    /// Also ask each upstream that is on for 16 tokens, all side by side: its times, the model that answers, and what is wrong. No
-    /// row is kept.
+    /// Also send a request for 16 tokens to each upstream that is on, all at once, and print its times, the model that answers, and
+    /// what is wrong. No row is kept.
     #[arg(long)]
     pub live: bool,
     /// Instead, print the JSON Schema of the configuration, for editors. Reads no file.
@@ -26,10 +26,10 @@ pub struct CheckOptions {
     pub schema: bool,
 }
 
-/// Prints the config in aligned columns. False: the database that it names cannot be used.
+/// Prints the config in aligned columns. False: its database cannot be used.
 ///
 /// # Errors
-/// Those of `out`.
+/// `out` fails.
 pub fn render(config: &Config, out: &mut impl io::Write) -> io::Result<bool> {
     let server = &config.server;
     let bytes = |bytes: usize| units::format_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -82,7 +82,7 @@ fn provider_row(config: &Config, provider: &Provider) -> Vec<String> {
     row
 }
 
-/// Off until the gateway has read the first, which `check` does not do.
+/// A token provider is off until the gateway has read a token; `check` reads none.
 fn token_summary(token: &Token) -> String {
     format!("every {} from {}", units::format_duration(token.refresh), token.source.name())
 }
@@ -114,7 +114,7 @@ fn render_models(config: &Config, out: &mut impl io::Write) -> io::Result<()> {
         let rows: Vec<_> = model.upstreams.iter().map(|upstream| upstream_row(config, model, upstream)).collect();
         columns(out, "    ", &rows)?;
         if config.upstreams_on(model) == 1 {
-            writeln!(out, "    one upstream: every policy comes down to it")?;
+            writeln!(out, "    one upstream: the policy makes no difference")?;
         }
     }
     Ok(())
@@ -132,7 +132,7 @@ fn model_line(config: &Config, model: &ModelConfig) -> String {
     line
 }
 
-/// The policy, with those of the settings that it goes by.
+/// The policy with the settings that matter to it.
 fn policy(race: &RaceSettings) -> String {
     let name = race.policy.as_str();
     match (race.policy, race.hedge_after) {
@@ -182,8 +182,7 @@ fn upstream_row(config: &Config, model: &ModelConfig, upstream: &UpstreamConfig)
 fn user_rows(config: &Config) -> Vec<Vec<String>> {
     let row = |user: &Arc<User>| {
         let keys: Vec<&str> = user.keys.keys().map(String::as_str).collect();
-        let keys =
-            if keys.is_empty() { "no keys of their own".into() } else { format!("own keys for {}", keys.join(", ")) };
+        let keys = if keys.is_empty() { "no own keys".into() } else { format!("own keys for {}", keys.join(", ")) };
         let rights = if user.admin { "admin" } else { "user" };
         let overrides = match &user.overrides {
             Permit::Usual => "overrides: all but budget".to_owned(),
@@ -198,7 +197,7 @@ fn user_rows(config: &Config) -> Vec<Vec<String>> {
     config.users.iter().map(row).collect()
 }
 
-/// One line a row, each cell as wide as the widest of its column, two spaces between.
+/// One line per row; cells are padded to the width of their column, with two spaces between.
 pub(super) fn columns(out: &mut impl io::Write, indent: &str, rows: &[Vec<String>]) -> io::Result<()> {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let width = |column: usize| {
@@ -265,7 +264,7 @@ mod tests {
         assert_eq!(line("cerebras"), "cerebras own keys UNSET is not set hang-up: unknown");
         assert_eq!(line("ollama"), "ollama on no key hang-up: unknown");
         assert_eq!(line("sim"), "sim simulated TTFT 200ms, 50 tokens/s hang-up: free");
-        assert_eq!(line("a:"), "a: race, NOT USABLE, all of it is off");
+        assert_eq!(line("a:"), "a: race, NOT USABLE, all are off");
         assert_eq!(line("b:"), "b: weighted, 4 of 4 upstreams on, no breaker, also bee");
         assert_eq!(line("openai/x"), "openai/x on weight 1");
         assert_eq!(line("ann"), "ann admin own keys for cerebras overrides: policy, slo");
@@ -296,7 +295,7 @@ mod tests {
              models.left = { upstreams = [\"groq/x\", \"ollama/y\"], policy = \"hedge\" }\n\
              models.two = { upstreams = [\"ollama/x\", \"vllm/y\"] }\nmodels.none.upstreams = [\"groq/x\"]",
         );
-        let one = "one upstream: every policy comes down to it";
+        let one = "one upstream: the policy makes no difference";
         let said: Vec<bool> = ["alone", "left", "none", "two"]
             .map(|model| {
                 let (_, rest) = text.split_once(&format!("\n  {model}: ")).unwrap();

@@ -1,4 +1,6 @@
-//! `photofinish providers`: the built-in catalogue, what of it is on in this configuration, and where each fact comes from.
+//! `photofinish providers`: the built-in catalogue with its sources, and what is on in this configuration.
+//!
+//! Not for requests to a provider: see `check --live`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,22 +17,22 @@ use crate::protocol::Surface;
 pub const EXAMPLES: &str = "\
 Examples:
   photofinish providers               the catalogue, and what is on
-  photofinish providers deepseek      everything that is known of one, with sources
-  photofinish providers --json        all of it, for programs";
+  photofinish providers deepseek      everything about one provider, with sources
+  photofinish providers --json        everything, for programs";
 
 #[derive(Debug, Args)]
 pub struct ProvidersOptions {
-    /// One provider, of the catalogue or of the configuration.
+    /// One provider of the catalogue or the configuration.
     name: Option<String>,
-    /// JSON, one object with a list of providers.
+    /// JSON: one object with a list of providers.
     #[arg(long)]
     json: bool,
 }
 
-/// Prints. `config` is none where there is no configuration file.
+/// Prints the providers. `config` is none without a configuration file.
 ///
 /// # Errors
-/// Those of `out`; and [`UnknownProvider`].
+/// `out` fails, or [`UnknownProvider`].
 pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let all = listed(config);
     let shown: Vec<&ListedProvider<'_>> = match &options.name {
@@ -56,7 +58,7 @@ pub fn run(config: Option<&Config>, options: &ProvidersOptions, out: &mut impl W
     Ok(())
 }
 
-/// The name that was asked for is neither in the catalogue nor in the configuration.
+/// The name is neither in the catalogue nor in the configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no provider {name:?}{proposal}")]
 pub struct UnknownProvider {
@@ -80,7 +82,7 @@ struct ListedProvider<'a> {
     provider: Option<&'a Arc<Provider>>,
 }
 
-/// The catalogue in its order, then those that only the configuration knows.
+/// The catalogue in its order, then the providers that only the configuration has.
 fn listed(config: Option<&Config>) -> Vec<ListedProvider<'_>> {
     let provider = |name: &str| config.and_then(|config| config.providers.get(name));
     let known = catalogue::entries().map(|entry| ListedProvider {
@@ -97,7 +99,7 @@ fn listed(config: Option<&Config>) -> Vec<ListedProvider<'_>> {
 }
 
 impl ListedProvider<'_> {
-    /// Dialect, address and how a key is sent: as the configuration has it, else as the catalogue does.
+    /// Dialect, address and how a key is sent: from the configuration, else from the catalogue.
     fn dialects(&self) -> Vec<[String; 3]> {
         let own = |spoken: &ProviderDialect| {
             [spoken.dialect.as_str().to_owned(), spoken.base_url.clone(), auth(&spoken.auth)]
@@ -112,7 +114,7 @@ impl ListedProvider<'_> {
         }
     }
 
-    /// Whether this configuration has it, and why it is off.
+    /// Its state in this configuration, and why it is off.
     fn here(&self) -> (&'static str, Option<String>) {
         let (Some(config), Some(provider)) = (self.config, self.provider) else { return ("-", None) };
         match &provider.keys {
@@ -133,7 +135,7 @@ impl ListedProvider<'_> {
         let dialects = self.dialects();
         let names: Vec<&str> = dialects.iter().map(|[dialect, ..]| dialect.as_str()).collect();
         let address = match dialects.first().map(|[_, address, _]| address.as_str()) {
-            None | Some("") => "its own",
+            None | Some("") => "per customer",
             Some(address) => address,
         };
         let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("-");
@@ -149,7 +151,7 @@ impl ListedProvider<'_> {
         let variable = self.entry.and_then(|entry| entry.key_variable).unwrap_or("none");
         rows.push(vec!["key variable".to_owned(), variable.to_owned()]);
         for [dialect, address, key] in self.dialects() {
-            let address = if address.is_empty() { "an address of its own".to_owned() } else { address };
+            let address = if address.is_empty() { "an address per customer".to_owned() } else { address };
             rows.push(vec!["speaks".to_owned(), dialect, address, key]);
         }
         for (surface, how) in self.surfaces() {
@@ -163,7 +165,7 @@ impl ListedProvider<'_> {
         Ok(())
     }
 
-    /// Each surface that it can serve, and how.
+    /// The surfaces that it can serve, and how.
     fn surfaces(&self) -> Vec<(Surface, String)> {
         let dialects = self.dialects();
         let Some([first, ..]) = dialects.first() else { return Vec::new() };
@@ -204,7 +206,7 @@ impl ListedProvider<'_> {
     }
 }
 
-/// Every fact of the catalogue: what, its value, and who says so.
+/// Every fact of the catalogue: its name, value and source.
 fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> {
     let yes = |value: bool| if value { "yes" } else { "no" }.to_owned();
     let mut facts: Vec<_> = entry
@@ -232,7 +234,7 @@ fn facts(entry: &'static CatalogueEntry) -> Vec<(String, String, &'static str)> 
 }
 
 fn shown(served: &ServedDialect) -> &'static str {
-    if served.base_url.is_empty() { "an address of its own" } else { served.base_url }
+    if served.base_url.is_empty() { "an address per customer" } else { served.base_url }
 }
 
 fn auth(auth: &Auth) -> String {
@@ -276,10 +278,10 @@ mod tests {
         };
         assert_eq!(line("groq"), "groq openai, responses GROQ_API_KEY on bills_full https://api.groq.com/openai/v1");
         assert_eq!(line("openai"), "openai openai, responses OPENAI_API_KEY off stops https://api.openai.com/v1");
-        assert_eq!(line("azure"), "azure openai, responses AZURE_OPENAI_API_KEY - stops its own");
+        assert_eq!(line("azure"), "azure openai, responses AZURE_OPENAI_API_KEY - stops per customer");
         assert_eq!(line("mine"), "mine anthropic - on unknown http://10.0.0.7/v1");
         assert_eq!(line("minted"), "minted openai - token unknown http://h");
-        assert_eq!(line("sim"), "sim openai - simulated stops its own");
+        assert_eq!(line("sim"), "sim openai - simulated stops per customer");
         assert_eq!(text.lines().count(), catalogue::entries().count() + 4);
         assert!(!text.contains("planted"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! `photofinish simulate`: one simulated provider on a port, for trying a gateway against it.
+//! `photofinish simulate`: one simulated provider on a port, to test a gateway with. Not for how it answers: see `simulate`.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -14,20 +14,20 @@ use crate::machine;
 use crate::shutdown::Shutdown;
 use crate::simulate::Simulator;
 
-/// How long running streams may go on after the first signal.
+/// How long running streams may continue after the first signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Run a simulated OpenAI-compatible provider: TTFT and speed distributions, failures on demand.
 ///
-/// Every answer says that it is simulated. Any model name is served; a request for the model `fail-NAME` always fails in
-/// that way, whatever --failures says.
+/// Every answer says that it is simulated. Every model name works; a request for the model `fail-NAME` always fails like that,
+/// regardless of --failures.
 #[derive(Args, Clone, Debug)]
 pub struct SimulateOptions {
     /// Address and port to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     pub listen: SocketAddr,
 
-    /// What it calls itself in its answers.
+    /// Its name in its answers.
     #[arg(long, default_value = "simulator")]
     pub name: String,
 
@@ -39,7 +39,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "SIGMA", default_value_t = 0.2, value_parser = jitter)]
     pub jitter: f64,
 
-    /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: by 2 at least, and the median of it is 3.6.
+    /// Share of requests whose TTFT is multiplied by a Pareto draw, 0 to 1: at least 2, with a median of 3.6.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = tail)]
     pub tail: f64,
 
@@ -47,7 +47,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "RATE", default_value_t = 50.0, value_parser = rate)]
     pub tokens_per_second: f64,
 
-    /// Tokens of an answer, 1 to 100000, unless the request's max_tokens is smaller.
+    /// Tokens in an answer, 1 to 100000, unless the request's max_tokens is smaller.
     #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = tokens)]
     pub tokens: u32,
 
@@ -59,7 +59,7 @@ pub struct SimulateOptions {
     #[arg(long, value_name = "NAME", default_value = "500", value_parser = failure)]
     pub failure: SimulatedFailure,
 
-    /// Makes the draws repeatable; from the clock if left out.
+    /// Makes the draws repeatable. Without it the clock seeds them.
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -79,14 +79,14 @@ impl SimulateOptions {
     }
 }
 
-/// Serves until `shutdown` drains, and then until its streams have ended, at most five seconds.
+/// Serves until `shutdown` drains, and then at most five seconds for its streams to end.
 ///
 /// # Errors
-/// When it cannot listen.
+/// It cannot listen.
 pub async fn run(options: SimulateOptions, shutdown: Shutdown) -> anyhow::Result<()> {
     let listen = options.listen;
     let listener = machine::listen(listen)
-        .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; another port is chosen with --listen"))?;
+        .map_err(|error| anyhow::anyhow!("cannot listen on {listen}: {error}; choose another port with --listen"))?;
     let simulator = Simulator::start(&options.name, options.simulation(), listener, &shutdown)?;
     let base_url = simulator.base_url();
     tracing::info!(name = options.name, %base_url, "a simulated provider listens");

@@ -1,6 +1,7 @@
-//! The common providers: where they are, what they speak, how a key is sent, and what is known of their manners.
+//! The common providers: addresses, dialects, how a key is sent, and their peculiarities. Every fact has a source. What a
+//! hang-up does to the bill was not measured, and documents conflict.
 //!
-//! Every fact has a source. None of what a hang-up does to the bill was measured; documents conflict.
+//! Not for configured providers: see `provider`.
 
 mod clouds;
 mod hosted;
@@ -13,34 +14,34 @@ use super::CancelBilling;
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 
-/// What is known of one provider.
+/// The facts about one provider.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogueEntry {
-    /// As in `[providers.NAME]`.
+    /// The name in `[providers.NAME]`.
     pub name: &'static str,
-    /// What it speaks, never empty; the first is preferred where a request has to be translated.
+    /// Its dialects, never empty; requests that must be translated go to the first.
     pub serves: &'static [ServedDialect],
-    /// The variable that holds the key by convention; none where no key is needed.
+    /// The usual variable of the key. None: no key is needed.
     pub key_variable: Option<&'static str>,
-    /// Whether generation and billing stop when the client hangs up.
+    /// What a hang-up does to generation and billing.
     pub cancel_billing: SourcedFact<CancelBilling>,
-    /// False where `stream_options` is known to be rejected, or where usage comes unasked and it need not be risked.
+    /// False if the provider rejects `stream_options`, or sends usage without it.
     pub stream_options: SourcedFact<bool>,
-    /// Whether `max_completion_tokens` has to be sent for `max_tokens`.
+    /// The provider wants `max_completion_tokens` instead of `max_tokens`.
     pub max_completion_tokens: SourcedFact<bool>,
-    /// Whether a chat's assistant message may carry `reasoning_content` back within a run of tools.
+    /// The provider accepts the `reasoning_content` of earlier turns while tools run.
     pub takes_thoughts: SourcedFact<bool>,
-    /// Whether it ends a stream with `[DONE]` and gives no finish reason.
+    /// The provider ends streams with `[DONE]` and without a finish reason.
     pub omits_finish_reason: SourcedFact<bool>,
-    /// Whether it goes on with an answer that was begun.
+    /// The provider can continue an answer.
     pub continues: SourcedFact<Continues>,
-    /// Whether a connection that is open already is worth having.
+    /// A connection that is already open saves time.
     pub warming: SourcedFact<bool>,
-    /// What is peculiar about its streams; may be empty.
+    /// Peculiarities of its streams; may be empty.
     pub note: SourcedFact<&'static str>,
 }
 
-/// A fact and who says so, with a year or a URL.
+/// A fact and its source, with a year or a URL.
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedFact<T> {
     pub value: T,
@@ -51,11 +52,11 @@ pub struct SourcedFact<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct ServedDialect {
     pub dialect: Dialect,
-    /// With the version path, without a slash at the end. Empty: each customer has an address of their own. What stands in
-    /// braces is filled in from the keys of those names.
+    /// With the version path, without a slash at the end. Empty: each customer has another address. Parts in braces come from the
+    /// keys with their names.
     pub base_url: &'static str,
     pub auth: KeyIn,
-    /// Its models have other names than in the first dialect, so it is spoken only where the config names it.
+    /// Used only if the config names it: its models have other names than in the first dialect.
     pub only_if_named: bool,
     /// The page that documents it.
     pub source: &'static str,

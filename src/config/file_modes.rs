@@ -1,9 +1,9 @@
-//! Files that other users of the machine could read, though there are keys in them, or who asked what when.
+//! Warnings about files that other users of the machine can read: keys, and the history. Not for changing modes.
 
 use std::fs::Metadata;
 use std::path::Path;
 
-/// A warning where a config with keys in it is not for its owner alone.
+/// A warning if others can read a config with keys in it.
 pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
     let mode = mode_for_others(metadata)?;
     Some(format!(
@@ -13,7 +13,7 @@ pub(super) fn config(path: &Path, metadata: &Metadata) -> Option<String> {
     ))
 }
 
-/// The same of the private key of the listeners.
+/// A warning if others can read the private key of the listeners.
 pub(super) fn key(path: &Path) -> Option<String> {
     let mode = mode_for_others(&std::fs::metadata(path).ok()?)?;
     Some(format!(
@@ -22,7 +22,7 @@ pub(super) fn key(path: &Path) -> Option<String> {
     ))
 }
 
-/// The same of the database, and of rows that wait beside it.
+/// A warning if others can read the database or its spill file.
 pub(super) fn database(path: &Path) -> Option<String> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");
@@ -36,7 +36,7 @@ pub(super) fn database(path: &Path) -> Option<String> {
     })
 }
 
-/// The permissions, where there are any for the group or others.
+/// The mode, if the group or others have any permission.
 #[cfg(unix)]
 fn mode_for_others(metadata: &Metadata) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! Where the gateway listens: addresses, and socket files of this machine.
+//! Where the gateway listens: addresses, and socket files of this machine. Not for opening them: see `server`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ impl Listen {
         is_file.then_some(Listen::Unix(absolute))
     }
 
-    /// Whether only this machine can reach it.
+    /// Only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Listen::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -45,7 +45,7 @@ impl Listen {
         }
     }
 
-    /// As the log names it: `https://127.0.0.1:8443`. A socket file never speaks TLS.
+    /// The name in the log: `https://127.0.0.1:8443`. A socket file never speaks TLS.
     pub fn url(&self, tls: bool) -> String {
         match self {
             Listen::Tcp(address) => format!("http{}://{address}", if tls { "s" } else { "" }),
@@ -53,14 +53,14 @@ impl Listen {
         }
     }
 
-    /// Whether both name the same listener. Each port 0 gets a port of its own.
+    /// Both name the same listener. Two ports 0 are different.
     pub(super) fn is_same(&self, other: &Listen) -> bool {
         self == other && self.address().is_none_or(|address| address.port() != 0)
     }
 }
 
 impl fmt::Display for Listen {
-    /// As it is written in the config.
+    /// The form in the config.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Listen::Tcp(address) => address.fmt(f),

@@ -1,4 +1,4 @@
-//! From a file, or its text, to a [`Config`].
+//! Reads a [`Config`] from a file or a text. Not for the keys: see `raw` and `resolve`.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -14,10 +14,10 @@ use super::raw::RawConfig;
 use super::reader::ReaderScope;
 use super::resolve;
 
-/// Bytes; a larger file is no config.
+/// Bytes of the largest config file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Why there is no config. Wrong use: a command ends with exit code 2. Its message is whole: it has no `source()`.
+/// Why there is no config: a command ends with exit code 2. The message is complete; there is no `source()`.
 #[derive(Debug)]
 pub enum LoadError {
     Read { path: PathBuf, source: io::Error },
@@ -38,7 +38,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Reads the file, and the variables it names out of the environment.
+/// Reads the file, and its variables from the environment.
 ///
 /// # Errors
 /// The file cannot be read, is larger than 1 MiB, or has problems.
@@ -52,7 +52,7 @@ pub fn load(path: &Path) -> Result<Config, LoadError> {
     Ok(config)
 }
 
-/// Reads a config out of its text. Touches no file but those that `file:`, `tls` and `ca_file` name; `path` is for messages only.
+/// Reads a config from its text. Opens only the files that `file:`, `tls` and `ca_file` name; `path` is for messages.
 ///
 /// # Errors
 /// All problems of the text at once; broken TOML syntax alone.
@@ -60,13 +60,13 @@ pub fn parse(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> R
     read(text, path, env).map(|(config, _)| config)
 }
 
-/// The config, and whether secrets stand in the text itself.
+/// The config, and whether the text itself contains secrets.
 fn read(text: &str, path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<(Config, bool), Problems> {
     let file = path.display().to_string();
     let document = match DeTable::parse(text) {
         Ok(document) => document.into_inner(),
         Err(error) => {
-            // Its message names tokens of TOML, never the text; its Display would show the line, which may hold a key.
+            // The message names TOML tokens, never the text. Display would quote the line, which may contain a key.
             let offset = error.span().map_or(0, |span| span.start);
             return Err(Problems::new(
                 file,

@@ -1,6 +1,6 @@
-//! A provider at the address that the gateway itself listens on: every request to it would come back, and race again.
+//! Finds providers at an address that the gateway itself listens on: each request would come back and race again.
 //!
-//! Sees only what the file says: not a name of this machine, and not a proxy that leads back to it.
+//! Not for loops that the file does not show, such as a host name of this machine or a proxy that leads back.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use super::raw::RawModel;
 use super::reader::ReaderScope;
 use super::resolve::ResolvedNames;
 
-/// A provider that a model uses is a problem, once; one that only stands there is a warning.
+/// A provider that a model uses is one problem; an unused one is a warning.
 pub(super) fn check(scope: &ReaderScope<'_>, listen: &[Listen], providers: &ResolvedNames, models: &[RawModel]) {
     let addresses: Vec<SocketAddr> = listen.iter().filter_map(Listen::address).collect();
     let mut own: BTreeMap<&str, SocketAddr> = BTreeMap::new();
@@ -34,7 +34,7 @@ pub(super) fn check(scope: &ReaderScope<'_>, listen: &[Listen], providers: &Reso
     }
 }
 
-/// Whether a base URL is an address that the gateway listens on, as far as the URL itself tells.
+/// The base URL is an address that the gateway listens on, judged by the URL alone.
 pub(super) fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else { return false };
     let Some(host) = uri.host() else { return false };
@@ -48,7 +48,7 @@ pub(super) fn leads_to(base_url: &str, listen: SocketAddr) -> bool {
     }
     let Ok(host) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
     let host = host.to_canonical();
-    // Whoever connects to no address at all reaches this machine.
+    // A connection to the unspecified address reaches this machine.
     let here = host.is_loopback() || host.is_unspecified();
     host == listens || (here && listens.is_unspecified()) || (host.is_unspecified() && listens.is_loopback())
 }

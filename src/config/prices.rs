@@ -1,4 +1,4 @@
-//! Prices of upstreams, and what stands in for one that is not known.
+//! Prices of upstreams, and the substitute for an unknown price. Not for costs: see `history`.
 
 use super::reader::ReaderScope;
 use super::{RaceSettings, UpstreamConfig};
@@ -7,13 +7,13 @@ use super::{RaceSettings, UpstreamConfig};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     pub input: f64,
-    /// Of input tokens that the provider read from its cache.
+    /// For input tokens that the provider read from its cache.
     pub cached: f64,
     pub output: f64,
 }
 
-/// What an upstream without a price is counted as beside others that have one: the highest of each kind, so that what is
-/// not known is never preferred for being cheap. None: nobody has a price.
+/// The price assumed for an upstream without one: the highest of each kind among the others, so that an unknown price is never
+/// preferred as cheap. None: no upstream has a price.
 pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
     prices.reduce(|most, price| Price {
         input: most.input.max(price.input),
@@ -22,7 +22,7 @@ pub fn dearest(prices: impl Iterator<Item = Price>) -> Option<Price> {
     })
 }
 
-/// What a budget is counted in, where it is not simply money.
+/// Warns if a budget is not counted in plain money.
 pub(super) fn warn(scope: &ReaderScope<'_>, model: &str, race: &RaceSettings, upstreams: &[UpstreamConfig]) {
     if !race.policy.spends_budget() || race.budget == 0.0 || upstreams.len() < 2 {
         return;

@@ -1,17 +1,17 @@
-//! What is wrong with a config file: each problem with its place, what was expected and the nearest valid name.
+//! Problems of a config file: each has its place, what was expected, and the nearest valid name.
 //!
-//! A problem never holds a value that could be a secret: whoever reports one sees to that.
+//! A problem never quotes a value that could be a secret. Not for finding problems: see `raw` and `resolve`.
 
 use std::fmt;
 
 /// More problems than this are counted, not shown.
 const SHOWN_MAX: usize = 100;
-/// Names longer than this are shortened in messages, and nothing is proposed for them.
+/// Longer names are shortened in messages and get no proposal.
 const NAME_MAX: usize = 64;
-/// So many names are looked at for a proposal.
+/// Valid names that are compared for a proposal.
 const CANDIDATES_MAX: usize = 500;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
     /// From 1.
@@ -21,18 +21,18 @@ pub struct ConfigProblem {
     pub message: String,
     /// What would be right.
     pub expected: Option<String>,
-    /// The valid name most like the one that was typed.
+    /// The valid name that is most similar to the typed one.
     pub nearest: Option<String>,
 }
 
-/// All that is wrong with one file, in the order of the file; at least one.
+/// The problems of one file, in the order of the file; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
-    /// The file, as it was named.
+    /// The name of the file.
     pub file: String,
     /// At most a hundred.
     pub list: Vec<ConfigProblem>,
-    /// How many there are beyond these.
+    /// The number of further problems.
     pub more: usize,
 }
 
@@ -111,7 +111,7 @@ impl LocatedProblem {
     }
 }
 
-/// Those of the `valid` names that are most like `name`, the best first, at most `limit`.
+/// The `valid` names most similar to `name`, best first, at most `limit`.
 pub(super) fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, limit: usize) -> Vec<String> {
     if name.chars().nth(NAME_MAX).is_some() {
         return Vec::new();
@@ -128,13 +128,13 @@ pub(super) fn nearest<'n>(name: &str, valid: impl IntoIterator<Item = &'n str>, 
     scored.into_iter().take(limit).map(|(_, valid)| valid.to_owned()).collect()
 }
 
-/// A typed name for a message: without control characters, shortened.
+/// A typed name for a message: shortened, without control characters.
 pub(super) fn shown(name: &str) -> String {
     let dots = if name.chars().nth(NAME_MAX).is_some() { "…" } else { "" };
     format!("{}{dots}", name.chars().take(NAME_MAX).collect::<String>().escape_debug())
 }
 
-/// 0 where nobody would see a likeness. A typing error, or one is the beginning of the other.
+/// 0 without similarity. High for a typing error, or if one begins with the other.
 fn likeness(a: &str, b: &str) -> f64 {
     let edits = strsim::normalized_levenshtein(a, b);
     let beginning = strsim::jaro_winkler(a, b);

@@ -1,4 +1,4 @@
-//! Makes a [`Config`] of what was typed: defaults, the catalogue, and everything in which one table depends on another.
+//! Makes a [`Config`] from the tables: the catalogue, and checks that need two tables. Not for single keys: see `raw`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,16 +19,16 @@ use super::transport::EnvProxies;
 use super::{Config, Listen, ModelConfig, Provider, Server, StoreConfig, Timeouts, UpstreamConfig, User, prices};
 use crate::machine;
 
-/// The share of the machine's memory that bodies and buffers may take: what they are read into and translated by may for a moment
-/// take as much again, and the database and the rest of the machine need room too.
+/// Bodies and buffers may use a quarter of the machine's memory: reading and translating them may briefly double it, and the
+/// database and other programs need room.
 const MEMORY_SHARE: u64 = 4;
-/// A request in flight takes about so many bytes of buffers, its connections' included.
+/// Bytes of buffers per request in flight, with its connections.
 const REQUEST_BYTES: u64 = 256 << 10;
-/// And so many descriptors: its client's, and three attempts'.
+/// Descriptors per request in flight: the client's and those of three attempts.
 const REQUEST_DESCRIPTORS: u64 = 4;
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Only to be used if `scope` has no problem afterwards. It lacks its warnings: those are still in `scope`.
+/// Valid only if `scope` has no problem afterwards. The warnings are still in `scope`.
 pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> Config {
     let server = raw.server;
     check_listen(scope, &server.listen, !raw.users.is_empty());
@@ -72,7 +72,7 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> C
     }
 }
 
-/// How many requests fit into the memory and the descriptors that there are.
+/// How many requests the memory and the descriptors allow.
 fn in_flight(memory: u64, descriptors: u64) -> u64 {
     (memory / REQUEST_BYTES).min(descriptors / REQUEST_DESCRIPTORS).max(1)
 }
@@ -81,7 +81,7 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Whoever reaches a gateway without users spends its keys.
+/// Without users, every client that reaches the gateway spends its keys.
 fn check_listen(scope: &ReaderScope<'_>, listen: &[Located<Listen>], has_users: bool) {
     for listen in listen.iter().filter(|listen| !has_users && !listen.value.is_local()) {
         let message =
@@ -91,7 +91,7 @@ fn check_listen(scope: &ReaderScope<'_>, listen: &[Located<Listen>], has_users: 
     }
 }
 
-/// A name that is there but whose provider is wrong, which is reported, is `None`: to use it is no further problem.
+/// By name. `None`: the provider is wrong and reported; using it is no further problem.
 pub(super) type ResolvedNames = BTreeMap<String, Option<Arc<Provider>>>;
 
 fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies: &EnvProxies) -> ResolvedNames {
@@ -99,7 +99,7 @@ fn listed_providers(scope: &ReaderScope<'_>, raw: Vec<RawProvider>, env_proxies:
     raw.into_iter().map(|raw| (raw.name.value.clone(), listed(raw))).collect()
 }
 
-/// Providers of the catalogue that a model uses without a table of their own: their key is in the usual variable.
+/// Adds the providers of the catalogue that a model uses without a table; their key is in the usual variable.
 fn add_catalogue_providers(
     scope: &ReaderScope<'_>,
     providers: &mut ResolvedNames,
@@ -249,7 +249,7 @@ fn resolve_user_keys(
     keys
 }
 
-/// Relative to the working directory; as it is where there is none.
+/// Relative to the working directory, if there is one.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,5 +1,6 @@
-//! Makes a [`Provider`] of what was typed and of what the catalogue knows: its dialects, each with its address and the way
-//! in which it takes a key.
+//! Makes a [`Provider`] from its table and the catalogue: its dialects with their addresses and the way to send a key.
+//!
+//! Not for single keys: see `raw_provider`.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -13,14 +14,14 @@ use super::{Auth, CancelBilling, Keys, Provider, ProviderDialect, Transport};
 use crate::protocol::Dialect;
 use crate::protocol::prefix::Prefix;
 
-/// Where Google's clouds are asked if nothing is said.
+/// The default location of Google's clouds.
 const LOCATION: &str = "global";
-/// Where AWS is asked if neither the file nor `AWS_REGION` says.
+/// The region of AWS without `region` and `AWS_REGION`.
 const REGION: &str = "us-east-1";
-/// The version of Anthropic's API whose events are read.
+/// The version of Anthropic's API.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// One that the file has a table for. None if it is wrong, which is reported.
+/// A provider with a table. None: it is wrong and reported.
 pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &EnvProxies) -> Option<Provider> {
     if raw.has_simulate {
         return simulated(raw);
@@ -72,7 +73,7 @@ pub(super) fn listed(scope: &ReaderScope<'_>, raw: RawProvider, env_proxies: &En
     })
 }
 
-/// One of the catalogue that a model uses without a table of its own: its key is in the usual variable.
+/// A provider of the catalogue that a model uses without a table; its key is in the usual variable.
 pub(super) fn known(
     scope: &ReaderScope<'_>,
     entry: &'static CatalogueEntry,
@@ -112,7 +113,7 @@ pub(super) fn known(
     })
 }
 
-/// It speaks what the simulator speaks.
+/// A simulated provider speaks the simulator's dialect.
 fn simulated(raw: RawProvider) -> Option<Provider> {
     let simulation = raw.typed.simulate?;
     let spoken = ProviderDialect {
@@ -141,14 +142,14 @@ fn simulated(raw: RawProvider) -> Option<Provider> {
     })
 }
 
-/// What it speaks, at least one. None where that cannot be said, which is reported.
+/// Its dialects, at least one. None: they are unknown, which is reported.
 fn dialects(
     scope: &ReaderScope<'_>,
     raw: &RawProvider,
     entry: Option<&'static CatalogueEntry>,
 ) -> Option<Vec<ProviderDialect>> {
     let own_url = match (&raw.typed.base_url, raw.has_base_url) {
-        // It is wrong, and reported.
+        // Wrong, and reported.
         (None, true) => return None,
         (url, _) => url.as_deref(),
     };
@@ -181,8 +182,8 @@ fn dialects(
     Some(dialects).filter(|dialects| !dialects.is_empty())
 }
 
-/// Whether an address that somebody gives for the provider is this dialect's too: what is at one path in the catalogue is at
-/// one path elsewhere. The address is meant for the OpenAI form, where there is one.
+/// A configured address serves this dialect too: dialects with one path in the catalogue have one path elsewhere. The address
+/// is meant for the OpenAI dialect, if there is one.
 fn shares_address(entry: &CatalogueEntry, served: &ServedDialect) -> bool {
     let meant = entry.served(Dialect::OpenAi).filter(|served| !served.only_if_named).unwrap_or(&entry.serves[0]);
     meant.base_url == served.base_url
@@ -264,7 +265,7 @@ fn usual_region(scope: &ReaderScope<'_>) -> String {
     (scope.env)("AWS_REGION").filter(is_region).unwrap_or_else(|| REGION.to_owned())
 }
 
-/// An address of the catalogue with what stands in braces filled in. None where there is none, or a part is not known.
+/// An address of the catalogue with the parts in braces filled in. None: there is none, or a part is unknown.
 fn fill(scope: &ReaderScope<'_>, address: &str, parts: &[(&'static str, Located<String>)]) -> Option<String> {
     if address.is_empty() {
         return None;
@@ -284,7 +285,7 @@ fn fill(scope: &ReaderScope<'_>, address: &str, parts: &[(&'static str, Located<
     Some(url)
 }
 
-/// A key that would change nothing is a mistake.
+/// Reports keys that would have no effect.
 fn check_parts(
     scope: &ReaderScope<'_>,
     raw: &RawProvider,
@@ -306,7 +307,7 @@ fn check_parts(
             key => has_part(key),
         };
         if !used {
-            let message = format!("\"{key}\" in [providers.{}] has no use there", shown(&raw.name.value));
+            let message = format!("\"{key}\" in [providers.{}] has no effect", shown(&raw.name.value));
             scope.report(LocatedProblem::at(text.offset, message).expected(match *key {
                 "region" => "the dialect bedrock",
                 "api_version" => "the dialect openai or responses, at Azure",
@@ -316,12 +317,12 @@ fn check_parts(
     }
     check_api_version(scope, raw);
     if raw.has_aws && !signed {
-        let message = format!("\"aws\" in [providers.{}] has no use there", shown(&raw.name.value));
+        let message = format!("\"aws\" in [providers.{}] has no effect", shown(&raw.name.value));
         scope.report(LocatedProblem::at(raw.name.offset, message).expected("the dialect bedrock"));
     }
 }
 
-/// Azure's dated API stands beside its newer one, under another path.
+/// Checks the version of Azure's dated API, which has another path than its newer one.
 fn check_api_version(scope: &ReaderScope<'_>, raw: &RawProvider) {
     let Some((_, version)) = raw.parts.iter().find(|(key, _)| *key == "api_version") else { return };
     let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,6 @@
 //! Strings of the config: `${VAR}`, `${VAR:-default}`, `file:/path`, and secrets, which no message may quote.
+//!
+//! Not for what a string means: see `kinds`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,14 +10,14 @@ use secrecy::SecretString;
 use super::problem::LocatedProblem;
 use super::reader::{Located, ReaderScope};
 
-/// Bytes; a file with a secret may not be larger.
+/// Bytes of the largest file with a secret.
 const SECRET_FILE_MAX: u64 = 64 * 1024;
 
 /// A string with its variables filled in.
 #[derive(Clone)]
 pub(super) struct ExpandedText {
     pub(super) value: String,
-    /// As it stands in the file: what messages quote, for a variable may hold a secret.
+    /// The text in the file. Messages quote it, since a variable may contain a secret.
     pub(super) typed: String,
 }
 
@@ -44,7 +46,7 @@ pub(super) fn plain(scope: &ReaderScope<'_>, what: &str, typed: Located<String>)
     None
 }
 
-/// A key or a token: white space around it does not belong to it. Messages name variables, and nothing else of it.
+/// A key or a token, without the white space around it. Messages name its variables and nothing else.
 pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String>) -> Secret {
     let Ok(expanded) = expand(&typed.value, scope.env) else {
         scope.report(malformed(typed.offset, what));
@@ -53,7 +55,7 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
     if !expanded.unset.is_empty() {
         return Secret::Unset(expanded.unset);
     }
-    // The file is called what it was typed as: what a variable holds is nobody's business.
+    // Messages show the file name as typed, without the values of variables.
     let by_name = typed.value.starts_with("file:");
     let sources = if by_name { vec![typed.value.clone()] } else { expanded.variables };
     let value = match expanded.value.strip_prefix("file:") {
@@ -86,8 +88,7 @@ pub(super) fn secret(scope: &ReaderScope<'_>, what: &str, typed: &Located<String
     Secret::Set(SecretString::from(value))
 }
 
-/// Where a secret comes from: the names of its variables, or the `file:…` that it was typed as. Nothing of one that was typed
-/// itself.
+/// Where a secret comes from: the names of its variables, or `file:…` as typed. Empty if the file itself contains it.
 pub(super) fn sources(typed: &str) -> Vec<String> {
     if typed.starts_with("file:") {
         return vec![typed.to_owned()];
@@ -110,19 +111,19 @@ pub(super) fn not_set(names: &[String]) -> String {
 
 const SECRET_EXPECTED: &str = "\"${NAME_OF_A_VARIABLE}\" or \"file:/path\"";
 
-/// What `expand` makes of a string.
+/// The result of `expand`.
 struct ExpandedString {
     value: String,
-    /// All that were named.
+    /// All variables in the text.
     variables: Vec<String>,
-    /// Those of them that have neither a value nor a default; then `value` has gaps.
+    /// The variables without a value and a default; `value` then has gaps.
     unset: Vec<String>,
 }
 
-/// A `${` without an end, or without a variable's name in it. It says nothing of the text: that may be a secret.
+/// A `${` without an end or without a valid name. The text is not kept: it may be a secret.
 struct MalformedVariable;
 
-/// Fills in the variables; an empty one counts as unset. `$${` stands for `${`. What is filled in is not read again.
+/// Fills in the variables; an empty variable counts as unset. `$${` means `${`. Values are not expanded again.
 fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<ExpandedString, MalformedVariable> {
     let mut expanded = ExpandedString { value: String::new(), variables: Vec::new(), unset: Vec::new() };
     let mut rest = text;

@@ -1,6 +1,6 @@
-//! A key that changes while the gateway runs: where it is read from, how often, and what it is now.
+//! A key that changes while the gateway runs: its source, its refresh time and its current value.
 //!
-//! Only holds it. Whoever runs commands and reads files in the background puts it here.
+//! Not for running the command or reading the file: a background task of `app` does that.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub struct Token {
     pub source: CredentialSource,
-    /// How long one is used before the next is read.
+    /// How long a token is used before the next one is read.
     pub refresh: Duration,
     current: ArcSwapOption<SecretString>,
-    /// Why there was none at the last try.
+    /// Why the last try failed.
     problem: Mutex<Option<String>>,
-    /// Whether the first try has ended, well or not.
+    /// The first try has ended, with or without success.
     tried: AtomicBool,
     first_try: Notify,
     refused: Notify,
@@ -29,14 +29,14 @@ pub struct Token {
 /// Where a token comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialSource {
-    /// A program and its arguments, never empty; no shell. What it prints is the token.
+    /// A program and its arguments, never empty; no shell. Its output is the token.
     Command(Vec<String>),
-    /// A file that something else writes.
+    /// A file with the token.
     File(PathBuf),
 }
 
 impl CredentialSource {
-    /// For messages: the program or the file. Arguments are left out, for they may hold a secret.
+    /// The program or the file, for messages. Arguments are left out: they may contain a secret.
     pub fn name(&self) -> String {
         match self {
             CredentialSource::Command(words) => {
@@ -60,12 +60,12 @@ impl Token {
         }
     }
 
-    /// The token, once there is one.
+    /// The current token.
     pub fn current(&self) -> Option<Arc<SecretString>> {
         self.current.load_full()
     }
 
-    /// Why there is none yet, as the end of a sentence.
+    /// Why there is no token yet, as the end of a sentence.
     pub fn why_none(&self) -> String {
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
         match &*problem {
@@ -74,10 +74,10 @@ impl Token {
         }
     }
 
-    /// Takes a new one.
+    /// Stores a new token.
     ///
     /// # Errors
-    /// What is wrong with it, without a word of it.
+    /// What is wrong with it, without quoting it.
     pub fn put(&self, text: &str) -> Result<(), &'static str> {
         let text = text.trim();
         if text.is_empty() {
@@ -92,13 +92,13 @@ impl Token {
         Ok(())
     }
 
-    /// There was none this time; one that was there before stays.
+    /// Notes a failed try; the old token stays.
     pub fn failed(&self, problem: String) {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
         self.end_first_try();
     }
 
-    /// Takes over what is known from the same token of the configuration before.
+    /// Takes over the current value from the same token of the previous configuration.
     pub fn take_over(&self, before: &Token) {
         if self.source == before.source
             && let Some(current) = before.current()
@@ -108,12 +108,12 @@ impl Token {
         }
     }
 
-    /// A provider refused it: it is read anew soon.
+    /// Notes that a provider refused the token: it is read again soon.
     pub fn refuse(&self) {
         self.refused.notify_one();
     }
 
-    /// Resolves when one was refused.
+    /// Resolves when a provider has refused the token.
     pub async fn refused(&self) {
         self.refused.notified().await;
     }

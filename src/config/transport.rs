@@ -190,13 +190,13 @@ impl RawTransport {
         if let Some(Located { offset, value: ProxyChoice::Through(_) }) = self.proxy
             && base_urls.clone().all(is_local)
         {
-            let message = format!("\"proxy\" in {name} has no use there: the address is on this machine");
+            let message = format!("\"proxy\" in {name} has no effect: the address is on this machine");
             scope.report(LocatedProblem::at(offset, message).expected("no proxy, or another base_url"));
         }
         if let Some(Located { offset, .. }) = self.authorities
             && !base_urls.clone().any(is_https)
         {
-            let message = format!("\"ca_file\" in {name} has no use there: the address has no TLS");
+            let message = format!("\"ca_file\" in {name} has no effect: the address has no TLS");
             scope.report(LocatedProblem::at(offset, message).expected("no ca_file, or a base_url with https"));
         }
     }

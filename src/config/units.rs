@@ -1,29 +1,29 @@
-//! Durations and sizes as people write them: `"600ms"`, `"32MiB"`. For the config, request headers and commands.
+//! Durations and sizes in text: `"600ms"`, `"32MiB"`. For the config, request headers and commands.
 //!
-//! Not for what is measured: that is integer microseconds (`clock`).
+//! Not for measured times: those are integer microseconds (`clock`).
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// No duration may be longer: 365 days.
+/// The longest duration: 365 days.
 pub const DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// What a duration looks like, for messages.
+/// The form of a duration, for messages.
 pub const DURATION_EXPECTED: &str =
     "a number and a unit (ms, s, m, h or d), such as \"250ms\", \"1.5s\", \"10m\" or \"90d\", at most 365d";
 
-/// What a size looks like, for messages.
+/// The form of a size, for messages.
 pub const BYTES_EXPECTED: &str =
     "a number of bytes, with or without a unit (B, KB, MB, GB, KiB, MiB or GiB), such as \"32MiB\" or 65536";
 
 /// A regular expression that matches every duration, for the JSON Schema.
 pub(super) const DURATION_PATTERN: &str = r"\d+(\.\d+)?\s*(ms|s|m|h|d)";
 
-/// The same for sizes.
+/// A regular expression that matches every size.
 pub(super) const BYTES_PATTERN: &str = r"\d+(\.\d+)?\s*(B|[kK]B|MB|GB|KiB|MiB|GiB)?";
 
-/// A text that is not a duration or a size. It quotes the text, shortened: not for secrets.
+/// A text that is no duration or size. The message quotes the text: not for secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{value} is not a {what}; expected {expected}")]
 pub struct UnitError {
@@ -96,7 +96,7 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// `"1.5s"` times the scale of its unit. Not by way of `f64`: it is off in the last digit, and reads `inf` and `1e9`.
+/// `"1.5s"` times the scale of its unit. Not by `f64`, which is off in the last digit and accepts `inf` and `1e9`.
 fn scaled(text: &str, scale_of: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -122,7 +122,7 @@ fn decimal(whole: u64, nanos: u32, digits: usize, unit: &str) -> String {
     format!("{whole}{point}{fraction}{unit}")
 }
 
-/// In quotes, without control characters, at most 40 characters of it.
+/// In quotes, at most 40 characters, without control characters.
 fn quoted(text: &str) -> String {
     let dots = if text.chars().nth(40).is_some() { "…" } else { "" };
     format!("\"{}{dots}\"", text.chars().take(40).collect::<String>().escape_debug())

@@ -23,9 +23,9 @@ use super::wire::{AnswerWire, AnswerWords, error_json};
 
 /// Bytes of a request's body.
 const BODY_MAX: usize = 32 * 1024 * 1024;
-/// Tokens of one choice, whatever the config says.
+/// Tokens of one choice at most.
 const TOKENS_MAX: u32 = 100_000;
-/// What the model of a request that is to fail begins with.
+/// The prefix of the models whose requests fail.
 const FAIL_PREFIX: &str = "fail-";
 
 const SERVED: &str =
@@ -41,7 +41,7 @@ pub(super) struct Answers {
     name: String,
     simulation: Simulation,
     draws: RandomDraws,
-    /// What goes wrong with every request for now.
+    /// The failure of every request at present.
     broken: Mutex<Option<SimulatedFailure>>,
     words: Arc<AnswerWords>,
     tally: Arc<Tally>,
@@ -62,7 +62,7 @@ impl Answers {
         }
     }
 
-    /// What goes wrong with every request from now on.
+    /// Sets the failure of every request from now on.
     pub(super) fn break_down(&self, how: Option<SimulatedFailure>) {
         *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = how;
     }
@@ -141,7 +141,7 @@ impl Answers {
         }
     }
 
-    /// The answer of a failure that is one by its status.
+    /// The answer of a failure that shows by its status.
     fn refused(&self, failure: SimulatedFailure) -> Option<Response<AnswerBody>> {
         let (status, kind, code) = match failure {
             SimulatedFailure::RateLimit => (429, "rate_limit_error", "rate_limit_exceeded"),
@@ -167,7 +167,7 @@ impl Answers {
         self.failure_json(SimulatedFailure::ErrorFrame, "server_error", "overloaded")
     }
 
-    /// How many tokens an answer has, and why it ends there.
+    /// The number of tokens in an answer, and its finish reason.
     fn length(&self, request: &ValidRequest) -> (u32, &'static str) {
         let wanted = self.simulation.tokens.min(TOKENS_MAX);
         match request.tokens_max {
@@ -176,7 +176,7 @@ impl Answers {
         }
     }
 
-    /// Also for an answer in one piece that is to break off.
+    /// Also answers a request without `stream` that is to break off.
     fn stream(
         &self,
         request: &ValidRequest,
@@ -206,7 +206,7 @@ impl Answers {
         response
     }
 
-    /// Waits as long as the stream would have taken. When the client leaves, the connection drops this future.
+    /// Waits as long as a stream would take. When the client leaves, the connection drops this future.
     async fn one_piece(
         &self,
         request: &ValidRequest,

@@ -1,14 +1,16 @@
-//! Simulated embeddings: a small vector for each input, always the same for the same text. They mean nothing.
+//! Simulated embeddings: a small vector per input, always the same for the same text. Not for comparing meanings.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::request::ValidRequest;
 
-/// Numbers of a vector, where the request names none.
+/// Numbers of a vector, unless the request sets them.
 const DIMENSIONS: u32 = 8;
 
-/// The whole answer; one without vectors if it is to be `empty`.
+/// The whole answer; without vectors if it is to be `empty`.
 pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
     let dimensions = wanted.dimensions.unwrap_or(DIMENSIONS);
     let inputs = wanted.inputs.iter().filter(|_| !empty).enumerate();
@@ -27,7 +29,7 @@ pub(super) fn embeddings(wanted: &ValidRequest, empty: bool) -> Value {
     })
 }
 
-/// Of length 1.
+/// A vector of length 1.
 fn vector(input: &str, dimensions: u32) -> Vec<f32> {
     let mut rng = Rng::with_seed(seed(input));
     let numbers: Vec<f64> = (0..dimensions).map(|_| rng.f64() - 0.5).collect();
@@ -35,24 +37,15 @@ fn vector(input: &str, dimensions: u32) -> Vec<f32> {
     numbers.into_iter().map(|number| (number / length) as f32).collect()
 }
 
-/// FNV-1a, which is the same on every machine and in every version.
+/// FNV-1a: the same on every machine and in every version.
 fn seed(input: &str) -> u64 {
     input.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Floats as little-endian bytes, in base64.
 fn base64(vector: &[f32]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= three.len() { letter as char } else { '=' });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 #[cfg(test)]

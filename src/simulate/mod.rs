@@ -1,8 +1,7 @@
-//! A simulated provider: OpenAI chat completions over real HTTP (legacy completions and embeddings too), with paced tokens
-//! and failures on demand, for trying the gateway without keys and for its tests. It says in every answer that it is
-//! simulated.
+//! A simulated provider for trials without keys and for tests: OpenAI chat completions, legacy completions and embeddings over
+//! real HTTP, with paced tokens and failures on demand. Every answer says that it is simulated.
 //!
-//! Not a model, and not a mock of one vendor: any model name is served, any credentials are taken.
+//! Not for imitating one vendor: it accepts every model name and all credentials.
 
 mod answer;
 mod embeddings;
@@ -35,15 +34,15 @@ use tally::Tally;
 
 /// Connections open at once; more wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 4096;
-/// Streams of one HTTP/2 connection at once.
+/// Streams at once on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
 /// Bytes of a request's head.
 const HEAD_MAX: usize = 64 * 1024;
 /// Header lines of a request.
 const HEADERS_MAX: usize = 100;
-/// For a request's head; an idle kept-alive connection is closed after it too.
+/// The time for a request's head; it also closes idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Pause after a failed accept (no file descriptors left, say), so that the loop does not spin.
+/// Pause after a failed accept, for example without free descriptors, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running simulated provider. Dropping it stops nothing: it runs until its [`Shutdown`] drains.
@@ -55,13 +54,13 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Serves on `listener` until `shutdown` drains; streams that run then go on until it is cancelled.
+    /// Serves on `listener` until `shutdown` drains; running streams continue until it is cancelled.
     ///
-    /// A gateway that has simulated providers gives them a [`Shutdown`] of their own and drains it after itself:
-    /// they are its upstreams, and it needs them while it drains.
+    /// A gateway gives its simulated providers a [`Shutdown`] of their own and drains it after itself: it needs its upstreams while
+    /// it drains.
     ///
     /// # Errors
-    /// When the listener does not know its address.
+    /// The listener has no address.
     pub fn start(
         name: &str,
         simulation: Simulation,
@@ -79,28 +78,27 @@ impl Simulator {
         self.addr
     }
 
-    /// Up to and with the version path, without a slash at the end.
+    /// The address with the version path, without a slash at the end.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.addr)
     }
 
-    /// Lets every request fail in this way from now on, until it is told otherwise; those that run go on. For measuring what
-    /// an outage does.
+    /// From now on every new request fails like this; None ends it. Simulates an outage.
     pub fn break_down(&self, how: Option<SimulatedFailure>) {
         self.answers.break_down(how);
     }
 
-    /// Requests for answers so far, by what became of them.
+    /// Requests so far, by how they ended.
     pub fn counts(&self) -> TallyCounts {
         self.tally.counts()
     }
 
-    /// The latest of them that have ended, oldest first; at most 4096.
+    /// The latest ended requests, oldest first; at most 4096.
     pub fn ended(&self) -> Vec<FinishedRequest> {
         self.tally.ended()
     }
 
-    /// Waits until the counts are as `wanted` says; for tests, instead of a sleep.
+    /// Waits until the counts satisfy `wanted`. For tests, instead of a sleep.
     pub async fn counts_are(&self, wanted: impl FnMut(&TallyCounts) -> bool) -> TallyCounts {
         self.tally.counts_are(wanted).await
     }
@@ -128,7 +126,7 @@ async fn accept_all(listener: &TcpListener, answers: &Arc<Answers>, shutdown: &S
     }
 }
 
-/// One connection, to its end. The permit is given back with it.
+/// Serves one connection to its end, then returns the permit.
 async fn serve(stream: TcpStream, answers: Arc<Answers>, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
@@ -162,7 +160,7 @@ fn builder(shutdown: &Shutdown) -> Builder<Spawner> {
     builder
 }
 
-/// hyper's tasks (one for each HTTP/2 stream) are tasks that a shutdown waits for, too.
+/// Runs hyper's tasks, one per HTTP/2 stream, as tasks that the shutdown waits for.
 #[derive(Clone)]
 struct Spawner(Shutdown);
 

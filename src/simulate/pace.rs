@@ -1,5 +1,7 @@
-//! The draws: which request fails, and when each token is due. Log-normal, as measured latencies roughly are, with a
+//! The random draws: which request fails, and when each token is due. Log-normal, as measured latencies roughly are, with a
 //! heavier tail on demand.
+//!
+//! Not for sending tokens: see `stream`.
 
 use std::f64::consts::TAU;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +11,17 @@ use fastrand::Rng;
 
 use crate::config::{SimulatedFailure, Simulation};
 
-/// No single wait is longer.
+/// The longest single wait.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
-/// A request of the tail takes so many times as long, at least.
+/// A request of the tail takes at least this many times as long.
 const TAIL_TIMES: f64 = 2.0;
-/// Of the Pareto distribution of the tail; measured ones are about 1.1 to 1.3.
+/// The exponent of the tail's Pareto distribution; measured exponents are about 1.1 to 1.3.
 const TAIL_EXPONENT: f64 = 1.2;
-/// Any odd number with bits all over: seeds that are near each other must not be so when they are mixed.
+/// An odd number with bits all over: it spreads seeds that are close to each other.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Shared by the requests of one simulator. One seed gives one sequence of failures and times; a request with a seed of
-/// its own stands outside of the sequence.
+/// The draws of one simulator. One seed gives one sequence of failures and times; a request with a seed of its own is not part of
+/// the sequence.
 pub(super) struct RandomDraws {
     rng: Mutex<Rng>,
 }
@@ -29,7 +31,7 @@ impl RandomDraws {
         RandomDraws { rng: Mutex::new(seed.map_or_else(Rng::new, Rng::with_seed)) }
     }
 
-    /// What the next request gets; `asked` is its own seed.
+    /// The draws for the next request; `asked` is its own seed.
     pub(super) fn draw(
         &self,
         simulation: &Simulation,
@@ -51,11 +53,11 @@ impl RandomDraws {
     }
 }
 
-/// The waits of one answer. Each request has its own generator, so that streams that run at once do not mix.
+/// The waits of one answer. Each request has its own generator, so that concurrent streams do not mix.
 pub(super) struct SimulatedPace {
-    /// Seconds, the median.
+    /// Median, in seconds.
     ttft: f64,
-    /// Seconds between tokens, the median.
+    /// Median seconds between tokens.
     gap: f64,
     jitter: f64,
     /// Share of first tokens that take far longer.
@@ -67,7 +69,7 @@ impl SimulatedPace {
     /// From the request to the first token.
     pub(super) fn ttft(&mut self) -> Duration {
         let body = self.log_normal(self.ttft);
-        // Without a tail nothing is drawn for it: the sequences of a seed stay what they were.
+        // Without a tail there is no draw for it: a seed keeps its sequence.
         let times = if self.tail > 0.0 && self.rng.f64() < self.tail { self.pareto() } else { 1.0 };
         wait(body * times)
     }
@@ -82,7 +84,7 @@ impl SimulatedPace {
         (1..tokens).fold(self.ttft(), |sum, _| sum.saturating_add(self.gap()))
     }
 
-    /// In seconds, as its median.
+    /// A draw, in seconds like its median.
     fn log_normal(&mut self, median: f64) -> f64 {
         median * (self.jitter * self.normal()).exp()
     }

@@ -1,18 +1,19 @@
-//! What the simulation needs to know of a request: chat, a legacy completion, embeddings. Unknown members are ignored, as most providers do.
+//! The parts of a request that the simulation uses: chat, legacy completions, embeddings. Unknown members are ignored, as most
+//! providers do. Not for the answer: see `answer`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Most choices of one answer.
 const CHOICES_MAX: u32 = 8;
-/// Most inputs of one embeddings request, as at OpenAI.
+/// Most inputs of one embeddings request; the same as OpenAI's.
 const INPUTS_MAX: usize = 2_048;
 /// Most numbers of one embedding.
 const DIMENSIONS_MAX: u32 = 4_096;
-/// Characters of `user` that are remembered.
+/// Characters of `user` that are kept.
 const USER_MAX: usize = 64;
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Chat,
@@ -46,7 +47,7 @@ pub(super) struct ValidRequest {
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
-    /// 1 to 8; of several prompts each has its own.
+    /// 1 to 8; each of several prompts has its own.
     pub(super) choices: u32,
     /// The smaller of `max_tokens` and `max_completion_tokens`; at least 1.
     pub(super) tokens_max: Option<u32>,
@@ -58,13 +59,13 @@ pub(super) struct ValidRequest {
     /// The inputs of an embeddings request, as JSON texts.
     pub(super) inputs: Vec<String>,
     pub(super) dimensions: Option<u32>,
-    /// Vectors are wanted as base64, which is what OpenAI's own client asks for.
+    /// The client wants vectors in base64, as OpenAI's own client does.
     pub(super) base64: bool,
 }
 
 impl ValidRequest {
     /// # Errors
-    /// What is wrong, for the client; without the request's own text.
+    /// What is wrong, for the client, without quoting the request.
     pub(super) fn parse(kind: RequestKind, body: &[u8]) -> Result<ValidRequest, String> {
         let raw: RawChatRequest<'_> = serde_json::from_slice(body).map_err(|error| {
             format!("not a {} request (line {}, column {})", kind.as_str(), error.line(), error.column())
@@ -106,7 +107,7 @@ impl ValidRequest {
     }
 }
 
-/// The prompts, each as a JSON text: a string or a list of tokens is one, a list of those is several. Of chat there is none.
+/// The prompts as JSON texts: a string or a list of tokens is one prompt, a list of either is several. Chat has none.
 fn inputs(kind: RequestKind, prompt: &str) -> Result<Vec<String>, String> {
     let name = kind.prompt();
     if kind == RequestKind::Chat {

@@ -1,5 +1,6 @@
-//! The body of an answer: a schedule that is polled. No task and no channel for each stream, so that dropping the body
-//! is all that it takes to stop the generation.
+//! The body of an answer: a schedule that is polled, without a task or a channel. Dropping the body stops the generation.
+//!
+//! Not for the JSON of the events: see `wire`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,23 +18,23 @@ use super::pace::SimulatedPace;
 use super::tally::{RequestOutcome, Ticket};
 use super::wire::{AnswerWire, AnswerWords};
 
-/// What a body does, and in which order.
+/// The steps of a body, in order.
 pub(super) struct BodyScript {
     /// Sent at once: the role chunk of a stream.
     pub(super) opening: Bytes,
     /// Tokens of each choice.
     pub(super) tokens: u32,
-    /// What follows the last token, or the wait for the first where there is none.
+    /// The parts after the last token, or after the TTFT if there is no token.
     pub(super) tail: VecDeque<StreamPart>,
-    /// What the request counts as when all was sent.
+    /// How the request is counted when everything is sent.
     pub(super) end: RequestOutcome,
 }
 
 pub(super) enum StreamPart {
     Send(Bytes),
-    /// Silent and open until the client leaves.
+    /// Stays silent and open until the client leaves.
     Stall,
-    /// Lets the connection send what it has, before a cut.
+    /// Lets the connection send its buffer before a cut.
     Flush,
     /// The connection breaks.
     Cut,
@@ -53,19 +54,19 @@ impl BodyScript {
         BodyScript { opening, tokens: 0, tail: [StreamPart::Stall].into(), end: RequestOutcome::Cancelled }
     }
 
-    /// The connection breaks where the next token was due.
+    /// The connection breaks when the next token is due.
     pub(super) fn cut(opening: Bytes, tokens: u32) -> BodyScript {
         BodyScript { opening, tokens, tail: [StreamPart::Flush, StreamPart::Cut].into(), end: RequestOutcome::Failed }
     }
 
-    /// An error frame in place of the first token.
+    /// An error frame instead of the first token.
     pub(super) fn error(opening: Bytes, frame: Bytes) -> BodyScript {
         BodyScript { opening, tokens: 0, tail: [StreamPart::Send(frame)].into(), end: RequestOutcome::Failed }
     }
 }
 
-/// Server-sent events, each when it is due. Those that are due at once are frames of their own, which the connection
-/// writes in one go.
+/// Server-sent events, each when it is due. Events that are due together are separate frames, which the connection writes at
+/// once.
 pub(super) struct TokenStream {
     opened: bool,
     sent: u32,
@@ -74,8 +75,8 @@ pub(super) struct TokenStream {
     words: Arc<AnswerWords>,
     pace: SimulatedPace,
     ticket: Ticket,
-    /// When the next frame is due. Each is counted from the one before, not from when that was sent: the timer's
-    /// rounding to a millisecond does not add up.
+    /// When the next frame is due, counted from when the one before was due: the timer's rounding to a millisecond does not add
+    /// up.
     due: Instant,
     sleep: Pin<Box<Sleep>>,
 }

@@ -1,5 +1,6 @@
-//! What became of the chat requests: counts, and the latest of them with their times. Kept by a guard, so that a
-//! request that was dropped is counted as well.
+//! Counts of requests, and the times of the latest ones. A guard keeps them, so dropped requests count too.
+//!
+//! Not for the metrics of the gateway: see `metrics`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::clock::Instant;
 
-/// How many ended requests are remembered.
+/// Ended requests that are kept.
 const ENDED_MAX: usize = 4096;
 
 /// `started` is the sum of the others.
@@ -18,13 +19,13 @@ pub struct TallyCounts {
     pub running: u64,
     /// Answered to the end.
     pub completed: u64,
-    /// Given up because the client hung up.
+    /// Ended because the client hung up.
     pub cancelled: u64,
-    /// Failed as the simulation wanted, or refused as invalid.
+    /// Failed on purpose, or refused as invalid.
     pub failed: u64,
 }
 
-/// How a chat request ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     Completed,
@@ -32,19 +33,19 @@ pub enum RequestOutcome {
     Failed,
 }
 
-/// A chat request that is over.
+/// A request that has ended.
 #[derive(Clone, Debug)]
 pub struct FinishedRequest {
-    /// The request's `user` member, at most 64 characters: by it a test finds a request of its own.
+    /// The request's `user` member, at most 64 characters: tests find their requests by it.
     pub user: Option<String>,
     pub end: RequestOutcome,
     /// When the request had been read.
     pub started: Instant,
-    /// When the first token was given to the connection; none where there was none, and for an answer in one piece.
+    /// When the connection got the first token. None: no token, or an answer without streaming.
     pub first_token: Option<Instant>,
-    /// The same for the last token so far.
+    /// When the connection got the last token so far.
     pub last_token: Option<Instant>,
-    /// When the last piece was given to the connection, or the client's hang-up was seen.
+    /// When the connection got the last part, or the client hung up.
     pub ended: Instant,
 }
 
@@ -106,10 +107,10 @@ impl Tally {
     }
 }
 
-/// A running request. Not `Clone`: two would count one request twice.
+/// A running request. Not `Clone`: a copy would count it twice.
 pub(super) struct Ticket {
     tally: Arc<Tally>,
-    /// `Cancelled` until it is known better: what is dropped half-way was.
+    /// `Cancelled` until it ends otherwise: a request that is dropped midway was cancelled.
     request: FinishedRequest,
 }
 
@@ -118,14 +119,14 @@ impl Ticket {
         self.request.started
     }
 
-    /// A token is given to the connection.
+    /// Notes that the connection gets a token.
     pub(super) fn token(&mut self) {
         let now = Instant::now();
         self.request.first_token.get_or_insert(now);
         self.request.last_token = Some(now);
     }
 
-    /// The last piece is on its way.
+    /// Notes that the connection gets the last part.
     pub(super) fn end(&mut self, end: RequestOutcome) {
         self.request.end = end;
         self.request.ended = Instant::now();

@@ -1,4 +1,5 @@
-//! The JSON and the events of answers, in the shape of OpenAI's chat completions, or of its legacy ones. Not when they are sent.
+//! The JSON and the events of answers, in the shape of OpenAI's chat completions or its legacy completions. Not for when they are
+//! sent: see `stream`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::request::{RequestKind, ValidRequest};
 
-/// What follows the sentence that says that the answer is simulated, again and again.
+/// The text after the first sentence, repeated.
 const FILLER: &str = "These words stand for the tokens of a model. They come at the pace that the simulation was told, \
                       so that a race has something to run for.";
 
-/// The text of every answer of one simulator, a word for a token.
+/// The text of every answer of one simulator, a word per token.
 pub(super) struct AnswerWords {
     opening: Vec<String>,
     filler: Vec<String>,
@@ -41,13 +42,13 @@ impl AnswerWords {
     }
 }
 
-/// What all parts of one answer have in common.
+/// The common data of all parts of one answer.
 pub(super) struct AnswerWire {
-    /// A legacy completion: texts and no messages.
+    /// A legacy completion: texts instead of messages.
     is_legacy: bool,
     /// The events' JSON up to the choices.
     head: String,
-    /// What comes after the choices; OpenAI sends `usage: null` in every chunk when usage was asked for.
+    /// The JSON after the choices; OpenAI sends `usage: null` in every chunk if the request wants usage.
     tail: &'static str,
     id: String,
     created: u64,
@@ -78,7 +79,7 @@ impl AnswerWire {
         }
     }
 
-    /// What a stream begins with. A completion has no role: a comment stands for it.
+    /// The beginning of a stream. A legacy completion has no role, so it begins with a comment.
     pub(super) fn role(&self) -> Bytes {
         if self.is_legacy {
             return Bytes::from_static(b": simulated\n\n");
@@ -113,7 +114,7 @@ impl AnswerWire {
         Bytes::from_static(b"data: [DONE]\n\n")
     }
 
-    /// An answer in one piece.
+    /// An answer without streaming.
     pub(super) fn whole(&self, words: &AnswerWords, tokens: u32, reason: &str) -> Value {
         let text = words.text(tokens);
         let choice = |index| match self.is_legacy {
@@ -136,7 +137,7 @@ impl AnswerWire {
         })
     }
 
-    /// One event for each choice, with its delta or text.
+    /// One event per choice, with its delta or text.
     fn event(&self, delta: &str, finish_reason: &str) -> Bytes {
         let choice = |index| {
             let AnswerWire { head, tail, .. } = self;

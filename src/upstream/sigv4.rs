@@ -1,6 +1,7 @@
-//! Signature Version 4, by which AWS knows who sends a request: a pure function of the request, the key and the time.
+//! AWS Signature Version 4: a pure function of the request, the key and the time.
 //!
-//! Follows the general rules of the algorithm. Not for S3, whose paths are encoded otherwise, nor for signed URLs or streams.
+//! Not for S3, which encodes paths differently, and not for signed URLs or streams. Why not `aws-sigv4`: see
+//! `docs/decisions/0504-aws-signing.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const CONTENT: HeaderName = HeaderName::from_static("x-amz-content-sha256");
-/// What may be changed on the way, or is set behind the signature. Everything else is signed.
+/// Headers that a hop may change or that are set after signing. All others are signed.
 const UNSIGNED: [&str; 9] = [
     "authorization",
     "connection",
@@ -36,7 +37,7 @@ const PATH: &AsciiSet = &QUERY.remove(b'/');
 pub struct Credentials {
     pub access_key_id: String,
     pub secret_access_key: SecretString,
-    /// Comes with keys that are lent for a time.
+    /// Temporary keys have one.
     pub session_token: Option<SecretString>,
 }
 
@@ -52,8 +53,7 @@ pub enum SignError {
 }
 
 impl Credentials {
-    /// Reads `ACCESS_KEY_ID:SECRET_ACCESS_KEY`, with `:SESSION_TOKEN` behind it where there is one. None of the three has a
-    /// colon in it.
+    /// Reads `ACCESS_KEY_ID:SECRET_ACCESS_KEY` or `ACCESS_KEY_ID:SECRET_ACCESS_KEY:SESSION_TOKEN`. No part has a colon.
     pub fn parse(text: &SecretString) -> Option<Credentials> {
         let mut parts = text.expose_secret().trim().split(':');
         let (id, secret, token) = (parts.next()?, parts.next()?, parts.next());
@@ -66,12 +66,11 @@ impl Credentials {
     }
 }
 
-/// Signs a request and gives the headers that it needs beside its own: `authorization` and the `x-amz-` ones that are signed
-/// with it. `headers` are all that it is sent with but `host` and those that the connection sets; they may not be changed
-/// behind the signature.
+/// Signs a request, and returns the headers to add: `authorization` and the signed `x-amz-` headers. `headers` are all headers of
+/// the request except `host` and those that the connection sets; they must not change after this.
 ///
 /// # Errors
-/// When there is no host in the URL, or something in the key cannot stand in a header.
+/// The URL has no host, the time is out of range, or a header cannot contain the key.
 #[expect(clippy::too_many_arguments, reason = "a signature covers all of a request, and the request is not built yet")]
 pub fn sign(
     credentials: &Credentials,
@@ -85,7 +84,7 @@ pub fn sign(
 ) -> Result<HeaderMap, SignError> {
     let uri: Uri = url.parse().map_err(|_| SignError::Url)?;
     let host = uri.authority().ok_or(SignError::Url)?.as_str();
-    // Without what may stand in front of it: `name:password@`.
+    // Without `name:password@`.
     let host = host.rsplit('@').next().unwrap_or(host);
     let time = jiff::Timestamp::try_from(now).map_err(|_| SignError::Time)?;
     let time = time.strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -108,7 +107,7 @@ pub fn sign(
     Ok(added)
 }
 
-/// A request as it is signed.
+/// The parts of a request that are signed.
 struct SignedRequest<'a> {
     method: &'a Method,
     uri: &'a Uri,
@@ -117,7 +116,7 @@ struct SignedRequest<'a> {
     content: &'a str,
 }
 
-/// What a signature is good for.
+/// The scope of a signature.
 struct SigningScope<'a> {
     region: &'a str,
     service: &'a str,
@@ -149,7 +148,7 @@ fn authorization(credentials: &Credentials, scope: &SigningScope<'_>, request: &
     format!("{ALGORITHM} Credential={id}/{place}, SignedHeaders={names}, Signature={signature}")
 }
 
-/// One line for each header, by name, and the names. Values of one name are joined, white space is one blank.
+/// One line per header in the order of names, and the names. Values of one name are joined; white space becomes one blank.
 fn canonical_headers(headers: &HeaderMap) -> (String, String) {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in headers {
@@ -173,7 +172,7 @@ fn canonical_headers(headers: &HeaderMap) -> (String, String) {
     (text, names)
 }
 
-/// Without empty, `.` and `..` segments, and encoded once more than it is sent: `%3A` becomes `%253A`.
+/// The path without empty, `.` and `..` segments, encoded once more: `%3A` becomes `%253A`.
 fn canonical_path(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -188,7 +187,7 @@ fn canonical_path(path: &str) -> String {
     utf8_percent_encode(&path, PATH).to_string()
 }
 
-/// Pairs in the order of their encoded names, then values.
+/// The pairs in the order of their encoded names, then values.
 fn canonical_query(query: &str) -> String {
     let encode = |part: &str| {
         let plain = percent_decode_str(part).decode_utf8_lossy();
@@ -203,7 +202,7 @@ fn canonical_query(query: &str) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
 
-/// A value that is not shown when the header is printed.
+/// A header value that debug output hides.
 fn secret(text: &str) -> Result<HeaderValue, SignError> {
     let mut value = HeaderValue::from_str(text)?;
     value.set_sensitive(true);

@@ -1,5 +1,7 @@
-//! What `photofinish check` says of the database: how large it is, since when and how far it goes. A database that cannot be
-//! read is a warning; whether `serve` could not use it either is handed back.
+//! The part of `photofinish check` about the database: its size and the time it covers. A database that cannot be read is a
+//! warning.
+//!
+//! Not for a repair: `serve` upgrades a database.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +18,9 @@ pub(super) fn render(store: &config::StoreConfig, out: &mut impl io::Write) -> i
         Retention::For(kept) => units::format_duration(kept),
     };
     let (mut rows, usable) = match extent(&store.path) {
-        Err(DatabaseProblem::Absent) => (vec![["file".into(), "none yet: `photofinish serve` makes one".into()]], true),
+        Err(DatabaseProblem::Absent) => {
+            (vec![["file".into(), "none yet: `photofinish serve` creates it".into()]], true)
+        }
         Ok(extent) => (described(&extent), true),
         Err(DatabaseProblem::Unread { text, usable }) => (vec![["WARNING".into(), text]], usable),
     };
@@ -30,7 +34,7 @@ enum DatabaseProblem {
     Absent,
     Unread {
         text: String,
-        /// It can be, by `serve` or later.
+        /// `serve` can use it, or it can be read later.
         usable: bool,
     },
 }
@@ -51,7 +55,7 @@ fn extent(path: &Path) -> Result<Extent, DatabaseProblem> {
 
 fn described(extent: &Extent) -> Vec<[String; 2]> {
     let Extent { file_bytes, log_bytes, free_bytes, attempts, more, since, rolled_until } = extent;
-    let file = format!("{}, of which {} are free to be used again", size(*file_bytes), size(*free_bytes));
+    let file = format!("{}, of which {} are free for new rows", size(*file_bytes), size(*free_bytes));
     let log = format!("{} (write-ahead)", size(*log_bytes));
     let about = if *more { "more than " } else { "" };
     let since = since.map_or_else(String::new, |since| format!(", since {}", time(since)));
@@ -64,7 +68,7 @@ fn described(extent: &Extent) -> Vec<[String; 2]> {
     ]
 }
 
-/// For people: three digits or so.
+/// A size with about three digits.
 fn size(bytes: u64) -> String {
     let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {

@@ -1,7 +1,7 @@
-//! `photofinish check --live`: one small request to each upstream that is on, side by side.
+//! `photofinish check --live`: one small request to each upstream that is on, all at once.
 //!
-//! They go the same way as a client's request, with the keys of the configuration. No row is kept. What is wrong, in words: see
-//! `words`.
+//! The requests take the same path as a client's, with the keys of the configuration. No row is kept. Not for the words of a
+//! failure: see `words`.
 
 mod words;
 
@@ -29,11 +29,11 @@ use crate::proxy::{self, Gateway};
 use crate::recorder::{AttemptStep, RaceObserver};
 use crate::store::Record;
 
-/// Upstreams that are asked at once.
+/// Upstreams that get a request at the same time.
 const ASKED_MAX: usize = 16;
-/// One that has not answered by then has failed.
+/// An upstream without an answer after this time has failed.
 const ANSWER_FOR: Duration = Duration::from_secs(30);
-/// Of an answer; some providers take no smaller number.
+/// The length of an answer; some providers accept no smaller number.
 const TOKENS: u32 = 16;
 /// Bytes of an answer or an error.
 const BODY_MAX: usize = 1 << 20;
@@ -42,18 +42,18 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// How it ended.
+/// How the check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveOutcome {
     /// Every upstream answered.
     Well,
-    /// Some did not, or there was none to ask.
+    /// Some upstreams did not answer, or none is on.
     Failed,
-    /// By a signal.
+    /// A signal ended it.
     Interrupted,
 }
 
-/// An upstream that is asked.
+/// An upstream that gets a request.
 struct LiveTarget {
     /// `provider/model`
     name: String,
@@ -63,33 +63,33 @@ struct LiveTarget {
     provider: Arc<Provider>,
 }
 
-/// What came back.
+/// The answer of one upstream.
 struct LiveAnswer {
     target: usize,
     race_id: Option<String>,
-    /// What an error says; none where it was answered to the end.
+    /// The text of the error. None: the answer was complete.
     complaint: Option<String>,
 }
 
-/// What is told of an upstream.
+/// The line about one upstream.
 enum LiveVerdict {
     Answered(Vec<String>),
     Failed(String),
 }
 
-/// Keeps the rows of races that are over: the store has none of them.
+/// Keeps the rows of finished races: the store gets none.
 #[derive(Default)]
 struct RaceRows(Mutex<HashMap<String, Vec<Record>>>);
 
-/// Asks them all, and writes a line for each to `out`. `colour`: it is a terminal that shows them.
+/// Sends the requests, and writes a line for each upstream to `out`. `colour`: `out` is a terminal.
 ///
 /// # Errors
-/// When the gateway cannot be built, in words for an operator; those of `out`.
+/// The gateway cannot be built, in words for an operator; or `out` fails.
 pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyhow::Result<LiveOutcome> {
     let targets = targets(&config);
     writeln!(out, "\nLive")?;
     if targets.is_empty() {
-        writeln!(out, "  nobody to ask: no model lists an upstream that is on")?;
+        writeln!(out, "  no model lists an upstream that is on")?;
         return Ok(LiveOutcome::Failed);
     }
     let (all, at_most) = (targets.len(), units::format_duration(ANSWER_FOR));
@@ -125,7 +125,7 @@ pub async fn run(config: Config, colour: bool, out: &mut impl io::Write) -> anyh
     })
 }
 
-/// Each once, in the order of the models.
+/// Each upstream once, in the order of the models.
 fn targets(config: &Config) -> Vec<LiveTarget> {
     let mut seen = BTreeSet::new();
     let listed = config.models.values().flat_map(|model| model.upstreams.iter().map(move |upstream| (model, upstream)));
@@ -167,10 +167,10 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAn
     LiveAnswer { target: place, race_id, complaint }
 }
 
-/// The smallest that a client would send: to this upstream alone, and once more where the first was about the request itself.
+/// A small client request for this upstream alone. Two attempts: the gateway may have to change the request once.
 fn request(target: &LiveTarget) -> (Surface, Request<Body>) {
     let LiveTarget { name, model, sent, provider } = target;
-    // Nothing but its name tells a model that does not chat.
+    // Only the name shows that a model does not chat.
     let (surface, body) = if sent.to_ascii_lowercase().contains("embed") {
         (Surface::Embeddings, json!({ "model": model, "input": "hello" }))
     } else {
@@ -188,7 +188,7 @@ fn request(target: &LiveTarget) -> (Surface, Request<Body>) {
     (surface, request)
 }
 
-/// How many answered.
+/// Writes the lines, and returns how many upstreams answered.
 fn write(
     targets: &[LiveTarget],
     heard: &[LiveAnswer],
@@ -239,12 +239,12 @@ fn verdict(target: &LiveTarget, heard: &LiveAnswer, rows: &RaceRows) -> LiveVerd
         (Some(last), complaint) if answered && (complaint.is_none() || last.outcome == AttemptOutcome::Empty) => {
             let ttft = match last.first_token_us {
                 Some(us) => format!("TTFT {}", millis(us)),
-                // All of its tokens may have gone into reasoning that is not shown.
+                // All tokens may have been hidden reasoning.
                 None => "no text".to_owned(),
             };
             let whole = done_us.map(|us| format!("{} in all", millis(us - last.dispatch_us))).unwrap_or_default();
             let model = last.model_reported.clone().unwrap_or_else(|| format!("{} (it does not say)", target.sent));
-            // Another key, say, had to be tried first.
+            // An attempt before it failed, for example with another key.
             let before = attempts.iter().rev().skip(1).find_map(kind);
             let before = before.map(|kind| format!("; first: {}", words::of(kind, &target.provider, &target.sent)));
             LiveVerdict::Answered(vec![ttft, whole, model + &before.unwrap_or_default()])

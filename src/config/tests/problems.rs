@@ -37,7 +37,7 @@ pub(super) const PROBLEMS: &[(&str, &str, &str)] = &[
     ),
     (
         "[providers.p]\nbase_url = \"http://localhost:1\"\nproxy = \"http://p:1\"",
-        "3:9: \"proxy\" in [providers.p] has no use there",
+        "3:9: \"proxy\" in [providers.p] has no effect",
         "",
     ),
     ("providers.p = {simulate={},proxy=\"none\"}", "1:11: [providers.p] is simulated and has \"proxy\" too", ""),

@@ -212,9 +212,9 @@ fn what_is_wrong_with_a_provider_is_said_where_it_is() {
         ),
         ("[providers.vertex]", "[providers.vertex] has no address; expected project = \"…\", or base_url"),
         ("models.m.upstreams = [\"vertex/x\"]", "a table [providers.vertex] with project = \"…\", or base_url"),
-        ("[providers.groq]\nregion = \"us-east-1\"", "\"region\" in [providers.groq] has no use there"),
-        ("[providers.groq]\nproject = \"p\"", "\"project\" in [providers.groq] has no use there"),
-        ("[providers.anthropic]\napi_version = \"1\"", "\"api_version\" in [providers.anthropic] has no use there"),
+        ("[providers.groq]\nregion = \"us-east-1\"", "\"region\" in [providers.groq] has no effect"),
+        ("[providers.groq]\nproject = \"p\"", "\"project\" in [providers.groq] has no effect"),
+        ("[providers.anthropic]\napi_version = \"1\"", "\"api_version\" in [providers.anthropic] has no effect"),
         ("[providers.groq]\naws = { access_key_id = \"a\", secret_access_key = \"b\" }", "\"aws\" in [providers.groq]"),
         (
             "[providers.bedrock]\naws = { access_key_id = \"a\" }",

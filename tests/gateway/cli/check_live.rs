@@ -37,10 +37,10 @@ async fn check_live_reports_working_and_failing_upstreams() {
     assert_eq!(ran.code, Some(1), "{} {}", ran.out, ran.err);
     assert!(line(&ran, "good/m").starts_with("good/m ok TTFT "), "{}", ran.out);
     assert!(line(&ran, "good/m").ends_with("in all fake-model"), "{}", ran.out);
-    let words = "bad/m FAILED 401: the key in BAD_KEY is refused: put a valid one there (Incorrect API key provided)";
+    let words = "bad/m FAILED 401: the key in BAD_KEY is refused: put a valid key there (Incorrect API key provided)";
     assert_eq!(line(&ran, "bad/m"), words);
     assert!(line(&ran, "other/gone").starts_with("other/gone FAILED 404: the provider does not know gone, or not at"));
-    assert!(line(&ran, "page/m").contains("is not the API that is expected: are base_url and dialect"), "{}", ran.out);
+    assert!(line(&ran, "page/m").contains("is not the expected API: are base_url and dialect"), "{}", ran.out);
     assert!(ran.out.contains("1 of 4 upstreams answered") && ran.out.contains("OFF_KEY is not set"), "{}", ran.out);
     assert!(ran.out.contains("first: ") && ran.out.contains("2 of 3 upstreams on"), "{}", ran.out);
     assert!(!ran.out.contains(['\x1b']) && !ran.out.contains("planted") && !ran.err.contains("planted"));
@@ -67,7 +67,7 @@ async fn check_live_succeeds_if_all_upstreams_answer() {
     assert!(embeds.request(0).await.path.ends_with("/embeddings"));
     assert!(ran.out.contains("3 of 3 upstreams answered") && !setup.database().exists(), "{}", ran.out);
     let nobody = Setup::new("").run(&["check", "--live"]).await;
-    assert!(nobody.code == Some(1) && nobody.out.contains("nobody to ask"), "{}", nobody.out);
+    assert!(nobody.code == Some(1) && nobody.out.contains("no model lists an upstream that is on"), "{}", nobody.out);
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn the_startup_log_names_disabled_providers_with_the_reason() {
     let half = served.process.logged("model half: ").await;
     assert!(half.ends_with("model half: race, 1 of 2 upstreams on"), "{half}");
     let none = served.process.logged("model none: ").await;
-    assert!(none.ends_with("NOT USABLE, all of it is off"), "{none}");
+    assert!(none.ends_with("NOT USABLE, all are off"), "{none}");
     let setup = served.stop().await;
     let checked = setup.run(&["check"]).await.out;
     assert!(checked.contains("half: race, 1 of 2 upstreams on") && checked.contains("GROQ_API_KEY is not set"));

@@ -1,13 +1,13 @@
-//! Why an upstream did not answer, and what to do about it.
+//! Why an upstream did not answer, and what to do about it. Not for sending the request: see `live`.
 
 use crate::cli::plot::clean;
 use crate::config::{Keys, Provider};
 use crate::failure::FailureKind;
 
-/// Characters of what a provider says that are told.
+/// Characters of a provider's message that are shown.
 const SAID_MAX: usize = 240;
 
-/// A whole line: the status, what is wrong in our words, and what the provider says. No kind: no attempt was made.
+/// The whole line: the status, our explanation, and the provider's message. No kind: no attempt was made.
 pub(super) fn failed(
     kind: Option<FailureKind>,
     status: Option<i64>,
@@ -25,23 +25,23 @@ pub(super) fn failed(
     format!("{status}{}{said}", of(kind, provider, model))
 }
 
-/// In our words alone.
+/// Our explanation alone.
 pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String {
     let Provider { name, base_url, .. } = provider;
     match kind {
         FailureKind::Unauthorized => match key(provider) {
-            Some(key) => format!("{key} is refused: put a valid one there"),
-            None => format!("it wants a key: set api_key under [providers.{name}]"),
+            Some(key) => format!("{key} is refused: put a valid key there"),
+            None => format!("it needs a key: set api_key under [providers.{name}]"),
         },
         FailureKind::Forbidden => {
             let key = key(provider).unwrap_or_else(|| "a request without a key".to_owned());
-            format!("{key} may not use {model}: look at what its account, project and region allow")
+            format!("{key} may not use {model}: check what its account, project and region allow")
         }
         FailureKind::NotFound => format!(
             "the provider does not know {model}, or not at {base_url}: compare the name with the provider's list of models"
         ),
         FailureKind::RateLimited => {
-            "its rate limit or its credit is used up: wait, or look at the account's limits and billing".to_owned()
+            "its rate limit or its credit is used up: wait, or check the account's limits and billing".to_owned()
         }
         FailureKind::Overloaded | FailureKind::ServerError => "the provider is failing: try again later".to_owned(),
         FailureKind::Dns => format!("the host of {base_url} has no address: is base_url right, and the network up?"),
@@ -49,28 +49,28 @@ pub(super) fn of(kind: FailureKind, provider: &Provider, model: &str) -> String 
             format!("nothing takes connections at {base_url}: is the server up, and base_url right?")
         }
         FailureKind::Tls => {
-            format!("no secure connection to {base_url}: look at its certificate, and for a proxy between")
+            format!("no secure connection to {base_url}: check its certificate, and whether a proxy intercepts TLS")
         }
-        FailureKind::Timeout => "no token within its time-outs: slow, or out of reach".to_owned(),
+        FailureKind::Timeout => "no token within its timeouts: it is slow or unreachable".to_owned(),
         FailureKind::IdleTimeout => "its answer stopped midway".to_owned(),
         FailureKind::Reset | FailureKind::Closed | FailureKind::Protocol => {
-            "it broke off without an answer: try again; if it stays so, is base_url right?".to_owned()
+            "it broke off without an answer: try again; if that does not help, check base_url".to_owned()
         }
         FailureKind::Malformed => {
-            format!("what answers at {base_url} is not the API that is expected: are base_url and dialect right?")
+            format!("the server at {base_url} is not the expected API: are base_url and dialect right?")
         }
-        FailureKind::InStreamError => "an error came in place of the answer".to_owned(),
+        FailureKind::InStreamError => "an error came instead of the answer".to_owned(),
         FailureKind::BadRequest | FailureKind::ContextLength | FailureKind::TooLarge => {
-            format!("it refuses the request: may {model} be asked so?")
+            format!("it refuses the request: does {model} accept chat requests?")
         }
         FailureKind::ContentPolicy => "its content policy refuses a harmless request".to_owned(),
-        FailureKind::CoolingDown => "not asked: it is set aside after another failure of this check".to_owned(),
+        FailureKind::CoolingDown => "no request was sent: it cools down after another failure of this check".to_owned(),
         FailureKind::GatewayLimit => "this machine has no descriptors or no memory left".to_owned(),
         FailureKind::Empty => "it finished without generating anything".to_owned(),
     }
 }
 
-/// Where its key comes from; none where there is none.
+/// Where its key comes from. None: it has no key.
 fn key(provider: &Provider) -> Option<String> {
     match (&provider.keys, provider.key_sources.as_slice()) {
         (Keys::Token(token), _) => Some(format!("the token from {}", token.source.name())),
@@ -110,10 +110,10 @@ mod tests {
             failed(Some(kind), Some(status), said, &config.providers[provider], "llama")
         };
         for (provider, words) in [
-            ("groq", "401: the key in GROQ_API_KEY is refused: put a valid one there (Invalid API Key)"),
-            ("openai", "401: the key in the configuration is refused: put a valid one there (Invalid API Key)"),
-            ("mistral", "401: a key of ONE, TWO is refused: put a valid one there (Invalid API Key)"),
-            ("own", "401: it wants a key: set api_key under [providers.own] (Invalid API Key)"),
+            ("groq", "401: the key in GROQ_API_KEY is refused: put a valid key there (Invalid API Key)"),
+            ("openai", "401: the key in the configuration is refused: put a valid key there (Invalid API Key)"),
+            ("mistral", "401: a key of ONE, TWO is refused: put a valid key there (Invalid API Key)"),
+            ("own", "401: it needs a key: set api_key under [providers.own] (Invalid API Key)"),
         ] {
             assert_eq!(failed(provider, FailureKind::Unauthorized, 401, "Invalid API Key"), words);
         }
