@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error, ServerConfig};
 
-use super::keys::{self, Keys as _, keys, own};
+use super::keys::{self, TableKeys as _, keys, own};
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::reader::TomlTable;
 
 /// A key's kind of value without regard to defaults.
-pub(super) trait Leaf {
+pub(super) trait ValueKind {
     type Value: Clone;
 
     /// None: the key is absent, or its value is wrong and reported.
@@ -26,7 +26,7 @@ pub(super) trait Leaf {
 }
 
 /// A key's kind of value over a default.
-pub(super) trait Kind {
+pub(super) trait KeyKind {
     type Value;
 
     /// What the key says, or `base` if it is absent or wrong.
@@ -35,15 +35,15 @@ pub(super) trait Kind {
     fn schema(&self, generator: &mut SchemaGenerator, base: &Self::Value) -> Schema;
 }
 
-impl<L: Leaf> Kind for L {
+impl<L: ValueKind> KeyKind for L {
     type Value = L::Value;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str, base: &L::Value) -> L::Value {
-        Leaf::read(self, table, key).unwrap_or_else(|| base.clone())
+        ValueKind::read(self, table, key).unwrap_or_else(|| base.clone())
     }
 
     fn schema(&self, generator: &mut SchemaGenerator, base: &L::Value) -> Schema {
-        let mut schema = Leaf::schema(self, generator);
+        let mut schema = ValueKind::schema(self, generator);
         if let Some(default) = self.written(base) {
             schema.insert("default".to_owned(), default);
         }
@@ -52,9 +52,9 @@ impl<L: Leaf> Kind for L {
 }
 
 /// A key without a default.
-pub(super) struct Maybe<L>(pub(super) L);
+pub(super) struct WithoutDefault<L>(pub(super) L);
 
-impl<L: Leaf> Kind for Maybe<L> {
+impl<L: ValueKind> KeyKind for WithoutDefault<L> {
     type Value = Option<L::Value>;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str, base: &Option<L::Value>) -> Option<L::Value> {
@@ -67,7 +67,7 @@ impl<L: Leaf> Kind for Maybe<L> {
 }
 
 /// The keys of one table. `keys!` implements it.
-pub(super) trait Keys: Clone + Default + JsonSchema {
+pub(super) trait TableKeys: Clone + Default + JsonSchema {
     /// Takes the keys out of the table; `base` has the value of those that are absent or wrong.
     fn read(table: &mut TomlTable<'_, '_>, base: &Self) -> Self;
 
@@ -76,20 +76,20 @@ pub(super) trait Keys: Clone + Default + JsonSchema {
 }
 
 /// A table under a key, whose own keys keep their defaults if they are absent.
-pub(super) struct Nested<T> {
+pub(super) struct NestedTable<T> {
     /// Checks what was read, in the table it was read from.
     check: fn(&TomlTable<'_, '_>, &T),
 }
 
-pub(super) fn nested<T>() -> Nested<T> {
-    Nested { check: |_, _| {} }
+pub(super) fn nested<T>() -> NestedTable<T> {
+    NestedTable { check: |_, _| {} }
 }
 
-pub(super) fn checked<T>(check: fn(&TomlTable<'_, '_>, &T)) -> Nested<T> {
-    Nested { check }
+pub(super) fn checked<T>(check: fn(&TomlTable<'_, '_>, &T)) -> NestedTable<T> {
+    NestedTable { check }
 }
 
-impl<T: Keys> Kind for Nested<T> {
+impl<T: TableKeys> KeyKind for NestedTable<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str, base: &T) -> T {
@@ -106,13 +106,13 @@ impl<T: Keys> Kind for Nested<T> {
 }
 
 /// A table under a key, or nothing.
-pub(super) struct Inner<T>(PhantomData<T>);
+pub(super) struct OptionalTable<T>(PhantomData<T>);
 
-pub(super) fn inner<T>() -> Inner<T> {
-    Inner(PhantomData)
+pub(super) fn inner<T>() -> OptionalTable<T> {
+    OptionalTable(PhantomData)
 }
 
-impl<T: Keys> Leaf for Inner<T> {
+impl<T: TableKeys> ValueKind for OptionalTable<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
@@ -128,7 +128,7 @@ impl<T: Keys> Leaf for Inner<T> {
 }
 
 /// A key that is read by a function of its own.
-pub(super) struct Own<T> {
+pub(super) struct OwnValue<T> {
     pub(super) read: fn(&mut TomlTable<'_, '_>, &'static str) -> Option<T>,
     pub(super) schema: fn(&mut SchemaGenerator) -> Schema,
     /// The default, as it is written in the file.
@@ -138,17 +138,17 @@ pub(super) struct Own<T> {
 pub(super) fn own<T>(
     read: fn(&mut TomlTable<'_, '_>, &'static str) -> Option<T>,
     schema: fn(&mut SchemaGenerator) -> Schema,
-) -> Own<T> {
-    Own { read, schema, default: None }
+) -> OwnValue<T> {
+    OwnValue { read, schema, default: None }
 }
 
-impl<T> Own<T> {
-    pub(super) fn shown(self, default: &'static str) -> Own<T> {
-        Own { default: Some(default), ..self }
+impl<T> OwnValue<T> {
+    pub(super) fn shown(self, default: &'static str) -> OwnValue<T> {
+        OwnValue { default: Some(default), ..self }
     }
 }
 
-impl<T: Clone> Leaf for Own<T> {
+impl<T: Clone> ValueKind for OwnValue<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
@@ -165,7 +165,7 @@ impl<T: Clone> Leaf for Own<T> {
 }
 
 /// The schema of a key: that of its value, and its doc comment.
-pub(super) fn property<K: Kind>(generator: &mut SchemaGenerator, about: &str, kind: &K, base: &K::Value) -> Schema {
+pub(super) fn property<K: KeyKind>(generator: &mut SchemaGenerator, about: &str, kind: &K, base: &K::Value) -> Schema {
     let mut schema = kind.schema(generator, base);
     schema.insert("description".to_owned(), joined(about).into());
     schema
@@ -200,7 +200,7 @@ pub(super) fn one_or_more(item: Schema) -> Schema {
 }
 
 /// One of some names, each with what it means; or a string with a variable in it.
-pub(super) fn names<T: super::names::Named>() -> Schema {
+pub(super) fn names<T: super::names::NamedChoice>() -> Schema {
     let variants = T::VARIANTS.iter().map(|variant| match joined(variant.about()) {
         about if about.is_empty() => json!({ "const": variant.name() }),
         about => json!({ "const": variant.name(), "description": about }),
@@ -226,10 +226,10 @@ macro_rules! keys {
             }
         }
 
-        impl $crate::config::keys::Keys for $name {
+        impl $crate::config::keys::TableKeys for $name {
             fn read(table: &mut $crate::config::reader::TomlTable<'_, '_>, base: &$name) -> $name {
-                use $crate::config::keys::{Kind, keys};
-                $name { $($key: Kind::read(&keys!(@kind $kind $(, $default)?), table, stringify!($key), &base.$key),)+ }
+                use $crate::config::keys::{KeyKind, keys};
+                $name { $($key: KeyKind::read(&keys!(@kind $kind $(, $default)?), table, stringify!($key), &base.$key),)+ }
             }
 
             fn properties(generator: &mut ::schemars::SchemaGenerator) -> Vec<(&'static str, ::schemars::Schema)> {
@@ -253,14 +253,14 @@ macro_rules! keys {
             }
 
             fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                let properties = <$name as $crate::config::keys::Keys>::properties(generator);
+                let properties = <$name as $crate::config::keys::TableKeys>::properties(generator);
                 $crate::config::keys::object(properties)
             }
         }
     };
     (@default) => { None };
     (@default $default:expr) => { $default };
-    (@kind $kind:expr) => { $crate::config::keys::Maybe($kind) };
+    (@kind $kind:expr) => { $crate::config::keys::WithoutDefault($kind) };
     (@kind $kind:expr, $default:expr) => { $kind };
 }
 pub(super) use keys;

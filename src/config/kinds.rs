@@ -1,7 +1,7 @@
 //! The kinds of values that many keys have: durations, sizes, numbers, names. Each reads a value, reports what is wrong with it,
 //! and describes it to editors.
 //!
-//! Not for what one key alone does: see `keys::Own`.
+//! Not for what one key alone does: see `keys::OwnValue`.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -13,17 +13,17 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toml::de::DeValue;
 
-use super::keys::{self, Leaf};
-use super::names::Named;
+use super::keys::{self, ValueKind};
+use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, TomlTable, one_of, wrong_type};
 use super::text::ExpandedText;
 use super::units::{self, format_bytes, format_duration, parse_bytes, parse_duration};
 
 /// A duration within bounds, such as `"250ms"`.
-pub(super) struct Span(pub(super) RangeInclusive<Duration>);
+pub(super) struct TimeSpan(pub(super) RangeInclusive<Duration>);
 
-impl Leaf for Span {
+impl ValueKind for TimeSpan {
     type Value = Duration;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Duration> {
@@ -47,14 +47,14 @@ impl Leaf for Span {
 }
 
 /// Bytes within bounds, as a string with a unit or as an integer.
-pub(super) struct Size(pub(super) RangeInclusive<usize>);
+pub(super) struct ByteSize(pub(super) RangeInclusive<usize>);
 
-impl Leaf for Size {
+impl ValueKind for ByteSize {
     type Value = usize;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<usize> {
         if !table.is_string(key) {
-            return Whole(self.0.clone()).read(table, key);
+            return WholeNumber(self.0.clone()).read(table, key);
         }
         let text = table.text(key)?;
         let bytes = parse_bytes(&text.value.value).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -68,7 +68,7 @@ impl Leaf for Size {
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        let (text, number) = (keys::text(units::BYTES_PATTERN), Whole(self.0.clone()).schema(generator));
+        let (text, number) = (keys::text(units::BYTES_PATTERN), WholeNumber(self.0.clone()).schema(generator));
         json_schema!({ "anyOf": [text, number] })
     }
 
@@ -78,9 +78,9 @@ impl Leaf for Size {
 }
 
 /// An integer within bounds.
-pub(super) struct Whole<T>(pub(super) RangeInclusive<T>);
+pub(super) struct WholeNumber<T>(pub(super) RangeInclusive<T>);
 
-impl<T: TryFrom<u64> + PartialOrd + Clone + Display + Serialize> Leaf for Whole<T> {
+impl<T: TryFrom<u64> + PartialOrd + Clone + Display + Serialize> ValueKind for WholeNumber<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
@@ -108,9 +108,9 @@ impl<T: TryFrom<u64> + PartialOrd + Clone + Display + Serialize> Leaf for Whole<
 }
 
 /// A finite number within bounds, with or without a fraction.
-pub(super) struct Number(pub(super) RangeInclusive<f64>);
+pub(super) struct RealNumber(pub(super) RangeInclusive<f64>);
 
-impl Leaf for Number {
+impl ValueKind for RealNumber {
     type Value = f64;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<f64> {
@@ -143,7 +143,7 @@ impl Leaf for Number {
 /// `true` or `false`.
 pub(super) struct Flag;
 
-impl Leaf for Flag {
+impl ValueKind for Flag {
     type Value = bool;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<bool> {
@@ -165,13 +165,13 @@ impl Leaf for Flag {
 }
 
 /// One of a few names.
-pub(super) struct ProxyChoice<T>(PhantomData<T>);
+pub(super) struct OneName<T>(PhantomData<T>);
 
-pub(super) fn choice<T>() -> ProxyChoice<T> {
-    ProxyChoice(PhantomData)
+pub(super) fn choice<T>() -> OneName<T> {
+    OneName(PhantomData)
 }
 
-impl<T: Named> Leaf for ProxyChoice<T> {
+impl<T: NamedChoice> ValueKind for OneName<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
@@ -195,7 +195,7 @@ impl<T: Named> Leaf for ProxyChoice<T> {
 }
 
 /// A string that a function reads.
-pub(super) struct Parsed<T> {
+pub(super) struct ParsedText<T> {
     /// None: the text is wrong.
     pub(super) parse: fn(&str) -> Option<T>,
     /// What would be right, with an example.
@@ -205,7 +205,7 @@ pub(super) struct Parsed<T> {
     pub(super) format: fn(&T) -> String,
 }
 
-impl<T: Clone> Leaf for Parsed<T> {
+impl<T: Clone> ValueKind for ParsedText<T> {
     type Value = T;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<T> {
@@ -227,9 +227,9 @@ impl<T: Clone> Leaf for Parsed<T> {
 }
 
 /// A string with its variables filled in.
-pub(super) struct Plain;
+pub(super) struct PlainText;
 
-impl Leaf for Plain {
+impl ValueKind for PlainText {
     type Value = Located<ExpandedText>;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<ExpandedText>> {
@@ -242,9 +242,9 @@ impl Leaf for Plain {
 }
 
 /// A string as it is typed: a secret, or where it comes from.
-pub(super) struct Typed;
+pub(super) struct TypedText;
 
-impl Leaf for Typed {
+impl ValueKind for TypedText {
     type Value = Located<String>;
 
     fn read(&self, table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located<String>> {

@@ -60,8 +60,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use keys::keys;
-use kinds::{Number, Span, Whole, choice};
+use kinds::{RealNumber, TimeSpan, WholeNumber, choice};
 use names::names;
+use ring::digest;
 use secrecy::SecretString;
 
 /// One config file. Immutable; a reload makes another one.
@@ -152,22 +153,22 @@ keys! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Simulation {
         /// Median time to first token, 0s to 1h.
-        ttft: Duration = Span(Simulation::TTFT), or Duration::from_millis(200);
+        ttft: Duration = TimeSpan(Simulation::TTFT), or Duration::from_millis(200);
         /// Standard deviation of the logarithm of the TTFT and of each gap; 0 is exact.
-        jitter: f64 = Number(Simulation::JITTER), or 0.2;
+        jitter: f64 = RealNumber(Simulation::JITTER), or 0.2;
         /// Share of requests whose TTFT is multiplied by a Pareto draw: at least 2, with a median of 3.6.
-        tail: f64 = Number(Simulation::TAIL), or 0.0;
+        tail: f64 = RealNumber(Simulation::TAIL), or 0.0;
         /// Median decode speed.
-        tokens_per_second: f64 = Number(Simulation::TOKENS_PER_SECOND), or 50.0;
+        tokens_per_second: f64 = RealNumber(Simulation::TOKENS_PER_SECOND), or 50.0;
         /// Tokens in an answer, unless the request's `max_tokens` is smaller.
-        tokens: u32 = Whole(Simulation::TOKENS), or 40;
+        tokens: u32 = WholeNumber(Simulation::TOKENS), or 40;
         /// Share of requests that fail.
-        failures: f64 = Number(Simulation::FAILURES), or 0.0;
+        failures: f64 = RealNumber(Simulation::FAILURES), or 0.0;
         /// How they fail.
         failure: SimulatedFailure = choice(), or SimulatedFailure::ServerError;
         /// Seeds the draws: the same seed gives the same sequence. A request with a `seed` of its own always gets the same answer.
         /// Without it the clock seeds them.
-        seed: Option<u64> = Whole(0..=i64::MAX.unsigned_abs());
+        seed: Option<u64> = WholeNumber(0..=i64::MAX.unsigned_abs());
     }
 }
 
@@ -253,6 +254,15 @@ pub struct User {
     pub overrides: Permit,
     /// The user's own keys by provider, used instead of the shared ones.
     pub keys: BTreeMap<String, SecretString>,
+}
+
+impl User {
+    /// What is kept of a token: its SHA-256.
+    pub fn token_hash(token: &[u8]) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest::digest(&digest::SHA256, token).as_ref());
+        hash
+    }
 }
 
 impl fmt::Debug for User {

@@ -3,7 +3,7 @@
 //! Not for names that only the program uses.
 
 /// A choice of the config: its variants, their names, and a line about each.
-pub(super) trait Named: Copy + 'static {
+pub(super) trait NamedChoice: Copy + 'static {
     const VARIANTS: &'static [Self];
 
     fn name(self) -> &'static str;
@@ -36,7 +36,7 @@ macro_rules! names {
             }
         }
 
-        impl $crate::config::names::Named for $name {
+        impl $crate::config::names::NamedChoice for $name {
             const VARIANTS: &'static [$name] = &$name::ALL;
 
             fn name(self) -> &'static str {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::keys::{checked, keys, nested};
-use super::kinds::{Number, Parsed, Size, Span, Whole, choice};
+use super::kinds::{ByteSize, ParsedText, RealNumber, TimeSpan, WholeNumber, choice};
 use super::names::names;
 use super::problem::LocatedProblem;
 use super::reader::TomlTable;
@@ -36,20 +36,20 @@ keys! {
         /// What the learning policies optimise.
         optimise: Objective = choice(), or Objective::Ttft;
         /// For `adaptive` and `rule`: what extra attempts may cost, as a share of the cost of single attempts. 0: no extra attempts.
-        budget: f64 = Number(RaceSettings::BUDGET), or 0.1;
+        budget: f64 = RealNumber(RaceSettings::BUDGET), or 0.1;
         /// The targets of `goodput`.
         slo: SloSettings = nested(), or SloSettings::default();
         /// For `completion` and `goodput`: how long a first token may be held back, 0s to 5s.
-        hold_max: Duration = Span(RaceSettings::HOLD), or Duration::from_millis(300);
+        hold_max: Duration = TimeSpan(RaceSettings::HOLD), or Duration::from_millis(300);
         /// Attempts for one request at most, retries included.
-        max_attempts: usize = Whole(1..=MAX_ATTEMPTS), or 4;
+        max_attempts: usize = WholeNumber(1..=MAX_ATTEMPTS), or 4;
         /// How often one failed upstream is asked again in a race (429, 5xx, reset).
-        retries: u32 = Whole(RaceSettings::RETRIES), or 0;
+        retries: u32 = WholeNumber(RaceSettings::RETRIES), or 0;
         /// The longest wait before a retry, 0s to 5m; the gateway does not wait for a longer Retry-After.
         // Not much longer than a slow first token: another upstream may have answered by then.
-        retry_wait: Duration = Span(RaceSettings::RETRY_WAIT), or Duration::from_secs(2);
+        retry_wait: Duration = TimeSpan(RaceSettings::RETRY_WAIT), or Duration::from_secs(2);
         /// Share of losers that run on to their first token, so that the history stays unbiased.
-        audit: f64 = Number(0.0..=1.0), or 0.02;
+        audit: f64 = RealNumber(0.0..=1.0), or 0.02;
         /// Bounds for losers that are billed in full anyway: the gateway reads them to their end for their figures.
         drains: Drains = nested(), or Drains::default();
         /// When an upstream that keeps failing is left out, and for how long.
@@ -79,7 +79,7 @@ impl RaceSettings {
     pub const RETRY_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
 }
 
-const KEEPALIVE: Parsed<Option<Duration>> = Parsed {
+const KEEPALIVE: ParsedText<Option<Duration>> = ParsedText {
     parse: |text| match text {
         "off" => Some(None),
         text => parse_duration(text).ok().filter(|after| RaceSettings::KEEPALIVE.contains(after)).map(Some),
@@ -94,9 +94,9 @@ keys! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SloSettings {
         /// Longest time to the client's first token.
-        ttft: Duration = Span(SloSettings::TARGETS), or Duration::from_secs(1);
+        ttft: Duration = TimeSpan(SloSettings::TARGETS), or Duration::from_secs(1);
         /// Longest time per output token after the first.
-        tpot: Duration = Span(SloSettings::TARGETS), or Duration::from_millis(50);
+        tpot: Duration = TimeSpan(SloSettings::TARGETS), or Duration::from_millis(50);
     }
 }
 
@@ -110,11 +110,11 @@ keys! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Drains {
         /// How long a loser is read at most.
-        time: Duration = Span(TIMEOUTS), or Duration::from_secs(60);
+        time: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(60);
         /// How much of a loser is read at most.
-        bytes: usize = Size(DRAIN_BYTES), or 4 << 20;
+        bytes: usize = ByteSize(DRAIN_BYTES), or 4 << 20;
         /// How many run at once in the whole gateway; a further loser is cancelled.
-        running: usize = Whole(0..=RUNNING_MAX), or 64;
+        running: usize = WholeNumber(0..=RUNNING_MAX), or 64;
     }
 }
 
@@ -123,11 +123,11 @@ keys! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct BreakerSettings {
         /// This many failures in a row open it. 0: it never opens.
-        failures: u32 = Whole(BREAKER_FAILURES), or 5;
+        failures: u32 = WholeNumber(BREAKER_FAILURES), or 5;
         /// How long it is open at first. The time doubles after each failed probe.
-        open: Duration = Span(TIMEOUTS), or Duration::from_secs(5);
+        open: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(5);
         /// How long it is open at most; at least `open`.
-        open_max: Duration = Span(TIMEOUTS), or Duration::from_secs(60);
+        open_max: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(60);
     }
 }
 
@@ -146,13 +146,13 @@ keys! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Timeouts {
         /// Name look-up, TCP and TLS together.
-        connect: Duration = Span(TIMEOUTS), or Duration::from_secs(3);
+        connect: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(3);
         /// From dispatch to the first token; comments and headers do not stop it.
-        first_token: Duration = Span(TIMEOUTS), or Duration::from_secs(30);
+        first_token: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
         /// Without a byte, after the first token.
-        idle: Duration = Span(TIMEOUTS), or Duration::from_secs(30);
+        idle: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(30);
         /// From the request until the first token is sent on; for a client that does not stream, to the whole answer.
-        total: Duration = Span(TIMEOUTS), or Duration::from_secs(600);
+        total: Duration = TimeSpan(TIMEOUTS), or Duration::from_secs(600);
     }
 }
 
@@ -161,11 +161,11 @@ keys! {
     #[derive(Clone, Copy)]
     pub(super) struct UpstreamTimeouts {
         /// Name look-up, TCP and TLS together.
-        connect: Option<Duration> = Span(TIMEOUTS);
+        connect: Option<Duration> = TimeSpan(TIMEOUTS);
         /// From dispatch to the first token; comments and headers do not stop it.
-        first_token: Option<Duration> = Span(TIMEOUTS);
+        first_token: Option<Duration> = TimeSpan(TIMEOUTS);
         /// Without a byte, after the first token.
-        idle: Option<Duration> = Span(TIMEOUTS);
+        idle: Option<Duration> = TimeSpan(TIMEOUTS);
     }
 }
 
@@ -275,7 +275,7 @@ impl HedgeAfter {
     /// A smaller quantile would hedge most requests; no history is long enough for a larger one.
     pub const PER_CENT: RangeInclusive<f64> = 50.0..=99.9;
 
-    pub(super) const KEY: Parsed<HedgeAfter> = Parsed {
+    pub(super) const KEY: ParsedText<HedgeAfter> = ParsedText {
         parse: HedgeAfter::parse,
         expected: HedgeAfter::EXPECTED,
         pattern: r"p\d+(\.\d+)?|\d+(\.\d+)?\s*(ms|s|m|h|d)",

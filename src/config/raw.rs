@@ -9,8 +9,8 @@ use std::time::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, Keys, keys, nested, own};
-use super::kinds::{Number, Parsed, Plain, Whole};
+use super::keys::{self, TableKeys, keys, nested, own};
+use super::kinds::{ParsedText, PlainText, RealNumber, WholeNumber};
 use super::problem::LocatedProblem;
 use super::race::UpstreamTimeouts;
 use super::raw_provider::RawProvider;
@@ -84,17 +84,17 @@ keys! {
     #[derive(Clone)]
     pub(super) struct UpstreamKeys {
         /// `PROVIDER/MODEL`
-        upstream: Option<Located<ExpandedText>> = Plain;
+        upstream: Option<Located<ExpandedText>> = PlainText;
         /// Its share, for the policy `weighted`.
-        weight: f64 = Number(AMOUNTS), or 1.0;
+        weight: f64 = RealNumber(AMOUNTS), or 1.0;
         /// USD per million input tokens.
-        input_price: Option<f64> = Number(AMOUNTS);
+        input_price: Option<f64> = RealNumber(AMOUNTS);
         /// USD per million output tokens.
-        output_price: Option<f64> = Number(AMOUNTS);
+        output_price: Option<f64> = RealNumber(AMOUNTS);
         /// USD per million input tokens that the provider reads from its cache; `input_price` unless set.
-        cached_price: Option<f64> = Number(AMOUNTS);
+        cached_price: Option<f64> = RealNumber(AMOUNTS);
         /// Tokens of prompt and answer that it takes. A larger request does not go there.
-        context: Option<u64> = Whole(CONTEXT);
+        context: Option<u64> = WholeNumber(CONTEXT);
         /// Its own timeouts; `total` is the race's.
         timeouts: UpstreamTimeouts = nested(), or UpstreamTimeouts::default();
     }
@@ -119,7 +119,7 @@ impl RawConfig {
     }
 }
 
-fn section<T: Keys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
+fn section<T: TableKeys>(root: &mut TomlTable<'_, '_>, key: &'static str) -> T {
     let Some(mut table) = root.table(key, format!("[{key}]")) else { return T::default() };
     let keys = T::read(&mut table, &T::default());
     table.finish();
@@ -249,7 +249,7 @@ fn read_url(store: &mut TomlTable<'_, '_>, key: &'static str) -> Option<PathBuf>
     None
 }
 
-const RETENTION: Parsed<Retention> = Parsed {
+const RETENTION: ParsedText<Retention> = ParsedText {
     parse: |text| match (text, units::parse_duration(text)) {
         ("forever", _) => Some(Retention::Forever),
         (_, Ok(kept)) if kept >= DAY => Some(Retention::For(kept)),

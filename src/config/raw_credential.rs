@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::keys::{self, Keys as _, keys, own};
-use super::kinds::{Plain, Span, Typed};
+use super::keys::{self, TableKeys as _, keys, own};
+use super::kinds::{PlainText, TimeSpan, TypedText};
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 use super::text::{self, ExpandedText, Secret};
@@ -31,11 +31,11 @@ keys! {
     #[derive(Clone)]
     pub(super) struct AwsKeys {
         /// The id of the access key.
-        access_key_id: Option<Located<String>> = Typed;
+        access_key_id: Option<Located<String>> = TypedText;
         /// The secret of the access key.
-        secret_access_key: Option<Located<String>> = Typed;
+        secret_access_key: Option<Located<String>> = TypedText;
         /// The session token of temporary credentials.
-        session_token: Option<Located<String>> = Typed;
+        session_token: Option<Located<String>> = TypedText;
     }
 }
 
@@ -46,9 +46,9 @@ keys! {
         /// A program and its arguments, without a shell. Its output is the token.
         command: Option<Vec<String>> = own(read_command, |_| keys::one_or_more(keys::any_text()));
         /// A file with the token.
-        file: Option<Located<ExpandedText>> = Plain;
+        file: Option<Located<ExpandedText>> = PlainText;
         /// How long a token is used before the next one is read. Most tokens live for an hour.
-        refresh: Duration = Span(REFRESH), or Duration::from_secs(45 * 60);
+        refresh: Duration = TimeSpan(REFRESH), or Duration::from_secs(45 * 60);
     }
 }
 

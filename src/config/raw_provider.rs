@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use http::{HeaderName, Uri};
 
-use super::keys::{self, Keys as _, inner, keys, own};
-use super::kinds::{Flag, Parsed, choice};
-use super::names::Named;
+use super::keys::{self, TableKeys as _, inner, keys, own};
+use super::kinds::{Flag, ParsedText, choice};
+use super::names::NamedChoice;
 use super::problem::{LocatedProblem, shown};
 use super::raw_credential::{AwsKeys, Credential, TokenKeys, read_api_key, read_aws, read_token};
 use super::reader::{Located, ReaderScope, TomlTable};
@@ -84,7 +84,7 @@ const HEADERS_MAX: usize = 64;
 /// Bytes of the name of a data centre.
 const DOMAIN_MAX: usize = 64;
 
-const DOMAIN: Parsed<String> = Parsed {
+const DOMAIN: ParsedText<String> = ParsedText {
     parse: |text| {
         let is_word = |c: char| c.is_alphanumeric() || "._-".contains(c);
         ((1..=DOMAIN_MAX).contains(&text.len()) && text.chars().all(is_word)).then(|| text.to_owned())
@@ -178,7 +178,7 @@ fn read_part(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Located
     Some(Located { offset: text.offset, value: text.value.value })
 }
 
-impl Named for Dialect {
+impl NamedChoice for Dialect {
     const VARIANTS: &'static [Dialect] = &Dialect::ALL;
 
     fn name(self) -> &'static str {
@@ -190,7 +190,7 @@ impl Named for Dialect {
     }
 }
 
-impl Named for Prefix {
+impl NamedChoice for Prefix {
     const VARIANTS: &'static [Prefix] = &Prefix::ALL;
 
     fn name(self) -> &'static str {

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
 use super::keys::{self, keys, own};
-use super::kinds::{Size, Span, Whole};
+use super::kinds::{ByteSize, TimeSpan, WholeNumber};
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 use super::units::DURATION_MAX;
@@ -32,15 +32,15 @@ keys! {
         trusted_proxies: Vec<IpNet> =
             own(read_proxies, |_| keys::one_or_more(keys::text(r"[0-9a-fA-F.:]+(/\d+)?"))), or Vec::new();
         /// The largest request; a larger one is answered 413.
-        body_max: usize = Size(BODY_MAX), or 32 << 20;
+        body_max: usize = ByteSize(BODY_MAX), or 32 << 20;
         /// What bodies and buffers may take together; a quarter of the machine's memory unless set.
-        memory: Option<usize> = Size(MEMORY);
+        memory: Option<usize> = ByteSize(MEMORY);
         /// Requests served at once; a further one is answered 503. From memory and descriptors unless set.
-        max_in_flight: Option<usize> = Whole(MAX_IN_FLIGHT);
+        max_in_flight: Option<usize> = WholeNumber(MAX_IN_FLIGHT);
         /// The largest event of an answer; an attempt with a larger one fails.
-        event_max: usize = Size(EVENT_MAX), or 8 << 20;
+        event_max: usize = ByteSize(EVENT_MAX), or 8 << 20;
         /// How long a shutdown waits for running streams.
-        drain: Duration = Span(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
+        drain: Duration = TimeSpan(Duration::ZERO..=DURATION_MAX), or Duration::from_secs(30);
         /// Without `[users]`: further names the gateway may be called by; `localhost` and IP addresses always work.
         hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();
         /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.

@@ -4,10 +4,10 @@
 
 use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
 
-use super::keys::{self, Keys as _, keys, own};
-use super::kinds::{Flag, Typed};
+use super::User;
+use super::keys::{self, TableKeys as _, keys, own};
+use super::kinds::{Flag, TypedText};
 use super::override_permits::{Override, Permit};
 use super::problem::{LocatedProblem, shown};
 use super::reader::{Located, ReaderScope, TomlTable, as_string, one_of};
@@ -18,9 +18,9 @@ keys! {
     #[derive(Clone)]
     pub(super) struct UserKeys {
         /// The token that the user sends: `${VARIABLE}` or `file:/path`.
-        token: Option<Located<String>> = Typed;
+        token: Option<Located<String>> = TypedText;
         /// The SHA-256 of the token instead: 64 hexadecimal digits.
-        token_sha256: Option<Located<String>> = Typed;
+        token_sha256: Option<Located<String>> = TypedText;
         /// May read `/metrics` and `/api`.
         admin: bool = Flag, or false;
         /// The `x-photofinish-*` headers the user may send: `true` for all, `false` for none, or a list of names. Every header but
@@ -83,7 +83,7 @@ fn token_hash(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Loca
     let what = table.what("token");
     match text::secret(table.scope, &what, typed) {
         Secret::Set(token) => {
-            let hash = Sha256::digest(token.expose_secret().as_bytes()).into();
+            let hash = User::token_hash(token.expose_secret().as_bytes());
             Some(Located { offset: typed.offset, value: hash })
         }
         Secret::Unset(names) => {
@@ -97,7 +97,7 @@ fn token_hash(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Loca
 fn hash(table: &TomlTable<'_, '_>, typed: Located<String>) -> Option<Located<[u8; 32]>> {
     let what = table.what("token_sha256");
     let text = text::plain(table.scope, &what, typed)?;
-    let empty: [u8; 32] = Sha256::digest(b"").into();
+    let empty = User::token_hash(b"");
     let problem = match from_hex(text.value.value.trim()) {
         Some(hash) if hash != empty => return Some(Located { offset: text.offset, value: hash }),
         Some(_) => LocatedProblem::at(text.offset, format!("{what} is the hash of an empty token")),

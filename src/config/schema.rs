@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::RaceSettings;
-use super::keys::{self, Keys};
+use super::keys::{self, TableKeys as _};
 use super::raw::{ModelKeys, StoreKeys};
 use super::raw_provider::ProviderKeys;
 use super::raw_server::ServerKeys;
@@ -17,14 +17,14 @@ use super::raw_user::UserKeys;
 
 /// The schema as JSON text, in draft 7: what taplo and Even Better TOML read.
 pub fn schema() -> String {
-    let schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<File>();
+    let schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<ConfigFile>();
     format!("{:#}\n", schema.as_value())
 }
 
 /// The whole file.
-struct File;
+struct ConfigFile;
 
-impl JsonSchema for File {
+impl JsonSchema for ConfigFile {
     fn schema_name() -> Cow<'static, str> {
         "Photofinish configuration".into()
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
+use ring::digest::{self, SHA256};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use sha2::{Digest, Sha256};
 
 use super::certificate;
 use super::problem::{LocatedProblem, shown};
@@ -46,7 +46,7 @@ pub struct Authorities {
     /// At least one.
     pub certificates: Vec<CertificateDer<'static>>,
     /// SHA-256 of the certificates; it changes when the file does.
-    digest: [u8; 32],
+    digest: digest::Digest,
 }
 
 impl Proxy {
@@ -101,7 +101,7 @@ impl fmt::Debug for Proxy {
 impl PartialEq for Authorities {
     /// Two are equal if they have the same certificates, from whichever file.
     fn eq(&self, other: &Authorities) -> bool {
-        self.digest == other.digest
+        self.digest.as_ref() == other.digest.as_ref()
     }
 }
 
@@ -109,7 +109,7 @@ impl Eq for Authorities {}
 
 impl Hash for Authorities {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.digest.hash(state);
+        self.digest.as_ref().hash(state);
     }
 }
 
@@ -210,8 +210,9 @@ fn authorities(path: PathBuf) -> Result<Authorities, String> {
     if certificates.is_empty() {
         return Err(format!("holds no certificate of an authority that can be used: {}", path.display()));
     }
-    let digest = certificates.iter().fold(Sha256::new(), |digest, certificate| digest.chain_update(certificate));
-    Ok(Authorities { path, certificates, digest: digest.finalize().into() })
+    let mut digest = digest::Context::new(&SHA256);
+    certificates.iter().for_each(|certificate| digest.update(certificate));
+    Ok(Authorities { path, certificates, digest: digest.finish() })
 }
 
 /// The proxies that the environment names.

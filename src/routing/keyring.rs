@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use ring::digest::{SHA256, digest};
 use secrecy::{ExposeSecret, SecretString};
-use sha2::{Digest, Sha256};
 
 use super::scrub::without;
 use crate::config::{Keys, Provider, Token};
@@ -118,8 +118,8 @@ impl KeyOrder {
 
 /// Identifies a key in rows and logs without telling it.
 pub fn key_id(key: &SecretString) -> String {
-    let hash = Sha256::digest(key.expose_secret().as_bytes());
-    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    let hash = digest(&SHA256, key.expose_secret().as_bytes());
+    hash.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes `key` out of what a provider said: some vendors quote the key that they refuse.

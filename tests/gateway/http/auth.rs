@@ -1,6 +1,6 @@
 //! Who may call, and whose key goes up: a user's token, shared keys, keys of the user's own, keys brought with a request.
 
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, Request, Script};
@@ -28,7 +28,7 @@ token_sha256 = "BOB"
 "#;
 
 async fn two_users(fake: &FakeProvider) -> RunningGateway {
-    let bob: String = Sha256::digest("bob-token").iter().map(|byte| format!("{byte:02x}")).collect();
+    let bob: String = digest(&SHA256, b"bob-token").as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let config = format!("{}api_key = \"shared-key\"\n{}", provider("one", fake), TWO_USERS.replace("BOB", &bob));
     Setup::new(&config).env("ANN_TOKEN", "ann-token").serve().await
 }
@@ -130,7 +130,7 @@ async fn shared_keys_take_turns_and_a_rate_limited_key_cools_down() {
     let hashes = setup.texts("SELECT DISTINCT key_id FROM attempt ORDER BY key_id").await;
     let mut expected: Vec<String> = ["key-a", "key-b", "key-c"]
         .iter()
-        .map(|key| Sha256::digest(key).iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+        .map(|key| digest(&SHA256, key.as_ref()).as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
         .collect();
     expected.sort();
     assert_eq!(hashes, expected);
