@@ -1,7 +1,7 @@
 //! AWS Signature Version 4: a pure function of the request, the key and the time.
 //!
 //! Not for S3, which encodes paths differently, and not for signed URLs or streams. Why not `aws-sigv4`: see
-//! `docs/decisions/0504-aws-signing.md`.
+//! `docs/decisions/0007-request-signing.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
