@@ -23,7 +23,18 @@ pub fn message(headers: &[(&str, &str)], payload: &Value) -> Bytes {
     Bytes::from(frame)
 }
 
-/// How a frame of so many bytes begins, with so many of headers.
+/// The event type and the payload of a frame that [`message`] made.
+pub fn event_and_payload(frame: &[u8]) -> (String, String) {
+    let headers = usize::try_from(u32::from_be_bytes(frame[4..8].try_into().unwrap())).unwrap();
+    let (headers, rest) = frame[12..].split_at(headers);
+    let name_end = 1 + usize::from(headers[0]);
+    let value = name_end + 3;
+    let length = usize::from(u16::from_be_bytes(headers[name_end + 1..value].try_into().unwrap()));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&headers[value..value + length]), text(&rest[..rest.len() - 4]))
+}
+
+/// The prelude of a frame of this length, with this length of headers.
 pub(super) fn prelude(total: usize, headers: usize) -> Vec<u8> {
     let mut prelude = Vec::new();
     for length in [total, headers] {

@@ -1,5 +1,5 @@
-//! What the integration tests stand on: a provider that does what a script says ([`FakeProvider`]), a client that can
-//! hang up at any byte ([`RawClient`]), and [`Gate`]s instead of sleeps. Knows nothing of the gateway.
+//! What all integration tests share: a provider that follows a script ([`FakeProvider`]), a client that can hang up at any byte
+//! ([`RawClient`]), and [`Gate`]s instead of sleeps. Not for anything that knows the gateway: see `tests/gateway/harness`.
 //! The crate root above it lets helpers panic.
 
 mod client;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use client::RawClient;
 pub use dialect::{Dialect, frame};
-pub use eventstream::message;
+pub use eventstream::{event_and_payload, message};
 pub use log::{Exchange, Request};
 pub use provider::FakeProvider;
 pub use proxy::{FakeProxy, Tunnel};
@@ -25,10 +25,10 @@ pub use script::{Gate, Script, Step};
 pub use secure::{Identity, NAME, secured};
 pub use sse::{SseReader, sse_events};
 
-/// How long a test waits for an event before it fails. Only ever reached by a failing test.
+/// How long a test waits for an event before it fails. Reached only by failing tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for `event`, and panics with `what` if it does not come.
+/// Waits for `event`; panics with `what` if it does not come within [`PATIENCE`].
 pub async fn soon<T>(what: &str, event: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, event).await {
         Ok(value) => value,

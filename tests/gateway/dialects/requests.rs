@@ -1,4 +1,5 @@
-//! What goes up and what is told when a request is translated, and that it goes up as it came when it need not be.
+//! Translation of requests: what is sent, what is refused or left out, and that a native request is sent byte for byte.
+//! Whole translations to read: `snapshots`.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,4 @@
-//! An answer with everything in it (a thought, a text, two calls) from upstreams of every dialect to clients of every surface, and
-//! what came back is sent back with the results of the calls.
+//! An answer with reasoning, text and two tool calls, from each dialect to each surface; then the next turn with the results.
 
 use serde_json::{Value, json};
 

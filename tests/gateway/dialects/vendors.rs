@@ -1,4 +1,4 @@
-//! What only one vendor does: AWS's binary frames and signatures, Google's blocked prompts, and keys in headers of their own.
+//! Features of a single vendor: AWS's binary frames and signatures, Google's blocked prompts, and key headers.
 
 use serde_json::json;
 
