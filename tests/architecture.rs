@@ -1,5 +1,5 @@
-//! The architecture as a test: layers, what only one room may do, lengths, and a first line that says what a file is
-//! for. It reads the sources as text, so that a rule is broken here before a reviewer has to see it.
+//! The architecture as a test: layers, circles, what only one room may do, names, lengths, and a first line that says what a
+//! file is for. It reads the sources as text. Not for behaviour: that is what all other tests are for.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test's helper fails by panicking")]
 
@@ -11,8 +11,10 @@ mod layers;
 mod lexer;
 #[path = "architecture/rules.rs"]
 mod rules;
+#[path = "architecture/types.rs"]
+mod types;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -36,7 +38,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("proxy", 5),
     ("race", 2),
     ("recorder", 2),
-    ("rehearse", 2),
     ("report", 3),
     ("routing", 2),
     ("server", 11),
@@ -112,10 +113,26 @@ fn only_one_room_does_each_thing() {
 }
 
 #[test]
-fn nobody_does_what_is_forbidden() {
+fn forbidden_code_is_nowhere() {
     let everywhere = sources(&["src", "tests", "benches"]);
     let mut problems: Vec<String> = everywhere.iter().flat_map(|source| broken(rules::NOBODY, source)).collect();
     problems.extend(sources(&["tests"]).iter().flat_map(|source| broken(rules::IN_TESTS, source)));
+    none(&problems);
+}
+
+#[test]
+fn a_type_name_has_one_meaning() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in product_code() {
+        for (line, name) in types::defined(&source.tokens) {
+            places.entry(name).or_default().push(format!("{}:{line}", source.path));
+        }
+    }
+    let problems: Vec<String> = places
+        .into_iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name} is defined at {}: give each a name of its own", places.join(" and ")))
+        .collect();
     none(&problems);
 }
 
@@ -187,7 +204,7 @@ fn product_code() -> Vec<Source> {
     all
 }
 
-/// Every Rust file below these directories; one that does not exist has none.
+/// Every Rust file below these directories.
 fn sources(directories: &[&str]) -> Vec<Source> {
     let mut found = Vec::new();
     for directory in directories.iter().filter(|directory| root().join(directory).is_dir()) {
