@@ -5,19 +5,15 @@ listener of their own, and so have those that speak HTTP/2, over TLS. It prints 
 one word a line: `counts` prints the requests that each kind has seen. It ends when its standard input does.
 """
 
-import asyncio
 import collections
 import json
-import logging
 import pathlib
-import resource
-import ssl
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import providers  # noqa: E402
-from harness import http2  # noqa: E402
+from harness import http2, serving  # noqa: E402
 from harness.exchange import GONE, Exchange  # noqa: E402
 
 
@@ -85,34 +81,18 @@ def over_http2(kind, counts):
 
 
 async def main(certificate):
-    counts, ports = Counts(), {}
-    tls = None
-    if certificate:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate)
-        tls.set_alpn_protocols(["h2", "http/1.1"])
-
-    async def listen(name, serve, **options):
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20, backlog=2048, **options)
-        ports[name] = server.sockets[0].getsockname()[1]
-
-    await listen("http", lambda reader, writer: http1(reader, writer, counts))
+    counts, listeners = Counts(), serving.Listeners()
+    tls = serving.tls(certificate, "h2", "http/1.1") if certificate else None
+    await listeners.add("http", lambda reader, writer: http1(reader, writer, counts))
     for kind in providers.KINDS.values():
         if kind.level in ("tcp", "tls"):
-            await listen(kind.name, raw(kind, counts))
+            await listeners.add(kind.name, raw(kind, counts))
         if kind.level == "h2" and tls:
-            await listen(kind.name, over_http2(kind, counts), ssl=tls)
-    print(json.dumps(ports), flush=True)
-    commands = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-    while word := (await commands.readline()).strip():
-        if word == b"counts":
+            await listeners.add(kind.name, over_http2(kind, counts), ssl=tls)
+    async for word in serving.commands(listeners.ports):
+        if word == "counts":
             print(json.dumps({"seen": counts.seen, "connections": counts.connections, "bodies": counts.bodies}), flush=True)
 
 
 if __name__ == "__main__":
-    # It warns of every byte that is sent to a gateway that has left.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))
+    serving.run(main(sys.argv[1] if len(sys.argv) > 1 else None))

@@ -5,14 +5,10 @@ It prints its ports as one line of JSON. Then it obeys one line at a time: `log`
 and sets every case back to its first attempt. It ends when its standard input does. No prompt is written down.
 """
 
-import asyncio
 import collections
 import json
-import logging
 import pathlib
-import resource
 import socket
-import ssl
 import sys
 import time
 
@@ -21,7 +17,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 import scenarios  # noqa: E402
 import speech  # noqa: E402
 from faults import FAULTS, HEALTHY, whole  # noqa: E402
-from harness import http2  # noqa: E402
+from harness import http2, serving  # noqa: E402
 from harness.exchange import GONE, Exchange  # noqa: E402
 
 
@@ -110,41 +106,26 @@ def over_http2(book):
     return serve
 
 
-def tls(certificate, *protocols):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    context.set_alpn_protocols(list(protocols))
-    return context
-
-
 def closed_port():
-    """One where nobody listens; the socket is kept, so that nobody will."""
+    """A port without a listener; the socket is kept, so that the port stays closed."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     return sock
 
 
 async def main(trusted, untrusted):
-    book, ports = Book(), {}
-
-    async def listen(name, serve, **options):
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20, backlog=2048, **options)
-        ports[name] = server.sockets[0].getsockname()[1]
-
-    await listen("http", lambda reader, writer: http1(reader, writer, book))
+    book, listeners = Book(), serving.Listeners()
+    await listeners.add("http", lambda reader, writer: http1(reader, writer, book))
     for fault in FAULTS.values():
         if fault.level == "raw":
-            await listen(fault.name, raw(fault.name))
+            await listeners.add(fault.name, raw(fault.name))
     if trusted:
-        await listen("h2", over_http2(book), ssl=tls(trusted, "h2"))
-        await listen("untrusted", lambda reader, writer: http1(reader, writer, book), ssl=tls(untrusted, "http/1.1"))
-    nobody = closed_port()
-    ports["closed"] = nobody.getsockname()[1]
-    print(json.dumps(ports), flush=True)
-    commands = asyncio.StreamReader(limit=1 << 20)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
-    while line := (await commands.readline()).decode():
-        word, _, rest = line.strip().partition(" ")
+        await listeners.add("h2", over_http2(book), ssl=serving.tls(trusted, "h2"))
+        await listeners.add("untrusted", lambda reader, writer: http1(reader, writer, book), ssl=serving.tls(untrusted, "http/1.1"))
+    closed = closed_port()
+    listeners.ports["closed"] = closed.getsockname()[1]
+    async for line in serving.commands(listeners.ports):
+        word, _, rest = line.partition(" ")
         if word == "log":
             print(json.dumps(book.take()), flush=True)
         elif word == "set":
@@ -152,11 +133,8 @@ async def main(trusted, untrusted):
             book.attempts.clear()
             book.times["begun"] = time.monotonic()
             print("{}", flush=True)
-    nobody.close()
+    closed.close()
 
 
 if __name__ == "__main__":
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it warns of every byte for a gateway that has left
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(main(*(sys.argv[1:] or [None, None])))
+    serving.run(main(*(sys.argv[1:] or [None, None])))

@@ -34,7 +34,7 @@ The same with `retries = 2` and `rescue = "continue"`, for the faults that these
 """
 
 
-def told(case):
+def shown(case):
     if case.judged.kind == "error":
         return str(case.seen.status)
     return case.judged.kind
@@ -60,8 +60,9 @@ def asked(found):
     return most_common(counts.elements())
 
 
-def fault_lines(found):
-    lines = ["| fault | what the provider does | alone: stream | whole | beside a healthy one: stream | whole | asked | row |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+def by_fault(found, column, last_cell):
+    """One line for each fault: what clients saw, how often it was asked, and a last cell of the cases beside a healthy upstream."""
+    lines = [f"| fault | what the provider does | alone: stream | whole | beside a healthy one: stream | whole | asked | {column} |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, fault in FAULTS.items():
         mine = [case for case in found if case.fault.name == name]
         if not mine:
@@ -69,11 +70,14 @@ def fault_lines(found):
         cells = []
         for beside in (False, True):
             for stream in (True, False):
-                cells.append(most_common(told(case) for case in mine if case.beside is beside and case.stream is stream and (case.policy in SERIAL)))
+                cells.append(most_common(shown(case) for case in mine if case.beside is beside and case.stream is stream and case.policy in SERIAL))
         serial = [case for case in mine if case.beside and case.policy in SERIAL]
-        rows = most_common(filter(None, (row_of(case) for case in serial)))
-        lines.append(f"| `{name}` | {fault.what} | {' | '.join(cells)} | {asked(serial)} | {rows} |")
+        lines.append(f"| `{name}` | {fault.what} | {' | '.join(cells)} | {asked(serial)} | {last_cell(serial)} |")
     return lines
+
+
+def fault_lines(found):
+    return by_fault(found, "row", lambda cases: most_common(filter(None, (row_of(case) for case in cases))))
 
 
 def policy_lines(found):
@@ -88,19 +92,7 @@ def policy_lines(found):
 
 
 def onward_lines(found):
-    lines = ["| fault | what the provider does | alone: stream | whole | beside a healthy one: stream | whole | asked | waited |", "| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for name, fault in FAULTS.items():
-        mine = [case for case in found if case.fault.name == name]
-        if not mine:
-            continue
-        cells = []
-        for beside in (False, True):
-            for stream in (True, False):
-                cells.append(most_common(told(case) for case in mine if case.beside is beside and case.stream is stream and case.policy in SERIAL))
-        serial = [case for case in mine if case.beside and case.policy in SERIAL]
-        waits = [case.seen.end_at - case.seen.begun for case in serial]
-        lines.append(f"| `{name}` | {fault.what} | {' | '.join(cells)} | {asked(serial)} | {statistics.median(waits):.2f} s |")
-    return lines
+    return by_fault(found, "waited", lambda cases: f"{statistics.median(case.seen.end_at - case.seen.begun for case in cases):.2f} s")
 
 
 def scenario_lines(results):
