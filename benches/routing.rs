@@ -1,5 +1,5 @@
-//! What a decision of `adaptive` costs over five upstreams, what an observation and an outlook cost. Not how good
-//! the decisions are: see `examples/routing`.
+//! The cost of a decision of `adaptive` over five upstreams, of an observation and of a forecast. Not for the quality of decisions:
+//! see `examples/routing`.
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 

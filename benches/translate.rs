@@ -1,5 +1,5 @@
-//! What translation costs: an event of a stream from one dialect to another's surface, and a request. What an untouched
-//! stream costs is in `stream`.
+//! The cost of translation: an event of a stream from one dialect to another surface, and a request. Not for streams that pass
+//! unchanged: see `stream`.
 
 #![expect(clippy::expect_used, reason = "a measurement of something broken must not go on")]
 

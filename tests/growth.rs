@@ -1,12 +1,13 @@
-//! Checks that the cost of every reader, writer and assembler grows in proportion to its input, and not with its
-//! square: each is fed n, 2n and 4n of every structure that a provider, a client or an operator can repeat.
+//! Checks that the cost of every reader, writer and assembler is linear in its input, not quadratic: each gets n, 2n and 4n of
+//! every structure that a provider, a client or an operator can repeat.
 //!
-//! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a name, how many
-//! of it there may be, and what writes an input with so many. To add a reader, let a target of `fuzz/src/targets.rs` call it.
+//! To add a structure, add a line to the list of its wire format in `growth/streams.rs` or `growth/requests.rs`: a name, the
+//! largest number, and a function that writes an input with that number. To add a reader, call it from a target of
+//! `fuzz/src/targets.rs`.
 //!
-//! What is measured is the processor time of this thread, so that other load does not count. Linear is 4 from n to 4n,
-//! quadratic is 16; a ratio above [`LIMIT`] is measured again. The least times of all rounds count, and only a ratio
-//! that stays above fails.
+//! It measures the processor time of this thread, so other load does not count. From n to 4n linear is a factor of 4 and quadratic
+//! one of 16. A factor above [`LIMIT`] is measured again; the least times of all rounds count, and only a factor that stays above
+//! fails.
 
 #![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
@@ -36,7 +37,7 @@ pub struct Case {
     pub name: &'static str,
     /// The greatest 4n: a bound of the reader would end the growth, and so hide how fast it is below the bound.
     pub most: usize,
-    /// An input with so many.
+    /// An input with this many.
     pub input: fn(usize) -> String,
 }
 

@@ -331,11 +331,11 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     page.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("\n```").next()).map(str::to_owned).collect()
 }
 
-/// What stands before an `=` in a line of TOML, its comment left out.
+/// What is before the `=` in a line of TOML, without its comment.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split(" #").next().unwrap_or_default();
     let before = code.split('=').filter_map(|part| part.trim().rsplit([' ', ',', '{']).next());
-    // The second choice for a token stands in a comment.
+    // The second choice for a token is in a comment.
     before.chain(line.split("# or ").nth(1).and_then(|rest| rest.split(' ').next()))
 }
 

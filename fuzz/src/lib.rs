@@ -1,4 +1,4 @@
-//! The targets, for the programs of cargo-fuzz beside this file.
+//! The targets, for the programs of cargo-fuzz in this folder.
 
 pub mod targets;
 

@@ -1,7 +1,7 @@
 //! The fuzz targets: every reader, writer and assembler of bytes that a provider, a client or an operator wrote. A
 //! target takes any bytes; it must not panic, and its cost must not grow faster than its input.
 //!
-//! Three programs share these functions: the targets of cargo-fuzz beside this file, `examples/fuzz` for stable Rust,
+//! Three programs share these functions: the targets of cargo-fuzz in this folder, `examples/fuzz` for stable Rust,
 //! and the growth probe (`tests/growth.rs`). So this file uses nothing but the library.
 
 use std::path::Path;
@@ -99,7 +99,7 @@ fn cut(framing: Framing, bytes: &[u8]) {
     assert_eq!(whole, parts, "the events depend on the reads that they came in");
 }
 
-/// The events of a stream that is read in pieces of so many bytes. Ends at the first error.
+/// The events of a stream that is read in pieces of this many bytes. Ends at the first error.
 pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<SseEvent> {
     let mut decoder = framing.decoder(EVENT_MAX);
     let mut found = Vec::new();
@@ -117,7 +117,7 @@ pub fn events(framing: Framing, bytes: &[u8], size: usize) -> Vec<SseEvent> {
     found
 }
 
-/// Bytes that stand for a whole answer become the frames of one, so that mutations get behind the checksums.
+/// Bytes of a whole answer become the frames of one, so that mutations get behind the checksums.
 pub fn binary(bytes: &[u8]) -> Bytes {
     let frames = Dialect::Bedrock.events_of_whole(Surface::Chat, bytes);
     frames.unwrap_or_else(|| Bytes::copy_from_slice(bytes))
@@ -175,7 +175,7 @@ fn add(written: &[u8], assembly: &mut dyn Assemble) {
         assert!(readable, "an event that was written is no JSON");
         too_much |= !assembly.add(&event);
     }
-    // More items than an answer may have are told, not a fault.
+    // Too many items are an error of the answer, not a fault.
     let _ = too_much;
 }
 

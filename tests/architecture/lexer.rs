@@ -11,7 +11,7 @@ pub struct Token {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     Word(String),
-    /// What stands between the quotes, escapes undone as far as quotes go.
+    /// The text between the quotes; only escaped quotes are unescaped.
     Text(String),
     Number(String),
     Mark(char),
@@ -129,7 +129,7 @@ impl Lexer {
         text
     }
 
-    /// A raw string's text; the cursor stands on the first `#` or the quote.
+    /// A raw string's text; the cursor is at the first `#` or the quote.
     fn raw_text(&mut self) -> String {
         let hashes = self.take_while(|character| character == '#').len();
         self.bump();
@@ -173,7 +173,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The tokens without what stands under `#[cfg(test)]`, and the names of the modules that are files for tests only.
+/// The tokens without `#[cfg(test)]` items, and the names of the modules whose files hold only tests.
 pub fn without_tests(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
     let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
     while let Some(token) = tokens.get(at) {

@@ -1,4 +1,4 @@
-//! What only one room may do, what nobody may do, and how long things may be: each a check of one file's tokens.
+//! What only one room may do, what no code may do, and how long things may be: each a check of one file's tokens.
 //! Knows nothing of directories; `architecture.rs` says which rule holds where.
 
 use crate::lexer::{Kind, Token, begins, end_of_brackets};
@@ -9,7 +9,7 @@ pub struct Rule {
     pub message: &'static str,
     /// The modules at the top of the crate that may.
     pub rooms: &'static [&'static str],
-    /// Looks at what stands at the beginning of these tokens.
+    /// Looks at the beginning of these tokens.
     pub found: fn(&[Token]) -> bool,
 }
 
@@ -80,7 +80,7 @@ pub fn long_functions(tokens: &[Token], limit: usize) -> Vec<String> {
 
 /// What reads a provider's bytes and does not itself say when it is the others' turn.
 const READS: [&str; 3] = ["poll_chunk", "poll_frame", "next_event"];
-/// What gives the others a turn, or is beside them.
+/// What gives other tasks a turn, or runs apart from them.
 const TURNS: [&str; 2] = ["poll_proceed", "aside"];
 
 /// Loops that read a provider's bytes, in functions that never give other tasks a turn, as "LINE: message". What calls such a

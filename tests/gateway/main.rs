@@ -1,4 +1,5 @@
-//! The integration tests, one binary.
+//! The gateway over real sockets, one binary. `race`, `relay`, `upstreams`, `connections`, `dialects`, `http`, `store` and `cli` are
+//! what is tested; `harness` is what the tests share. Not for single functions: unit tests are next to the code.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! What a recording's events hold, counted plainly: payload, kinds, characters, and what the provider says of its own times.
-//! The second opinion that the gateway's reader is judged by, so it shares nothing with it.
+//! The content of a recording's events, counted plainly: payload, kinds, characters, and the provider's own times.
+//! A second opinion on the gateway's reader, so it shares no code with it.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! The recordings of the other dialects, each replayed for clients of three surfaces: the first payload is where the index says,
-//! usage and finish are what it says, and what the client gets, streamed and whole, says what the recording says. An upstream of
-//! the caller's own dialect passes as it was. Where OpenAI's and Anthropic's Python SDKs are installed, they parse every answer.
+//! The recordings of the other dialects, each replayed for clients of three surfaces: the first payload is at the recorded index,
+//! usage and finish are as recorded, and the client's stream and whole answer have the recorded content. An upstream of the
+//! caller's own dialect passes unchanged. If OpenAI's and Anthropic's Python SDKs are installed, they parse every answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,12 +55,12 @@ impl Recording {
         if self.protocol == "legacy-completions" { vec!["completions"] } else { vec!["chat", "messages", "responses"] }
     }
 
-    /// An error stands in the stream.
+    /// The stream contains an error.
     fn breaks(&self) -> bool {
         self.status == 200 && !self.entry["error"].is_null()
     }
 
-    /// Bytes up to the first payload and with it, and its kind, by the index; none where it does not know.
+    /// Bytes up to the first payload and with it, and its kind, by the index; `None` if the index lacks it.
     fn first_payload(&self) -> Option<(usize, usize, &'static str)> {
         let at = |name: &str| self.entry[name].as_u64().and_then(|number| usize::try_from(number).ok());
         let kinds =
@@ -73,7 +73,7 @@ impl Recording {
             Some(number) => (number, "image"),
             None => first?,
         };
-        // The index points at the first of a call's arguments; its name, which stands in the event before, is generated too.
+        // The index points at the first of a call's arguments; its name, in the event before, is generated too.
         let is_named = |event: &Value| {
             ["tool_use", "server_tool_use", "mcp_tool_use", "function_call", "custom_tool_call"]
                 .iter()
@@ -96,7 +96,7 @@ impl Recording {
         let most = |name: &'static str| count(&[name]).into_iter().chain(at_start(&name[1..])).max();
         let (input, output) = match self.protocol {
             "anthropic-messages" => {
-                // What came out of a cache, and what went into it, is counted beside the input; of two counts the larger stands.
+                // Tokens read from and written to a cache are counted apart from the input; of two counts the larger is right.
                 let sum = |usage: &Value| {
                     let part = |name: &str| usage[name].as_i64();
                     let beside = ["cache_read_input_tokens", "cache_creation_input_tokens"];
@@ -147,7 +147,7 @@ async fn every_recorded_stream_of_another_dialect_is_understood_and_translated()
     sdk::parse(&answers);
 }
 
-/// Answers with the recording whose number, piece size and length stand in the model's name: in the body, or in the path.
+/// Answers with the recording whose number, piece size and length are in the model's name: in the body, or in the path.
 async fn replaying(recordings: Arc<Vec<Recording>>) -> FakeProvider {
     FakeProvider::answering(move |request: &Request| {
         let in_path = request.path.split('/').find_map(|part| part.split(':').next()?.strip_prefix("r-"));
@@ -180,8 +180,8 @@ fn config(provider: &FakeProvider, database: &Path) -> photofinish::config::Conf
         .unwrap()
 }
 
-/// On a surface that has no generated images one stands in the text, as Markdown; where there are no free-form tools, their
-/// input is the one argument of a function.
+/// On a surface without generated images an image is in the text, as Markdown; without free-form tools, their input is the one
+/// argument of a function.
 fn in_common_words(mut said: Said) -> Said {
     for (_, arguments) in &mut said.calls {
         if let Some(input) =
@@ -341,7 +341,7 @@ impl Asked<'_> {
         }
     }
 
-    /// It is no answer, and told to be none.
+    /// It is not an answer, and the client gets an error.
     async fn broken(&self, expected: &mut Vec<Expected>) -> Vec<String> {
         let mut wrong = Vec::new();
         for stream in [true, false] {
@@ -358,7 +358,7 @@ impl Asked<'_> {
         wrong
     }
 
-    /// An error status, or an error in the stream, is told in the surface's shape.
+    /// An error status, or an error in the stream, is given in the surface's shape.
     async fn refused(&self, expected: &mut Vec<Expected>) -> Vec<String> {
         let mut wrong = Vec::new();
         for stream in [true, false] {

@@ -1,10 +1,9 @@
-//! Recorded streams of real providers, replayed by a local server through the whole gateway: the first payload is where
-//! the index of the recordings says, usage and finish are what it says, kinds, counts and times are those of the plain
-//! content, and the client gets the bytes as they were.
-//! Not for what no provider was seen to do: those cases are written by hand in the other tests.
+//! Recorded streams of real providers, replayed by a local server through the whole gateway: the first payload is at the recorded
+//! index, usage and finish are as recorded, kinds, counts and times are those of the plain content, and the client gets the bytes
+//! unchanged. Not for cases that no provider was seen to send: other tests have those, written by hand.
 //!
-//! The recordings lie beside the repository, in `../shared/transcripts` (or under `PHOTOFINISH_SHARED`); without them
-//! the test says that it was skipped, and passes.
+//! The recordings lie outside the repository, in `../shared/transcripts` (or under `PHOTOFINISH_SHARED`). Without them the tests
+//! say that they were skipped, and pass.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says what was checked, or that it was skipped")]

@@ -1,5 +1,5 @@
-//! What a recorded stream of any dialect says, and what an answer in a surface's shape says: read plainly, with nothing of the
-//! gateway's own readers, to judge them by.
+//! The content of a recorded stream of any dialect, and of an answer of any surface, read plainly.
+//! A second opinion on the gateway's readers, so it shares no code with them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! One recording, and what must come of it: read plainly and without the gateway's own readers, to judge them by.
+//! One recording and the expected result, read plainly and without the gateway's own readers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Recording {
     }
 
     /// What the client must get: the recording, but for a usage chunk that it did not ask for, an end that is missing, and
-    /// whatever stands behind an error.
+    /// everything after an error.
     pub fn passed_on(&self, include_usage: bool) -> String {
         let mut bytes = Vec::new();
         for event in &self.events {
@@ -78,7 +78,7 @@ impl Recording {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// An error stands in the stream.
+    /// The stream contains an error.
     pub fn breaks(&self) -> bool {
         self.events.iter().any(Event::is_error)
     }
@@ -120,7 +120,7 @@ impl Recording {
         self.entry["response_headers"][name].as_str()
     }
 
-    /// The events up to `[DONE]` or an error; what stands behind is passed over.
+    /// The events up to `[DONE]` or an error; the rest is ignored.
     pub fn until_its_end(&self) -> impl Iterator<Item = &Event> {
         let end = self.events.iter().position(|event| event.is_done() || event.is_error());
         self.events[..end.unwrap_or(self.events.len())].iter()
@@ -181,7 +181,7 @@ pub fn said_whole(answer: &Value) -> BTreeMap<u64, Said> {
     choices
         .map(|choice| {
             let mut message = choice["message"].clone();
-            // A whole answer's calls stand in order and have no index.
+            // The calls of a whole answer are in order and have no index.
             for (index, call) in message["tool_calls"].as_array_mut().into_iter().flatten().enumerate() {
                 call["index"] = json!(index);
             }

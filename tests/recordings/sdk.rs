@@ -1,10 +1,10 @@
-//! The official Python SDKs as judges of what clients get.
+//! The official Python SDKs parse what clients get.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Has OpenAI's and Anthropic's SDKs parse every answer in a folder. `PHOTOFINISH_PYTHON` names the interpreter; one that lacks
-/// the SDKs is told and passed over.
+/// Lets OpenAI's and Anthropic's SDKs parse every answer in a folder. `PHOTOFINISH_PYTHON` names the interpreter; if it lacks
+/// the SDKs, the test says so and passes.
 pub fn parse(answers: &Path) {
     let python = std::env::var("PHOTOFINISH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has = Command::new(&python).args(["-c", "import openai, anthropic"]).output();

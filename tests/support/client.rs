@@ -1,4 +1,4 @@
-//! A client over a raw socket: it reads as much as it is told and can hang up at any byte.
+//! A client over a raw socket: it reads as much as the test says and can hang up at any byte.
 
 use std::collections::VecDeque;
 use std::io;

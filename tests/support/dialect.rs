@@ -1,5 +1,5 @@
-//! What providers of each dialect write, frame by frame: by hand, from the vendors' documentation, so that the gateway's own
-//! writers are judged by something else.
+//! What providers of each dialect send, frame by frame: written by hand from the vendors' documentation, so that it shares no code
+//! with the gateway's writers.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ impl Voice {
         }
     }
 
-    /// Whatever a server may send without having generated anything, beside the role.
+    /// Everything that a server may send before it has generated anything, apart from the role.
     pub(super) fn nothing(&mut self) -> Vec<Bytes> {
         let comment = Bytes::from_static(b": ping\n\n");
         match self.dialect {
@@ -299,7 +299,7 @@ fn data(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 
-/// An event whose name stands in its data too.
+/// An event with its name in its data too.
 fn named(name: &str, members: Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {}\n\n", with(json!({ "type": name }), members)))
 }

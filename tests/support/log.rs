@@ -1,4 +1,4 @@
-//! What a fake provider has seen, and waiting for it to see more.
+//! What a fake provider has received, and waiting for more.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! The fake provider over TLS, where HTTP/2 is negotiated: here hyper writes the bytes, and scripts decide what and when. And
-//! certificates for tests, with a client that believes them.
+//! The fake provider over TLS, where HTTP/2 is negotiated: hyper writes the bytes, scripts decide content and time. Also
+//! certificates for tests, and a client that trusts them.
 
 use std::io;
 use std::sync::Arc;

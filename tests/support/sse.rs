@@ -1,4 +1,4 @@
-//! Server-sent events of whole bodies or of pieces: the plain reading of the specification, to judge others by.
+//! Server-sent events of whole bodies or of pieces: a plain reading of the specification, to compare other readers with.
 
 /// The data of every event of a whole body.
 pub fn sse_events(body: &[u8]) -> Vec<String> {

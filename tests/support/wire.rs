@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for both sides: just enough to see and to send every byte.
+//! HTTP/1.1 by hand, for client and server: just enough to see and send every byte.
 
 use std::io::{self, ErrorKind};
 

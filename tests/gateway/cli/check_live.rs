@@ -1,4 +1,5 @@
-//! `photofinish check --live`: who answers and what is wrong, over sockets, and what the log of a start says of those that are off.
+//! `photofinish check --live`: which upstreams answer and what is wrong with the others; and what the startup log says of disabled
+//! providers. Not for `check` without a network: see `commands`.
 
 use serde_json::Value;
 

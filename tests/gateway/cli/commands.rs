@@ -1,4 +1,4 @@
-//! The other commands, and what each says when it is used wrongly.
+//! `check`, `stats`, `simulate` and help, and what each command prints for wrong arguments.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! What racing cost, from the sockets to the views: losers that nobody counted lie between bounds.
+//! The cost of racing, from the sockets to the views: losers without a usage report have a lower and an upper bound.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `photofinish providers`, as it is typed, and tokens that are read while the gateway runs.
+//! `photofinish providers`, and token files that are read while the gateway runs.
 
 use serde_json::{Value, json};
 

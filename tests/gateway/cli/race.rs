@@ -1,4 +1,4 @@
-//! `photofinish race` as a program: what goes where when it is piped, which code it ends with, and which rows it leaves.
+//! `photofinish race` as a program: standard output and standard error, exit codes, and the rows it leaves.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::harness::process::{CommandOutput, Setup, provider};
 use crate::support::{FakeProvider, Gate, Script, soon};
 
-/// Far more than it takes to fail: what comes first on two connections is nobody's to say.
+/// Far longer than a failure takes: the order of events on two connections is not defined.
 const LATE: Duration = Duration::from_millis(150);
 
 /// `quick` answers so late that `broken` has failed by then, `slow` only connects, and `broken` fails.

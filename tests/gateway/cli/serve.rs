@@ -1,4 +1,4 @@
-//! `photofinish serve`: how it starts, when it refuses to, and how it takes a new config.
+//! `photofinish serve`: startup, refusals to start, and reloads of the config.
 
 use std::net::TcpListener;
 

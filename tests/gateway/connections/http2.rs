@@ -1,4 +1,4 @@
-//! Connections to providers over HTTP/2: how many there are, what a stalled client holds, and how they end.
+//! Connections to providers over HTTP/2: how many are opened, what a stalled client blocks, and how they end.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

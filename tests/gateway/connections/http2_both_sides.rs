@@ -1,4 +1,4 @@
-//! HTTP/2 on both sides: with providers over TLS, with clients by prior knowledge.
+//! HTTP/2 with providers over TLS and with clients by prior knowledge.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};

@@ -1,4 +1,4 @@
-//! Providers whose HTTP is odd: endless informational answers, numbers that are no status.
+//! Providers with invalid HTTP/1.1: endless informational responses, invalid status codes, early closes.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! This machine is never asked through the proxy that the environment names. How others are: `proxies_and_certificates`.
+//! Loopback addresses bypass the proxy of the environment. Other addresses: `proxies_and_certificates`.
 
 use crate::harness::process::{Setup, provider};
 use crate::support::{FakeProvider, Script};

@@ -1,4 +1,4 @@
-//! Look-ups of names: shared, and one that hangs stops nothing else.
+//! DNS look-ups: shared between requests, and a hanging one delays nothing else.
 
 use std::future::pending;
 use std::io;

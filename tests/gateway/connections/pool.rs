@@ -1,4 +1,4 @@
-//! Connections to upstreams: kept, used again, and replaced when they turn out dead.
+//! The connection pool: connections are kept, used again, and replaced when they are dead.
 
 use serde_json::json;
 

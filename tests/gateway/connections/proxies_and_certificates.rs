@@ -1,4 +1,4 @@
-//! Providers that are reached through a proxy, and providers whose certificates a company signs.
+//! Providers behind an HTTP proxy, and providers with certificates of a private authority.
 
 use serde_json::json;
 

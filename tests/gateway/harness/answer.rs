@@ -1,4 +1,4 @@
-//! What the tests say and hear: scripts and answers in few words.
+//! Scripts and answers in few words: what providers send and what clients read.
 
 use std::time::Duration;
 

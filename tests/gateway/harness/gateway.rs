@@ -1,5 +1,5 @@
-//! The gateway of one test, in process: over fake providers, with a database of its own that is read after the end.
-//! Not for the commands: tests of those start the program itself.
+//! A gateway in the test's process, over fake providers, with its own database that is read after the end.
+//! Not for commands: their tests start the program (`process`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -97,7 +97,7 @@ impl Setup {
         self.table(&format!("[providers.{name}]\nbase_url = \"{base_url}\"\n{lines}"))
     }
 
-    /// The model `m` as this text says, instead of the one that is made of the providers.
+    /// The model `m` as in this text, instead of the model that is made of the providers.
     pub fn model(mut self, text: &str) -> Setup {
         self.has_model = true;
         self.table(text)
@@ -210,7 +210,7 @@ impl TestGateway {
         client
     }
 
-    /// Waits until so many rows are in the database.
+    /// Waits until this many rows are in the database.
     pub async fn recorded(&self, rows: u64) {
         let recorder = self.app.gateway().recorder().clone();
         soon("the rows", async {

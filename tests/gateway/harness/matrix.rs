@@ -1,4 +1,4 @@
-//! A surface over upstreams of one dialect, and the table of those that every rule of racing is tested with.
+//! A surface over upstreams of one dialect, and the macro that makes a test of a rule for each such pair.
 
 use crate::harness::gateway::{Setup, TestGateway};
 use crate::harness::surface::Surface;

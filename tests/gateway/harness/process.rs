@@ -1,5 +1,5 @@
-//! The built program in a process of its own: configured, started, signalled, and seen only through its sockets, its output
-//! and its files. For the product's face; races themselves are tested in process.
+//! The built program in its own process: configured, started, signalled, and observed through its sockets, output and files.
+//! Not for races: they are tested in process (`gateway`).
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

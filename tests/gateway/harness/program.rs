@@ -1,4 +1,4 @@
-//! The gateway as a program of its own, where a test is about its environment or its log.
+//! The program with an environment of its own: certificate authorities and limits. Not for commands: see `process`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;

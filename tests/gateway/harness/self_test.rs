@@ -1,4 +1,4 @@
-//! The tests' own tools, tested: a fake that misreports would make every other test worthless.
+//! Tests of the test tools: a wrong fake would make every other test worthless.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

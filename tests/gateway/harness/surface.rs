@@ -1,4 +1,4 @@
-//! What a client calls and how it reads the answers: the judge of everything that the gateway writes, translated or not.
+//! A surface of the gateway: its requests, and checks of its answers, translated or not.
 
 use serde_json::{Value, json};
 
@@ -104,12 +104,12 @@ impl Surface {
         match self {
             Surface::Chat => (count("prompt_tokens"), count("completion_tokens")),
             Surface::Responses => (count("input_tokens"), count("output_tokens")),
-            // Cached ones stand apart.
+            // Cached tokens have members of their own.
             Surface::Messages => (count("input_tokens") + count("cache_read_input_tokens"), count("output_tokens")),
         }
     }
 
-    /// The stream is one that the official client reads to its end without an error.
+    /// Checks that the official client can read the stream to its end without an error.
     pub fn assert_complete(self, response: &Response) {
         assert!(
             response.status == 200 && response.header("content-type").starts_with("text/event-stream"),

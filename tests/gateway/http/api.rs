@@ -1,5 +1,4 @@
-//! `/api` as a whole: the numbers of the commands, for admins, with parameters that are checked, and without secrets. The
-//! races themselves: `api_races`.
+//! `/api`: the same numbers as the commands, for admins only, with checked parameters and without secrets. Races: `api_races`.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +23,7 @@ async fn get(served: &RunningGateway, path: &str) -> Answer {
     served.get(path, &[]).await
 }
 
-/// Waits until so many races are in the database.
+/// Waits until this many races are in the database.
 async fn races_written(served: &RunningGateway, races: i64) {
     crate::support::soon("the races", async {
         while served.setup.number("SELECT count(*) FROM race").await < races {

@@ -1,4 +1,4 @@
-//! `/api/races`: pages without gaps, filters as they are typed into a URL, and one race as its rows have it.
+//! `/api/races`: pages without gaps, filters, and one race with the values of its rows.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,7 @@ async fn a_race_is_shown_as_its_rows() {
     let a = FakeProvider::answering(|_| Script::stream(&["one", " two"])).await;
     let b = FakeProvider::answering(|_| silent()).await;
     let c = FakeProvider::answering(|_| Script::status(500, &[], "{}")).await;
-    // The failure comes first, whoever is quicker.
+    // The failure comes first, whichever is quicker.
     let setup = Setup::over(&[&c, &a, &b]).race("policy = \"fallback\"");
     let gateway = setup.start().await;
     let response = read_response(&mut gateway.streaming().await).await;

@@ -1,4 +1,4 @@
-//! Who may call, and whose key goes up: a user's token, shared keys, keys of the user's own, keys brought with a request.
+//! Who may call, and which key is sent: tokens of users, shared keys, keys of a user, keys sent with a request.
 
 use ring::digest::{SHA256, digest};
 

@@ -1,5 +1,5 @@
-//! Any JSON, on every surface, over upstreams of every dialect: it is served or it is a 400 in the surface's shape; never a 5xx, a
-//! broken connection or a hang.
+//! Any JSON, on every surface, over upstreams of every dialect, is served or is a 400 in the surface's shape; never a 5xx, a broken
+//! connection or a hang.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ async fn over_all(more: &str) -> (Vec<FakeProvider>, TestGateway) {
 const DIALECTS: [Dialect; 6] =
     [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock, Dialect::Ollama];
 
-/// One after the other on one connection, as long as it stands.
+/// Sends requests one after the other on one connection, as long as it is open.
 struct Asker {
     client: RawClient,
 }
@@ -164,7 +164,7 @@ async fn native_surfaces_take_any_json() {
     gateway.stop().await;
 }
 
-/// The member that holds the prompt, and one that holds what a tool takes, as deep as said.
+/// The member with the prompt, and a tool's parameters, nested this deep.
 fn nested(surface: Surface, depth: usize) -> [String; 3] {
     let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let objects = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));

@@ -1,4 +1,4 @@
-//! Whom a gateway answers that trusts its own machine: what a web page can have a browser send, and what it cannot. The same in a
+//! Which requests a gateway without users accepts: what a web page can make a browser send, and what it cannot. The same in a
 //! real browser: `tests/browser`.
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Clients that flood a connection: they are cut off or held back, and nobody else notices. Bounds in time are `server`'s own
-//! tests, on a stopped clock.
+//! Clients that flood a connection are cut off or held back, and other clients are not affected. Bounds in time are tested in
+//! `server`, on a stopped clock.
 
 use std::net::SocketAddr;
 

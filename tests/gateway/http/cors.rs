@@ -1,5 +1,4 @@
-//! Browsers: preflight requests, which pages may read an answer, and the manners of clients that only look whether anybody is
-//! there.
+//! CORS: preflight requests, which origins may read an answer, and requests that only look whether the gateway is there.
 
 use serde_json::json;
 

@@ -1,5 +1,4 @@
-//! What is answered to a request that the gateway cannot serve: status, shape, code, words, and the row that is left.
-//! Failures of providers are the race's tests.
+//! Requests that the gateway cannot serve: status, shape, code, message and row. Not for failures of providers: see `upstreams`.
 
 use crate::harness::process::{Answer, CHAT, RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, RawClient, Script};
@@ -89,7 +88,7 @@ async fn a_body_over_the_limit_is_a_413_however_it_comes() {
         .await;
     refused(Answer::read(&mut client).await);
 
-    // In chunks, with no length told.
+    // In chunks, without a length.
     let mut client = RawClient::connect(served.addr).await;
     client.send(format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")).await;
     for _ in 0..5 {
@@ -166,7 +165,7 @@ async fn without_a_valid_token_nothing_is_served_and_no_row_written() {
         &[("authorization", "good-token")],
         &[("x-api-key", "")],
         &[("x-api-key", "good-tokem")],
-        // The client says who it is by one header; a wrong one is not outvoted.
+        // One header holds the token; a second, valid header does not outweigh a wrong one.
         &[("authorization", "Bearer wrong"), ("x-api-key", "good-token")],
     ] {
         for (method, path) in

@@ -1,4 +1,4 @@
-//! What goes up to a provider and what comes back down: bodies byte for byte, headers by name, and the gateway's own headers.
+//! What is sent to a provider and what comes back: bodies byte for byte, headers by name, and the gateway's own headers.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn every_other_member_goes_up_byte_for_byte_in_its_order() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         let up = fake.request(number).await;
         let up = String::from_utf8(up.body.to_vec()).unwrap();
-        // Blanks around what is added are nobody's business.
+        // Blanks around what is added do not matter.
         assert_eq!(up.replace(" ,\"stream_options\"", ",\"stream_options\"").replace("} }", "}}"), {
             expected.replace(" ,\"stream_options\"", ",\"stream_options\"").replace("} }", "}}")
         });

@@ -1,4 +1,4 @@
-//! HTTP/2 on the listener, by prior knowledge: the same answers as over HTTP/1.1, many on one connection.
+//! HTTP/2 on the listener by prior knowledge: the same answers as over HTTP/1.1, several at once on one connection.
 
 use bytes::Bytes;
 use http::{Request, Response, Version};

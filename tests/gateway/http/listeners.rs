@@ -1,4 +1,4 @@
-//! How clients reach the gateway: TLS with certificates that change, several listeners, socket files, and proxies in front.
+//! Listeners: TLS with certificates that change, several listeners, socket files, and reverse proxies.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn install(folder: &Path, identity: &Identity) {
     std::fs::write(folder.join("key.pem"), &identity.key).unwrap();
 }
 
-/// A TLS connection to the gateway by this protocol; none where its certificate is not of this authority.
+/// A TLS connection to the gateway by this protocol; `None` if its certificate is not of this authority.
 async fn connected(gateway: &TestGateway, ca: &str, alpn: &str) -> Option<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(gateway.addr()).await.unwrap();
     let stream = secured(stream, ca, &[alpn]).await.ok()?;
@@ -172,7 +172,7 @@ async fn several_listeners_serve_the_same() {
     let fake = FakeProvider::answering(|_| Script::stream(&["hello"])).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.sock");
-    // Left behind by one that was killed.
+    // Left by a gateway that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let listen = format!("[\"127.0.0.1:0\", \"unix:{}\", \"127.0.0.1:0\"]", path.display());
     let gateway = Setup::over(&[&fake]).listen(&listen).start().await;
@@ -235,7 +235,7 @@ async fn only_a_trusted_proxy_may_set_the_client_address() {
         // Nobody is trusted: the header says nothing.
         ("[]", &["192.0.2.7"][..], 200),
         ("[\"10.0.0.0/8\"]", &["192.0.2.7"], 200),
-        // Without users this machine alone is served, whoever passes on what others ask.
+        // Without users only this machine is served; a request that a proxy forwards does not count as local.
         ("[\"127.0.0.1\"]", &[], 200),
         ("[\"127.0.0.1\"]", &["127.0.0.1"], 200),
         ("[\"127.0.0.0/8\"]", &["192.0.2.7"], 403),

@@ -1,4 +1,4 @@
-//! `GET /metrics`: the same as the rows, for admins, with bounded labels and without secrets.
+//! `GET /metrics`: the same numbers as the rows, for admins only, with bounded labels and without secrets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `/v1/models`, and whether the gateway is alive and ready.
+//! `/v1/models`, liveness and readiness.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The surfaces that are not translated: completions, embeddings and token counts, and how a client of Messages is let in.
+//! The surfaces without translation (completions, embeddings, token counts), and authentication of Messages clients.
 
 use serde_json::{Value, json};
 

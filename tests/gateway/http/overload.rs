@@ -1,4 +1,4 @@
-//! What happens when there is no room: requests are turned away at once and told so, those inside are served, and everything is
+//! Overload: requests beyond the limits are rejected at once with a reason, accepted ones are served, and every permit and byte is
 //! given back.
 
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ async fn status(addr: SocketAddr, path: &str) -> u16 {
     read_response(&mut client).await.status
 }
 
-/// A chat request of about so many bytes.
+/// A chat request of about this many bytes.
 fn large(bytes: usize) -> serde_json::Value {
     json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "x".repeat(bytes)}]})
 }

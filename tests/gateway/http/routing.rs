@@ -1,4 +1,4 @@
-//! How routing stands, over sockets: `GET /api/routing`, and the command that asks for it.
+//! `GET /api/routing`, and the command that prints it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::harness::gateway::{Setup, TestGateway};
 use crate::harness::process::{self, RunningGateway, provider};
 use crate::support::{FakeProvider, RawClient, Script};
 
-/// One that answers after a while, one that always fails, one that wants to be left alone.
+/// A provider that answers after a while, one that always fails, and one that is rate limited.
 async fn three() -> [FakeProvider; 3] {
     let script =
         Script::sse().role().delay(Duration::from_millis(80)).token("a").token("b").finish("stop").done().end();
@@ -151,7 +151,7 @@ async fn the_command_shows_the_gateway_s_answer() {
 async fn the_command_reports_errors() {
     let (_fake, served) = with_users().await;
     let url = format!("http://{}", served.addr);
-    // A port that nobody listens on any more.
+    // A port without a listener.
     let closed = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
     let stranger = FakeProvider::answering(|_| Script::status(404, &[], "{}")).await;
     let (closed, other) = (format!("http://{closed}"), stranger.base_url());

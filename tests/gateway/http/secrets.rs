@@ -1,4 +1,4 @@
-//! Keys, tokens and prompts are planted everywhere; then everything that the gateway wrote or said is searched for them.
+//! Keys, tokens and prompts are planted everywhere; then everything that the gateway wrote or sent is searched for them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What each surface answers to a request that cannot be served, in the shape and the words of its own vendor.
+//! Errors of each surface for requests that cannot be served, in the shape and the words of its vendor.
 
 use serde_json::{Value, json};
 

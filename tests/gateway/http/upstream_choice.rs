@@ -1,4 +1,4 @@
-//! How a request says by whom it is served: upstreams named as the model or in a header, and the other overriding headers.
+//! How a request chooses its upstreams: names as the model, a header, and the other override headers.
 
 use crate::harness::process::{RunningGateway, Setup, asking, provider};
 use crate::support::{FakeProvider, Gate, Script};

@@ -1,4 +1,4 @@
-//! Losers of providers that bill in full anyway: read to their end beside everything, within their bounds.
+//! Losers of providers that bill in full: they are read to their end in the background, within bounds.
 
 use serde_json::json;
 
@@ -71,8 +71,8 @@ async fn a_loser_that_breaks_while_it_is_drained_has_failed() {
     assert_row!(rows.one("b"), json!({"outcome": "failed_mid", "failure": "closed"}));
 }
 
-/// The client hears provider `a`'s first token and leaves; loser `b`, told to run on by `settings` and `lines`, goes on with
-/// `rest` only then.
+/// The client hears provider `a`'s first token and leaves; loser `b`, which `settings` and `lines` let run on, continues
+/// with `rest` only then.
 async fn left(settings: &str, lines: &str, rest: impl FnOnce(Script) -> Script) -> (Rows, FakeProvider) {
     let gone = Gate::new();
     let winner = FakeProvider::start(vec![Script::sse().role().token("hi").until_closed()]).await;

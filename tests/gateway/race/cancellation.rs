@@ -1,4 +1,4 @@
-//! The client leaves, or takes nothing: what becomes of the upstreams then. And losers that are audited.
+//! Clients that leave or read nothing, and what happens to the upstreams then; and losers that are audited.
 
 use std::time::Duration;
 

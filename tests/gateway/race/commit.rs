@@ -1,5 +1,4 @@
-//! What commits a race in each dialect: the one payload that came reaches a client of any surface although the provider says no
-//! more, and the row names its kind.
+//! What commits a race in each dialect: the first payload reaches the client even if nothing follows it, and the row has its kind.
 
 use serde_json::{Value, json};
 
@@ -117,7 +116,7 @@ async fn commits(dialect: Dialect, cases: Vec<Case>) {
             let fake = FakeProvider::start(vec![script.clone().wait(&broken).close()]).await;
             let gateway = pair.over(&[&fake]).start().await;
             let mut client = pair.streaming(&gateway).await;
-            // Its head comes although nothing follows; the break behind it is told.
+            // Its head comes although nothing follows; the break after it is an error event.
             let head = client.head().await;
             assert_eq!(head.status, 200, "{kind} over {pair:?}");
             broken.open();

@@ -1,5 +1,5 @@
-//! What holds for every surface over upstreams of every dialect beside who wins: clients that leave, losers that are read on, races
-//! to the whole answer, a gateway that ends, and a race in which every upstream speaks something else.
+//! Promises for every surface over every dialect, apart from who wins: clients that leave, drained losers, races to the whole
+//! answer, shutdown, and a race between six dialects.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A first token that is held back: the attempt reads on within its bound, and says what became of it. When and for whom one
-//! is held back: see the race's own tests.
+//! An attempt whose first token is held back reads on within a bound and reports how it ended. When a token is held back: see the
+//! tests of `race`.
 
 use std::future::poll_fn;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Races in which a first token is held back, over sockets: one upstream begins late and answers quickly, and a history tells
-//! so. What a held attempt reads: see `held_attempt`.
+//! Races that hold a first token back, over sockets: by its history one upstream begins late and ends early. What a held attempt
+//! reads: see `held_attempt`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -63,8 +63,8 @@ fn request(at_ms: i64, (provider, ttft_ms, tpot_ms): (&str, i64, i64)) -> [Recor
     [Record::Attempt(Box::new(attempt)), Record::Race(Box::new(race))]
 }
 
-/// The race of `a`, which begins at once and decodes slowly, and of `b`, which begins after that with `rest`; what the client
-/// was told, and by whom.
+/// The race of `a`, which begins at once and decodes slowly, and of `b`, which begins after that with `rest`: the text that the
+/// client got, its upstream, and the rows.
 async fn raced(settings: &str, rest: impl FnOnce(Script) -> Script) -> (String, String, Rows) {
     let begun = Gate::new();
     let slow = Script::sse().role().token("slow").reached(&begun).delay(Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! Policies that learn, over sockets: out of a history, and out of what happens.
+//! Policies that learn, over sockets: from a history, and from requests.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

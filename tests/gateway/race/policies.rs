@@ -1,4 +1,4 @@
-//! Each policy is a plan: who is started when, and why.
+//! The plan of each policy: which upstream starts when, and why.
 
 use serde_json::json;
 

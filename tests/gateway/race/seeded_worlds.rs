@@ -1,9 +1,9 @@
-//! A seeded check of the whole gateway over sockets: random providers, settings, clients, reloads and shutdowns, and what must
-//! hold of every one of them. `PHOTOFINISH_WORLDS` sets how many are played; the seed is printed with any violation, and
-//! `PHOTOFINISH_WORLD` plays that one alone.
+//! A seeded check of the whole gateway over sockets: random providers, settings, clients, reloads and shutdowns, and the
+//! invariants that must hold for each. `PHOTOFINISH_WORLDS` sets how many worlds run; a violation prints its seed, and
+//! `PHOTOFINISH_WORLD` runs that seed alone.
 //!
-//! Times are real here, so a seed tells what is asked of the gateway and not in which order it comes to pass: what is checked
-//! holds in any order. The race alone, on a stopped clock, is checked by `race::model_check`.
+//! Time is real here, so a seed fixes the requests but not the order of events: the invariants hold for any order. The race alone,
+//! on a stopped clock, is checked by `race::model_check`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ struct Temper {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     Answer(u64),
     Limited(u64),
     Status(u16),
@@ -147,7 +147,7 @@ fn setup(fakes: &[FakeProvider], rules: &Rules) -> Setup {
     Setup::over(&fakes).race(&race).server(&format!("drain = \"50ms\"\nmax_in_flight = {max_in_flight}"))
 }
 
-/// One client's request: what it heard, unless it left, or came as the gateway stopped.
+/// One client's request: its response, unless the client left or the gateway stopped.
 async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops: bool) -> Option<Response> {
     let mut client = match RawClient::try_connect(addr).await {
         Err(_) if gateway_stops => return None,
@@ -166,12 +166,12 @@ async fn ask(addr: SocketAddr, streams: bool, leaves: Option<u64>, gateway_stops
     };
     match leaves {
         None => answer.await,
-        // The world's own time, not the test's: whatever it has heard by then, it leaves.
+        // The client leaves then, whatever it has received.
         Some(leaves) => tokio::time::timeout(Duration::from_millis(leaves), answer).await.ok().flatten(),
     }
 }
 
-/// All of them at once: whether each streams, and what it heard.
+/// All clients at once: whether each streams, and its response.
 async fn ask_all(
     addr: SocketAddr,
     clients: &[(bool, Option<u64>)],
@@ -222,8 +222,7 @@ async fn play(seed: u64) {
     check_rows(&rows, &fakes, &world, &context);
 }
 
-/// A right answer, or none: what a client gets is one provider's answer from its first word to its last, or it is told that it
-/// is not.
+/// A client gets one provider's whole answer from the first word to the last, or an error.
 fn check_answer(streams: bool, response: &Response, fakes: &[FakeProvider], world: &World, context: &str) {
     let is_whole = |text: &str| {
         world.tempers.iter().zip(fakes).any(|(temper, fake)| {
@@ -274,7 +273,7 @@ fn check_rows(rows: &Rows, fakes: &[FakeProvider], world: &World, context: &str)
     }
 }
 
-/// Nobody is asked again before the wait is over that it asked for; one that is started beside its own answer knows of none yet.
+/// No upstream is asked again before the wait is over that it asked for; an attempt that started before that answer does not count.
 fn check_waits(attempts: &[&Row], context: &str) {
     let mut limited: HashMap<&str, (i64, i64)> = HashMap::new();
     for attempt in attempts {

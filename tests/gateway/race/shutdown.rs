@@ -1,4 +1,4 @@
-//! The gateway ends while races run: what their clients and their rows say then.
+//! Shutdown during races: what clients get and what the rows say.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Each timeout covers its own phase; and at most so many attempts as are allowed.
+//! Each timeout covers its own phase, and the number of attempts is bounded.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{FakeProvider, RawClient, Script};
 
 #[tokio::test]
 async fn a_handshake_without_an_answer_is_a_connect_timeout() {
-    // Connections wait in the backlog: they are made, and nobody says a word.
+    // Connections wait in the backlog: they are accepted, and no byte comes.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let b = FakeProvider::start(vec![Script::stream(&["hello"])]).await;
     let address = format!("https://{}/v1", mute.local_addr().unwrap());

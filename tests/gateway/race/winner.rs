@@ -1,5 +1,5 @@
-//! Who wins a race, over real sockets: rules 1 to 7 and 13 of what goes wrong in other racers, for every surface over upstreams
-//! of every dialect.
+//! Who wins a race, over real sockets, for every surface over every dialect: rules 1 to 7 and 13. Each rule is a fault that other
+//! racing gateways had.
 
 use serde_json::json;
 

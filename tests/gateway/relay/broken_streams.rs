@@ -1,4 +1,4 @@
-//! How a stream begins, and how it ends that breaks behind its first token, for every surface over upstreams of every dialect.
+//! How a stream begins, and how a stream ends that breaks after its first token, for every surface over every dialect.
 
 use serde_json::json;
 

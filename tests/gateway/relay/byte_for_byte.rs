@@ -1,4 +1,4 @@
-//! What a streaming client of chat gets of the winner, byte for byte. How a stream ends that breaks: see `broken_streams`.
+//! A streaming chat client gets the winner's bytes unchanged. Streams that break: see `broken_streams`.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Streams that no vendor would send: events lost, doubled, swapped, cut and with wrong bytes in them. What comes down in translation is
-//! a whole answer in the surface's form or one that breaks off with its error event, and every row is sound.
+//! Streams with lost, doubled, swapped, cut or damaged events. The client gets a well-formed whole answer or an error event, and
+//! every row is sound.
 
 use fastrand::Rng;
 

@@ -1,4 +1,4 @@
-//! A streaming client whose race takes long: it hears that the gateway is alive, and then what it would have heard anyway.
+//! Keep-alives for a streaming client whose race takes long; the answer that follows them is unchanged.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ async fn trailers_name_the_winner_to_clients_that_accept_them() {
     gateway.stop().await;
 }
 
-/// Before the first token nobody needs it; behind it a translation says it in the surface's own way.
+/// Before the first token it is not needed; after it a translation uses the surface's own form.
 async fn a_heartbeat_of_the_upstream_passes(pair: Pair) {
     let beat: &[u8] = match pair.dialect.name() {
         "ollama" => b"\n",

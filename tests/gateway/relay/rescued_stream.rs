@@ -1,4 +1,4 @@
-//! A streamed answer that breaks off and is gone on with by another upstream, within the same stream.
+//! A streamed answer that breaks off and is continued by another upstream within the same stream.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ async fn an_anthropic_prefix_has_no_blank_at_its_end() {
     pair.surface.assert_complete(&response);
     assert_eq!(pair.surface.streamed_text(&response), "hello world", "{}", response.body);
     assert_eq!(b.requests()[0].json()["messages"][1], json!({"role": "assistant", "content": "hello"}));
-    // Both told their usage: 10 tokens in each, and 1 so far of the first beside 2 of the second.
+    // Both reported usage: 10 input tokens each; output tokens 1 so far in the first and 2 in the second.
     let delta = response.events().into_iter().find(|event| event.contains("message_delta")).unwrap();
     let usage = &serde_json::from_str::<Value>(&delta).unwrap()["usage"];
     assert_eq!(pick_usage(usage), [14, 6, 3]);

@@ -1,4 +1,4 @@
-//! A client that does not stream: its answer is put together, and a winner that dies costs it nothing but time.
+//! A client that does not stream: its answer is assembled, and a winner that dies costs only time.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Providers that send what takes long to read: nobody else waits for it, deadlines hold, and the gateway ends when it is told to.
+//! Provider answers that take long to parse: other requests do not wait, deadlines hold, and shutdown works.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ async fn an_event_with_very_many_lines_is_read_in_linear_time() {
     }
 }
 
-/// Events of one call each, numbered backwards, or as they are told.
+/// Events with one call each, their indexes counting down.
 fn calls(count: usize) -> String {
     (0..count).rev().fold(String::new(), |mut events, at| {
         let call = json!({ "index": at, "id": format!("call_{at}"), "function": { "name": "f", "arguments": "{}" } });

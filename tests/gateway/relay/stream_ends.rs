@@ -1,4 +1,4 @@
-//! How an answer ends that is whole although its stream is not, and what of a refusal counts before its body is read.
+//! Streams that end without their last event and are complete all the same; and refusals, which count before their body is read.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ async fn an_error_event_is_in_the_shape_that_sdks_read() {
     );
 }
 
-/// Two of three candidates fail at once while the third is ready: whoever was started meanwhile has a row.
+/// Two of three candidates fail at once while the third is ready: every attempt that was started has a row.
 #[tokio::test]
 async fn an_attempt_that_is_cut_before_its_first_poll_has_a_row() {
     for _ in 0..20 {

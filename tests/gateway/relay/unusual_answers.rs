@@ -1,4 +1,4 @@
-//! Odd answers of real servers: more than one choice, bytes behind the end, wrong labels, text that is no JSON.
+//! Unusual answers of real servers: several choices, bytes after the end, wrong content types, text that is not JSON.
 
 use serde_json::{Value, json};
 

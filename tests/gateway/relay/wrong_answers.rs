@@ -1,5 +1,5 @@
-//! Answers that would be wrong, and must not be handed over as right ones: calls whose arguments are cut, ends without a reason,
-//! nothing but white space or reasoning, another dialect, events that cannot be read.
+//! Answers that must not be delivered as good ones: tool calls with cut arguments, ends without a reason, white space or reasoning
+//! alone, another dialect, unreadable events.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn an_answer_of_nothing_but_reasoning_is_beaten_by_any_other(pair: Pair) {
     let beaten = asked(pair, &gateway, false).await;
     assert_eq!((beaten.status, beaten.upstream()), (200, "b/m"), "{}", beaten.body);
     assert_eq!(pair.surface.whole_text(&beaten.json()), "said");
-    // If nobody says more, the first is passed on as it came.
+    // If no answer says more, the first is passed on unchanged.
     let alone = asked(pair, &gateway, false).await;
     assert_eq!((alone.status, alone.upstream()), (200, "a/m"), "{}", alone.body);
     assert!(alone.body.contains("hm") && alone.header("content-type") == "application/json", "{}", alone.body);

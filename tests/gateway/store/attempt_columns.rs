@@ -1,4 +1,4 @@
-//! Columns of an attempt's row that one provider fills and another does not; and what its stamps are stamps of.
+//! Columns of an attempt's row that depend on the provider, and what its time stamps mean.
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
-//! The recorded times beside the provider's own stamps and the client's: the provider's span lies within the recorded one,
-//! and that within the client's. Exact, so no machine is too busy for it; how far apart they lie is measured by
-//! `load clock` (`docs/benchmarks.md`).
+//! The recorded times lie between the provider's own time stamps and the client's. Exact, so it holds on a busy machine; how far
+//! they are apart is measured by `load clock` (`docs/benchmarks.md`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

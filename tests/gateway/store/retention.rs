@@ -1,4 +1,4 @@
-//! Retention as an operator sees it: old rows go by themselves, their figures stay, and the commands say so.
+//! Retention: old rows are deleted, their totals stay, and the commands say so.
 
 use crate::harness::process::{Setup, provider};
 use crate::support::{FakeProvider, Script};

@@ -1,4 +1,4 @@
-//! The end: a drain that lets streams finish, one that runs out, a second signal, and whole rows after each.
+//! Shutdown of the program: a drain in which streams end, a drain that runs out, a second signal, and the rows after each.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! A history that is locked, gone, foreign or damaged: requests go on, rows are kept, and the operator is told.
+//! A database that is locked, deleted, foreign or damaged: requests are served, rows are kept, and the log says what is wrong.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -80,7 +80,7 @@ async fn a_second_signal_does_not_wait_for_a_locked_database() {
 async fn a_database_that_is_locked_at_startup_does_not_stop_serving() {
     let (_fake, served) = serve().await;
     let setup = served.stop().await;
-    // In this mode nobody else may even read.
+    // In this mode no other process may even read.
     let mut other = setup.connect().await;
     sqlx::query("PRAGMA locking_mode = EXCLUSIVE").execute(&mut other).await.unwrap();
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();

@@ -1,4 +1,4 @@
-//! Circuit breakers over real sockets: who is left out, who is tried again, and what is never charged.
+//! Circuit breakers over real sockets: which upstreams are left out, which are probed, and which failures do not count.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! One caller against the others: what a request can provoke at a provider must not be held against the provider for all.
+//! A failure that one caller's request can provoke is not held against the provider for other callers.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What one answer of a provider means for later requests, and what it must not mean.
+//! What one answer of a provider changes for later requests, and what it must not change.
 
 use serde_json::json;
 

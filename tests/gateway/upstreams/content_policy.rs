@@ -1,5 +1,5 @@
-//! A refusal for what a request says: as an error, and as an answer that a filter withheld before any of it came. By default it is
-//! not routed around; `content_policy = "continue"` makes it a failure like any other.
+//! Refusals by content policy, as an error or as a withheld answer. By default they end the race; with
+//! `content_policy = "continue"` they are failures like any other.
 
 use serde_json::{Value, json};
 

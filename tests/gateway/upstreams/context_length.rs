@@ -1,4 +1,4 @@
-//! A prompt that is too long for one upstream goes to those that take longer ones.
+//! A prompt that is too long for one upstream is sent to those with larger contexts.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What failures mean: who is set aside, who is asked next, and what the client is told when nobody is left.
+//! What each failure means: which upstreams cool down, which is asked next, and what the client gets if all fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +119,7 @@ async fn the_only_upstream_is_asked_every_few_seconds_and_other_requests_get_the
         })
         .await;
         let gateway = Setup::new().provider("a", &fake, "api_key = \"sk-one\"").start().await;
-        // Longer than it would be left alone beside others.
+        // More often than a cooldown allows if the model has other upstreams.
         for asked in 1..=8 {
             let response = read_response(&mut gateway.streaming().await).await;
             assert_eq!((response.status, response.error_code().as_str()), (502, "photofinish_all_failed"), "{status}");
@@ -313,7 +313,7 @@ async fn an_error_body_in_a_200_is_the_error_it_names() {
     assert_eq!(a.requests().len(), 1, "it cools down");
 }
 
-/// A conversation of so many turns, each asked with the answer to the one before.
+/// A conversation of this many turns; each request contains the answers before it.
 fn turns(about: &str, turns: usize) -> serde_json::Value {
     let system = json!({"role": "system", "content": "rules ".repeat(1_000)});
     let said = (0..turns).flat_map(|turn| {

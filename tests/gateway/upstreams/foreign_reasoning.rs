@@ -1,4 +1,4 @@
-//! Reasoning of earlier turns that an upstream refuses, for another vendor made it: it is asked once more without.
+//! An upstream refuses the reasoning of earlier turns because another vendor signed it: the request is sent once more without.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! An upstream that is well again is found within `open` and a second, however long it was away, whatever the policy; and no
-//! client waits for the search.
+//! An upstream that works again is used within `open` plus a second, however long it was away, under every policy; and no client
+//! waits for the probe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

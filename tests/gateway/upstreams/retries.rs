@@ -1,4 +1,4 @@
-//! The same upstream asked again: after a short wait, a reset or an error, before the next one or beside it.
+//! Retries of the same upstream after a short wait, a reset or an error, before or alongside the next upstream.
 
 use serde_json::json;
 
