@@ -1,4 +1,4 @@
-//! Luck: numbers that depend on nothing but a seed and on what they are drawn for.
+//! Random numbers that depend only on a seed and on what they are drawn for.
 
 use std::f64::consts::TAU;
 

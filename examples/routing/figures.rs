@@ -5,7 +5,7 @@ use photofinish::rehearse::PlayedRace;
 
 /// TTFT and time between tokens that a client wants, in milliseconds.
 pub const SLOS: [(f32, f32); 3] = [(500.0, 25.0), (800.0, 15.0), (400.0, 18.0)];
-/// A failed request counts as one that took so long.
+/// The time that a failed request counts as.
 const FAILED_MS: f32 = 60_000.0;
 
 /// All that is remembered of one policy's run through a world.

@@ -1,4 +1,4 @@
-//! Routing, proved: days of made-up traffic through the real routing code, every policy against the same luck. How to read
+//! Days of simulated traffic through the gateway's race and policies, every policy with the same draws. How to read
 //! the table: `docs/benchmarks.md`.
 
 mod aims;
@@ -37,7 +37,7 @@ struct Options {
     /// Days of traffic instead of the world's own.
     #[arg(long)]
     days: Option<f64>,
-    /// Only policies whose name contains this, and those that all are compared with; may be given several times.
+    /// Only policies whose name contains this, and the reference policies; may be given several times.
     #[arg(long)]
     policy: Vec<String>,
     /// Tables alone, without the experiments beside them (other aims, a favourite that gets worse, a restart), which are made
@@ -100,7 +100,7 @@ fn progress(world: &'static str) -> impl Fn(&str) + Sync {
     let on_terminal = std::io::stderr().is_terminal();
     move |name| {
         if on_terminal {
-            // Nobody waits for this line.
+            // A failed write of this line does no harm.
             let _ = write!(std::io::stderr(), "\r{world}: {name}\x1b[K");
         }
     }

@@ -13,12 +13,12 @@ use crate::world::World;
 
 /// The favourite is known well by then.
 const HAPPENS_US: i64 = HOUR_US;
-/// Whoever was asked first most often in this time before is the favourite.
+/// The favourite is the upstream with the most first attempts in this time before.
 const LATELY_US: i64 = 60 * SECOND_US;
-/// Worlds in which it happens, so that its luck is not one moment's.
+/// Worlds in which it happens, so that chance evens out.
 const PLACES: u64 = 10;
 const LASTS_US: i64 = 10 * 60 * SECOND_US;
-/// Late is whoever waits for so many times what the fastest upstream would have taken.
+/// A request is late beyond this multiple of the fastest upstream's time.
 const LATE: f32 = 3.0;
 
 /// What one policy did when its favourite got worse.
@@ -26,11 +26,11 @@ pub struct Reaction {
     pub policy: String,
     /// "x5" or "hangs".
     pub what: &'static str,
-    /// By world: requests of those ten minutes that were sent to the favourite first, and were late.
+    /// By world: late requests of the ten minutes whose first attempt went to the favourite.
     pub late: Vec<usize>,
     /// By world: requests of that time that were sent to it first, late or not.
     pub sent: Vec<usize>,
-    /// Requests in those ten minutes, in all worlds.
+    /// Requests in the ten minutes, in all worlds.
     pub of: usize,
 }
 

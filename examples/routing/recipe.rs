@@ -2,7 +2,7 @@
 
 use photofinish::routing::tariff::Tariff;
 
-/// A world before its luck is drawn.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub name: &'static str,
@@ -66,7 +66,7 @@ pub struct Upstream {
     pub tail_ms: f64,
     pub tail_exponent: f64,
     pub tpot_ms: f64,
-    /// With so many attempts running, it is twice as slow as alone.
+    /// Number of running attempts that makes it twice as slow as alone.
     pub room: f64,
     /// More at once are answered 429.
     pub limit: u32,

@@ -17,7 +17,7 @@ use crate::figures::{mean, quantile, sorted};
 use crate::policies::{Policy, letter, play, rehearsal};
 use crate::world::{PROVIDER, World};
 
-/// Places of the restart, so that its luck is not one moment's.
+/// Moments of a restart, so that chance evens out.
 const PLACES: usize = 20;
 /// Requests that are looked at after each.
 const FIRST: usize = 100;

@@ -19,7 +19,7 @@ pub struct Row {
     pub worst_hour: Option<f64>,
 }
 
-/// Plays every policy whose name contains `only`, beside those that all are compared with.
+/// Plays every policy whose name contains `only`, and the reference policies.
 ///
 /// # Errors
 /// When a policy has spent more than its budget allows in some hour.

@@ -91,7 +91,7 @@ impl Weather {
         self.brown_outs.iter().copied().find(|brown_out| (brown_out.from..brown_out.to).contains(&now))
     }
 
-    /// Slower by this factor in that time, beside all the rest.
+    /// Slower by this factor in that time, in addition to everything else.
     pub fn slow_down(&mut self, from_us: i64, to_us: i64, factor: f64) {
         let to = second(to_us).min(self.level.len());
         self.level[second(from_us).min(to)..to].iter_mut().for_each(|level| *level += factor.ln() as f32);
@@ -120,7 +120,7 @@ fn drift(draws: &mut fastrand::Rng, seconds: usize, tau_s: f64, sd: f64) -> Vec<
     values
 }
 
-/// Stretches of time that begin on average every so many seconds, and last as long as they last.
+/// Random stretches of time, by their mean distance and length in seconds.
 fn spells(draws: &mut fastrand::Rng, seconds: usize, every_s: f64, for_s: f64) -> Vec<(usize, usize)> {
     let mut spells = Vec::new();
     let mut at = exponential(draws, every_s);

@@ -1,5 +1,5 @@
-//! A world with its luck drawn: who asks when for how much, and what each upstream does with each request. One draw for
-//! each request and upstream, so that every policy meets the same luck.
+//! A world with all its draws: which request arrives when, and what each upstream does with it. One draw per request and upstream, so
+//! that every policy meets the same. Not for the parameters, which are in `recipe`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::recipe::{Recipe, Traffic, Upstream};
 use crate::weather::Weather;
 
 const SECOND_US: f64 = 1e6;
-/// Whoever read a prompt knows it for so long.
+/// An upstream keeps a prompt in its cache for this long.
 const CACHED_FOR_US: i64 = 300_000_000;
 const TAIL_MAX_MS: f64 = 60_000.0;
 /// Of every upstream's name.
@@ -98,7 +98,7 @@ impl World {
     }
 }
 
-/// What nobody can foresee.
+/// The extra time of a straggler, milliseconds.
 fn straggle(upstream: &Upstream, (whether, how_much): (f64, f64)) -> f64 {
     if whether >= upstream.tail {
         return 0.0;

@@ -1,7 +1,7 @@
-//! `photofinish replay`: the recorded history under another policy, beside what was done.
+//! `photofinish replay`: the recorded history under another policy, next to the recorded result.
 //!
-//! Reads the configuration and the database only, so it works with or without a running gateway, and sends nothing. What is
-//! estimated and how is `replay`'s; here is what is asked for and what is written.
+//! Reads only the configuration and the database, so it needs no running gateway and sends nothing. Not for the estimate, which
+//! is `replay`'s: here are the options and the output.
 
 mod notes;
 mod objects;

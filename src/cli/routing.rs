@@ -1,5 +1,5 @@
-//! `photofinish routing`: how every upstream stands in a running gateway, and why it is chosen or not, as a table for each
-//! model. What is told is the gateway's; here it is asked for and drawn.
+//! `photofinish routing`: the state of every upstream in a running gateway, and why it is chosen or not, as a table per model. Not
+//! for the reasons, which the gateway gives.
 
 mod ask;
 mod table;

@@ -1,7 +1,7 @@
-//! What one attempt shows of its upstream and what it costs its race, told as it happens: a first token when it comes, and
-//! not when the answer ends.
+//! Reports one attempt to the statistics of its upstream and to the budget of its race, as it happens: a first token counts
+//! when it comes, not when the answer ends.
 //!
-//! What the gateway cancelled itself is a wait without a token, never a failure.
+//! An attempt that the gateway cancelled is a censored wait, never a failure.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const TOKENS_MAX: i64 = 2_000_000;
 
 /// An attempt as it is started.
 pub struct ObserverSpec {
-    /// Of the attempt, in the order of starting.
+    /// Number of the attempt in its race, from 0.
     pub ordinal: usize,
     pub learning: Arc<Learning>,
     pub known: Arc<UpstreamStats>,
@@ -25,12 +25,12 @@ pub struct ObserverSpec {
     pub race_budget: Arc<RaceBudget>,
     pub tariff: Tariff,
     pub sent: SendConditions,
-    /// As it is expected to be billed.
+    /// The prompt as it should be billed.
     pub prompt: PromptTokens,
-    /// Of the prompt, and how many tokens of it the upstream has read lately.
+    /// The prompt's blocks, and how many of its tokens the upstream has read lately.
     pub blocks: PrefixBlocks,
     pub known_tokens: f64,
-    /// Of the request.
+    /// Bytes of the request.
     pub bytes: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct ObserverSpec {
 pub struct ObservedEnd {
     /// How long there was no first token, microseconds after its dispatch; none where it failed or had one.
     pub waited_us: Option<i64>,
-    /// By the upstream's own fault, or it was told to come later.
+    /// It failed by the upstream's fault, or with a 429.
     pub failed: bool,
     /// It was started and not refused: it is billed.
     pub billed: bool,
@@ -50,9 +50,9 @@ pub struct ObservedEnd {
     pub input_tokens: Option<i64>,
     /// None where its usage says nothing of a cache.
     pub cached_tokens: Option<i64>,
-    /// As far as it was counted.
+    /// None if the provider did not count.
     pub output_tokens: Option<i64>,
-    /// What came of it, as a guess of tokens: for what an attempt cost that was cut before it could tell.
+    /// Estimated tokens of output, for attempts that were cut before the provider counted.
     pub generated: i64,
 }
 
@@ -72,7 +72,7 @@ impl AttemptObserver {
         AttemptObserver { observer_spec, place }
     }
 
-    /// Its first token came so long after its dispatch.
+    /// Its first token came; `ttft_us` counts from its dispatch.
     pub fn first_token(&mut self, ttft_us: i64) {
         self.leave();
         let ObserverSpec { learning, known, sent, blocks, .. } = &self.observer_spec;
@@ -84,7 +84,7 @@ impl AttemptObserver {
         learning.prefixes.note(known.name(), blocks, now_us);
     }
 
-    /// It is over. To be told once, and last.
+    /// The attempt is over. Call once, and last.
     pub fn ended(&mut self, ending: &ObservedEnd) {
         self.leave();
         let ObserverSpec { learning, known, sent, .. } = &self.observer_spec;

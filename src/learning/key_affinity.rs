@@ -1,5 +1,5 @@
-//! Which of several keys of a provider a conversation used last: its account has the beginning of the conversation cached, and
-//! the others do not. Known by salted hashes; no text and no key is kept.
+//! Which of a provider's keys a conversation used last: that account has the conversation's beginning cached. Conversations and keys
+//! are salted hashes; no text and no key is kept. Not for choosing a key, which is `routing::keyring`'s.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::prefixes::{BLOCK, TwoGenerations};
 /// Conversations with providers that are remembered; about 32 bytes each.
 const KEPT_MAX: usize = 50_000;
 
-/// By the salted hash of provider and conversation: the hash of a key's id.
+/// Maps the salted hash of provider and conversation to the hash of a key's id.
 #[derive(Debug, Default)]
 pub struct KeptKeys {
     salt: RandomState,

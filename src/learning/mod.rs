@@ -1,8 +1,8 @@
-//! What is learnt while requests are served, shared by all of them: of each upstream what its attempts showed, of each model
-//! its money, of each conversation who has read it.
+//! Statistics that all requests share: each upstream's latencies, each model's budget, and which upstream has read which
+//! prompt.
 //!
-//! Only the sharing is here; what is made of it is decided in `routing::adaptive`. What the configuration names is read without
-//! a lock on a request's way, and keeps its place whatever callers name.
+//! Only for sharing: forecasts and decisions are `routing::adaptive`'s. Configured upstreams are read without a lock and are
+//! never evicted by names that callers make up.
 
 mod attempt_observer;
 mod key_affinity;
@@ -38,24 +38,24 @@ use prefixes::Prefixes;
 use prompts::Prompts;
 use recently_used::Recent;
 
-/// Upstreams that callers name themselves and that are known; each takes some 10 kB.
+/// Upstreams that only callers name; each takes about 10 kB.
 const NAMED_MAX: usize = 1_000;
-/// Ledgers of budgets that requests bring themselves, one for each model and budget.
+/// Budgets that requests bring themselves, one for each model and size.
 const BROUGHT_MAX: usize = 256;
 
-/// Bytes of a prompt that make a token, as a guess; the history counts by the same.
+/// Estimated bytes of a prompt per token; the history uses the same.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
-/// All of it. Held by the gateway, and by every attempt that runs.
+/// All statistics. Held by the gateway and by every running attempt.
 pub struct Learning {
     clock: RoutingClock,
-    /// What the configuration names.
+    /// Upstreams and budgets of the configuration.
     configured: ArcSwap<Configured>,
-    /// What callers name beside that.
+    /// Upstreams that only callers name.
     named: Mutex<Recent<String, Arc<UpstreamStats>>>,
     brought: Mutex<Recent<CostBudgetKey, SharedCostBudget>>,
     prefixes: Prefixes,
-    /// Those of all upstreams.
+    /// For all upstreams together.
     prompts: Prompts,
     kept: KeptKeys,
 }
@@ -75,11 +75,11 @@ struct Configured {
     cost_budgets: HashMap<CostBudgetKey, SharedCostBudget>,
 }
 
-/// For whom a ledger is.
+/// The key of a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CostBudgetKey {
     model: String,
-    /// As the bits of its number: requests with budgets of their own must not spend what others have saved.
+    /// Bits of the `f64`. A request with a budget of its own must not spend what others saved.
     budget: u64,
     /// Not in tokens.
     money: bool,
@@ -181,7 +181,7 @@ impl Learning {
         }
     }
 
-    /// By `provider/model`; made anew if it is not known yet.
+    /// The statistics of `provider/model`; created on first use.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamStats> {
         if let Some(known) = self.configured.load().upstreams.get(name) {
             return known.clone();
@@ -189,7 +189,7 @@ impl Learning {
         lock(&self.named).get_or_make(&name.to_owned(), || Arc::new(UpstreamStats::new(name)))
     }
 
-    /// Of a model of the configuration, for this budget; the empty name is for upstreams that requests name themselves.
+    /// The budget of a configured model; the empty name stands for upstreams that requests name.
     /// `money`: what it costs is counted in US dollars, and not in tokens.
     pub fn cost_budget(&self, model: &str, budget: f64, money: bool) -> SharedCostBudget {
         let key = CostBudgetKey::new(model, budget, money);
@@ -223,7 +223,7 @@ impl Learning {
         all
     }
 
-    /// Forgets the ledgers of models that have become others. What runs there is settled with those that are forgotten.
+    /// Drops the budgets of models that changed. Running races still settle with the dropped ones.
     pub fn retain_cost_budgets(&self, remains: impl Fn(&str) -> bool) {
         let mut brought = lock(&self.brought);
         brought.retain(|key| remains(&key.model));
@@ -232,7 +232,7 @@ impl Learning {
         self.configured.store(Arc::new(next));
     }
 
-    /// Forgets upstreams that have become others. What runs there goes on telling those that are forgotten.
+    /// Drops upstreams that changed. Running attempts still report to the dropped ones.
     pub fn retain(&self, remains: impl Fn(&str) -> bool) {
         let mut named = lock(&self.named);
         named.retain(|name| remains(name));
@@ -246,13 +246,13 @@ impl Learning {
         self.prefixes.blocks(parts)
     }
 
-    /// The prompt of a request of so many bytes was counted there.
+    /// The upstream counted the tokens of a prompt.
     fn counted(&self, known: &UpstreamStats, tokens: i64, bytes: i64) {
         known.prompts.counted(tokens, bytes);
         self.prompts.counted(tokens, bytes);
     }
 
-    /// The conversation that opens so, if its prompt of so many bytes is one that a provider caches.
+    /// The conversation with this opening, if its prompt is long enough for a provider to cache it. `prompt`: bytes.
     pub fn conversation(&self, opening: &[&[u8]], prompt: usize) -> Option<ConversationId> {
         self.kept.conversation(opening, prompt)
     }

@@ -1,7 +1,7 @@
-//! Which upstream has seen the beginning of a prompt lately, and so may have it cached: a guess from hashes of the prompt's
-//! blocks. No text is kept, and the hashes are salted anew with every start.
+//! Which upstream has lately read the beginning of a prompt, and so may have it cached: a guess from hashes of the prompt's blocks.
+//! The hashes are salted at every start, and no text is kept.
 //!
-//! Not whether the provider does cache: that is learnt from what it reports.
+//! Not for whether the provider caches at all, which is learned from its reports.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -54,7 +54,7 @@ impl<V: Copy> TwoGenerations<V> {
         self.newer.insert(hash, (now_us, value));
     }
 
-    /// What was noted within the last five minutes.
+    /// Entries of the last five minutes.
     pub fn get(&self, hash: u64, now_us: i64) -> Option<V> {
         let (at_us, value) = self.newer.get(&hash).or_else(|| self.older.get(&hash))?;
         (now_us - at_us < micros(KEPT_FOR)).then_some(*value)

@@ -1,5 +1,5 @@
-//! How many tokens the bytes of a request make at one upstream, by what it counted lately. Not an estimate: the bounds of what it
-//! counted, for what an attempt cost that nobody counted.
+//! Tokens per byte of request at one upstream, from its recent counts: bounds for the cost of attempts without a count. Not an
+//! estimate.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ const FEW: u32 = 20;
 /// Counted prompts after which the older half is forgotten.
 const GENERATION: u32 = 1_000;
 
-/// Of one upstream, or of all.
+/// For one upstream, or for all.
 #[derive(Debug, Default)]
 pub struct Prompts {
     seen: Mutex<RatioGenerations>,
@@ -26,7 +26,7 @@ struct RatioGenerations {
 }
 
 impl Prompts {
-    /// A prompt of so many tokens came in a request of so many bytes.
+    /// Records one prompt: its tokens, and the bytes of its request.
     pub fn counted(&self, tokens: i64, bytes: i64) {
         let Some(ratio) = PerByte::of(tokens, bytes) else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! The money of one race: what its extra attempts reserve, and what all of them cost in the end. Settled when the last of
-//! them has told, at the latest when it is dropped.
+//! The money of one race: reservations of its extra attempts, and the cost of all its attempts. Settled when the last attempt has
+//! reported, at the latest on drop. Not for prices, which are `routing::tariff`'s.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,9 +19,9 @@ pub struct RaceBudget {
 #[derive(Debug, Default)]
 struct RaceCosts {
     reserved: f64,
-    /// By ordinal: what each attempt cost that is over.
+    /// Ordinal and cost of each finished attempt.
     paid: Vec<(usize, f64)>,
-    /// Whom the client's response was bound to.
+    /// The attempt that the client got.
     winner: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl RaceBudget {
         lock(&self.cost_budget).terms()
     }
 
-    /// For an attempt beside one that runs. False: the bucket does not hold it.
+    /// Reserves an extra attempt. False: the budget does not allow it.
     pub fn reserve(&self, cost: f64) -> bool {
         let reserved = lock(&self.cost_budget).reserve(cost);
         if reserved {
@@ -48,12 +48,12 @@ impl RaceBudget {
         lock(&self.sums).paid.push((ordinal, cost));
     }
 
-    /// The client's response is bound to this attempt; the latest stands.
+    /// The client gets this attempt; a later call replaces an earlier one.
     pub fn won(&self, ordinal: usize) {
         lock(&self.sums).winner = Some(ordinal);
     }
 
-    /// What the client got: microseconds to its first token, and the tokens of the answer.
+    /// The client's TTFT in microseconds, and the tokens of the answer.
     pub fn finished(&self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
         lock(&self.cost_budget).finished(client_ttft_us, output_tokens);
     }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(lock(&cost_budget).terms().bucket, before);
         loser.paid(1, 0.25);
         drop(loser);
-        // What was reserved comes back, what was spent goes, and the budget's share of the base is added.
+        // Adds the budget's share of the base, returns the reservation, takes the spending.
         let settled = lock(&cost_budget).terms().bucket;
         assert!((settled - (before + 0.1 * 10.0 + 1.0 - 0.25)).abs() < 1e-9);
         let racing = RaceBudget::new(cost_budget.clone(), false);

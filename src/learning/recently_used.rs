@@ -1,5 +1,5 @@
-//! What callers make up, and how much of it is kept: what was used longest ago makes room. What the configuration names
-//! has places of its own, so nothing here pushes it out.
+//! A bounded map for what callers make up: the least recently used entry makes room. Not for configured upstreams, which have a map
+//! of their own.
 
 use std::collections::HashMap;
 use std::hash::Hash;

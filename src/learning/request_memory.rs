@@ -1,17 +1,17 @@
-//! Learning from what was recorded before the start, as if it had been seen.
+//! Learns from recorded requests at the start, as if they were happening. Not for reading them, which is `store`'s.
 
 use super::{Learning, SharedCostBudget};
 use crate::failure::FailureKind;
 use crate::history::recorded::{Recorded, RecordedAttempt};
 use crate::routing::adaptive::SendConditions;
 
-/// What a recorded request is remembered by.
+/// How a recorded request is read back.
 pub struct RequestMemory<'a> {
     /// Whether a failure is held against its upstream.
     pub counts: &'a dyn Fn(FailureKind) -> bool,
     /// The ledger of its model; none where the configuration does not know the model.
     pub cost_budget: Option<SharedCostBudget>,
-    /// What an attempt that served cost, in the unit of the ledger.
+    /// Cost of the attempt that served, in the unit of the budget.
     pub cost: &'a dyn Fn(&RecordedAttempt) -> Option<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Learning {
     }
 }
 
-/// What is usual, and not what was spent: λ answers to a bucket that it empties, and this one it did not.
+/// Learns the usual cost and answer, not the spending: λ must only react to spending that it decided.
 fn usual(recorded: &Recorded, cost_budget: &SharedCostBudget, cost: &dyn Fn(&RecordedAttempt) -> Option<f64>) {
     let served = recorded.attempts.iter().find(|attempt| recorded.winner == Some(attempt.ordinal));
     // A client that waits for the whole answer sees no first token.

@@ -1,4 +1,4 @@
-//! One upstream as it is known now: what its attempts have shown, and what runs there.
+//! The shared statistics of one upstream: its learner, its published forecast, and what runs there. Not for decisions.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::prompts::Prompts;
 use super::waiting_attempts::{LongestWaiting, WaitingPlaces};
 use crate::routing::adaptive::{LatencyForecast, Learner, SendConditions};
 
-/// What a report on its caching weighs against those before.
+/// Weight of one report on caching against the earlier reports.
 const CACHING_STEP: f64 = 0.1;
 
 /// Shared by all requests. Decisions read the published outlook; only an observation takes the lock.
@@ -20,8 +20,8 @@ pub struct UpstreamStats {
     /// Attempts that run there.
     running: Arc<AtomicI64>,
     waits: WaitingPlaces,
-    /// Of the beginning of a prompt that it has read lately, the share that it reported as cached; 0 until it has said so.
-    /// As the bits of its number.
+    /// Share of a recently read prefix that the upstream reported as cached; 0 before its first report.
+    /// Stored as the bits of an `f64`.
     caching: AtomicU64,
     /// How long prompts are that it has counted.
     pub(super) prompts: Prompts,
@@ -46,7 +46,7 @@ impl UpstreamStats {
         &self.name
     }
 
-    /// What is expected of it. Takes no lock, and keeps what it shows as long as the guard lives.
+    /// The latest forecast. Takes no lock; the guard keeps the version it read.
     pub fn forecast(&self) -> Guard<Arc<LatencyForecast>> {
         self.forecast.load()
     }
@@ -75,7 +75,7 @@ impl UpstreamStats {
     pub(super) fn reported_cached(&self, cached: i64, known: f64) {
         let share = (cached as f64 / known).clamp(0.0, 1.0);
         let before = self.caching();
-        // Of two at the same time one is lost: it is a guess all the same.
+        // Concurrent reports may overwrite each other; the share is an estimate anyway.
         self.caching.store((before + (share - before) * CACHING_STEP).to_bits(), Relaxed);
     }
 
@@ -95,7 +95,7 @@ impl UpstreamStats {
         self.forecast.store(Arc::new(learner.forecast()));
     }
 
-    /// As [`UpstreamStats::learn`], for many changes in a row: [`UpstreamStats::publish`] follows.
+    /// Like [`UpstreamStats::learn`] for many changes in a row; call [`UpstreamStats::publish`] after the last.
     pub(super) fn learn_quietly(&self, change: impl FnOnce(&mut Learner)) {
         change(&mut self.learner.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,6 +1,6 @@
-//! Attempts that still wait for their first token at one upstream: those that have waited longest, read without a lock.
+//! The longest waiting attempts at one upstream, readable without a lock.
 //!
-//! Not a count of what runs, and not complete: beyond its places an attempt is simply not seen here.
+//! Not a count of running attempts, and not complete: with all places taken an attempt is not listed.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ struct WaitingPlace {
     sent: AtomicU64,
 }
 
-/// Those that have waited longest, the longest first.
+/// The longest waits, longest first.
 #[derive(Clone, Copy, Debug)]
 pub struct LongestWaiting {
     list: [OtherWaiting; WAITING_MAX],
@@ -48,7 +48,7 @@ impl WaitingPlaces {
         }
     }
 
-    /// Of those that were sent before `before_us`.
+    /// Only attempts sent before `before_us`.
     pub fn longest(&self, before_us: i64, now_us: i64) -> LongestWaiting {
         let nothing = OtherWaiting { sent: SendConditions::default(), waited_us: 0 };
         let mut longest = LongestWaiting { list: [nothing; WAITING_MAX], len: 0 };

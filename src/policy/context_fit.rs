@@ -1,11 +1,11 @@
-//! Which candidates of one race take a prompt as long as this one. It orders them and leaves nobody out: those that surely do not
-//! are asked last, and once one has refused the prompt as too long, those with more room are asked first.
+//! Orders candidates by whether the prompt fits their context window. It leaves no candidate out: windows that are surely too
+//! small come last, and after a refusal as too long the larger windows come first.
 
 use crate::protocol::error::ContextOverflow;
 use crate::routing::plan::{PlannedStart, StartRule};
 use crate::routing::windows::{ContextWindow, PromptLength};
 
-/// How well a candidate suits the prompt, the best first.
+/// How well a window suits the prompt, best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum ContextFit {
     Larger,
@@ -18,7 +18,7 @@ enum ContextFit {
 #[derive(Debug, Default)]
 pub struct ContextFits {
     candidates: usize,
-    /// By candidate; both are empty while nothing is known of any.
+    /// By candidate; both empty while no window is known.
     windows: Vec<ContextWindow>,
     fits: Vec<ContextFit>,
 }
@@ -36,7 +36,7 @@ impl ContextFits {
         ContextFits { candidates, fits: windows.iter().map(fit).collect(), windows }
     }
 
-    /// Others go before it.
+    /// Other candidates go first.
     pub fn is_too_small(&self, candidate: usize) -> bool {
         self.fit(candidate) == ContextFit::TooSmall && self.fits.iter().any(|fit| *fit != ContextFit::TooSmall)
     }
@@ -45,7 +45,7 @@ impl ContextFits {
         self.fits.get(candidate).copied().unwrap_or_default()
     }
 
-    /// Puts those that are too small behind all others, for a failure only.
+    /// Moves candidates with too small a window to the end, to start only after a failure.
     pub fn put_behind(&self, entries: &mut [PlannedStart]) {
         if !entries.iter().any(|entry| self.is_too_small(entry.candidate)) {
             return;
@@ -60,7 +60,7 @@ impl ContextFits {
     /// This candidate has refused the prompt as too long.
     pub fn refused(&mut self, candidate: usize, told: ContextOverflow) {
         let own = self.windows.get(candidate).and_then(|window| window.tokens);
-        // More than it takes, should nobody have counted.
+        // Without a count the prompt has at least one token too many.
         let least = told.asked.or(told.window.or(own).map(|window| window + 1));
         self.fits.resize(self.candidates, ContextFit::Unknown);
         self.fits[candidate] = ContextFit::TooSmall;
@@ -71,7 +71,7 @@ impl ContextFits {
         }
     }
 
-    /// Those of the waiting that suit the prompt best, by their place among them.
+    /// The waiting candidates that suit the prompt best, as indices into `waiting`.
     pub fn best_of(&self, waiting: &[usize]) -> Vec<usize> {
         let best = waiting.iter().map(|candidate| self.fit(*candidate)).min();
         (0..waiting.len()).filter(|place| Some(self.fit(waiting[*place])) == best).collect()

@@ -1,5 +1,5 @@
-//! Plays every plan over every imputation, and weighs what came out: means over the draws, and intervals over draws and
-//! resampled stretches of time together.
+//! Replays every policy over every imputation and summarises: means over the draws, and intervals over draws and resampled
+//! stretches of time together. Not for the simulation, which is `rehearse`'s.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,15 +25,15 @@ const BLOCKS: i64 = 30;
 /// Threads that play.
 const THREADS_MAX: usize = 8;
 
-/// What to play.
+/// One policy to replay.
 #[derive(Clone, Debug)]
 pub struct ReplayedPlan {
-    /// For people.
+    /// Shown to users.
     pub name: String,
     pub settings: RaceSettings,
 }
 
-/// What came of one plan.
+/// The result of one policy.
 #[derive(Clone, Debug)]
 pub struct ReplayRow {
     pub name: String,
@@ -50,7 +50,7 @@ pub struct ReplayRow {
     pub assumed: f64,
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Clone, Debug)]
 pub struct ReplayReport {
     /// Requests that were played, and of these those that only teach, at the beginning.
@@ -91,7 +91,7 @@ pub fn replay(
     drawn_so_often(past, plans, (seed, draws), progress)
 }
 
-/// With so many imputations.
+/// The same with a given number of imputations.
 pub(super) fn drawn_so_often(
     past: &PastRequests,
     plans: &[ReplayedPlan],
@@ -131,7 +131,7 @@ pub(super) fn drawn_so_often(
     })
 }
 
-/// What all runs share.
+/// Shared by all runs.
 struct ReplaySetup<'a> {
     past: &'a PastRequests,
     expected: Vec<UpstreamModel>,
@@ -140,7 +140,7 @@ struct ReplaySetup<'a> {
     warm_up: usize,
     block_us: i64,
     blocks: usize,
-    /// How often each block counts.
+    /// Weight of each block, by resample.
     resamples: Vec<Vec<f64>>,
 }
 
@@ -149,7 +149,7 @@ struct ReplayRun {
     plan: usize,
     draw: usize,
     figures: ReplayFigures,
-    /// With the number of the resample.
+    /// Number of the resample, and its figures.
     resampled: Vec<(usize, ReplayFigures)>,
     answers: f64,
     seen: f64,
@@ -184,7 +184,7 @@ impl<'a> ReplaySetup<'a> {
         }
     }
 
-    /// Those behind the figures, each with its block.
+    /// The requests behind the figures, each with its block.
     fn counted(&self) -> impl Iterator<Item = (usize, usize)> {
         counted(self.past, self.warm_up).map(|request| (request, block(self.past, request, self.block_us)))
     }

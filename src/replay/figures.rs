@@ -1,4 +1,4 @@
-//! What a client and a payer see of many requests, as numbers, and how sure these are. Not for drawing them.
+//! The figures of many requests for clients and payers, and their intervals. Not for drawing them.
 
 /// Of streamed requests to the first token, of all to the end of the answer, in microseconds; money or tokens, all
 /// together; attempts for each request; the share that nobody answered.

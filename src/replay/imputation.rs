@@ -1,5 +1,5 @@
-//! The recorded upstreams as a field to play against: what was seen is as it was, the rest is drawn, by a seed that knows the
-//! request and the upstream only, so that every policy meets the same.
+//! The recorded upstreams as a simulated world: recorded outcomes stay, missing ones are drawn. The seed of a draw is the request
+//! and the upstream, so that every policy meets the same draws. Not for fitting the distributions.
 
 use super::past_requests::{KnownOutcome, PastRequests};
 use super::upstream_model::UpstreamModel;
@@ -7,11 +7,11 @@ use crate::clock::SECOND_US;
 use crate::rehearse::{Dispatch, SimulatedFate, SimulatedRequest, SimulatedUpstream, SimulatedWorld};
 use crate::routing::tariff::PromptTokens;
 
-/// How long an upstream is left alone after a drawn or recorded 429; what it said itself is not kept where it is read.
+/// Retry-After of a drawn or recorded 429: the recorded rows that are read do not hold the provider's own.
 const RETRY_AFTER_US: i64 = 5 * SECOND_US;
-/// Times between tokens are drawn from so many known ones next in time.
+/// Times between tokens are drawn from this many recorded ones next in time.
 const NEIGHBOURS: usize = 40;
-/// Between two tokens, where nobody's was ever seen; microseconds.
+/// Time between two tokens if no recorded answer shows one, microseconds.
 const TPOT_US: f64 = 20_000.0;
 
 /// One imputation.
@@ -27,7 +27,7 @@ impl<'a> Imputation<'a> {
         Imputation { past, expected, seed }
     }
 
-    /// Whether its time lies where nobody watched, so that it is a guess.
+    /// Whether its time lies beyond what was watched, so that it is a guess.
     pub(super) fn is_assumed(&self, request: &SimulatedRequest, upstream: usize) -> bool {
         let cell = self.past.cell(request.id, upstream);
         let waited_us = match cell.known {

@@ -1,9 +1,9 @@
-//! What-if: the recorded requests of one model, played again under other policies, and what that says of them beside what was
-//! done. [`PastRequests`] takes the rows, [`replay`] answers.
+//! What-if: the recorded requests of one model under other policies, and how those compare with the recorded result.
+//! [`PastRequests`] takes the rows, [`replay`] answers.
 //!
-//! Rows know what became of the attempts that were started, and of those that were cut only that it took longer. What is
-//! missing is drawn, several times, from what the upstream showed in the rest of the window ([`UpstreamModel`]); the answer says
-//! how far it rests on that. No I/O: rows come in, figures go out.
+//! A row holds the outcome of a started attempt, and of a cut one only a lower bound. The rest is drawn several times from what
+//! the upstream showed in the rest of the window ([`UpstreamModel`]); the answer says how much of it rests on draws. Not for I/O:
+//! rows come in, figures go out.
 
 mod answer;
 mod figures;

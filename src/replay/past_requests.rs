@@ -1,5 +1,5 @@
-//! The recorded requests of one model, each with what is known of every upstream: what it did, how long it had not done it
-//! when it was cut, or nothing. Not for guessing the rest: that is `expected`.
+//! The recorded requests of one model with what is known of every upstream: its outcome, how long it had run when it was cut, or
+//! nothing. Not for guessing the rest, which is `upstream_model`'s.
 
 use std::collections::BTreeMap;
 
@@ -54,26 +54,26 @@ pub(super) struct PastRequest {
     pub was: PastDecision,
 }
 
-/// What was done.
+/// The recorded result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PastDecision {
     /// It enters the figures.
     pub counts: bool,
     pub answered: bool,
-    /// The client's first token.
+    /// The client's TTFT.
     pub ttft_us: Option<i64>,
-    /// To the end of a whole answer.
+    /// Time to the end of the answer.
     pub took_us: Option<i64>,
-    /// By the tariff.
+    /// Cost by the tariff.
     pub cost: f64,
     pub attempts: u32,
 }
 
-/// One upstream in one request.
+/// One upstream's part in one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PastUpstream {
     pub known: KnownOutcome,
-    /// Other attempts that it served then.
+    /// Other attempts that it served at that time.
     pub in_flight: u32,
     /// When it was started, after the request; microseconds.
     pub after_us: i64,
@@ -96,7 +96,7 @@ pub(super) enum KnownOutcome {
     },
 }
 
-/// Of one upstream: in how many requests what is known.
+/// For one upstream: the number of requests with each kind of knowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PastCounts {
     pub upstream: String,
@@ -139,7 +139,7 @@ impl PastRequests {
         }
     }
 
-    /// The next one.
+    /// Adds the next request.
     pub fn add(&mut self, recorded: &Recorded) {
         if let Some(policy) = &recorded.policy {
             *self.policies.entry(policy.clone()).or_default() += 1;
@@ -274,7 +274,7 @@ fn took_of(recorded: &Recorded, attempt: &RecordedAttempt) -> Option<i64> {
     recorded.done_us.filter(|_| served).map(|done_us| done_us - attempt.dispatch_us)
 }
 
-/// As a rehearsal would count it.
+/// Counts like the rehearsal.
 fn cost(attempt: &RecordedAttempt, tariff: &Tariff, input: f64, output: f64) -> f64 {
     let cached = attempt.cached_input_tokens.map_or(0.0, |cached| cached as f64).clamp(0.0, input);
     let prompt = PromptTokens { uncached: input - cached, cached };

@@ -1,6 +1,6 @@
-//! How an upstream's times scatter around their expectation: Kaplan–Meier over residuals, each hazard drawn a little to that
-//! of a usual upstream, so that there is a tail where hardly anything was seen. Not for quantiles of a report: those are in
-//! `history`, and say where they end.
+//! The scatter of an upstream's times around their expectation: Kaplan–Meier over residuals. Each hazard is shrunk towards a usual
+//! upstream's, so that there is a tail where samples are few. Not for quantiles of a report: those are in `history` and say
+//! where they end.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,8 @@
-//! What an upstream would have done with a request for which it was not asked, or was cut: its times by size and load, how
-//! slow it was just then, how it scatters, how often it failed. Fitted to the whole window, before and after each request;
-//! the routing code, which must not see the future, learns for itself.
+//! Predicts what an upstream would have done with a request that it did not get or did not finish: its times by size and load, its
+//! level at that time, its scatter, its share of failures. Fitted to the whole window, before and after each request. Not for
+//! decisions: the routing code must not see the future and learns for itself.
 //!
-//! Not identifiable is what was never watched long enough: [`UpstreamModel::unknown`] says how much.
+//! Times beyond the longest observation cannot be identified: [`UpstreamModel::unknown`] gives their share.
 
 use super::past_requests::{KnownOutcome, PastRequests};
 use super::scatter::ResidualScatter;

@@ -1,6 +1,6 @@
-//! What a row says of an attempt's cost: exactly where its tokens were counted, and else between which bounds.
+//! The cost of an attempt in its row: exact where its tokens were counted, else between bounds.
 //!
-//! Pure. Not what plans are made by: that is an estimate, see `tariff`. The reasons for each bound: `docs/measurement.md`.
+//! Pure. Not for plans, which use the estimate of `tariff`. The reasons for each bound: `docs/measurement.md`.
 
 use crate::config::{CancelBilling, Price};
 use crate::failure::FailureKind;

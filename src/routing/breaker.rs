@@ -1,12 +1,11 @@
-//! Circuit breakers: an upstream that fails by its own fault, time after time, is left out for a while and then tried by
-//! one request at a time. A state machine for each upstream and surface: what happened and a `now` in, where it stands out.
+//! Circuit breakers: an upstream that keeps failing by its own fault is left out for a while and then tried by one request at a
+//! time. One state machine per upstream and surface: events and a `now` in, its state out.
 //!
-//! A trial beside another upstream puts no client at risk, so there is one every `open`: an upstream that is well again is found
-//! within that, however long it was away. A trial in the place of another delays its client, so its wait doubles up to `open_max`.
+//! A trial in addition to another upstream risks no client, so there is one every `open`, and a recovered upstream is found within
+//! that time. A trial in the place of another delays its client, so its wait doubles up to `open_max`.
 //!
-//! A failure that a request may have caused opens the breaker for its caller alone, until another caller meets one too.
-//! Not for keys, nor for what a provider asks for itself by a 429: those are in `cooldown`. Which failures count is the
-//! verdict's to say.
+//! A failure that a request may have caused opens the breaker for its caller only, until another caller meets one too. Not for keys
+//! or 429s, which are in `cooldown`; which failures count is decided in `race::verdict`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -23,9 +22,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// How an upstream may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerStatus {
-    /// As usual.
+    /// Use it as usual.
     Closed,
-    /// Not for so long.
+    /// Do not use it for this long.
     Open(Duration),
     /// Its time is over: for a trial.
     Due,
@@ -41,13 +40,13 @@ impl BreakerStatus {
 /// Where a trial would run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
-    /// Beside another upstream, whose answer does not wait for it.
+    /// In addition to another upstream, whose answer does not wait for it.
     Beside,
     /// In its own place of the list: others wait for it to fail.
     InPlace,
 }
 
-/// What a breaker is for.
+/// The scope of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerScope<'a> {
     /// `provider/model`
@@ -60,7 +59,7 @@ pub struct BreakerScope<'a> {
 /// All breakers. One that is not in here is closed, and nothing is held against it.
 #[derive(Debug, Default)]
 pub struct Breakers {
-    /// By surface, and whether callers named them; then by upstream.
+    /// Keyed by surface and by whether callers named the upstream; then by upstream.
     breakers: HashMap<(Surface, bool), HashMap<String, CircuitBreaker>>,
 }
 
@@ -92,7 +91,7 @@ struct OpenBreaker {
     lasts: Duration,
     /// When the latest trial was begun, while it is under way.
     trial: Option<Instant>,
-    /// For this caller alone.
+    /// Open for this caller only.
     only: Option<u64>,
     /// Whose request may have made the latest trial fail.
     tried_by: Option<u64>,
@@ -101,7 +100,7 @@ struct OpenBreaker {
 }
 
 impl Breakers {
-    /// As `caller` sees it; none: as everybody does.
+    /// Its state for `caller`; none: for every caller.
     pub fn standing(
         &self,
         asked: BreakerScope<'_>,

@@ -1,8 +1,7 @@
-//! What is set aside for a while: a key that was rate-limited for a model or refused, an upstream that its provider does not serve.
+//! Cool-downs: a key after a 429 or a refusal, an upstream that its provider does not serve.
 //!
-//! A key is told by its short hash. What callers make up (keys that they bring, models that are not configured) has a
-//! table of its own, so that it pushes out nothing else. Nothing is held against a provider that is not in here: what the
-//! gateway cancelled itself never is.
+//! A key is known by its short hash. Keys and models that callers bring have a table of their own and evict nothing else. Not for
+//! attempts that the gateway cancelled: they are never held against a provider.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

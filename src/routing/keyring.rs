@@ -1,4 +1,5 @@
-//! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn.
+//! Which key an attempt uses: one brought with the request, else the caller's own, else the provider's in turn. Not for resting
+//! keys, which is `cooldown`'s.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,7 +37,7 @@ impl HashedKey {
         &self.known.id
     }
 
-    /// For the one header that carries it.
+    /// The value of the header that carries it.
     pub fn expose(&self) -> &str {
         self.known.secret.expose_secret()
     }
@@ -67,7 +68,7 @@ impl SharedKeys {
         }
     }
 
-    /// As they are now.
+    /// The present keys.
     pub fn ring(&self) -> Cow<'_, KeyOrder> {
         match self {
             SharedKeys::Fixed(ring) => Cow::Borrowed(ring),

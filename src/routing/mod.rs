@@ -1,6 +1,6 @@
-//! Deciding which upstreams a request is raced over, in which order and when: pure, values and a `now` in, values out.
+//! Forecasts, prices, breakers and plans: pure code, values and a `now` in, values out.
 //!
-//! Not for running a race: `race` executes the [`plan::RacePlan`] that is made here.
+//! Not for choosing by a policy, which is `policy`'s, nor for running a race: `race` executes the [`plan::RacePlan`].
 
 pub mod adaptive;
 pub mod bill;

@@ -1,4 +1,5 @@
-//! A plan: the candidates of one race, and when each starts. Every policy makes such a list; the race has no modes.
+//! A plan: the candidates of one race, and when each starts. Every policy makes such a list. Not for running it: the race has no
+//! modes.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Takes a key out of what a provider said, as it is and where it is escaped: `\u0073` and `\/` of JSON, also of JSON within
-//! JSON, and `%73` of URLs. Linear in the text. Not for other codes (base64, say): who wants to leak a key to its owner can.
+//! Removes a key from a provider's text, plain and escaped: `\u0073` and `\/` of JSON, also of JSON within JSON, and `%73` of URLs.
+//! Linear in the text. Not for other encodings such as base64: a caller who leaks a key to its own owner gains nothing.
 
 /// What stands in the key's place.
 const INSTEAD: &[u8] = b"***";

@@ -1,14 +1,14 @@
-//! What an attempt costs, as far as plans are made by it: in US dollars, or in tokens where no price of a race is known.
+//! The estimated cost of an attempt, for plans: in US dollars, or in tokens if no upstream of the race has a price.
 //!
-//! Not what a row says: that is only what is known, and not an estimate.
+//! Not for rows, which hold known costs and no estimate.
 
 use crate::config::{Price, UpstreamConfig, dearest};
 
-/// For one upstream, by the token.
+/// Prices of one upstream, per token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tariff {
     pub input: f64,
-    /// For input that was cached.
+    /// Cached input.
     pub cached: f64,
     pub output: f64,
     /// A cancelled attempt is billed to its end.
@@ -22,10 +22,10 @@ pub struct PromptTokens {
     pub cached: f64,
 }
 
-/// What the attempts of a model are counted in.
+/// The unit in which a model's attempts are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
-    /// Of each kind of token. None: no upstream has a price, so tokens are counted.
+    /// Highest price of each kind of token. None: no upstream has a price, so tokens are counted.
     dearest: Option<Price>,
 }
 
@@ -65,7 +65,7 @@ impl Tariff {
         self.whole(prompt, if self.billed_on { answer_tokens / 2.0 } else { 0.0 })
     }
 
-    /// Of an attempt that generated so much.
+    /// Cost of an attempt with this output.
     pub fn whole(&self, prompt: PromptTokens, output_tokens: f64) -> f64 {
         prompt.uncached * self.input + prompt.cached * self.cached + output_tokens * self.output
     }

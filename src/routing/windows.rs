@@ -1,5 +1,5 @@
-//! How long a prompt each upstream takes: as the configuration says, or as its refusals told. Only for the order in which
-//! upstreams are asked; nobody is left out for it.
+//! The context window of each upstream, from the configuration or from refusals. Only for the order of upstreams; it leaves no
+//! upstream out.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The words below the table: of which requests it is, how it is made, how far it rests on draws, and what no replay can
-//! know.
+//! The notes below the table: which requests, how they were replayed, how much rests on draws, and what no replay can know. Not
+//! for the figures.
 
 use super::Report;
 use super::table::{share, text};

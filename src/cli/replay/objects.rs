@@ -1,4 +1,4 @@
-//! The same for programs: one JSON object, times in milliseconds.
+//! The report for programs: one JSON object, times in milliseconds. Not for people: that is `table`.
 
 use std::io;
 

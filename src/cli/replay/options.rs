@@ -1,4 +1,4 @@
-//! What `replay` is asked for, and the plans that this makes. Not what they lead to.
+//! The options of `replay`, and the policies that they name. Not for replaying them.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The figures as text: four lines for each policy where the terminal is wide enough, else a block for each with a line a
-//! figure; and below what was recorded of each upstream.
+//! The figures as text: four lines per policy on a wide terminal, else a block per policy; then what was recorded of each upstream.
+//! Not for programs: that is `objects`.
 
 use std::io;
 

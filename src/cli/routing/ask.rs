@@ -1,4 +1,4 @@
-//! One GET to a running gateway, and what its refusals mean for whoever typed the command.
+//! One GET to a running gateway, and the error message for each refusal. Not for its answer, which `table` draws.
 
 use std::fmt::Write as _;
 use std::future::poll_fn;

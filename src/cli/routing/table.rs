@@ -1,5 +1,5 @@
-//! The answer as text: for each model what may be spent and a line for each upstream, best first, with the reason at its end;
-//! a block of lines where the terminal is too narrow. Below them what the columns mean.
+//! The answer as text: per model the budget and a line per upstream, best first, with its reason; blocks of lines on a narrow
+//! terminal. Then what the columns mean. Not for programs: they read the JSON.
 
 use std::io;
 

@@ -1,14 +1,14 @@
-//! One model's money and traffic: what may still be spent on extra attempts, and what it must earn.
+//! The budget of one model: what extra attempts may still cost, and the price of time that follows.
 //!
-//! A bucket of at most `200 × budget × mean cost`; a race fills it by `budget × its base cost`, an extra empties it by what it
-//! costs. Hence the bound over any interval: extra ≤ budget · base + 200 · budget · mean cost. Not for prices: the caller knows
-//! what an attempt costs, in money or in tokens.
+//! A bucket of at most `200 × budget × mean cost`. A race adds `budget × its base cost`, an extra attempt takes its cost. So over any
+//! interval: extra ≤ budget · base + 200 · budget · mean cost. Not for prices: the caller knows the cost of an attempt, in money
+//! or in tokens.
 
-/// The bucket holds so many mean costs, times the budget.
+/// Capacity of the bucket in mean costs, times the budget.
 const BURST: f64 = 200.0;
-/// What the mean cost and the usual answer forget with each race.
+/// Share of the mean cost and of the usual answer that each race replaces.
 const DECAY: f64 = 1.0 / 1000.0;
-/// Of the logarithm of the tracked p99, for a request beyond it.
+/// Step of ln p99 for a request beyond it.
 const STEP_UP: f64 = 0.05;
 /// λ before anything was spent, µs.
 const LAMBDA_US: f64 = 300_000.0;
@@ -16,7 +16,7 @@ const LAMBDA_US: f64 = 300_000.0;
 const STEEPNESS: f64 = 3.0;
 /// The level that λ is to hold on the average.
 const LEVEL: f64 = 0.6;
-/// By which a race moves ln λ for each whole bucket that the level is off.
+/// Step of ln λ per race, for a level that is off by a whole bucket.
 const LEANING: f64 = 0.02;
 /// Bounds of ln λ, λ in µs.
 const LN_LAMBDA: (f64, f64) = (6.9, 18.5);
@@ -40,24 +40,24 @@ pub struct CostBudget {
     answer_tokens: DecayedMean,
     /// ln λ in µs at the bucket's usual level.
     ln_lambda: f64,
-    /// Of the client's TTFT, as a logarithm of µs.
+    /// ln of the client's p99 TTFT in µs.
     ln_p99: f64,
 }
 
-/// What a decision needs to know of the money and of the usual request.
+/// The budget's state and the usual request, as a decision reads them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetSnapshot {
-    /// What a mean single attempt is worth now, µs of the request's time: an extra must earn its share of it.
+    /// Price of a mean single attempt in µs of request time: an extra attempt must save its share of it.
     pub lambda_us: f64,
     /// Mean cost of a race's single attempt; 0 when all is free, or before anything is known.
     pub mean_cost: f64,
-    /// Of the client's TTFT, µs.
+    /// p99 of the client's TTFT, µs.
     pub p99_us: f64,
-    /// Of a usual answer.
+    /// Tokens of a usual answer.
     pub answer_tokens: f64,
-    /// What the bucket holds, in the unit of the costs. Infinite before any cost is known.
+    /// Content of the bucket, in the unit of the costs. Infinite before the first cost.
     pub bucket: f64,
-    /// What it can hold.
+    /// Capacity of the bucket.
     pub capacity: f64,
 }
 
@@ -83,7 +83,7 @@ impl CostBudget {
         }
     }
 
-    /// What is in the bucket stays in it, as far as it holds it.
+    /// Keeps the content of the bucket, up to the new capacity.
     pub fn set_budget(&mut self, budget: f64) {
         self.budget = budget.max(0.0);
         self.bucket = self.bucket.min(self.capacity());
@@ -113,20 +113,20 @@ impl CostBudget {
         self.ln_lambda = (self.ln_lambda + LEANING * (LEVEL - self.level())).clamp(least, most);
     }
 
-    /// What a single attempt cost before the start. The bucket is full then: what was spent from it is not known.
+    /// Cost of a single attempt before the start. Fills the bucket: earlier spending is not known.
     pub fn remember(&mut self, base: f64) {
         self.first_cost(base);
         self.mean_cost.add(base.max(0.0));
         self.bucket = self.capacity();
     }
 
-    /// A race ended in which nothing was billed: it tells nothing of what is usual.
+    /// A race without any bill ended: returns the reservation and learns nothing.
     pub fn give_back(&mut self, reserved: f64) {
         self.balance += reserved;
         self.bucket = (self.bucket + reserved).min(self.capacity());
     }
 
-    /// What the client got: the time to its first token, µs, and the tokens of the answer.
+    /// The client's TTFT, µs, and the tokens of its answer.
     pub fn finished(&mut self, client_ttft_us: Option<i64>, output_tokens: Option<i64>) {
         if let Some(ttft_us) = client_ttft_us.filter(|ttft_us| *ttft_us > 0) {
             let beyond = (ttft_us as f64).ln() > self.ln_p99;

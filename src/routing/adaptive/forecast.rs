@@ -1,4 +1,4 @@
-//! What is to be expected of one upstream: the part of its state that decisions and people read. Not for learning.
+//! The latency forecast of one upstream, as decisions and people read it. Not for learning.
 
 use super::grid::{self, GridRow, STEP, TIMES};
 use super::level::Level;
@@ -32,7 +32,7 @@ pub struct LatencyForecast {
     pub(super) throttle: Throttle,
     pub(super) seen: f64,
     pub(super) last_us: Option<i64>,
-    /// When the latest was sent of those that had a first token, µs.
+    /// Start of the latest attempt that had a first token, µs.
     pub(super) answered_us: i64,
     pub(super) launches: u64,
 }
@@ -45,7 +45,7 @@ impl LatencyForecast {
         (residual <= f64::from(self.shape.known_until) + BLUR).then(|| (self.ln_ttft(sent, now) + residual).exp())
     }
 
-    /// Usual time between two tokens with so many others in flight there, µs; none before an answer was timed.
+    /// Usual time between two tokens with `in_flight` other attempts there, µs; none without a timed answer.
     pub fn tpot_us(&self, in_flight: u32) -> Option<f64> {
         self.tpot.usual_us(in_flight)
     }
@@ -60,7 +60,7 @@ impl LatencyForecast {
         self.load.slope()
     }
 
-    /// Observations behind it, those that told little counted as little, old ones forgotten.
+    /// Weighted number of samples, old ones forgotten.
     pub fn seen(&self) -> f64 {
         self.seen
     }
@@ -75,12 +75,12 @@ impl LatencyForecast {
         self.launches
     }
 
-    /// Its prediction is hardly more than the prior's.
+    /// Too few samples: the forecast is mostly the prior.
     pub fn is_unknown(&self) -> bool {
         self.seen < UNKNOWN_SEEN && self.launches < UNKNOWN_LAUNCHES
     }
 
-    /// It fails so often that nothing is hedged to it.
+    /// It fails so often that no hedge goes to it.
     pub fn throttled(&self, now: i64) -> bool {
         self.throttle.closed(now)
     }
@@ -102,7 +102,7 @@ impl LatencyForecast {
             return steady + self.level.now(now);
         }
         let mut level = self.level;
-        // Whoever was sent after it has its answer: it straggles, and says nothing of the others.
+        // A later attempt has its answer already: this one straggles, and says nothing about the others.
         let overtaken = |other: &&OtherWaiting| now - other.waited_us < self.answered_us;
         for other in waiting.iter().take(WAITING_MAX).filter(|other| other.waited_us > 0 && !overtaken(other)) {
             let predicted = self.line.at(other.sent.uncached_tokens) + self.load.effect(other.sent.in_flight);

@@ -1,5 +1,5 @@
-//! The grid of times that survival is weighed on: 56 points from 40 ms to 60 s, each 14 % later than the one before. Not for
-//! observing, which has a grid of its own: `residuals`.
+//! The time grid of survival curves: 56 points from 40 ms to 60 s, 14 % apart. Not for observations, which have a grid of their own
+//! in `residuals`.
 
 use std::sync::LazyLock;
 
@@ -15,18 +15,18 @@ const LANES: usize = 8;
 
 /// An eighth of an octave each, from 32.8 ms: less than from one point to the next, so that a bucket holds one point at most.
 const BUCKETS: usize = 96;
-/// Of an `f32`'s bits, those that tell the octave and its eighth.
+/// Bits of an `f32` that give the octave and its eighth.
 const EIGHTHS: u32 = 20;
 const FIRST_BUCKET: usize = (32_768.0_f32.to_bits() >> EIGHTHS) as usize;
 
 /// A value for each point of the grid.
 pub type GridRow = [f32; TIMES];
 
-/// What depends on the grid alone.
+/// Values that depend on the grid alone.
 pub struct Grid {
     /// The points, µs.
     pub times: GridRow,
-    /// What each point stands for in an integral over time from 0, µs.
+    /// Weight of each point in an integral over time, µs.
     pub widths: GridRow,
     /// Points before the beginning of each bucket.
     before: [u8; BUCKETS],

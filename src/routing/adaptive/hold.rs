@@ -1,22 +1,22 @@
-//! At and after first tokens: whether to hold one back for an attempt that should finish sooner, and which attempts of a race
-//! to the whole answer have lost. Not for `Minimise::Ttft`, where the first token decides.
+//! Decisions at and after first tokens: whether to hold one back for an attempt that should finish sooner, and which attempts of a
+//! race to the whole answer have lost. Not for `Minimise::Ttft`, where the first token decides.
 
 use super::grid;
 use super::predict::{AttemptForecast, TPOT_US};
 use super::{AdaptiveQuestion, AttemptView, CandidateForecast, CandidateOrder, Minimise};
 
-/// For so long, µs.
+/// Hold times that are considered, µs.
 const HOLDS_US: [i64; 4] = [50_000, 100_000, 200_000, 400_000];
 /// Steps in which a wait is looked at.
 const STEPS: i64 = 8;
 /// A hold must lift the chance to meet both limits by so much.
 const WORTH: f32 = 0.02;
-/// Before an attempt has shown so many tokens, its pace is no evidence.
+/// Tokens before an attempt's pace counts as evidence.
 const PACE_TOKENS: i64 = 8;
-/// An attempt is hopeless that finishes later than so many times the best, and so much, µs.
+/// An attempt is hopeless if it finishes later than this multiple of the best time, plus this, µs.
 const LATER: f64 = 1.05;
 const LATER_US: f64 = 50_000.0;
-/// Part of a usual answer that is still expected of one that is longer already.
+/// Share of a usual answer that is still expected of an answer beyond the usual length.
 const STILL: f64 = 0.25;
 
 /// How long to hold back the first token of `ready` for the others in `running`, µs; none: commit it now. When the time is
@@ -59,7 +59,7 @@ pub fn hopeless(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Can
     running.iter().filter(late).map(|progress| progress.candidate).collect()
 }
 
-/// What waiting for so long is expected to save until the end of the answer, less what it delays its beginning, µs.
+/// Expected time saved until the end of the answer by waiting `hold_us`, less the delay of its beginning, µs.
 fn sooner(
     question: &AdaptiveQuestion<'_>,
     ready: &CandidateForecast<'_>,

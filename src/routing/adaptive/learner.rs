@@ -1,4 +1,4 @@
-//! What one upstream has shown: every attempt is told here, winner or loser. Not for deciding: that reads the [`LatencyForecast`].
+//! Learns from every attempt at one upstream, winner or loser. Not for deciding: decisions read the [`LatencyForecast`].
 
 use super::level::Level;
 use super::load::LoadSlope;
@@ -8,16 +8,16 @@ use super::throttle::Throttle;
 use super::tpot::Tpot;
 use super::{LatencyForecast, SendConditions};
 
-/// An observation that tells less than this only enters the scatter.
+/// Observations with less weight than this only enter the scatter.
 const TELLING: f64 = 0.05;
-/// Variance of a residual before anything is known of it.
+/// Variance of a residual without any samples.
 const VARIANCE: f64 = 0.09;
 /// Bounds of it: measured times are never free of noise, and stragglers are not scatter.
 const VARIANCE_LEAST: f64 = 0.04;
 const VARIANCE_MOST: f64 = 0.36;
 /// Share that an observation moves the variance by.
 const VARIANCE_RATE: f64 = 0.02;
-/// Residuals count up to so many deviations.
+/// Residuals are clamped to this many deviations.
 const CLAMP: f64 = 2.5;
 /// Kept of the count at each observation.
 const KEPT: f64 = 1.0 - 1.0 / 800.0;
@@ -29,14 +29,14 @@ pub struct Learner {
     load: LoadSlope,
     level: Level,
     residuals: Residuals,
-    /// Of `residuals`, as they are.
+    /// The present shape of `residuals`.
     shape: ResidualShape,
     variance: f64,
     tpot: Tpot,
     throttle: Throttle,
     seen: f64,
     last_us: Option<i64>,
-    /// When the latest was sent of those that had a first token, µs.
+    /// Start of the latest attempt that had a first token, µs.
     answered_us: i64,
     launches: u64,
 }
@@ -84,7 +84,7 @@ impl Learner {
         self.observe(sent, waited_us, false, now);
     }
 
-    /// An answer came at `tpot_us` between tokens, over `tokens`, while so many others were in flight there.
+    /// An answer of `tokens` tokens came with `tpot_us` between them, while `in_flight` others ran there.
     pub fn decoded(&mut self, tpot_us: f64, tokens: i64, in_flight: u32, _now: i64) {
         self.tpot.observe(tpot_us, tokens, in_flight);
     }
@@ -99,7 +99,7 @@ impl Learner {
         self.throttle.answered(now);
     }
 
-    /// What deciding needs, to be published after every change.
+    /// The forecast that decisions read; publish it after every change.
     pub fn forecast(&self) -> LatencyForecast {
         LatencyForecast {
             line: self.size.line(),
@@ -142,7 +142,7 @@ impl Learner {
         let variance = self.variance + VARIANCE_RATE * weight * (usual * usual - self.variance);
         self.variance = variance.clamp(VARIANCE_LEAST, VARIANCE_MOST);
         self.load.observe(sent.in_flight, usual, weight);
-        // What passes is no property of the upstream; what stays is the line's to learn in the end.
+        // A passing level is no property of the upstream; a lasting one moves the line in the end.
         let seen = steady - self.load.effect(sent.in_flight) + level + surprise.clamp(-taken.abs(), taken.abs());
         let seen = seen - self.level.passing();
         self.size.observe(sent.uncached_tokens, seen, weight);

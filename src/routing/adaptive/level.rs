@@ -1,8 +1,8 @@
-//! How much slower than its usual an upstream is just now: a Kalman filter of two Ornstein–Uhlenbeck processes on the logarithm
-//! of TTFT, one that passes within minutes and one within hours, and a detector of jumps that opens the first. Not for lasting
-//! differences: those are in `size` and `load`.
+//! The present slowdown of an upstream against its usual speed: a Kalman filter of two Ornstein–Uhlenbeck processes on ln TTFT, one
+//! that passes within minutes and one within hours, and a detector of jumps that widens the first. Not for lasting differences,
+//! which are in `size` and `load`.
 
-/// What passes fades to 0 within such times, µs.
+/// Time constant of the passing part, µs.
 const FADES_US: f64 = 120e6;
 /// A jump up may be two stragglers: after the first one what passes fades within such times, µs, and within twice as long for
 /// each observation that confirms it. Nobody asks an upstream that jumped, so otherwise it would be left for minutes.
@@ -20,7 +20,7 @@ const JUMPED: f64 = 0.5;
 const RUN: i8 = 2;
 const APART_US: i64 = 400_000;
 const SURE: i8 = 4;
-/// Beyond so many deviations it is a surprise.
+/// Deviations beyond which an observation is a surprise.
 const SURPRISE: f64 = 2.0;
 /// Of the deviations, or of e in a run, that one observation counts for at most.
 const CLAMP: f64 = 2.5;
@@ -30,7 +30,7 @@ const TELLING: f64 = 0.5;
 /// State of the filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// As logarithms, at `at`.
+    /// Logarithms, valid at `at`.
     fast: f64,
     slow: f64,
     /// Variances of the two, and what they share.
@@ -44,11 +44,11 @@ pub struct Level {
     run_until: i64,
     /// Observations that a jump up rests on; none as usual.
     confirmed: u8,
-    /// When it was last told something, µs.
+    /// Time of the latest observation, µs.
     at: i64,
 }
 
-/// What is left of both after some time.
+/// Both parts after some time.
 struct DecayFactors {
     fast: f64,
     slow: f64,
@@ -100,7 +100,7 @@ impl Level {
         let taken = surprise.clamp(-most, most);
         let (fast, slow) = (self.fast_variance + self.covariance, self.slow_variance + self.covariance);
         let total = fast + slow + variance / weight;
-        // What jumps is not what stays for hours.
+        // A jump does not belong to the part that stays for hours.
         let slow = if jumps { 0.0 } else { slow };
         let (fast_gain, slow_gain) = (fast / total, slow / total);
         self.fast += fast_gain * taken;
@@ -140,7 +140,7 @@ impl Level {
         }
     }
 
-    /// What is told now belongs to a jump.
+    /// The present observations belong to a jump.
     fn jumps(&self) -> bool {
         self.run.abs() >= SURE || self.run.abs() >= RUN && (self.run_until - self.run_since).abs() >= APART_US
     }

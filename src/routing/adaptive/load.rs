@@ -1,10 +1,10 @@
-//! What our own load does to an upstream: a slope over ln(1 + attempts in flight), found by a slow gradient. Serves TTFT and
-//! TPOT. Not for the load that others put on it: that is the level.
+//! The effect of our own load on an upstream: a slope over ln(1 + attempts in flight), found by a slow gradient, for TTFT and TPOT.
+//! Not for the load of others, which is the level.
 
-/// Of the remaining error, per observation.
+/// Share of the remaining error, per observation.
 const RATE: f64 = 0.03;
 const SLOPE_MOST: f64 = 1.5;
-/// Of the mean load, per observation.
+/// Share of the distance to the mean load, per observation.
 const MEAN_RATE: f64 = 0.02;
 /// Added to the load's square, so that hardly any load teaches hardly anything.
 const RIDGE: f64 = 0.25;
@@ -18,7 +18,7 @@ pub struct LoadSlope {
 }
 
 impl LoadSlope {
-    /// What this load adds to the logarithm of the time.
+    /// Effect of this load on the logarithm of the time.
     pub fn effect(&self, in_flight: u32) -> f64 {
         self.slope * (load(in_flight) - self.mean)
     }

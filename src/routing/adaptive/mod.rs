@@ -1,13 +1,11 @@
-//! The policy that learns: what each upstream has shown, what it is therefore expected to do with this request, and which
-//! upstreams to start, when, so that latency is bought where it is cheapest and within a hard budget.
+//! Learned routing: what each upstream has shown, its forecast for this request, and which upstreams to start when, so that latency
+//! is bought where it is cheapest and within a hard budget.
 //!
-//! Pure: no clock, no lock, no randomness of its own, and no allocation where a request is decided. Times are `i64`
-//! microseconds on one clock that never goes back, so that recorded history runs through the same code. Not for running a
-//! race, nor for sharing what was learnt between threads.
+//! Pure: no clock, no lock, no randomness, and no allocation in a decision. Times are `i64` microseconds on one monotonic clock, so
+//! that recorded history runs through the same code. Not for running a race, nor for sharing statistics between threads.
 //!
-//! The way of a request: [`open`] at its arrival, [`next`] at each timer or failure, [`hold`] at a first token, and what each
-//! attempt showed goes to its upstream's [`Learner`], whose [`LatencyForecast`] the next request is decided by. [`CostBudget`] holds the
-//! money.
+//! A request calls [`open`] at its arrival, [`next`] at each timer or failure and [`hold`] at a first token. Its attempts report to
+//! the [`Learner`] of their upstream, whose [`LatencyForecast`] the next decision reads. [`CostBudget`] holds the money.
 
 mod cost_budget;
 mod forecast;

@@ -1,8 +1,9 @@
-//! The decision: whom to start at arrival, and whom at a timer or after a failure, weighing time against money.
+//! The decision of `adaptive`: which upstreams to start at arrival, at a timer and after a failure, weighing time against money. Not
+//! for the policy `rule`.
 //!
-//! A hedge to `k` at `a` gains what is still open at `a` and would be met by `k`, and costs `λ · cost / mean cost` with the
-//! probability that it is started. Everything is a sum over one grid of times, and only what can be best is looked at: the
-//! best few candidates, and a dozen timers around the primary's median.
+//! A hedge to `k` at time `a` gains what is still open at `a` and would be met by `k`. It costs `λ · cost / mean cost` with the
+//! probability that it starts. Everything is a sum over one grid of times, and only likely optima are evaluated: the best few
+//! candidates, and a dozen timers around the primary's median.
 
 use super::grid::{self, GridRow, TIMES, grid};
 use super::predict::{AttemptForecast, SurvivalWeights};
@@ -15,17 +16,17 @@ use super::{
 const PRIMARIES: usize = 2;
 /// Hedges that are tried with each.
 const HEDGES: usize = 3;
-/// Timers of the first look, so many points of the grid apart.
+/// Timers of the first pass, and their distance in points of the grid.
 const TIMERS: usize = 5;
 const APART: usize = 3;
-/// Points before the median at which the first timer stands.
+/// Points of the grid between the first timer and the median.
 const EARLIER: usize = 2;
 /// A hedge that gains this share of what the best moment gains is started now.
 const NOW_IS_AS_GOOD: f32 = 0.9;
 /// The share of its predicted time that a candidate of mean cost counts for more, so that of two equal ones the cheaper is
 /// taken.
 const DEARER: f32 = 0.005;
-/// Share of the requests that probe, once an upstream was not used for so long, µs.
+/// Share of the requests that probe an upstream unused for this long, µs.
 const PROBES: f64 = 0.01;
 const UNUSED_US: i64 = 120_000_000;
 /// Asked again no sooner than this, µs, and no sooner than half of what was waited.
@@ -116,12 +117,12 @@ impl HedgeChoice {
     }
 }
 
-/// What each candidate is worth alone.
+/// The value of each candidate alone.
 pub(super) struct CandidateScores {
     /// Weighed time, and a little for its cost.
     value: [f32; CANDIDATES_MAX],
     prospects: [AttemptForecast; CANDIDATES_MAX],
-    /// Those that can be started, the best first.
+    /// Startable candidates, best first.
     pub(super) best: CandidateOrder,
 }
 
@@ -159,7 +160,7 @@ struct HedgeOptions {
 }
 
 impl HedgeOptions {
-    /// The best few that may be started beside `running`, and timers around the median of `leader`.
+    /// The best few candidates that may join `running`, and timers around the median of `leader`.
     fn new(
         question: &AdaptiveQuestion<'_>,
         scores: &CandidateScores,
@@ -182,7 +183,7 @@ impl HedgeOptions {
         hedges
     }
 
-    /// The hedge that gains most beside `all`, which runs as `running`; none if none is worth its cost.
+    /// The hedge with the largest gain over the running attempts `all`; none if none is worth its cost.
     fn best(
         &self,
         question: &AdaptiveQuestion<'_>,
@@ -239,7 +240,7 @@ fn point(first: usize, timer: usize) -> Option<usize> {
     Some(first + timer * APART).filter(|point| *point < TIMES)
 }
 
-/// What a hedge must earn, µs.
+/// The gain that pays for a hedge, µs.
 fn price(question: &AdaptiveQuestion<'_>, candidate: usize) -> f32 {
     question.terms.lambda_us as f32 * share_of_mean(question, &question.candidates[candidate])
 }
@@ -248,7 +249,7 @@ fn better(one: HedgeChoice, other: HedgeChoice) -> HedgeChoice {
     if other.gain > one.gain { other } else { one }
 }
 
-/// Those that may be started beside what runs, the best first.
+/// Candidates that may join the running attempts, best first.
 fn beside(question: &AdaptiveQuestion<'_>, scores: &CandidateScores, running: &[AttemptView]) -> CandidateOrder {
     scores.best.iter().filter(|place| question.may_join(*place, running)).collect()
 }
@@ -315,7 +316,7 @@ fn cold_beside(
     also
 }
 
-/// Now and then one that nobody used for long, while the bucket is at least half full.
+/// Now and then a long unused upstream, while the bucket is at least half full.
 fn probe(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> Option<usize> {
     if question.draw >= PROBES || question.terms.bucket < question.terms.capacity / 2.0 {
         return None;

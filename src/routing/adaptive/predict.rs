@@ -1,18 +1,18 @@
-//! What each candidate is worth: its survival over the grid, and what that costs under an aim. Not for choosing.
+//! The value of each candidate: its survival over the grid, and its cost under an aim. Not for choosing.
 
 use super::grid::{self, GridRow, TIMES, grid};
 use super::{AdaptiveQuestion, CandidateForecast, Minimise};
 
-/// Between two tokens of an upstream whose answers nobody timed yet, µs.
+/// Time between two tokens of an upstream without timed answers, µs.
 pub const TPOT_US: f64 = 20_000.0;
-/// What a miss of an objective weighs, in tracked p99s.
+/// Weight of a missed target, in tracked p99s.
 const MISSED: f64 = 10.0;
-/// Beside it the mean weighs so much, so that two that both miss or both meet it differ.
+/// Weight of the mean next to the target, to separate candidates that both miss or both meet it.
 const MEAN_BESIDE: f32 = 0.05;
 /// The tail: what exceeding each multiple of the tracked p99 weighs, in p99s.
 const TAIL: [(f64, f64); 5] = [(0.9, 6.0), (1.1, 9.0), (1.3, 9.0), (1.7, 6.0), (2.6, 6.0)];
 
-/// What survival costs at each time, µs: a decision makes the sum of it small.
+/// Cost of survival at each time, µs; decisions minimise the sum.
 pub struct SurvivalWeights(pub GridRow);
 
 /// One attempt, begun or thought of.
@@ -49,7 +49,7 @@ impl SurvivalWeights {
         }
     }
 
-    /// Where no hedge stands behind the choice the mean decides: how often each of several straggles is hardly known, and would
+    /// Without a hedge the mean decides: the share of stragglers of each upstream is hardly known, and would
     /// drive requests from one to the next.
     pub fn alone(question: &AdaptiveQuestion<'_>) -> SurvivalWeights {
         match question.aim {
@@ -58,7 +58,7 @@ impl SurvivalWeights {
         }
     }
 
-    /// What so much missing costs, µs.
+    /// Cost of this survival, µs.
     pub fn cost(&self, missing: &GridRow) -> f32 {
         grid::dot(&self.0, missing)
     }
@@ -78,10 +78,10 @@ impl SurvivalWeights {
 }
 
 impl AttemptForecast {
-    /// Nobody.
+    /// No attempt.
     pub const NONE: AttemptForecast = AttemptForecast { alive: [0.0; TIMES], missing: [0.0; TIMES], slow: 0.0 };
 
-    /// An attempt at this candidate that has waited so long.
+    /// An attempt at this candidate after `waited_us`.
     pub fn new(question: &AdaptiveQuestion<'_>, candidate: &CandidateForecast<'_>, waited_us: i64) -> AttemptForecast {
         let ln_ttft = candidate.forecast.ln_ttft_given(candidate.sent, candidate.waiting, question.now);
         let alive = grid::given(&candidate.forecast.survival(ln_ttft), waited_us as f32);

@@ -1,4 +1,4 @@
-//! What is asked and answered when a request is decided: the words of the policy. Not for how it is decided.
+//! The question and answer types of one decision. Not for deciding.
 
 use super::{BudgetSnapshot, DecisionReason, LatencyForecast};
 use crate::clock::micros;
@@ -9,7 +9,7 @@ pub const CANDIDATES_MAX: usize = 16;
 /// Waiting attempts of other requests that are looked at for one upstream.
 pub const WAITING_MAX: usize = 4;
 
-/// What the prediction of an attempt depends on, as it is when the attempt is sent.
+/// What the prediction of an attempt depends on, at the moment of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SendConditions {
     /// Input tokens that this upstream has not cached.
@@ -18,7 +18,7 @@ pub struct SendConditions {
     pub in_flight: u32,
 }
 
-/// What is to be small.
+/// What a decision minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Minimise {
     /// The time to the first token, its tail most of all.
@@ -36,7 +36,7 @@ pub enum Minimise {
 }
 
 impl Minimise {
-    /// What a race's settings ask for.
+    /// The aim of a race's settings.
     pub fn of(settings: &RaceSettings) -> Minimise {
         match settings.optimise {
             Objective::Ttft => Minimise::Ttft,
@@ -64,11 +64,11 @@ pub struct CandidateForecast<'a> {
     /// Of starting it and cutting it: its prompt, and half a usual answer where a cancelled one is billed on. In money, or in
     /// tokens where no price is known.
     pub cost: f64,
-    /// Two of one domain are never hedged against each other: what slows one slows the other.
+    /// Candidates of one domain never hedge each other: what slows one slows the other.
     pub domain: Option<u32>,
-    /// It cannot be started (any more): it failed in this race, or cools down.
+    /// It cannot start: it runs or failed in this race, or cools down.
     pub out: bool,
-    /// Attempts of other requests that wait there, the longest first: evidence before they end. At most [`WAITING_MAX`] count.
+    /// Waiting attempts of other requests at this upstream, longest first. At most [`WAITING_MAX`] count.
     pub waiting: &'a [OtherWaiting],
 }
 
@@ -107,28 +107,28 @@ impl AttemptView {
     }
 }
 
-/// What to do at a request's arrival.
+/// The answer at a request's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// Started at once.
     pub primary: usize,
-    /// Started with it, each if the ledger reserves its cost: upstreams that nobody knows yet, or a probe.
+    /// Started with the primary, each if the budget allows it: upstreams with too few samples, or a probe.
     pub also: CandidateOrder,
     /// When to ask [`next`](super::next()), µs from now; none: only after a failure.
     pub hedge_at_us: Option<i64>,
-    /// Who would be started then, as it looks now.
+    /// The candidate that would start then, by the present forecast.
     pub hedge: Option<usize>,
     pub why: DecisionReason,
 }
 
-/// What to do at a timer, or after a failure.
+/// The answer at a timer, or after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextDecision {
-    /// Start it, if the ledger reserves its cost; without any that runs it is no extra, and needs no reserve.
+    /// Start it, if the budget allows it. With nothing running it is not extra and needs no reservation.
     Start(usize),
     /// Ask again so much later, µs, at least 1.
     AskAgain { after_us: i64 },
-    /// Nothing more is worth its cost unless one fails.
+    /// No extra attempt is worth its cost, unless one fails.
     Never,
 }
 
@@ -183,7 +183,7 @@ impl AdaptiveQuestion<'_> {
         self.candidates.iter().enumerate().take(CANDIDATES_MAX).filter(|(_, candidate)| !candidate.out)
     }
 
-    /// Those that may be started beside these.
+    /// Candidates that may start while these attempts run.
     pub(super) fn beside<'q>(
         &'q self,
         running: &'q [AttemptView],
@@ -191,7 +191,7 @@ impl AdaptiveQuestion<'_> {
         self.able().filter(|(place, _)| self.may_join(*place, running))
     }
 
-    /// Whether this one may be started beside these.
+    /// Whether this candidate may start while these attempts run.
     pub(super) fn may_join(&self, place: usize, running: &[AttemptView]) -> bool {
         let Some(candidate) = self.candidates.get(place) else { return false };
         let apart = |other: &AttemptView| {

@@ -1,4 +1,4 @@
-//! Why a request was decided as it was: short codes for a race's row. Not for the plan itself.
+//! The reasons of a decision: short codes for a race's row. Not for the plan itself.
 
 /// The reason of one decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub enum DecisionReason {
     Hedge,
     /// A hedge is started.
     Hedged,
-    /// Some are started at once because nobody knows them yet.
+    /// Some start at once because they have too few samples.
     Cold,
-    /// One that was long unused is tried beside the best.
+    /// A long unused upstream runs in addition to the best.
     Probe,
     /// A hedge would pay, but the bucket does not hold it.
     Budget,
@@ -21,7 +21,7 @@ pub enum DecisionReason {
     Throttled,
     /// There is one candidate, or one domain.
     Alone,
-    /// By the simple rule.
+    /// The simple rule decided.
     Rule,
     /// A first token is held back for one that should finish sooner.
     Held,

@@ -1,6 +1,6 @@
-//! How attempts of one upstream scatter around their prediction: a decayed Kaplan–Meier estimate over the logarithm of TTFT
-//! less its prediction. Censoring by faster rivals is even there, which it is not for raw times: long prompts are cut more
-//! often. Not for quantiles of a report: those are in `history`.
+//! The scatter of one upstream's attempts around their prediction: a decayed Kaplan–Meier estimate over ln TTFT less its prediction.
+//! Residuals, unlike raw times, are censored evenly by faster rivals: long prompts are cut more often. Not for quantiles of a
+//! report, which are in `history`.
 
 use super::grid::STEP;
 
@@ -35,7 +35,7 @@ pub struct Residuals {
     censored: [f32; BINS],
 }
 
-/// What was seen of the scatter, ready to be read.
+/// The observed scatter, ready to read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResidualShape {
     /// Probability of a residual beyond `SHAPE_FROM + point · STEP`.
@@ -114,7 +114,7 @@ impl ResidualShape {
         f64::from(at(&self.survival, residual))
     }
 
-    /// What a residual is expected to be once it is known to be larger than this one; at least that.
+    /// Expected residual, given that it is larger than this one; never less than this one.
     pub fn expected_beyond(&self, residual: f64) -> f64 {
         f64::from(at(&self.expected, residual)).max(residual)
     }

@@ -1,14 +1,14 @@
-//! The simple rule: the smallest prediction first, and the second beside it when it takes 1.5 times its predicted median.
-//! The policy `rule`, and what is left of `adaptive` when the optimiser has nothing to count with.
+//! The simple rule: the smallest prediction first, and the second as a hedge after 1.5 predicted medians. It is the policy `rule`, and
+//! the fallback of `adaptive` when the optimiser has no finite numbers. Not for weighing money against time.
 
 use super::{AdaptiveQuestion, AttemptView, CandidateOrder, DecisionReason, NextDecision, Opening, order};
 
-/// A hedge after so many predicted medians of the one before.
+/// A hedge starts after this many predicted medians of the previous attempt.
 const PATIENCE: f64 = 1.5;
 /// How soon an empty bucket is looked into again, µs.
 const AGAIN_US: i64 = 500_000;
 
-/// As [`open`](super::open()). Whoever is unknown goes first: the prior alone may keep it from ever being tried.
+/// Like [`open`](super::open()). Upstreams with too few samples go first: the prior alone might keep them last for ever.
 pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     let ordered = order(question);
     let unknown = ordered.iter().find(|place| question.candidates[*place].forecast.is_unknown());
@@ -20,7 +20,7 @@ pub fn open(question: &AdaptiveQuestion<'_>) -> Opening {
     Opening { primary, also: CandidateOrder::default(), hedge_at_us, hedge, why }
 }
 
-/// As [`next`](super::next()).
+/// Like [`next`](super::next()).
 pub fn next(question: &AdaptiveQuestion<'_>, running: &[AttemptView]) -> (NextDecision, DecisionReason) {
     let ordered = order(question);
     let Some(latest) = running.iter().min_by_key(|running| running.waited_us) else {

@@ -1,13 +1,13 @@
-//! ln TTFT by the size of the prompt: a straight line over ln(1 + uncached tokens / 2000), fitted by decayed sums. Not for what
-//! changes within minutes: that is the level.
+//! ln TTFT by prompt size: a straight line over ln(1 + uncached tokens / 2000), fitted by decayed sums. Not for changes within
+//! minutes, which are the level.
 
 /// The prior: 700 ms for an empty prompt, less what stragglers add to it.
 const INTERCEPT: f64 = 13.308_835_924_4;
 const SLOPE: f64 = 0.35;
 const SLOPE_MOST: f64 = 1.3;
-/// Observations that the prior stands for.
+/// Weight of the prior, in observations.
 const PRIOR: f64 = 4.0;
-/// Variance of the sizes that it stands for.
+/// Variance of the prior's sizes.
 const SPREAD: f64 = 0.25;
 /// Kept of the sums at each observation.
 const KEPT: f64 = 1.0 - 1.0 / 2000.0;

@@ -1,6 +1,6 @@
-//! Whether an upstream fails so often that hedging to it would only add to its overload: the token count of gRPC's retry
-//! throttling (proposal A6), with tokens that come back with time too, for who gets no hedges may never get an answer either.
-//! Not a breaker: the upstream still serves.
+//! Hedge throttling: whether an upstream fails so often that hedges would add to its overload. It is the token count of gRPC's retry
+//! throttling (proposal A6); tokens also come back with time, since an upstream without hedges may never get the chance to
+//! answer. Not a breaker: the upstream still serves.
 
 const TOKENS_MOST: f64 = 10.0;
 const FAILURE: f64 = 1.0;

@@ -1,5 +1,5 @@
-//! The time between two tokens of an upstream's answers: mean and variance of its logarithm, and what our own load does to it.
-//! Not for TTFT, which is prefill and queue.
+//! The time between two tokens of an upstream's answers: mean and variance of its logarithm, and the effect of our own load. Not for
+//! TTFT, which is prefill and queue.
 
 use super::load::LoadSlope;
 
