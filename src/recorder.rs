@@ -28,12 +28,9 @@ use crate::metrics::Metrics;
 use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Store};
-use race_rows::{RaceSheet, RowQueue};
+use race_rows::{QUEUE_MAX, RaceSheet, RowQueue};
 use state::StoreState;
 use writer::WriterState;
-
-/// Records that may wait in memory; about 50 MB at most.
-pub const QUEUE_MAX: usize = 65_536;
 
 /// How long the last rows may take to be written to the file beside the database, once the store was given up.
 const SPILL_FOR: Duration = Duration::from_secs(2);

@@ -32,16 +32,13 @@ const LONGER: &[(&str, usize, &str)] = &[];
 const CIRCLES: &[(&str, usize)] = &[
     ("attempt", 7),
     ("cli", 18),
-    ("config", 16),
-    ("history", 5),
+    ("config", 17),
     ("metrics", 3),
     ("proxy", 5),
     ("race", 2),
-    ("recorder", 2),
     ("report", 3),
-    ("routing", 2),
     ("server", 11),
-    ("store", 6),
+    ("store", 4),
     ("upstream", 2),
 ];
 

@@ -8,10 +8,12 @@ mod failures;
 mod log_rank;
 mod normal;
 mod rank_sum;
+mod strata;
 #[cfg(test)]
 mod tests;
 
-use super::survival::SurvivalPoint;
+pub use curve::Shift;
+pub use strata::{RegressionStratum, Sample};
 
 /// What is tested for each upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,30 +21,6 @@ pub enum TestedFigure {
     Ttft,
     Tpot,
     Failures,
-}
-
-/// Attempts of one upstream under like conditions (an hour of the day, an input class), before and now. A stratum with
-/// attempts on one side alone tells nothing and is left out.
-#[derive(Clone, Copy, Debug)]
-pub struct RegressionStratum<'a> {
-    pub before: Sample<'a>,
-    pub now: Sample<'a>,
-}
-
-/// What was seen on one side of one stratum.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sample<'a> {
-    /// TTFT in any order. Both sides on one grid: the exact times of one side against buckets of the other differ by the
-    /// width of a bucket.
-    pub ttft: &'a [SurvivalPoint],
-    /// The same points with every attempt's weight squared, for the variance. Where all weigh one: the same slice.
-    pub ttft_squares: &'a [SurvivalPoint],
-    /// Time per output token in microseconds, and how many attempts had it; in any order.
-    pub tpot: &'a [(f64, u64)],
-    /// All that may have failed.
-    pub attempts: u64,
-    /// Of these, those that did.
-    pub failures: u64,
 }
 
 /// What is worth being told. A finding must pass all that concern it.
@@ -82,17 +60,6 @@ pub enum Finding {
         now: f64,
         p_value: f64,
     },
-}
-
-/// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the strata of now.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shift {
-    /// Which quantile, 0 to 1.
-    pub share: f64,
-    /// Microseconds.
-    pub before_us: i64,
-    /// Microseconds.
-    pub now_us: i64,
 }
 
 /// What of one upstream is worse now. `upstreams`: how many are compared at this occasion; the more, the stronger each
@@ -143,13 +110,6 @@ impl Finding {
                 *p_value
             }
         }
-    }
-}
-
-impl Shift {
-    /// How many times later.
-    pub fn ratio(&self) -> f64 {
-        self.now_us as f64 / self.before_us.max(1) as f64
     }
 }
 

@@ -41,7 +41,10 @@ enum UpstreamBody {
 impl fmt::Debug for RequestTranslation {
     /// Without the body: it is the prompt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upward").field("dialect", &self.dialect).field("losses", &self.losses).finish_non_exhaustive()
+        f.debug_struct("RequestTranslation")
+            .field("dialect", &self.dialect)
+            .field("losses", &self.losses)
+            .finish_non_exhaustive()
     }
 }
 

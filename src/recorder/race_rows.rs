@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
-use super::QUEUE_MAX;
 use super::race_observer::RaceObserver;
 use super::state::StoreState;
 use crate::routing::bill::{self, BillBounds};
 use crate::store::Record;
+
+/// Records that may wait in memory; about 50 MB at most.
+pub(super) const QUEUE_MAX: usize = 65_536;
 
 /// Shared by everything of one race that records. Whoever drops it last sends it: by then nothing can come any more.
 pub(super) struct RaceSheet {

@@ -1,13 +1,12 @@
 //! Checks whether a database file is still one: something may have overwritten it. SQLite does not read pages again
 //! that are in its cache, so rows would be written to a file that nobody can read.
 
+use std::fs::Metadata;
 use std::io::SeekFrom;
 use std::path::Path;
 
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-
-use super::FileId;
 
 /// How every SQLite database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -37,5 +36,27 @@ impl Header {
             Ok(_) => begin == *MAGIC,
             Err(error) => error.kind() != std::io::ErrorKind::UnexpectedEof,
         }
+    }
+}
+
+/// Device and inode: a new file under the same name is another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId(u64, u64);
+
+impl FileId {
+    /// The file at the path; none if there is no file.
+    pub(super) async fn at(path: &Path) -> Option<FileId> {
+        tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
+    }
+
+    #[cfg(unix)]
+    pub(super) fn of(metadata: &Metadata) -> FileId {
+        use std::os::unix::fs::MetadataExt as _;
+        FileId(metadata.dev(), metadata.ino())
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &Metadata) -> FileId {
+        FileId(0, 0)
     }
 }

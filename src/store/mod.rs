@@ -24,7 +24,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use sqlx::{Connection as _, SqliteConnection};
@@ -40,7 +39,7 @@ pub use scan::AttemptFilter;
 pub use spill::{Spill, SpillProgress};
 pub use write::{Record, WriteError};
 
-use header::Header;
+use header::{FileId, Header};
 use write::Statements;
 
 /// The database, open for writing, over one connection.
@@ -162,27 +161,5 @@ impl Opened {
         let _ = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut self.connection).await;
         // Closed before the next one opens: both would use the locks of one `-shm` file.
         let _ = self.connection.close().await;
-    }
-}
-
-/// Device and inode: a new file under the same name is another file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileId(u64, u64);
-
-impl FileId {
-    /// The file at the path; none if there is no file.
-    async fn at(path: &Path) -> Option<FileId> {
-        tokio::fs::metadata(path).await.ok().map(|metadata| FileId::of(&metadata))
-    }
-
-    #[cfg(unix)]
-    fn of(metadata: &Metadata) -> FileId {
-        use std::os::unix::fs::MetadataExt as _;
-        FileId(metadata.dev(), metadata.ino())
-    }
-
-    #[cfg(not(unix))]
-    fn of(_: &Metadata) -> FileId {
-        FileId(0, 0)
     }
 }

@@ -4,7 +4,7 @@
 //! of `before` weighted so that their sizes are as now: else more large inputs would look like a slower upstream.
 
 use super::log_rank::{EventTime, WatchedSide, moments};
-use super::{RegressionStratum, Shift};
+use super::strata::RegressionStratum;
 
 /// A curve ends where fewer are at risk, as equal weights count: one attempt among them moves it too far.
 const AT_RISK_MIN: f64 = 10.0;
@@ -12,6 +12,24 @@ const AT_RISK_MIN: f64 = 10.0;
 const SHARE_MIN: f64 = 0.1;
 /// Sums and products of many factors miss a round share by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
+
+/// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the strata of now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// Which quantile, 0 to 1.
+    pub share: f64,
+    /// Microseconds.
+    pub before_us: i64,
+    /// Microseconds.
+    pub now_us: i64,
+}
+
+impl Shift {
+    /// How many times later.
+    pub fn ratio(&self) -> f64 {
+        self.now_us as f64 / self.before_us.max(1) as f64
+    }
+}
 
 /// Of the median and of the 90th percentile, as far as both sides reach them. Where they do not reach the median, the
 /// largest percentile that they do reach stands for it, unless that is small.
@@ -48,7 +66,7 @@ fn curve(moments: &[EventTime], side: fn(&EventTime) -> &WatchedSide) -> Vec<(i6
 #[cfg(test)]
 mod tests {
     use super::super::super::survival::SurvivalPoint;
-    use super::super::Sample;
+    use super::super::strata::Sample;
     use super::*;
 
     /// `count` first tokens, evenly from `from_us` to `until_us`; those after `cut_us` were not seen.

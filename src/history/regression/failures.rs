@@ -1,8 +1,8 @@
 //! Whether a larger share of the attempts fails now, given how many failed in each stratum: exact (Fisher) where the
 //! expected failures of a side are few, the test of Mantel and Haenszel with continuity correction where they are many.
 
-use super::RegressionStratum;
 use super::normal;
+use super::strata::RegressionStratum;
 
 /// From this variance on, of the failures of now, the normal distribution serves: its skewness is then at most 1/50, by
 /// which a p-value at four standard deviations is a fifth too small at most. Below it, the distributions to multiply are
@@ -143,7 +143,7 @@ impl Chances {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sample;
+    use super::super::strata::Sample;
     use super::*;
 
     fn failures(tables: &[[u64; 4]]) -> Failures {

@@ -4,7 +4,7 @@
 //! Mantel 1966; Peto and Peto 1972; for the variance with weights see [`LogRank::add`].
 
 use super::super::survival::SurvivalPoint;
-use super::{RegressionStratum, Sample};
+use super::strata::{RegressionStratum, Sample};
 
 /// One side at one time.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,7 +1,7 @@
 //! The rank-sum test (Wilcoxon, Mann and Whitney) over counted values, summed over strata as van Elteren (1960) does: is
 //! a value of now more often above one of before than below it?
 
-use super::RegressionStratum;
+use super::strata::RegressionStratum;
 
 /// Sums over the strata with values on both sides.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ fn median(values: &mut [(f64, f64)]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sample;
+    use super::super::strata::Sample;
     use super::*;
 
     fn stratum<'a>(before: &'a [(f64, u64)], now: &'a [(f64, u64)]) -> RegressionStratum<'a> {

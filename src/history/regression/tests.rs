@@ -2,6 +2,7 @@
 //! changed; and a change is found.
 
 use super::*;
+use crate::history::survival::SurvivalPoint;
 use log_rank::log_rank;
 
 /// One upstream in races against a rival, as the history shows it. Times are lognormal.

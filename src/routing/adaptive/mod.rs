@@ -7,6 +7,7 @@
 //! A request calls [`open`] at its arrival, [`next`] at each timer or failure and [`hold`] at a first token. Its attempts report to
 //! the [`Learner`] of their upstream, whose [`LatencyForecast`] the next decision reads. [`CostBudget`] holds the money.
 
+mod conditions;
 mod cost_budget;
 mod forecast;
 mod grid;
@@ -25,6 +26,7 @@ mod size;
 mod throttle;
 mod tpot;
 
+pub use conditions::{OtherWaiting, SendConditions, WAITING_MAX};
 pub use cost_budget::{BudgetSnapshot, CostBudget};
 pub use forecast::LatencyForecast;
 pub use hold::{hold, hopeless};
@@ -34,7 +36,6 @@ pub use order::order;
 pub use predict::TPOT_US;
 pub use question::{
     AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, Minimise, NextDecision, Opening,
-    OtherWaiting, SendConditions, WAITING_MAX,
 };
 pub use reason::DecisionReason;
 

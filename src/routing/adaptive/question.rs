@@ -1,22 +1,12 @@
 //! The question and answer types of one decision. Not for deciding.
 
+use super::conditions::{OtherWaiting, SendConditions};
 use super::{BudgetSnapshot, DecisionReason, LatencyForecast};
 use crate::clock::micros;
 use crate::config::{Objective, RaceSettings};
 
 /// Candidates of one question; more are not looked at.
 pub const CANDIDATES_MAX: usize = 16;
-/// Waiting attempts of other requests that are looked at for one upstream.
-pub const WAITING_MAX: usize = 4;
-
-/// What the prediction of an attempt depends on, at the moment of sending.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SendConditions {
-    /// Input tokens that this upstream has not cached.
-    pub uncached_tokens: f64,
-    /// Attempts that this upstream has running for us, this one not counted.
-    pub in_flight: u32,
-}
 
 /// What a decision minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,14 +36,6 @@ impl Minimise {
             }
         }
     }
-}
-
-/// An attempt of another request that still waits for its first token.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OtherWaiting {
-    pub sent: SendConditions,
-    /// Since it was sent, µs.
-    pub waited_us: i64,
 }
 
 /// An upstream that may serve the request.
