@@ -34,7 +34,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("cli", 18),
     ("config", 17),
     ("metrics", 3),
-    ("proxy", 5),
+    ("proxy", 2),
     ("race", 2),
     ("report", 3),
     ("server", 11),

@@ -1,4 +1,4 @@
-//! The end of an answer, held back for what its vendor sends behind it.
+//! The end of an answer, held back because some vendors send events after it. Not for reading before the end: see `stream`.
 
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
@@ -11,18 +11,18 @@ use super::stream::{EventStream, READ_OUT_FOR};
 use crate::clock::Instant;
 use crate::failure::Failure;
 
-/// How long the end of an answer is held back for what a vendor sends behind it, its price for one. Nearly always the end of the
-/// body is there already.
+/// How long the end of an answer is held back for later events, such as a price. The end of the body has nearly always come
+/// already.
 const BEHIND_FOR: Duration = Duration::from_millis(100);
-/// Bytes of what is sent behind the end that go down.
+/// Bytes of later events that are passed on.
 const BEHIND_MAX: usize = 64 << 10;
 
 impl EventStream {
-    /// The next event of a winner; none once it is complete, or ended without being so. What a vendor sends right behind its
-    /// end comes before that end.
+    /// The next event of a winner; none once the stream has ended, complete or not. Events that a vendor sends right after its
+    /// end are returned before that end.
     ///
     /// # Errors
-    /// What broke it. Nothing can break what is complete.
+    /// The failure that broke it. A complete answer cannot break.
     pub fn poll_served(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             let next = self.poll_next(context);
@@ -54,19 +54,19 @@ impl EventStream {
         }
     }
 
-    /// Whether to wait on for what comes behind the end.
+    /// Whether to wait longer for events after the end.
     fn waits_behind(&mut self, context: &mut Context<'_>) -> bool {
         let Some(timer) = &mut self.timer else { return false };
         let waits = timer.as_mut().poll(context).is_pending();
         if !waits {
-            // From now on only the end of the body is awaited.
+            // From now on it waits only for the end of the body.
             let since = self.complete_since.unwrap_or_else(Instant::now);
             timer.as_mut().reset(since + READ_OUT_FOR.min(self.idle));
         }
         waits
     }
 
-    /// The last event, with what a translation tells at the end.
+    /// The last event, with the end of a translation.
     fn give_end(&mut self) -> Option<Result<StreamItem, Failure>> {
         let (StreamItem { raw, kind, size }, _) = self.end.take()?;
         let raw = match self.is_translated() {
@@ -76,7 +76,7 @@ impl EventStream {
         Some(Ok(StreamItem { raw, kind, size }))
     }
 
-    /// Reads what comes behind the end, for its usage alone.
+    /// Reads what comes after the end, only for its usage.
     pub(super) async fn read_behind(&mut self) {
         let rest = async { while let Some(Ok(_)) = poll_fn(|context| self.poll_item(context)).await {} };
         let _ = tokio::time::timeout(BEHIND_FOR, rest).await;

@@ -1,14 +1,14 @@
-//! Tells a buffered answer ("fake stream") from one that was generated as it came: its tok/s is no measurement.
+//! Detects buffered answers ("fake streams"): their tokens per second measure nothing.
 
-/// Below so many tokens there is no telling.
+/// With fewer tokens the answer is not judged as buffered.
 const TOKENS_MIN: i64 = 16;
 const EVENTS_MAX: i64 = 2;
-/// So large a share of the characters within one window.
+/// Share of the characters within one window that makes an answer buffered.
 const SHARE: f64 = 0.9;
 const WINDOW_MS: usize = 10;
 const TOKENS_PER_SECOND_MAX: f64 = 5_000.0;
 
-/// The characters of the last ten milliseconds, sliding by one, and the most that there ever were.
+/// Characters in a sliding window of ten milliseconds, and its maximum.
 #[derive(Debug, Default)]
 pub(super) struct BurstMeter {
     by_ms: [i64; WINDOW_MS],
@@ -18,7 +18,7 @@ pub(super) struct BurstMeter {
 }
 
 impl BurstMeter {
-    /// Payload of so many characters at this time after the dispatch. Times do not go back.
+    /// Payload of this many characters, this long after the dispatch. Times must not decrease.
     pub fn add(&mut self, at_us: i64, chars: i64) {
         let ms = (at_us / 1_000).max(self.now_ms);
         for passed in self.now_ms + 1..=ms.min(self.now_ms + WINDOW_MS as i64) {
@@ -30,7 +30,7 @@ impl BurstMeter {
         self.most = self.most.max(self.sum);
     }
 
-    /// The verdict on a whole answer.
+    /// Whether a complete answer was buffered.
     pub fn verdict(&self, tokens: i64, events: i64, chars: i64, took_us: i64) -> bool {
         let share = self.most as f64 / chars.max(1) as f64;
         let rate = tokens as f64 / (took_us.max(1) as f64 / 1e6);

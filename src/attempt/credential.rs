@@ -1,4 +1,4 @@
-//! How an attempt proves who pays: the key in the header that the provider takes it in, or AWS's signature over the request.
+//! Authentication at a provider: a key in its header, or AWS's signature over the request. Not for choosing keys.
 
 use std::time::SystemTime;
 
@@ -9,11 +9,11 @@ use secrecy::SecretString;
 use crate::config::{Auth, ProviderDialect};
 use crate::upstream::{Credentials, Outgoing, sign};
 
-/// What AWS calls the service that serves models.
+/// AWS's name of the service that serves models.
 const SERVICE: &str = "bedrock";
 
-/// Adds what `spoken` asks for to a request that is whole but for that. A key that cannot be sent is left out, and the
-/// provider will say so.
+/// Adds the authentication that `spoken` needs to an otherwise complete request. A key that is not a valid header value is
+/// left out; the provider then refuses the request.
 pub(super) fn add(outgoing: &mut Outgoing, spoken: &ProviderDialect, key: Option<&str>, now: SystemTime) {
     for (name, value) in &spoken.headers {
         if !outgoing.headers.contains_key(name) {
@@ -38,7 +38,7 @@ fn credential(auth: &Auth, key: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, value))
 }
 
-/// The headers of AWS's signature over the request as it stands.
+/// The headers of AWS's signature over the complete request.
 fn signed(outgoing: &Outgoing, region: &str, key: &str, now: SystemTime) -> HeaderMap {
     let mut parts = key.splitn(3, ':');
     let (Some(id), Some(secret)) = (parts.next(), parts.next()) else { return HeaderMap::new() };

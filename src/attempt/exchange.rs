@@ -1,4 +1,4 @@
-//! The exchange itself: connect, send, read to the first payload. What comes before it is held back.
+//! The exchange: connect, send, read to the first payload. Everything before it is held back. Not for the rest of the answer.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -23,31 +23,53 @@ use crate::protocol::error;
 use crate::protocol::framing::Framing;
 use crate::protocol::limits;
 use crate::protocol::response_translation::ResponseTranslation;
+use crate::race::{CutReason, HeldAttempt};
 use crate::routing::keyring::{self, HashedKey, scrub};
 use crate::upstream::{Outgoing, Response, ResponseBody, UpstreamClient};
 
-/// Bytes that are held back before the first payload.
+/// Bytes held back before the first payload.
 const PRELUDE_MAX: usize = 1 << 20;
-/// The same where reasoning is held back too.
+/// The same if reasoning is held back too.
 const REASONING_MAX: usize = 16 << 20;
-/// Bytes of an answer that comes as a whole.
+/// Bytes of an answer that is not streamed.
 const WHOLE_MAX: usize = 64 << 20;
 /// Bytes of an error body that are kept.
 const ERROR_BODY_MAX: usize = 64 << 10;
-/// How long an error body may take; the second, where the status alone decides.
+/// Time to read an error body; the second if the status alone decides.
 const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
 const TOLD_BODY_FOR: Duration = Duration::from_millis(50);
 
-/// An attempt whose first token is there.
+/// An attempt whose first token is there, or its whole answer if the client does not stream.
 pub struct ReadyAttempt {
     pub status: StatusCode,
     /// As the upstream sent them.
     pub headers: HeaderMap,
-    /// A rate limit is used up, and has room again after so long.
+    /// A rate limit is used up for this long.
     pub exhausted_for: Option<Duration>,
-    /// Everything up to the end of the first event with payload, as it came.
+    /// The bytes up to the end of the first event with payload.
     pub prelude: Bytes,
     pub stream: EventStream,
+    /// When the first token was seen.
+    pub at: Instant,
+    /// The assembled answer; the stream then holds nothing more that a client needs.
+    pub whole: Option<Bytes>,
+    /// Its request left out the reasoning of earlier turns.
+    pub without_reasoning: bool,
+}
+
+impl HeldAttempt for ReadyAttempt {
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
+        self.stream.read_ahead(context)
+    }
+
+    fn cut(&mut self, cut: CutReason) {
+        match cut {
+            CutReason::Lost => self.stream.lost(),
+            CutReason::Late | CutReason::Deadline => {
+                self.stream.time_out();
+            }
+        }
+    }
 }
 
 /// Runs until the first token or a failure.
@@ -68,7 +90,7 @@ pub(super) async fn exchange(
             return Err(failure);
         }
     };
-    // A request may be large, and is not needed any more.
+    // A request may be large; it is not needed any more.
     drop(outgoing);
     guard.head(&response);
     if !response.status.is_success() {
@@ -86,10 +108,11 @@ pub(super) async fn exchange(
     let prelude = prelude(&mut stream, &headers).await?;
     stream.guard.first_token();
     let exhausted_for = exhausted_for(&headers);
-    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream })
+    let (at, whole, without_reasoning) = (Instant::now(), None, false);
+    Ok(ReadyAttempt { status, headers, exhausted_for, prelude, stream, at, whole, without_reasoning })
 }
 
-/// What the body is, its first bytes tell: a content type may be wrong, or missing.
+/// The first bytes decide what the body is: a content type may be wrong or missing.
 async fn open(
     mut body: ResponseBody,
     headers: &HeaderMap,
@@ -112,7 +135,7 @@ async fn open(
     let is_whole = is_json_text
         && match response_translation.framing() {
             Framing::Sse => !is_event_stream(headers),
-            // Each of its lines begins like that.
+            // Each line of such a stream begins like a JSON text.
             Framing::Lines => is_json(headers),
             Framing::Binary => true,
         };
@@ -131,7 +154,7 @@ async fn open(
 async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes, Failure> {
     let mut held = BytesMut::new();
     let mut read = 0;
-    // Behind a finish without payload nothing but usage is awaited, and that not for long.
+    // After a finish without payload only usage can follow, and soon.
     let mut until = None;
     loop {
         if until.is_none() && stream.is_complete() {
@@ -173,7 +196,7 @@ async fn prelude(stream: &mut EventStream, headers: &HeaderMap) -> Result<Bytes,
     }
 }
 
-/// A 200 that is no stream: an error body, or a server that does not stream and answers at once.
+/// A 200 that is not a stream: an error body, or the answer of a server that does not stream.
 async fn whole(
     body: ResponseBody,
     first: Bytes,
@@ -184,7 +207,7 @@ async fn whole(
 ) -> Result<EventStream, Failure> {
     guard.meter.read(Instant::now());
     let mut bytes = BytesMut::from(first);
-    // It is read, and written as a stream.
+    // Covers the text and the stream made of it.
     let mut lease = bounds.budget.lease();
     if let Err(mut failure) = collect(body, &mut bytes, WHOLE_MAX, &mut lease, &mut guard.meter).await {
         failure.phase = Phase::FirstToken;
@@ -198,29 +221,29 @@ async fn whole(
     });
     let mut stream = EventStream::new(None, response_translation, WHOLE_MAX * 2, key, guard, lease);
     match events {
-        // The token came with the last read, so the end of the body comes behind it.
+        // The token came with the last read, so the body has ended.
         Some(events) => stream.push_whole(events),
         None => return Err(no_answer(&mut stream, bytes)),
     }
     Ok(stream)
 }
 
-/// An error answer. The status decides at once; the body is read for what else it says, as far as it comes in time.
+/// An error answer. The status decides at once; the body is read for details, as far as it comes in time.
 async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, guard: &mut AttemptGuard) -> Failure {
     let Response { status, mut headers, body } = response;
     keyring::scrub_headers(&mut headers, key);
     let mut failure = refusal(status.as_u16(), &headers, Bytes::new());
     guard.refused(&failure);
     if compression(&headers).is_some() {
-        // Nobody could read it, the client neither.
+        // The client could not read it either.
         return failure;
     }
-    // Where the words may change what it means there is more patience.
+    // Wait longer if the text may change the meaning.
     let told_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
     let patience = if told_by_status { TOLD_BODY_FOR } else { ERROR_BODY_FOR };
     let (mut bytes, mut lease) = (BytesMut::new(), budget.lease());
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
-    // What breaks off or is too long is kept as far as it came.
+    // A partial body is kept.
     if let Ok(Ok(())) = tokio::time::timeout(patience, read).await {
         guard.meter.eof(Instant::now());
     }
@@ -273,7 +296,7 @@ async fn collect(
     Ok(())
 }
 
-/// The name of a compression, should a server compress although it was told not to.
+/// The name of a compression that was not asked for.
 fn compression(headers: &HeaderMap) -> Option<&str> {
     let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unreadable").trim();
     (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
@@ -308,10 +331,10 @@ fn exhausted_for(headers: &HeaderMap) -> Option<Duration> {
     limits::exhausted_for(headers, jiff::Timestamp::now().as_millisecond() as f64 / 1e3)
 }
 
-/// The request for this upstream, whole.
+/// The complete request to this upstream.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for it.
 pub(super) fn outgoing(spec: &AttemptSpec) -> Result<Outgoing, Failure> {
     let mut headers = spec.headers.clone();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,12 +1,12 @@
-//! A bounded sketch of the gaps between payload events: counts on a logarithmic grid, 16 steps an octave (error ≤ 3.2 %).
+//! A bounded sketch of the gaps between payload events: counts on a logarithmic grid, 16 steps per octave (error ≤ 3.2 %).
 
 /// Steps in one octave, as a power of two.
 const STEP_BITS: u32 = 4;
-/// Octaves from 1 µs; beyond about 70 minutes everything is one.
+/// Octaves from 1 µs. Gaps above about 70 minutes share the last cell.
 const OCTAVES: usize = 32;
 const CELLS: usize = OCTAVES << STEP_BITS;
 
-/// Takes 2 kB once a second gap came, nothing before.
+/// Uses 2 kB from the first gap on, nothing before.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     counts: Vec<u32>,
@@ -32,7 +32,7 @@ impl Gaps {
         (self.total > 0).then_some(self.max)
     }
 
-    /// The gap that a share `q` of all do not exceed, to the middle of its step.
+    /// The quantile `q` of the gaps, as the middle of its step.
     pub fn quantile(&self, q: f64) -> Option<i64> {
         let rank = ((self.total as f64 * q).ceil() as u64).max(1);
         let mut seen = 0;
@@ -46,7 +46,7 @@ impl Gaps {
     }
 }
 
-/// Values below 16 have cells of their own; above, the four bits behind the leading one choose the step.
+/// Values below 16 have their own cells; above, the four bits after the leading one choose the step.
 fn cell(value: i64) -> usize {
     let value = value.unsigned_abs();
     if value < 1 << STEP_BITS {

@@ -1,4 +1,5 @@
-//! The guard of an attempt's row: it is there from the start, and writes the row once, at the latest when dropped.
+//! The guard of an attempt's row: it exists from the start and writes the row once, at the latest on drop. Not for measuring:
+//! see `meter`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,11 +19,11 @@ use crate::routing::bill::BillBounds;
 use crate::shutdown::Shutdown;
 use crate::upstream::{ConnectionOrigin, Response};
 
-/// What was decided about an attempt from outside.
+/// A decision about an attempt from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CancelReason {
-    /// Nothing: if it is dropped now, the client left or the gateway ends.
+    /// None yet: if it is dropped now, the client left or the gateway shuts down.
     Running,
     Lost,
     Audited,
@@ -38,22 +39,22 @@ pub(super) struct AttemptGuard {
     read_at: Instant,
     dispatch: Instant,
     fate: Arc<AtomicU8>,
-    /// How it ended by itself, once it did.
+    /// How it ended by itself. None: not yet.
     ended: Option<AttemptOutcome>,
     bill: BillBounds,
-    /// How many answers the request asked for, where it says so.
+    /// The number of answers that the request asked for, if given.
     choices: Option<i64>,
-    /// The provider is known to give no finish reason.
+    /// The provider is known to send no finish reason.
     pub omits_finish_reason: bool,
-    /// Reasoning does not win: only the answer's first token does.
+    /// Only a token of the answer counts as the first, not reasoning.
     pub answer_only: bool,
-    /// It asks for a count, which is no token: it has no time to first token.
+    /// A token count: it has no time to first token.
     counts: bool,
     recorder: Recorder,
     shutdown: Shutdown,
-    /// Its connection came out of the pool and died: that tells nothing of its upstream.
+    /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
-    /// None for an attempt that nobody learns from.
+    /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
     _slot: Option<InFlightGuard>,
 }
@@ -86,7 +87,7 @@ impl AttemptGuard {
         }
     }
 
-    /// The attempt's clock starts: it asks for its connection now.
+    /// The attempt's clock starts: it requests a connection now.
     pub fn dispatched(&mut self) {
         self.dispatch = Instant::now();
         self.record.dispatch_us = micros_between(self.read_at, self.dispatch);
@@ -94,7 +95,7 @@ impl AttemptGuard {
         self.recorder.step(&self.record, AttemptStep::Dispatched, 0);
     }
 
-    /// What is decided from outside.
+    /// Records a decision from outside.
     pub fn decide(&self, fate: CancelReason) {
         self.fate.store(fate as u8, Ordering::Relaxed);
     }
@@ -124,7 +125,7 @@ impl AttemptGuard {
         self.meter.head(facts.usage);
     }
 
-    /// Its first token is there.
+    /// The first token came.
     pub fn first_token(&mut self) {
         let Some(ttft_us) = self.meter.first_token_us() else { return };
         self.recorder.step(&self.record, AttemptStep::FirstToken, ttft_us);
@@ -138,18 +139,18 @@ impl AttemptGuard {
         self.ended.get_or_insert(AttemptOutcome::Won);
     }
 
-    /// It lost, and was read to its end all the same.
+    /// It lost and was read to its end.
     pub fn drained(&mut self) {
         self.ended.get_or_insert(AttemptOutcome::Drained);
     }
 
-    /// It was refused. Said as soon as the status is there, and again once its body was read and tells more.
+    /// It was refused. Called when the status arrives, and again when the body adds details.
     pub fn refused(&mut self, failure: &Failure) {
         self.ended = None;
         self.failed(failure);
     }
 
-    /// It ended by its own fault. The first ending stands.
+    /// It ended by its own fault. The first ending counts.
     pub fn failed(&mut self, failure: &Failure) {
         if self.ended.is_some() {
             return;
@@ -171,7 +172,7 @@ impl AttemptGuard {
         self.record.retry_after_ms = failure.retry_after.and_then(|wait| i64::try_from(wait.as_millis()).ok());
     }
 
-    /// Fills in what only the end tells, and hands out the row.
+    /// Fills in the last columns and returns the row.
     fn finish(&mut self) -> AttemptRecord {
         self.meter.write(&mut self.record);
         let now = self.elapsed(Instant::now());
@@ -241,14 +242,14 @@ impl Drop for AttemptGuard {
     }
 }
 
-/// What was counted as output was none.
+/// A token count is not output.
 fn forget_tokens(record: &mut AttemptRecord) {
     (record.first_token_us, record.first_answer_us, record.last_token_us) = (None, None, None);
     (record.first_kind, record.payload_events) = (None, 0);
     (record.chars_total, record.chars_first) = (0, 0);
 }
 
-/// One where nothing, or nonsense, is asked for.
+/// The number of choices; one if it is absent or invalid.
 fn choices_asked(n: Option<i64>) -> u32 {
     n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1).clamp(1, 63)
 }

@@ -1,10 +1,10 @@
-//! What was read of an answer before anybody took it: events in their order, within a bound.
+//! Events that were read during a hold, in order and within a bound.
 
 use std::collections::VecDeque;
 
 use super::item::StreamItem;
 
-/// Bytes that are read ahead while a first token is held back, each item with what it takes itself; beyond it reading waits.
+/// Bytes that are read ahead during a hold, including the size of each item; beyond that reading waits.
 const READ_AHEAD_MAX: usize = 256 << 10;
 
 #[derive(Default)]

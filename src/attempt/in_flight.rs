@@ -1,13 +1,13 @@
-//! A place in a count of what runs: attempts at an upstream, races, audits, drains.
+//! Counts what runs: attempts at an upstream, races, audits, drains. Not for limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Given back on drop. Not `Clone`: two would give back one place twice.
+/// Counts one until it is dropped. Not `Clone`: two would decrement twice.
 #[derive(Debug)]
 pub struct InFlightGuard {
     counter: Arc<AtomicI64>,
-    /// How many there were before this one.
+    /// The count before this one.
     pub before: i64,
 }
 

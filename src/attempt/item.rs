@@ -1,4 +1,5 @@
-//! What one event of an upstream is, and what goes down of it: classified and metered in one pass. Reading is `stream`'s.
+//! Classifies and measures one event of an upstream, and makes the bytes that are passed on, in one pass. Not for reading: see
+//! `stream`.
 
 use bytes::Bytes;
 
@@ -12,32 +13,32 @@ use crate::protocol::sse::SseEvent;
 use crate::protocol::template::Template;
 use crate::routing::keyring::scrub;
 
-/// One event: what goes down of it, and what it is.
+/// One event: the bytes that are passed on, and its kind.
 #[derive(Debug)]
 pub struct StreamItem {
-    /// In the caller's dialect, the closing blank line included: the bytes that came, or their translation, which may be empty.
+    /// In the caller's dialect, with the closing blank line: the original bytes, or their translation, which may be empty.
     pub raw: Bytes,
     pub kind: ItemKind,
     /// Bytes of the upstream's event.
     pub size: usize,
 }
 
-/// What a reader has to tell apart.
+/// The kinds that readers distinguish.
 #[derive(Debug)]
 pub enum ItemKind {
-    /// Nothing that decides anything: a role, usage beside a finish.
+    /// Nothing that matters for a race: a role, usage together with a finish.
     Other,
-    /// A comment or a ping: the upstream is alive, and says no more.
+    /// A comment or a ping: the upstream is alive.
     Heartbeat,
     /// Generated output.
     Payload,
     /// The chunk that only `include_usage` brings.
     UsageOnly,
-    /// The last event that goes down (`[DONE]`).
+    /// The last event of the answer (`[DONE]`).
     Done,
     /// An error in a 200, with its data.
     Error { facts: ErrorFacts, data: Bytes },
-    /// No JSON, or of another dialect: to be left out.
+    /// Not JSON, or of another dialect: it is left out.
     Malformed,
 }
 
@@ -45,7 +46,7 @@ impl EventStream {
     pub(super) fn item(&mut self, event: SseEvent) -> StreamItem {
         let size = event.raw.len();
         self.pace.event(size);
-        // A tree is built of what is translated, which takes longer than reading it where it stands.
+        // A translation builds a tree, which takes longer than reading in place.
         let cost = if self.is_translated() { size.saturating_mul(4) } else { size };
         aside(cost, || self.item_of(event, size))
     }
@@ -55,7 +56,7 @@ impl EventStream {
             return self.item_behind(event, size);
         }
         let kind = match self.classify(&event) {
-            // Whether usage is wanted is known to the translation.
+            // The translation knows whether usage is wanted.
             ItemKind::UsageOnly if self.is_translated() => ItemKind::Other,
             kind => kind,
         };
@@ -72,7 +73,7 @@ impl EventStream {
         }
     }
 
-    /// What is wrong with the answer as a whole, as far as it has come.
+    /// A fault of the whole answer so far.
     fn fault(&mut self) -> Option<ErrorFacts> {
         if !self.done && !self.response_translation.has_calls() {
             return None;
@@ -89,7 +90,7 @@ impl EventStream {
         (self.done && !self.is_complete()).then(|| self.incomplete())
     }
 
-    /// Its end has come, and what it is to tell has not.
+    /// It ended without a finish reason.
     pub(super) fn incomplete(&self) -> ErrorFacts {
         if self.guard.meter.is_garbled() {
             return malformed("none of its events can be read");
@@ -98,7 +99,7 @@ impl EventStream {
         ErrorFacts { kind: FailureKind::Closed, certain: false, whole_account: false, status: None, message }
     }
 
-    /// The last event of a body that forgot its blank line gets one.
+    /// Adds the blank line that the last event of a body lacks.
     pub(super) fn last_item(&mut self, event: SseEvent) -> StreamItem {
         let StreamItem { raw, kind, size } = self.item(event);
         if self.is_translated() || raw.is_empty() {
@@ -109,16 +110,16 @@ impl EventStream {
         StreamItem { raw: Bytes::from(raw), kind, size }
     }
 
-    /// What a heartbeat becomes in a translation: nothing before the first token, for it would come too late.
+    /// A heartbeat in a translation. Empty before the first token: it would be held back.
     fn heartbeat(&self) -> Bytes {
         let begun = self.guard.meter.first_token_us().is_some();
         Bytes::from_static(if begun { self.surface().heartbeat() } else { b"" })
     }
 
-    /// Behind the end usage counts, and what is the vendor's own goes down; nothing is generated any more.
+    /// An event after the end: usage counts, a vendor's own events are passed on, and output is ignored.
     fn item_behind(&mut self, event: SseEvent, size: usize) -> StreamItem {
         let kind = match self.response_translation.read(&event) {
-            // What is left of a line end that was split is none.
+            // The rest of a split line end is not an event.
             Frame::KeepAlive => (!event.raw.trim_ascii().is_empty()).then_some(ItemKind::Other),
             Frame::Chunk(Chunk { usage, timings, time_info, usage_only, payload, finished, .. }) => {
                 let generated = payload.is_some() || finished != 0;
@@ -157,7 +158,7 @@ impl EventStream {
             }
             Frame::Done(chunk) => {
                 self.done = true;
-                // An answer without a stream of its own may stand in its last event.
+                // The last event may hold an answer that was not streamed.
                 let chunk = new_in(chunk, meter);
                 meter.chunk(&chunk, self.read_at);
                 self.response_translation.check(event, &chunk);
@@ -168,7 +169,7 @@ impl EventStream {
                 let data = scrub(Bytes::copy_from_slice(&data), self.key.as_ref());
                 ItemKind::Error { facts: error::of_frame(&data), data }
             }
-            // Once it has spoken its own dialect, one event of another is only left out.
+            // After the first token an event of another dialect is only left out.
             Frame::Foreign(dialect) if meter.first_token_us().is_none() => {
                 meter.malformed += 1;
                 ItemKind::Error { facts: malformed(in_dialect(dialect)), data: Bytes::new() }
@@ -195,7 +196,7 @@ impl EventStream {
     }
 }
 
-/// What is wrong with an answer in another dialect.
+/// The message for an answer in another dialect.
 pub(super) fn in_dialect(dialect: &str) -> String {
     format!("it answers in the dialect `{dialect}`: is the provider's own `dialect` right?")
 }
@@ -210,7 +211,7 @@ fn malformed(message: impl Into<String>) -> ErrorFacts {
     }
 }
 
-/// Some events say once more what others said before: their payload counts only where there was none.
+/// Some events repeat earlier ones: their payload counts only if there was none.
 fn new_in<'a>(chunk: Chunk<'a>, meter: &Meter) -> Chunk<'a> {
     let is_old = chunk.repeated && meter.first_token_us().is_some();
     if is_old { Chunk { payload: None, ..chunk } } else { chunk }

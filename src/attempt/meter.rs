@@ -1,8 +1,7 @@
-//! Counts what passes: times, kinds, characters, gaps and usage of one attempt. Pure: events and stamps in, columns out.
+//! Measures one attempt: times, kinds, characters, gaps and usage. Pure: events and instants in, columns out.
 
 use super::burst::BurstMeter;
 use super::gap_sketch::Gaps;
-use super::progress::AttemptProgress;
 use crate::clock::{Instant, micros_between};
 use crate::history::{AttemptRecord, TokenSource};
 use crate::protocol::PayloadKind;
@@ -10,7 +9,7 @@ use crate::protocol::frame::{Chunk, Payload};
 use crate::protocol::usage::Usage;
 use crate::routing::keyring::{HashedKey, scrubbed};
 
-/// All times are microseconds after the dispatch.
+/// All times are microseconds since the dispatch.
 #[derive(Debug)]
 pub struct Meter {
     dispatch: Instant,
@@ -26,30 +25,30 @@ pub struct Meter {
     reasoning_events: i64,
     chars_total: i64,
     keepalives: i64,
-    /// Events that were left out: they were no JSON, or of another dialect.
+    /// Events that were left out: not JSON, or of another dialect.
     pub malformed: i64,
-    /// Whether any other event came.
+    /// At least one event could be read.
     pub readable: bool,
     gaps: Gaps,
     burst: BurstMeter,
     usage: Usage,
-    /// What the headers say of usage; the body's word goes before it.
+    /// Usage from the headers; usage from the body takes precedence.
     head: Usage,
     usage_after_finish: bool,
     finish_reason: Option<String>,
-    /// Choices that were seen, and those of them that have finished, a bit for each.
+    /// Choices that were seen, and those that finished, one bit each.
     choices: u64,
     finished: u64,
-    /// How many choices the request asks for.
+    /// The number of choices that the request asks for.
     choices_asked: u32,
     model: Option<String>,
     pub stalled: bool,
-    /// The key that was sent: no text of a provider is kept that quotes it.
+    /// The key that was sent: it is removed from every text that is kept.
     key: Option<HashedKey>,
 }
 
 impl Meter {
-    /// For a request that asks for so many choices.
+    /// For a request that asks for this many choices.
     pub fn new(dispatch: Instant, choices_asked: u32, key: Option<HashedKey>) -> Meter {
         Meter {
             dispatch,
@@ -82,12 +81,12 @@ impl Meter {
         }
     }
 
-    /// All times count from here.
+    /// Sets the zero of all times.
     pub fn begin(&mut self, dispatch: Instant) {
         self.dispatch = dispatch;
     }
 
-    /// Usage and times that the headers tell.
+    /// Usage and times from the headers.
     pub fn head(&mut self, usage: Usage) {
         self.head = usage;
     }
@@ -101,7 +100,7 @@ impl Meter {
         self.keepalives += 1;
     }
 
-    /// Any event that is no comment and no ping.
+    /// An event other than a comment or a ping.
     pub fn event(&mut self, at: Instant) {
         self.first_event.get_or_insert(micros_between(self.dispatch, at));
     }
@@ -115,7 +114,7 @@ impl Meter {
         self.finished |= chunk.finished;
         if let Some(reason) = &chunk.finish_reason {
             self.finish.get_or_insert(now);
-            // The last one stands: a broken answer may be given a second reason.
+            // The last reason counts: a broken answer may carry a second one.
             if self.finish_reason.as_deref() != Some(reason) {
                 self.finish_reason = Some(scrubbed(reason, self.key.as_ref()).chars().take(64).collect());
             }
@@ -146,27 +145,22 @@ impl Meter {
         self.first_token.map(|(at, _)| at)
     }
 
-    /// The same to the first one that is not reasoning.
+    /// Microseconds from dispatch to the first token that is not reasoning.
     pub fn first_answer_us(&self) -> Option<i64> {
         self.first_answer
     }
 
-    /// None before the first token.
-    pub fn progress(&self) -> Option<AttemptProgress> {
-        Some(AttemptProgress {
-            first_token_us: self.first_token_us()?,
-            last_token_us: self.last_token?,
-            events: self.payload_events,
-            chars: self.chars_total,
-        })
+    /// Tokens so far, at least: an event may hold several, and a token has four characters at most.
+    pub fn tokens(&self) -> i64 {
+        self.payload_events.max(self.chars_total / 4)
     }
 
-    /// Every choice that was seen or asked for has its finish reason.
+    /// Every choice that was seen or requested has a finish reason.
     pub fn has_finished(&self) -> bool {
         self.finish.is_some() && self.finished == self.choices && self.finished.count_ones() >= self.choices_asked
     }
 
-    /// There is a finish reason: behind its end a vendor (LiteLLM) may have told one for all choices.
+    /// There is a finish reason. LiteLLM sends one for all choices.
     pub fn has_reason(&self) -> bool {
         self.finish.is_some()
     }
@@ -176,17 +170,17 @@ impl Meter {
         self.finish_reason.as_deref()
     }
 
-    /// Events came, and none of them could be read.
+    /// Events came, and none could be read.
     pub fn is_garbled(&self) -> bool {
         self.malformed > 0 && !self.readable
     }
 
-    /// From wherever it came.
+    /// Usage from the body, completed from the headers.
     pub fn usage(&self) -> Usage {
         self.usage.or(self.head)
     }
 
-    /// Writes what was counted into the row.
+    /// Writes the columns of the row.
     pub fn write(&self, record: &mut AttemptRecord) {
         let first = self.first_token.map(|(_, payload)| payload);
         record.first_byte_us = self.first_byte;
@@ -221,7 +215,7 @@ impl Meter {
         record.reasoning_tokens = usage.reasoning_tokens;
         record.tok_src = match usage.output_tokens {
             None => TokenSource::None,
-            // The head can count only what was generated before it.
+            // The headers cover only what was generated before them.
             Some(_) if self.usage_after_finish || self.usage.output_tokens.is_none() => TokenSource::Usage,
             Some(_) => TokenSource::Partial,
         };
@@ -253,7 +247,7 @@ impl Meter {
         self.burst.add(now, chars);
     }
 
-    /// Whether the provider buffered its answer; none where there is too little to tell.
+    /// Whether the provider buffered its answer. None: too little data.
     fn burst(&self) -> Option<bool> {
         let usage = self.usage();
         let hidden = if self.reasoning_events == 0 { usage.reasoning_tokens.unwrap_or(0) } else { 0 };

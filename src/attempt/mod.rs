@@ -1,7 +1,8 @@
 //! One attempt: one exchange with one upstream, from its dispatch to its row.
 //!
-//! [`start`] makes a future that is ready at the first token; what it gives then, a [`ReadyAttempt`], is read on by the relay.
-//! Whoever drops either cancels the exchange, and the guard inside writes the row: once, and at the latest on drop.
+//! [`start`] makes a future that is ready at the first token. Its result, a [`ReadyAttempt`], is read on by the relay or
+//! by an [`Assembler`]. Dropping either cancels the exchange, and the guard inside writes the row: once, at the latest on drop.
+//! Not for choosing upstreams, nor for what an outcome changes.
 
 mod after_end;
 mod bounds;
@@ -16,14 +17,14 @@ mod item;
 mod meter;
 mod no_answer;
 mod observation;
-mod progress;
 mod stream;
+mod whole;
 
 pub use exchange::ReadyAttempt;
 pub use in_flight::InFlightGuard;
 pub use item::{ItemKind, StreamItem};
-pub use progress::AttemptProgress;
 pub use stream::EventStream;
+pub use whole::{Assembler, assemble_events};
 
 use std::future::Future;
 use std::pin::Pin;
@@ -48,7 +49,7 @@ use crate::upstream::{Endpoint, UpstreamClient};
 use bounds::Bounds;
 use guard::{AttemptGuard, CancelReason};
 
-/// Everything that an attempt needs. Owned, for it outlives the race when it is audited.
+/// Everything that an attempt needs. Owned: an audited attempt outlives its race.
 pub struct AttemptSpec {
     pub client: UpstreamClient,
     pub recorder: Recorder,
@@ -61,27 +62,27 @@ pub struct AttemptSpec {
     pub endpoint: Endpoint,
     pub key: Option<HashedKey>,
     pub request_translation: Arc<RequestTranslation>,
-    /// How many answers the request asks for, where it says so.
+    /// The number of answers that the request asks for, if given.
     pub choices: Option<i64>,
     /// A chat client asked for the usage chunk itself.
     pub include_usage: bool,
-    /// Ask for the usage chunk.
+    /// Ask the upstream for the usage chunk.
     pub stream_options: bool,
-    /// Which token it is ready with.
+    /// The kind of token that makes it ready.
     pub first_token: FirstToken,
-    /// Bytes of one event of its answer; a larger one is no answer.
+    /// Bytes of one event of its answer; a larger event is a failure.
     pub event_max: usize,
-    /// For what it buffers.
+    /// Memory for its buffers.
     pub budget: Budget,
-    /// The client's headers that go up.
+    /// The client's headers that are forwarded.
     pub headers: HeaderMap,
-    /// Over a new connection: one out of the pool has just died.
+    /// Use a new connection: a pooled one has just died.
     pub fresh: bool,
-    /// Probability with which it will be audited should it lose.
+    /// Probability of an audit if it loses.
     pub p_audit: f64,
-    /// Its place in the count of this upstream's running attempts; the guard takes it.
+    /// Counts it among this upstream's running attempts; the guard takes it.
     pub slot: Option<InFlightGuard>,
-    /// Tells what it shows of its upstream; the guard takes it.
+    /// Feeds the statistics of its upstream; the guard takes it.
     pub attempt_observer: Option<AttemptObserver>,
 }
 
@@ -91,7 +92,7 @@ pub struct Attempt {
     fate: Arc<AtomicU8>,
 }
 
-/// Starts an attempt. Its row is certain from here on; its clock runs from its first poll.
+/// Starts an attempt. From here on its row is certain; its clock starts at the first poll.
 pub fn start(mut spec: AttemptSpec) -> Attempt {
     let fate = Arc::new(AtomicU8::new(CancelReason::Running as u8));
     let guard = AttemptGuard::new(&mut spec, fate.clone());
@@ -104,7 +105,7 @@ pub fn start(mut spec: AttemptSpec) -> Attempt {
 }
 
 impl Attempt {
-    /// What the race decided: called right before it is dropped, or run on beside the race.
+    /// Records the race's decision: called right before it is dropped, or runs on outside the race.
     pub fn cut(&mut self, cut: CutReason) {
         let fate = match cut {
             CutReason::Lost => CancelReason::Lost,
@@ -114,12 +115,12 @@ impl Attempt {
         self.fate.store(fate as u8, Ordering::Relaxed);
     }
 
-    /// It lost, but runs on to its own first token.
+    /// It lost, and runs on to its own first token.
     pub fn audit(&mut self) {
         self.fate.store(CancelReason::Audited as u8, Ordering::Relaxed);
     }
 
-    /// It lost, but is read to its end.
+    /// It lost, and is read to its end.
     pub fn drain(&mut self) {
         self.fate.store(CancelReason::Drained as u8, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What comes of a 200 that holds no answer: nothing was said in it, it is an error, or it is in another dialect.
+//! Failures in a 200: an empty answer, an error, or another dialect. Not for other statuses: see `exchange`.
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
@@ -14,7 +14,7 @@ use crate::protocol::frame::is_refusal;
 use crate::routing::keyring;
 
 impl ReadyAttempt {
-    /// What a whole answer amounts to in which nothing is said.
+    /// The failure of a complete answer without content.
     pub fn nothing_said(&mut self, body: Bytes) -> Failure {
         let mut failure = self.stream.said_nothing();
         failure.answer = Some(nothing_said(&self.stream, &self.headers, body, true));
@@ -23,8 +23,7 @@ impl ReadyAttempt {
 }
 
 impl EventStream {
-    /// Ends the attempt because its answer holds nothing that a client asked for: the vendor's filter withheld it, or there was
-    /// nothing.
+    /// Ends the attempt: its answer has no content, because the vendor's filter withheld it or none was generated.
     fn said_nothing(&mut self) -> Failure {
         match self.guard.meter.finish_reason() {
             Some(reason) if is_refusal(reason) => {
@@ -36,8 +35,8 @@ impl EventStream {
     }
 }
 
-/// The stream ended and nothing was generated. One that finished is an answer too: it is kept, should all the others be empty,
-/// with an end where it came without one. One that only ended is a failure.
+/// The stream ended without generated output. If it has a finish reason it is an answer: it is kept in case all the others are
+/// empty, completed with an end event. Without a finish reason it is a failure.
 pub(super) fn without_payload(
     stream: &mut EventStream,
     mut held: BytesMut,
@@ -59,7 +58,7 @@ pub(super) fn without_payload(
     failure
 }
 
-/// An answer in which nothing is said, in the caller's dialect, should it have to be passed on.
+/// An empty answer in the caller's dialect, in case it is passed on.
 fn nothing_said(stream: &EventStream, headers: &HeaderMap, body: Bytes, whole: bool) -> RawAnswer {
     let mut headers = headers.clone();
     keyring::scrub_headers(&mut headers, stream.key());
@@ -69,11 +68,11 @@ fn nothing_said(stream: &EventStream, headers: &HeaderMap, body: Bytes, whole: b
     RawAnswer { whole, ..answer(StatusCode::OK.as_u16(), &headers, body) }
 }
 
-/// An error in a 200 is what it names. One that blames the request is an answer that the client may have to see.
+/// An error in a 200 has the kind that it names. If it blames the request the client may have to see it.
 pub(super) fn error_in_a_200(stream: &mut EventStream, facts: ErrorFacts, data: Bytes) -> Failure {
     let mut failure = stream.fail_with(facts);
     if data.is_empty() {
-        // It is the gateway's own word for what the provider did not say.
+        // The gateway's own message; the provider sent none.
         return failure;
     }
     let status = failure.status.unwrap_or(StatusCode::BAD_REQUEST.as_u16());
@@ -87,7 +86,7 @@ pub(super) fn answer(status: u16, headers: &HeaderMap, body: Bytes) -> RawAnswer
     RawAnswer { status, headers: Box::new(headers.clone()), body, whole: false }
 }
 
-/// A body that is no answer: one of another dialect, what is no JSON, or an error.
+/// A body that is not an answer: another dialect, not JSON, or an error.
 pub(super) fn no_answer(stream: &mut EventStream, body: Bytes) -> Failure {
     if let Some(dialect) = stream.response_translation.of_another(&body) {
         return stream.fail(FailureKind::Malformed, in_dialect(dialect));

@@ -1,4 +1,4 @@
-//! What the end of an attempt tells those who learn, out of its row.
+//! What the statistics learn from the end of an attempt, taken from its row.
 
 use crate::failure::FailureKind;
 use crate::history::speed::Decoding;
@@ -7,14 +7,14 @@ use crate::history::{AttemptOutcome, AttemptRecord};
 use crate::learning::ObservedEnd;
 use crate::race::verdict::slows_hedging;
 
-/// `choices`: how many answers the request asked for, if it says.
+/// `choices`: the number of answers that the request asked for, if given.
 pub fn ending(record: &AttemptRecord, choices: Option<i64>) -> ObservedEnd {
     let decoding = Decoding::of(record);
     let failure = record.failure.and_then(FailureKind::from_name);
     let censored = record.ttft_event == Some(0);
     ObservedEnd {
         waited_us: record.ttft_obs_us.filter(|_| censored),
-        // An answer that was under way when the time was over is nobody's fault.
+        // An answer under way at the deadline is not the upstream's fault.
         failed: failure.is_some_and(slows_hedging)
             && !(failure == Some(FailureKind::Timeout) && record.first_token_us.is_some()),
         billed: !matches!(record.outcome, AttemptOutcome::Failed | AttemptOutcome::Shed) && record.connect_us.is_some(),

@@ -1,4 +1,4 @@
-//! The events of one attempt as they come: read, cut, classified and metered in one pass.
+//! The events of one attempt: read, split, classified and measured in one pass. Not for what goes to the client: see `relay`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,6 @@ use tokio::time::Sleep;
 use super::guard::{AttemptGuard, CancelReason};
 use super::held_back::HeldBack;
 use super::item::{ItemKind, StreamItem};
-use super::progress::AttemptProgress;
 use crate::budget::Lease;
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -25,46 +24,46 @@ use crate::routing::keyring::HashedKey;
 use crate::shutdown::Shutdown;
 use crate::upstream::ResponseBody;
 
-/// How long the end of a body is awaited behind a finish reason or `[DONE]`, for usage that may come and so that the
-/// connection can be used again.
+/// How long to wait for the end of a body after a finish reason or `[DONE]`: usage may follow, and the connection can be
+/// reused after it.
 pub(super) const READ_OUT_FOR: Duration = Duration::from_secs(2);
 
-/// Bytes that a stream may hold back without an account of them: what flows is never more.
+/// Bytes that a stream may buffer without accounting for them: normal traffic needs no more.
 const UNACCOUNTED: usize = 64 << 10;
 
 /// Reads an upstream's body. Dropped before its end, it cancels the exchange and records that.
 pub struct EventStream {
-    /// None once it ended.
+    /// None once it has ended.
     body: Option<ResponseBody>,
     pub(super) decoder: FrameDecoder,
     pub(super) pace: YieldPace,
     pub(super) response_translation: ResponseTranslation,
-    /// Read while it was held back; goes out first.
+    /// Events read during a hold; they are returned first.
     ahead: HeldBack,
-    /// When the read returned that the events under way came with.
+    /// When the read that brought the current events returned.
     pub(super) read_at: Instant,
-    /// Since when nothing came: the last read, or when reading went on after a slow client.
+    /// Start of the present silence: the last read, or when reading resumed after a slow client.
     quiet_since: Instant,
-    /// Fires when it has been quiet for too long. Moved only when it fires; none before the commit.
+    /// Fires after too long a silence. Moved only when it fires. None before the commit.
     pub(super) timer: Option<Pin<Box<Sleep>>>,
     pub(super) idle: Duration,
-    /// Since when there is nothing more to come but perhaps usage.
+    /// When the answer became complete; only usage may follow.
     pub(super) complete_since: Option<Instant>,
     pub(super) done: bool,
-    /// The last event, held back for what comes behind it, and how many bytes may still come.
+    /// The last event, held back for later ones, and the bytes that may still come.
     pub(super) end: Option<(StreamItem, usize)>,
-    /// The provider is known to give no finish reason.
+    /// The provider is known to send no finish reason.
     omits_finish_reason: bool,
-    /// A chunk that only `include_usage` brings came before the first token.
+    /// A usage chunk came before the first token.
     pub usage_in_prelude: bool,
-    /// The latest chunk of text: the next one is likely to be like it.
+    /// The shape of the latest text chunk: the next one is likely the same.
     pub(super) template: Option<Template>,
-    /// The key that was sent: some vendors quote it in their errors.
+    /// The key that was sent: some vendors quote it in errors.
     pub(super) key: Option<HashedKey>,
     pub(super) guard: AttemptGuard,
-    /// Bytes that were read since the last event was whole.
+    /// Bytes read since the last complete event.
     unfinished: usize,
-    /// For an event that comes in many reads, and for what is held back.
+    /// Memory for an event of many reads, and for held events.
     lease: Lease,
 }
 
@@ -103,7 +102,7 @@ impl EventStream {
         }
     }
 
-    /// Bytes that were just read.
+    /// Takes bytes that were just read.
     pub(super) fn push(&mut self, bytes: Bytes) {
         self.read_at = Instant::now();
         self.quiet_since = self.read_at;
@@ -113,33 +112,33 @@ impl EventStream {
         self.decoder.push(bytes);
     }
 
-    /// The bytes of a whole answer that was just read to its end.
+    /// Takes the events of an answer that was read to its end.
     pub(super) fn push_whole(&mut self, bytes: Bytes) {
         self.push(bytes);
         self.guard.meter.eof(self.read_at);
     }
 
-    /// What the caller called.
+    /// The caller's surface.
     pub fn surface(&self) -> Surface {
         self.response_translation.surface()
     }
 
-    /// Whether what goes down is a translation.
+    /// Whether the answer is translated.
     pub fn is_translated(&self) -> bool {
         self.response_translation.is_translated()
     }
 
-    /// The event that ends it, in the caller's dialect, because it broke.
+    /// The error event that ends a broken answer, in the caller's dialect.
     pub fn error_event(&mut self, error: &ErrorShape<'_>) -> Bytes {
         self.response_translation.error_event(error)
     }
 
-    /// What ends an answer that is complete and whose own end did not come.
+    /// The end of a complete answer whose own end event is missing.
     pub fn ending(&mut self) -> Bytes {
         self.response_translation.ending()
     }
 
-    /// From now on it is the winner's: the idle timeout runs.
+    /// The attempt won: the idle timeout runs from now on.
     pub fn serve(&mut self, idle: Duration) {
         self.let_go(usize::MAX);
         self.idle = idle;
@@ -147,12 +146,12 @@ impl EventStream {
         self.timer = Some(Box::pin(tokio::time::sleep(idle)));
     }
 
-    /// The next event of a winner as it comes, its end among them: see [`EventStream::poll_served`].
+    /// The next event of a winner, including its end: see [`EventStream::poll_served`].
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         if let Some(item) = self.ahead.pop() {
             return Poll::Ready(Some(Ok(item)));
         }
-        // What comes behind the end, pings for one, does not put it off.
+        // Events after the end, such as pings, do not delay it.
         if self.complete_since.is_some_and(|since| since.elapsed() >= READ_OUT_FOR) {
             self.body = None;
             return Poll::Ready(None);
@@ -170,7 +169,7 @@ impl EventStream {
             timer.as_mut().reset(Instant::now() + READ_OUT_FOR.min(self.idle));
         }
         if self.pace.rests() {
-            // There is more to be read: the provider is not silent.
+            // More can be read: the provider is not silent.
             self.quiet_since = Instant::now();
             return Poll::Pending;
         }
@@ -190,8 +189,8 @@ impl EventStream {
         Poll::Pending
     }
 
-    /// Reads on while nobody takes what comes, within a bound: [`EventStream::poll_served`] gives it out later. Ready with
-    /// what broke it.
+    /// Reads on during a hold, within a bound. [`EventStream::poll_served`] returns the events later. Ready: the failure that
+    /// broke it.
     pub fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         while !self.ahead.is_full() {
             match ready!(self.poll_item(context)) {
@@ -210,7 +209,7 @@ impl EventStream {
     /// The next event; none at the end of the body.
     ///
     /// # Errors
-    /// The failure that ends the stream, of phase first-token or stream. It is recorded already.
+    /// The failure that ends the stream, of phase first-token or stream. It is already recorded.
     pub fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamItem, Failure>>> {
         loop {
             ready!(self.pace.poll_proceed(context));
@@ -253,10 +252,10 @@ impl EventStream {
         }
     }
 
-    /// So many bytes are held back.
+    /// Accounts for this many held bytes.
     ///
     /// # Errors
-    /// When there is no memory for them. It is recorded already.
+    /// If there is no memory for them. It is already recorded.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
         if bytes > UNACCOUNTED && self.lease.cover(bytes).is_err() {
             return Err(self.fail(FailureKind::GatewayLimit, "the memory for bodies and buffers is in use"));
@@ -264,9 +263,9 @@ impl EventStream {
         Ok(())
     }
 
-    /// So many bytes are held back no more.
+    /// This many bytes are no longer held.
     fn let_go(&mut self, bytes: usize) {
-        // What came as a whole is still there.
+        // A whole answer is still in memory.
         if bytes > UNACCOUNTED && self.body.is_some() {
             self.lease.settle(0);
         }
@@ -277,7 +276,7 @@ impl EventStream {
         self.guard.won();
     }
 
-    /// Ends the attempt by its own fault, and gives the failure back.
+    /// Ends the attempt by its own fault and returns the failure.
     pub fn fail(&mut self, kind: FailureKind, message: impl Into<String>) -> Failure {
         let failure = Failure::new(kind, self.phase(), message);
         self.guard.failed(&failure);
@@ -289,13 +288,13 @@ impl EventStream {
         self.key.as_ref()
     }
 
-    /// Ends the attempt because its body ended and it did not.
+    /// Ends the attempt: its body ended before the answer did.
     pub fn ended_too_early(&mut self) -> Failure {
         let facts = self.incomplete();
         self.fail_with(facts)
     }
 
-    /// Ends the attempt with the error that it sent itself.
+    /// Ends the attempt with the error that the upstream sent.
     pub fn fail_with(&mut self, facts: ErrorFacts) -> Failure {
         let mut failure = Failure::new(facts.kind, self.phase(), facts.message);
         failure.status = facts.status;
@@ -305,25 +304,24 @@ impl EventStream {
         failure
     }
 
-    /// Counts what is done with an item, beside reading it, as work of this stream.
+    /// Counts further work on an item as work of this stream.
     pub fn worked(&mut self, item: &StreamItem) {
         self.pace.event(item.raw.len());
     }
 
-    /// The upstream said that it is done: a finish reason for every choice, or its `[DONE]` behind any.
+    /// The answer is complete: a finish reason for every choice, or `[DONE]` after any.
     pub fn is_complete(&self) -> bool {
         let meter = &self.guard.meter;
         meter.has_finished() || self.done && (self.omits_finish_reason || meter.has_reason())
     }
 
-    /// Reading stopped because the client did not take what was there, and goes on now. The idle timer did not run.
+    /// Reading resumes after a slow client. The idle timer did not run meanwhile.
     pub fn stalled(&mut self) {
         self.guard.meter.stalled = true;
         self.quiet_since = Instant::now();
     }
 
-    /// Reads what is left behind `[DONE]`, at most for a moment and in the background, so that the connection can be used
-    /// again.
+    /// Reads the rest after `[DONE]` in the background, for a short time, so that the connection can be reused.
     pub fn read_out(mut self, shutdown: &Shutdown) {
         let ended = |stream: &mut EventStream, context: &mut Context<'_>| loop {
             match stream.poll_item(context) {
@@ -332,7 +330,7 @@ impl EventStream {
                 Poll::Pending => return Poll::Pending,
             }
         };
-        // The end has nearly always come with the last event.
+        // The end nearly always comes with the last event.
         let mut here = Context::from_waker(std::task::Waker::noop());
         if ended(&mut self, &mut here).is_ready() {
             return;
@@ -343,12 +341,12 @@ impl EventStream {
         });
     }
 
-    /// It was not chosen: whoever drops it now cancels a loser.
+    /// It lost: dropping it now cancels a loser.
     pub fn lost(&mut self) {
         self.guard.decide(CancelReason::Lost);
     }
 
-    /// Reads a loser to its end and throws away what comes, at most so many bytes. The caller bounds the time.
+    /// Reads a loser to its end, at most this many bytes, and discards them. The caller bounds the time.
     pub async fn drain(mut self, bytes_max: usize) {
         self.guard.decide(CancelReason::Drained);
         let mut bytes = 0;
@@ -364,32 +362,32 @@ impl EventStream {
                 _ => {}
             }
         }
-        // What it cost may come behind its end.
+        // Its cost may come after its end.
         self.read_behind().await;
         if self.is_complete() {
             self.guard.drained();
         }
     }
 
-    /// Ends the attempt because the total deadline passed while it was read.
+    /// Ends the attempt: the total deadline passed.
     pub fn time_out(&mut self) -> Failure {
         self.fail(FailureKind::Timeout, "the total deadline passed")
     }
 
-    /// Microseconds from the reading of the client's request to the dispatch.
+    /// Microseconds from reading the client's request to the dispatch.
     pub fn dispatch_us(&self) -> i64 {
         self.guard.record.dispatch_us
     }
 
-    /// Microseconds from dispatch to the token that it is ready with.
+    /// Microseconds from dispatch to the token that made it ready.
     pub fn first_token_us(&self) -> Option<i64> {
         let AttemptGuard { meter, answer_only, .. } = &self.guard;
         if *answer_only { meter.first_answer_us() } else { meter.first_token_us() }
     }
 
-    /// None before the first token.
-    pub fn progress(&self) -> Option<AttemptProgress> {
-        self.guard.meter.progress()
+    /// Tokens so far, at least.
+    pub fn tokens(&self) -> i64 {
+        self.guard.meter.tokens()
     }
 
     fn phase(&self) -> Phase {

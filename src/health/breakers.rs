@@ -1,5 +1,5 @@
-//! The circuit breakers as requests meet them: asked before a race, told of what its attempts met, and logged when one opens
-//! or closes. When that is, `routing::breaker` decides.
+//! Circuit breakers in use: read before a race, updated by its attempts, logged when one opens or closes. Not for the rules:
+//! those are in `routing::breaker`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::config::{BreakerSettings, RaceSettings};
 use crate::protocol::request_translation::RequestTranslation;
 use crate::routing::breaker::{BreakerScope, BreakerStatus, ProbeScope};
 
-/// The right to try an upstream whose breaker is open; given back on drop. Not `Clone`: there is one at a time.
+/// Permission to probe an upstream whose breaker is open; returned on drop. Not `Clone`: one probe at a time.
 pub struct ProbePermit {
     health: Arc<UpstreamHealth>,
     runner: Candidate,
@@ -25,24 +25,24 @@ impl Drop for ProbePermit {
     }
 }
 
-/// Who may be started, as far as breakers are asked.
+/// The candidates that breakers allow.
 pub struct BreakerAdmission<'a> {
     health: &'a Arc<UpstreamHealth>,
     settings: &'a RaceSettings,
     caller: CallerId,
-    /// Where a trial would run.
+    /// Whether a probe runs in addition to the first attempt or instead of it.
     trying: ProbeScope,
     pub runners: Vec<Candidate>,
-    /// What goes up to each of them.
+    /// The request to each of them.
     pub uploads: Vec<Arc<RequestTranslation>>,
-    /// Of these runners, by their place.
+    /// Permits, by the candidate's index.
     pub trials: Vec<(usize, ProbePermit)>,
-    /// In the order of the list: those that may only be tried beside the others, or not at all.
+    /// In the listed order: candidates that may only be probed, or not started at all.
     suspects: Vec<(Candidate, Arc<RequestTranslation>, BreakerStatus)>,
 }
 
 impl<'a> BreakerAdmission<'a> {
-    /// `beside`: one more attempt may run beside the first.
+    /// `beside`: one more attempt may run in addition to the first.
     pub fn new(
         health: &'a Arc<UpstreamHealth>,
         settings: &'a RaceSettings,
@@ -54,7 +54,7 @@ impl<'a> BreakerAdmission<'a> {
         BreakerAdmission { health, settings, caller, trying, runners, uploads, trials, suspects }
     }
 
-    /// One whose rate limits are used up stands back for others, as if its breaker were open.
+    /// A candidate whose rate limits are used up is treated as if its breaker were open.
     pub fn add(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
         let resting = wait_for_all(&runner.keys, |key| self.health.resting(|| runner.target(key)));
         let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
@@ -74,18 +74,18 @@ impl<'a> BreakerAdmission<'a> {
         }
     }
 
-    /// One that is only asked because there is nobody else.
+    /// A candidate that starts only if there is no other.
     pub fn add_doubtful(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
         self.suspects.push((runner, request_translation, BreakerStatus::Closed));
     }
 
-    /// Somebody may be started as usual.
+    /// At least one candidate may start as usual.
     pub fn has_well(&self) -> bool {
         !self.runners.is_empty()
     }
 
-    /// Lets those in whose time is over, to be tried beside the others. Where there are no others, all run as if nothing were
-    /// held against them: better a doubtful upstream than none. Gives the names of the rest, and their waits.
+    /// Adds probes for breakers that are half open. Without any healthy candidate all are added: a doubtful upstream is better
+    /// than none. Returns the names of the rest, and their waits.
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = !self.has_well();
         let mut left_out = Vec::new();
@@ -102,7 +102,7 @@ impl<'a> BreakerAdmission<'a> {
         left_out
     }
 
-    /// For the runner that is added next. False if it is being tried already.
+    /// For the candidate that is added next. False if a probe of it runs already.
     fn begin_trial(&mut self, runner: &Candidate) -> bool {
         let begun = lock(&self.health.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
         let trial = |begun| ProbePermit { health: self.health.clone(), runner: runner.clone(), begun };
@@ -112,7 +112,7 @@ impl<'a> BreakerAdmission<'a> {
 }
 
 impl UpstreamHealth {
-    /// An attempt that was sent at `sent` failed by the upstream's own fault; `broke`: after its first token. `caller`: whose
+    /// An attempt sent at `sent` failed by the upstream's own fault; `broke`: after its first token. `caller`: the caller whose
     /// request may have caused it.
     pub(super) fn charge(
         &self,
@@ -129,7 +129,7 @@ impl UpstreamHealth {
         }
     }
 
-    /// The first token came to what was sent at `sent`.
+    /// The first token of a request sent at `sent` arrived.
     pub(super) fn close_breaker(&self, asked: BreakerScope<'_>, sent: Instant) {
         if lock(&self.breakers).first_token(asked, sent) {
             tracing::info!(upstream = asked.upstream, "an upstream answers again: its breaker is closed");

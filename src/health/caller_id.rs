@@ -1,17 +1,17 @@
-//! Tells callers apart, for what one alone must not do to all.
+//! An anonymous id of a caller. One caller's failures must not close an upstream to everybody. Not for authentication.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Who asks, as a hash of the user's name.
+/// A hash of the user's name.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerId {
     id: u64,
-    /// The configuration has no two users, so what one caller meets, all meet.
+    /// The configuration has fewer than two users, so one caller's failures concern everybody.
     alone: bool,
 }
 
 impl CallerId {
-    /// `user`: none where the configuration has no users; `users`: how many it has.
+    /// `user`: none if the configuration has no users; `users`: their number.
     pub fn new(user: Option<&str>, users: usize) -> CallerId {
         let mut hasher = DefaultHasher::new();
         user.hash(&mut hasher);
@@ -22,12 +22,12 @@ impl CallerId {
         self.id
     }
 
-    /// None where there is but one.
+    /// None if there is only one caller.
     pub(super) fn to_be_told(self) -> Option<u64> {
         (!self.alone).then_some(self.id)
     }
 
-    /// How many callers must have met what is to concern all.
+    /// How many callers must see the same failure before it concerns everybody.
     pub(super) fn witnesses(self) -> usize {
         if self.alone { 1 } else { 2 }
     }

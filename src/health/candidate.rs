@@ -1,4 +1,4 @@
-//! An upstream that a request may use, with the keys that are sent to it.
+//! An upstream that a request may use. Not for its statistics: see `policy::CandidateState`.
 
 use crate::config::UpstreamConfig;
 use crate::protocol::Surface;
@@ -7,36 +7,36 @@ use crate::routing::cooldown::{CooldownPeriod, CooldownTarget};
 use crate::routing::keyring::HashedKey;
 use crate::upstream::Endpoint;
 
-/// An upstream with what it takes to ask it.
+/// An upstream, with everything that a request to it needs.
 #[derive(Clone)]
 pub struct Candidate {
     pub upstream: UpstreamConfig,
     /// `provider/model`
     pub name: String,
     pub endpoint: Endpoint,
-    /// In the order of trying; empty where none is sent.
+    /// In the order of use; empty if the provider needs none.
     pub keys: Vec<HashedKey>,
-    /// The surface of it that is asked, whatever the caller's is.
+    /// The upstream's surface. It may differ from the caller's.
     pub asked: Surface,
-    /// No model of the configuration lists it: the caller named it.
+    /// The caller named it; no configured model lists it.
     pub named: bool,
-    /// Only to try it again, beside the others.
+    /// A probe: it starts in addition to the others.
     pub extra: bool,
 }
 
 impl Candidate {
-    /// What is set aside when this upstream fails with that key.
+    /// What cools down if this upstream fails with this key.
     pub fn target(&self, key: Option<&HashedKey>) -> CooldownTarget {
         target(&self.upstream, self.asked, self.named, key)
     }
 
-    /// What its breaker is for.
+    /// The scope of its breaker.
     pub fn asked(&self) -> BreakerScope<'_> {
         BreakerScope { upstream: &self.name, surface: self.asked, named: self.named }
     }
 }
 
-/// The shortest wait, if every key of an upstream has to; of one without keys, its own.
+/// The shortest wait if every key has one; for an upstream without keys, its own.
 pub fn wait_for_all(
     keys: &[HashedKey],
     wait: impl Fn(Option<&HashedKey>) -> Option<CooldownPeriod>,

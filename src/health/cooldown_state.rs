@@ -1,5 +1,5 @@
-//! Upstreams of a request that are set aside: who is let through all the same where nobody else is left, and why the
-//! rest are not started. For how long something is set aside, `routing::cooldown` decides.
+//! Candidates of one request that cool down: which of them start anyway if no other is left, and why the rest do not. Not for
+//! how long a cool-down lasts: see `routing::cooldown`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::routing::cooldown::{CooldownPeriod, CooldownReason};
 #[derive(Clone, Copy, Debug)]
 pub struct CooldownState {
     pub wait: Duration,
-    /// None where its breaker is open.
+    /// None if its breaker is open.
     pub why: Option<CooldownReason>,
 }
 
-/// One that could serve the request, and is set aside with all its keys.
+/// A candidate whose keys all cool down.
 pub struct CooledDown {
     pub runner: Candidate,
     pub request_translation: Arc<RequestTranslation>,
     pub held: CooldownPeriod,
 }
 
-/// Ends the line-up. Gives those who are not in it, by name.
+/// Completes the admitted candidates. Returns the names of the others.
 pub fn finish(
     health: &UpstreamHealth,
     set_aside: Vec<CooledDown>,
@@ -35,8 +35,8 @@ pub fn finish(
     cooling
 }
 
-/// Where nobody in the line-up is well, what was refused is asked again, one request at a time: a refusal may be over, and no
-/// Retry-After says when. Gives the names of the rest.
+/// If no candidate is healthy, refused ones are tried again, one request at a time: a refusal may be over, and it has no
+/// Retry-After. Returns the names of the rest.
 fn let_through(
     health: &UpstreamHealth,
     set_aside: Vec<CooledDown>,
@@ -48,7 +48,7 @@ fn let_through(
         let key = if nobody_is_well { health.let_through(&runner) } else { None };
         match key {
             Some(place) => {
-                // The first is used where none is well.
+                // The first key is used if all cool down.
                 if !runner.keys.is_empty() {
                     runner.keys.rotate_left(place);
                 }
@@ -60,7 +60,7 @@ fn let_through(
     rest
 }
 
-/// What is told of one that was not started.
+/// The failure that a client sees for a candidate that was not started.
 pub fn cooling_down(cooling: CooldownState) -> Failure {
     let CooldownState { wait, why } = cooling;
     let why = match why {

@@ -1,4 +1,4 @@
-//! The configuration in force: where each provider is reached, and whose turn its keys are. Not for what happened there.
+//! The configuration in force: the address of each provider, and the rotation of its keys. Not for the state of upstreams.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,12 +13,12 @@ use crate::routing::keyring::{HashedKey, KeyOrder, SharedKeys};
 use crate::routing::tariff::Basis;
 use crate::upstream::{Endpoint, InvalidUrl};
 
-/// Upstreams that one request may name itself.
+/// Upstreams that one request may name.
 const NAMED_MAX: usize = 64;
-/// Bytes of a model's name that a request may give itself: it is kept in rows and goes into a header.
+/// Bytes of a model's name in a request: it goes into rows and a header.
 const NAME_MAX: usize = 512;
 
-/// One configuration in force. A reload makes another; what runs goes on with the one it began with.
+/// One configuration in force. A reload makes another; a running request keeps the one it began with.
 pub struct LiveConfig {
     pub config: Config,
     /// By provider.
@@ -29,26 +29,26 @@ pub struct LiveConfig {
     user_keys: HashMap<String, HashMap<String, HashedKey>>,
 }
 
-/// How a provider is reached.
+/// The address and the keys of a provider.
 pub struct ProviderRoute {
-    /// One for each dialect that it speaks.
+    /// One for each of its dialects.
     endpoints: Vec<(Dialect, Endpoint)>,
     shared: SharedKeys,
     turn: AtomicUsize,
 }
 
 impl ProviderRoute {
-    /// Where it speaks a dialect.
+    /// The endpoint of a dialect.
     pub fn endpoint(&self, dialect: Dialect) -> Option<&Endpoint> {
         self.endpoints.iter().find(|(spoken, _)| *spoken == dialect).map(|(_, endpoint)| endpoint)
     }
 
-    /// The keys that callers without one of their own use.
+    /// The keys of callers without one of their own.
     pub fn shared(&self) -> Cow<'_, KeyOrder> {
         self.shared.ring()
     }
 
-    /// The keys for one request: the caller's own, else the shared ones, which take turns.
+    /// The keys for one request: the caller's own, or the shared keys in rotation.
     pub fn keys(&self, own: Option<HashedKey>) -> KeyOrder {
         let turn = if own.is_some() { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
         self.shared.ring().for_request(own, turn)
@@ -56,10 +56,10 @@ impl ProviderRoute {
 }
 
 impl LiveConfig {
-    /// `simulated` tells where the simulated providers listen, by name.
+    /// `simulated`: the addresses of the simulated providers, by name.
     ///
     /// # Errors
-    /// When a provider's address is none.
+    /// If a provider's address is not a URL.
     pub fn new(config: Config, simulated: &HashMap<String, String>) -> Result<LiveConfig, InvalidUrl> {
         let mut lines = HashMap::new();
         for provider in config.providers.values() {
@@ -84,7 +84,7 @@ impl LiveConfig {
         self.upstreams.contains(upstream)
     }
 
-    /// What it names has places of its own.
+    /// Configured names get entries of their own in the statistics.
     pub(super) fn teach_names(&self, learning: &Learning) {
         let of_model = |model: &Arc<ModelConfig>| {
             CostBudgetKey::new(&model.name, model.race.budget, Basis::of(model.upstreams.iter()).is_money())
@@ -102,7 +102,7 @@ impl LiveConfig {
     }
 }
 
-/// Upstreams with commas between. One that the model lists too keeps the prices and timeouts that it has there.
+/// Upstreams separated by commas. An upstream that the model lists keeps the prices and timeouts it has there.
 pub fn named(
     live: &LiveConfig,
     model: Option<&Arc<ModelConfig>>,
@@ -127,7 +127,7 @@ pub fn named(
         if model_name.len() > NAME_MAX || model_name.contains(char::is_control) {
             return Err(format!("{} has more than {NAME_MAX} bytes or control characters in it", quoted(name)));
         }
-        // Some dialects have the model in the path.
+        // Some dialects put the model into the path.
         if model_name.split('/').any(|part| matches!(part, "." | "..")) {
             return Err(format!("{} has a part that is only dots", quoted(name)));
         }

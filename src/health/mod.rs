@@ -1,5 +1,5 @@
-//! The state of the upstreams: which breakers are open, what cools down, which limits are used up, whose turn a key is, how
-//! long a prompt each takes, and what an attempt's outcome changes of all that. Not for requests: those are `proxy`'s.
+//! The state of the upstreams: breakers, cool-downs, used-up limits, key rotation, context windows, and how an attempt's
+//! outcome changes them. Not for requests: those are in `proxy`.
 
 mod breakers;
 mod caller_id;

@@ -1,4 +1,5 @@
-//! What an answer tells of its upstream: what is set aside, what its breaker counts, what is asked once more.
+//! Updates the state of an upstream after an attempt: cool-downs, breakers, context windows; and says whether the same upstream
+//! is asked again. Not for what the race does next: see `race::verdict`.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -14,23 +15,23 @@ use crate::race::verdict::{BreakerEffect, Verdict, is_shared_by_all, is_the_requ
 use crate::routing::cooldown::CooldownReason;
 use crate::routing::keyring::HashedKey;
 
-/// A refused prompt tells how long one may be if no more tokens than a share of its bytes were asked for: then it was the
-/// prompt that was too long.
+/// A refusal for length is about the prompt, and not about the requested answer, if `max_tokens` is at most the prompt's
+/// bytes divided by this.
 const ANSWER_SHARE: usize = 16;
 
-/// What an answer is judged by, also that of a loser that runs on after the race.
+/// The reporter of one race. Losers that run on after the race report to it too.
 pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
     pub runners: Arc<Vec<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
-    /// Not kept alive: nobody needs it once an answer goes down.
+    /// Weak: the request is freed once an answer is streamed.
     request: Weak<ApiRequest>,
     /// The client itself sent `stream_options`.
     own_stream_options: bool,
     /// By candidate: its latest start.
     sent: Mutex<Vec<SentRequest>>,
-    /// Failures of upstreams, until it is known whether all attempts share them; none once it is.
+    /// Failures of upstreams until it is known whether all attempts share them; none after that.
     pending: Mutex<Option<Vec<BreakerCharge>>>,
 }
 
@@ -39,29 +40,29 @@ struct BreakerCharge {
     candidate: usize,
     /// After its first token.
     broke: bool,
-    /// Whose request may have caused it.
+    /// The caller whose request may have caused it.
     caller: Option<u64>,
     sent_at: Instant,
 }
 
-/// What went up.
+/// The request that was sent.
 #[derive(Clone)]
 pub struct SentRequest {
     pub at: Instant,
     pub key: Option<HashedKey>,
     pub stream_options: bool,
-    /// What it has complained about in this race, and so is left out.
+    /// What the upstream rejected in this race; it is left out.
     pub complained: RejectedFeature,
-    /// In this race a pooled connection to it has died: new starts go over a new one.
+    /// A pooled connection died in this race: further starts use a new one.
     pub stale: bool,
 }
 
-/// What of a request an upstream would not have.
+/// Parts of a request that an upstream rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectedFeature {
-    /// Whether that was meant, an answer without them tells.
+    /// A guess, until an answer without them confirms it.
     pub stream_options: bool,
-    /// Of earlier turns, which another vendor made.
+    /// Reasoning of earlier turns, from another vendor.
     pub reasoning: bool,
 }
 
@@ -93,8 +94,8 @@ impl OutcomeReporter {
         }
     }
 
-    /// The first token of this candidate's latest start is there. `exhausted_for`: one of its rate limits is used up for so
-    /// long. Gives what had been left out for it.
+    /// The first token of this candidate's latest start arrived. `exhausted_for`: how long one of its rate limits is used up.
+    /// Returns what its request left out.
     pub fn answered(&self, candidate: usize, exhausted_for: Option<Duration>) -> RejectedFeature {
         let sent = self.sent(candidate);
         self.first_token(candidate, &sent);
@@ -104,7 +105,7 @@ impl OutcomeReporter {
         sent.complained
     }
 
-    /// An answer of this candidate's latest start ended, by the failure that broke it or well.
+    /// The answer of this candidate's latest start ended, well or by a failure.
     pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
         match failure {
             Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
@@ -112,7 +113,8 @@ impl OutcomeReporter {
         }
     }
 
-    /// The race is over, or somebody answered; then `failures` are none. What all attempts share is held against nobody.
+    /// The race is over, with these failures, or an attempt answered (no failures). Breakers do not count failures that all
+    /// attempts share.
     pub fn settle(&self, failures: &[(usize, Failure)]) {
         let pending = lock(&self.pending).take().unwrap_or_default();
         if !is_shared_by_all(failures) {
@@ -120,17 +122,17 @@ impl OutcomeReporter {
         }
     }
 
-    /// It is sent now.
+    /// The request is sent now.
     pub fn note(&self, candidate: usize, sent: SentRequest) {
         lock(&self.sent)[candidate] = sent;
     }
 
-    /// What went up with this candidate's latest start.
+    /// The request of this candidate's latest start.
     pub fn sent(&self, candidate: usize) -> SentRequest {
         lock(&self.sent)[candidate].clone()
     }
 
-    /// The first token is there of what was sent so.
+    /// The first token of this request arrived.
     pub fn first_token(&self, candidate: usize, sent: &SentRequest) {
         self.settle(&[]);
         self.heard_well(candidate, sent);
@@ -155,7 +157,7 @@ impl OutcomeReporter {
         self.health.charge(self.runners[candidate].asked(), &self.breaker, broke, caller, sent_at);
     }
 
-    /// What is to be set aside now.
+    /// The cool-down that starts now.
     fn aside(&self, candidate: usize, sent: &SentRequest, verdict: &Verdict) -> Option<CooldownReason> {
         let target = || self.runners[candidate].target(sent.key.as_ref());
         let is_suspect = |request: &ApiRequest| self.health.suspect(&target(), self.caller, request.body());
@@ -167,19 +169,19 @@ impl OutcomeReporter {
         self.forgive(candidate, sent);
         let length = || self.request.upgrade().map(|request| prompt_length(&request));
         self.health.took_length(&self.runners[candidate].name, length);
-        // A complaint about what the client wrote there says nothing of what is added to the requests of others.
+        // If the client sent it, the refusal may be about the client's value.
         if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
             self.health.leave_off_stream_options(&self.runners[candidate].name);
         }
     }
 
-    /// What it takes, as it says, or else how long the prompt is that it refused.
+    /// Learns the context window from the message, or else from the length of the refused prompt.
     fn learn_window(&self, candidate: usize, failure: &Failure) {
         let Candidate { name, named, .. } = &self.runners[candidate];
-        // What callers name themselves is not remembered.
+        // Upstreams that callers name are not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
         let length = prompt_length(&request);
-        // The answer that was asked for may be what is too long.
+        // The requested answer may be what is too long.
         let most_answer = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(0);
         let by_length = !length.has_media && most_answer <= length.bytes / ANSWER_SHARE;
         let window = too_long(&failure.message).window;
@@ -190,10 +192,10 @@ impl OutcomeReporter {
         self.health.forgive(|| self.runners[candidate].target(sent.key.as_ref()), sent.at);
     }
 
-    /// True: ask the same candidate once more, for the request to it has changed, or goes over a new connection.
+    /// True: ask the same candidate again, because its request changed or goes over a new connection.
     pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
         self.log(candidate, sent, failure);
-        // Whether the upstream or only its old connection is to blame, a new one tells.
+        // Only a new connection shows whether the upstream is at fault.
         if failure.stale && !sent.stale {
             lock(&self.sent)[candidate].stale = true;
             return true;
@@ -216,7 +218,7 @@ impl OutcomeReporter {
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);
         } else if is_the_requests_fault(failure.kind) {
-            // It was let in and read.
+            // The key was accepted and the request read.
             self.forgive(candidate, sent);
         }
         let complains = sent.stream_options && refuses(failure, rejects_stream_options);
@@ -224,7 +226,7 @@ impl OutcomeReporter {
             tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
             lock(&self.sent)[candidate].complained.stream_options = true;
         }
-        // Another key makes it another request. A wait may already have run out, so the key itself is looked at too.
+        // With another key it is another request. A cool-down may have ended already, so compare the keys too.
         let of_the_key = matches!(
             aside,
             Some(CooldownReason::RateLimited | CooldownReason::AccountRateLimited | CooldownReason::KeyRefused)
@@ -233,12 +235,12 @@ impl OutcomeReporter {
         complains || other_key
     }
 
-    /// True if it refused reasoning that it was sent, for the first time in this race: it may be asked once more without.
+    /// True if it rejected reasoning of earlier turns for the first time in this race: ask again without.
     pub fn refuses_reasoning(&self, sent: &SentRequest, failure: &Failure) -> bool {
         !sent.complained.reasoning && refuses(failure, rejects_reasoning)
     }
 
-    /// It is asked without from now on.
+    /// From now on its requests leave reasoning out.
     pub fn leave_out_reasoning(&self, candidate: usize) {
         lock(&self.sent)[candidate].complained.reasoning = true;
         tracing::info!(
@@ -267,13 +269,13 @@ impl OutcomeReporter {
 }
 
 fn refuses(failure: &Failure, complains: fn(&[u8]) -> bool) -> bool {
-    // Of a stored item that is not the vendor's own it may say that there is none.
+    // For a stored item of another vendor it may answer "not found".
     matches!(failure.kind, FailureKind::BadRequest | FailureKind::NotFound)
         && failure.answer.as_ref().is_some_and(|answer| complains(&answer.body))
 }
 
 impl Drop for OutcomeReporter {
-    /// The client left before anybody answered.
+    /// The client left before any attempt answered.
     fn drop(&mut self) {
         self.settle(&[]);
     }

@@ -1,5 +1,5 @@
-//! What is remembered about every upstream since the start: cool-downs, used-up limits, breakers, context windows. Each for how
-//! long, `routing` decides.
+//! The state of every upstream since the start: cool-downs, used-up limits, breakers, context windows. Not for how long each
+//! lasts: `routing` decides that.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -19,22 +19,22 @@ use crate::routing::windows::{ContextWindow, ContextWindows, PromptLength};
 
 /// Upstreams that are remembered as rejecting `stream_options`.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long that is remembered: a server may learn it with its next version.
+/// How long they are remembered: the next version of a server may accept it.
 const REMEMBERED_FOR: Duration = Duration::from_secs(3_600);
-/// What stands in a prompt with images or files in it, in every dialect that puts their bytes there.
+/// Marks a prompt with images or files, in every dialect that carries their bytes.
 const MEDIA: &[u8] = b"base64";
 
-/// What was met at all upstreams since the start. Shared by all requests.
+/// The state of all upstreams. Shared by all requests.
 pub struct UpstreamHealth {
     cooldowns: Mutex<Cooldowns>,
-    /// What said that a rate limit is used up: others go before it, but it is asked where there are none.
+    /// Keys with a used-up rate limit: others go first, but they are used if there are no others.
     exhausted: Mutex<Cooldowns>,
-    /// For the hashes by which bodies are told apart.
+    /// Seeds the hashes that tell request bodies apart.
     salt: RandomState,
     pub(super) breakers: Mutex<Breakers>,
-    /// By upstream: when it was learnt.
+    /// By upstream: when it was observed.
     without_stream_options: Mutex<HashMap<String, Instant>>,
-    /// How long a prompt upstreams take, as far as they have refused one.
+    /// Context windows, learnt from refusals.
     windows: Mutex<ContextWindows>,
     learning: Arc<Learning>,
 }
@@ -54,8 +54,7 @@ impl UpstreamHealth {
         }
     }
 
-    /// A new configuration comes into force. Breakers, and what was learnt, stay as they are where a provider stays where it
-    /// is.
+    /// Before a new configuration comes into force. Keeps the breakers and the statistics of providers whose address stays.
     pub fn keep_known(&self, before: &LiveConfig, live: &LiveConfig) {
         let address = |config: &Config, provider: &str| {
             let provider = config.providers.get(provider)?;
@@ -76,7 +75,7 @@ impl UpstreamHealth {
         live.teach_names(&self.learning);
     }
 
-    /// It is in force. What was set aside is tried again: a key may have been mended.
+    /// After it came into force. Ends all cool-downs: a key may have been replaced.
     pub fn clear_cooldowns(&self) {
         *lock(&self.cooldowns) = Cooldowns::default();
         *lock(&self.exhausted) = Cooldowns::default();
@@ -84,7 +83,7 @@ impl UpstreamHealth {
         *lock(&self.windows) = ContextWindows::default();
     }
 
-    /// What was learnt of upstreams, and what may be spent.
+    /// Statistics of upstreams, and the budgets.
     pub fn learning(&self) -> &Arc<Learning> {
         &self.learning
     }
@@ -94,7 +93,7 @@ impl UpstreamHealth {
         lock(&self.breakers).open()
     }
 
-    /// What failed with this key of an upstream is set aside.
+    /// Cools down what failed with this key of an upstream.
     pub(super) fn set_aside(
         &self,
         aside: CooldownReason,
@@ -103,31 +102,31 @@ impl UpstreamHealth {
         retry_after: Option<Duration>,
     ) -> Duration {
         if let (CooldownReason::KeyRefused, Keys::Token(token)) = (aside, &runner.upstream.provider.keys) {
-            // It may have been withdrawn before its time.
+            // It may have been revoked before it expired.
             token.refuse();
         }
         lock(&self.cooldowns).set_aside(aside, &runner.target(key), retry_after, Instant::now(), fastrand::f64())
     }
 
-    /// A refusal that may be about the request alone. True once enough others have met it too: see [`Cooldowns::suspect`].
+    /// A refusal that may concern this request alone. True once enough other callers met it: see [`Cooldowns::suspect`].
     pub(super) fn suspect(&self, target: &CooldownTarget, caller: CallerId, body: &[u8]) -> bool {
         let refusal_source = RefusalSource { caller: caller.id(), body: self.salt.hash_one(body) };
         lock(&self.cooldowns).suspect(target, refusal_source, caller.witnesses(), Instant::now())
     }
 
-    /// A good answer said that nothing is left of a rate limit for so long.
+    /// A successful answer said that a rate limit is used up for `wait`.
     pub(super) fn exhausted(&self, target: &CooldownTarget, wait: Duration) {
         lock(&self.exhausted).set_aside(CooldownReason::Exhausted, target, Some(wait), Instant::now(), 0.0);
     }
 
-    /// How long others are to go before this one.
+    /// How long other upstreams go first, because a rate limit of this one is used up.
     pub(super) fn resting(&self, target: impl FnOnce() -> CooldownTarget) -> Option<CooldownPeriod> {
         let exhausted = lock(&self.exhausted);
         if exhausted.is_empty() { None } else { exhausted.wait(&target(), Instant::now()) }
     }
 
-    /// An upstream answered well to what was sent at `dispatched`. The target is only made when anything is held against
-    /// anybody.
+    /// An upstream answered well to a request sent at `dispatched`: its cool-down ends. `target` runs only if anything cools
+    /// down.
     pub(super) fn forgive(&self, target: impl FnOnce() -> CooldownTarget, dispatched: Instant) {
         let mut cooldowns = lock(&self.cooldowns);
         if !cooldowns.is_empty() {
@@ -140,8 +139,7 @@ impl UpstreamHealth {
         if cooldowns.is_empty() { None } else { cooldowns.wait(&target(), Instant::now()) }
     }
 
-    /// Where nobody else is left: the place of a key with which an upstream that refused it may be asked again now; 0 for one
-    /// without keys.
+    /// If every candidate cools down: the index of a key that may be tried again now; 0 for an upstream without keys.
     pub(super) fn let_through(&self, runner: &Candidate) -> Option<usize> {
         let (mut cooldowns, now) = (lock(&self.cooldowns), Instant::now());
         if runner.keys.is_empty() {
@@ -150,22 +148,22 @@ impl UpstreamHealth {
         runner.keys.iter().position(|key| cooldowns.let_through(&runner.target(Some(key)), now))
     }
 
-    /// The key to send: the first that is not cooling down; the first of all if all are.
+    /// The key to send: the first that is not cooling down, or the first of all.
     pub fn key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
         self.rested_key(runner).or(runner.keys.first())
     }
 
-    /// Whether there is a key that is not cooling down, beside `key`.
+    /// Whether a key other than `key` is not cooling down.
     pub(super) fn has_rested_key_but(&self, runner: &Candidate, key: Option<&HashedKey>) -> bool {
         self.rested_key(runner).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
-    /// Why and for how long all keys of an upstream cool down, by the shortest wait. None if one of them does not.
+    /// The shortest cool-down if all keys of an upstream cool down. None if one of them does not.
     pub fn held(&self, runner: &Candidate) -> Option<CooldownPeriod> {
         wait_for_all(&runner.keys, |key| self.cooling(|| runner.target(key)))
     }
 
-    /// One with room under its rate limits goes before one without.
+    /// Prefers a key whose rate limits are not used up.
     fn rested_key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
         let target = |key: &HashedKey| runner.target(Some(key));
         let mut rested = runner.keys.iter().filter(|key| self.cooling(|| target(key)).is_none());
@@ -173,7 +171,7 @@ impl UpstreamHealth {
         std::iter::once(first).chain(rested).find(|key| self.resting(|| target(key)).is_none()).or(Some(first))
     }
 
-    /// Of each of these; empty where nothing is known of any.
+    /// The window of each candidate; empty if none is known.
     pub fn windows_of(&self, runners: &[Candidate]) -> Vec<ContextWindow> {
         let windows = lock(&self.windows);
         if windows.is_empty() && runners.iter().all(|runner| runner.upstream.context.is_none()) {
@@ -188,7 +186,7 @@ impl UpstreamHealth {
         lock(&self.windows).refused(upstream, tokens, bytes, Instant::now());
     }
 
-    /// An upstream took a prompt; how long it is, is only asked when any was refused.
+    /// An upstream accepted a prompt. `length` runs only if any prompt was ever refused.
     pub(super) fn took_length(&self, upstream: &str, length: impl FnOnce() -> Option<PromptLength>) {
         let mut windows = lock(&self.windows);
         if !windows.is_empty()
@@ -214,7 +212,7 @@ impl UpstreamHealth {
     }
 }
 
-/// How long the prompt of a request is.
+/// The length of a request's prompt.
 pub fn prompt_length(request: &ApiRequest) -> PromptLength {
     let parts = request.prompt();
     PromptLength {

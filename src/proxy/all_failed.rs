@@ -5,11 +5,11 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::ServedAnswer;
 use super::answer::passed_on;
 use super::candidate_set::CandidateSet;
 use super::launcher::Launcher;
 use super::rejection::{FailedUpstream, Rejection};
+use crate::attempt::assemble_events;
 use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, RawAnswer};
 use crate::protocol::Dialect;
@@ -18,7 +18,7 @@ use crate::protocol::error::rejects_stream_options;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
 use crate::race::verdict::{NextStep, is_the_requests_fault, next};
-use crate::relay::{assemble_events, without_usage};
+use crate::relay::without_usage;
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
@@ -30,20 +30,20 @@ pub fn all_failed(
     race: &Race<Launcher>,
     field: &CandidateSet,
     request: &ApiRequest,
-) -> Result<ServedAnswer, Rejection> {
+) -> Result<Response<Bytes>, Rejection> {
     let failed: Vec<FailedUpstream> = field.failed(race.failures());
     match choose(race.failures(), request.include_usage, field.settings.content_policy) {
         FailureChoice::AsItCame(candidate, answer) => {
             let runner = &field.runners[candidate];
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
-            Ok(ServedAnswer::Whole(match failure {
+            Ok(match failure {
                 Some(failure)
                     if field.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
                 {
                     in_the_callers_words(answer, failure, &runner.name, request)
                 }
                 _ => as_it_came(answer, &runner.name, request),
-            }))
+            })
         }
         FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),
         FailureChoice::GatewayLimit => Err(Rejection::gateway_limit(&failed)),

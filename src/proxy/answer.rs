@@ -7,97 +7,67 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use super::candidate_set::CandidateSet;
 use super::race_guard::RaceGuard;
-use super::raced_attempt::AttemptReady;
 use crate::attempt::ReadyAttempt;
 use crate::clock::{Instant, micros_between};
+use crate::protocol::Dialect;
 use crate::protocol::headers::is_about_rate_limits;
-use crate::protocol::{Dialect, Surface};
 use crate::routing::keyring::{HashedKey, scrub_headers};
 
-/// What the response headers tell of the race.
-pub struct AnswerFacts {
-    upstream: String,
-    /// What of the request its dialect could not say.
-    dropped: Option<String>,
-    /// Upstreams that were not asked because theirs could not.
-    left_out: Option<String>,
-    ttft_us: i64,
-    /// Its first token, after the request was read.
-    pub token_us: i64,
-    client_ttft_us: i64,
-    overhead_us: i64,
+/// The winner's headers about the race.
+pub fn about_race(field: &CandidateSet, candidate: usize, ready: &ReadyAttempt, read_at: Instant) -> HeaderMap {
+    let ttft_us = ready.stream.first_token_us().unwrap_or(0);
+    // A whole answer came later than its first token.
+    let committed_at = if ready.whole.is_some() { ready.at } else { Instant::now() };
+    let client_ttft_us = micros_between(read_at, committed_at);
+    let overhead_us = (client_ttft_us - token_us(ready)).max(0);
+    let request_translation = &field.uploads[candidate];
+    let mut lost: Vec<&str> = request_translation.losses().names().collect();
+    let reasoning = request_translation.surface().reasoning();
+    if ready.without_reasoning && !lost.contains(&reasoning) {
+        lost.push(reasoning);
+    }
+    let millis = |micros: i64| micros as f64 / 1e3;
+    let (ttft_ms, client_ms, overhead_ms) = ((ttft_us + 500) / 1_000, millis(client_ttft_us), millis(overhead_us));
+    let pairs = [
+        ("x-photofinish-upstream", field.runners[candidate].name.clone()),
+        ("x-photofinish-ttft-ms", ttft_ms.to_string()),
+        ("server-timing", format!("ttft;dur={client_ms:.3}, gateway;dur={overhead_ms:.3}")),
+        ("x-photofinish-dropped", lost.join(", ")),
+        ("x-photofinish-left-out", field.left_out.join(", ")),
+    ];
+    let written = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    written
+        .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?)))
+        .collect()
 }
 
-impl AnswerFacts {
-    pub fn new(field: &CandidateSet, candidate: usize, begun: &AttemptReady, read_at: Instant) -> AnswerFacts {
-        let runner = &field.runners[candidate];
-        let stream = &begun.ready.stream;
-        let ttft_us = stream.first_token_us().unwrap_or(0);
-        // Of an answer that is awaited whole the rest is not the first token's time.
-        let committed_at = if begun.whole.is_some() { begun.at } else { Instant::now() };
-        let client_ttft_us = micros_between(read_at, committed_at);
-        let token_us = stream.dispatch_us() + ttft_us;
-        let overhead_us = (client_ttft_us - token_us).max(0);
-        let request_translation = &field.uploads[candidate];
-        let mut lost: Vec<&str> = request_translation.losses().names().collect();
-        let reasoning = request_translation.surface().reasoning();
-        if begun.without_reasoning && !lost.contains(&reasoning) {
-            lost.push(reasoning);
-        }
-        let dropped = (!lost.is_empty()).then(|| lost.join(", "));
-        let left_out = (!field.left_out.is_empty()).then(|| field.left_out.join(", "));
-        AnswerFacts { upstream: runner.name.clone(), dropped, left_out, ttft_us, token_us, client_ttft_us, overhead_us }
-    }
-
-    fn write(&self, headers: &mut HeaderMap) {
-        let millis = |micros: i64| micros as f64 / 1e3;
-        let pairs = [
-            ("x-photofinish-upstream", self.upstream.clone()),
-            ("x-photofinish-ttft-ms", ((self.ttft_us + 500) / 1_000).to_string()),
-            (
-                "server-timing",
-                format!("ttft;dur={:.3}, gateway;dur={:.3}", millis(self.client_ttft_us), millis(self.overhead_us)),
-            ),
-        ];
-        for (name, value) in pairs {
-            if let Ok(value) = HeaderValue::try_from(value) {
-                headers.insert(HeaderName::from_static(name), value);
-            }
-        }
-        for (name, names) in [("x-photofinish-dropped", &self.dropped), ("x-photofinish-left-out", &self.left_out)] {
-            if let Some(names) = names.as_deref().and_then(|names| HeaderValue::from_str(names).ok()) {
-                headers.insert(HeaderName::from_static(name), names);
-            }
-        }
-    }
+/// From the reading of the request to the winner's first token, microseconds.
+pub fn token_us(ready: &ReadyAttempt) -> i64 {
+    ready.stream.dispatch_us() + ready.stream.first_token_us().unwrap_or(0)
 }
 
 /// Every answer to an authenticated request names its race, and how many attempts were started by then.
 pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
-    name(headers, guard.surface(), guard.race_id(), guard.started());
-}
-
-/// The same, where the guard is elsewhere.
-pub fn name(headers: &mut HeaderMap, surface: Surface, race_id: &str, started: usize) {
+    let race_id = guard.race_id();
     if let Ok(id) = HeaderValue::from_str(race_id) {
         headers.insert("x-photofinish-race", id);
     }
-    headers.insert("x-photofinish-attempts", HeaderValue::from(started));
+    headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
     // Clients show it beside an error; an upstream's own goes before it.
-    let name = if surface.dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
+    let name = if guard.surface().dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
     if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(race_id)) {
         headers.insert(name, id);
     }
 }
 
 /// The head of a streamed answer.
-pub fn head(ready: &ReadyAttempt, facts: &AnswerFacts) -> Response<()> {
+pub fn head(ready: &ReadyAttempt, about_race: HeaderMap) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = ready.status;
     let headers = response.headers_mut();
     *headers = passed_on(&ready.headers, ready.stream.key());
     event_stream(headers);
-    facts.write(headers);
+    headers.extend(about_race);
     response
 }
 
@@ -110,12 +80,12 @@ pub fn event_stream(headers: &mut HeaderMap) {
 }
 
 /// A whole answer, put together of a stream.
-pub fn whole(ready: &ReadyAttempt, facts: &AnswerFacts, body: Bytes) -> Response<Bytes> {
+pub fn whole(ready: &ReadyAttempt, about_race: HeaderMap, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = ready.status;
     *response.headers_mut() = passed_on(&ready.headers, ready.stream.key());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    facts.write(response.headers_mut());
+    response.headers_mut().extend(about_race);
     response
 }
 

@@ -27,8 +27,11 @@ pub struct BlockingPool {
 pub struct StillWanted(Option<Weak<()>>);
 
 impl StillWanted {
-    pub fn is_over(&self) -> bool {
-        self.0.as_ref().is_some_and(|waiting| waiting.strong_count() == 0)
+    /// # Errors
+    /// Once the client has left. No client sees it.
+    pub fn check(&self) -> Result<(), Rejection> {
+        let has_left = self.0.as_ref().is_some_and(|waiting| waiting.strong_count() == 0);
+        if has_left { Err(Rejection::shutting_down()) } else { Ok(()) }
     }
 }
 

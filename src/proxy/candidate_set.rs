@@ -108,10 +108,7 @@ pub fn resolve(
             continue;
         };
         let keys = conversation.its_key_first(&provider.name, keys);
-        // The client has left, so this answer is not sent.
-        if wanted.is_over() {
-            return Err(Rejection::shutting_down());
-        }
+        wanted.check()?;
         let Some(request_translation) = outbound.for_upstream(&upstream)? else { continue };
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
         let asked = request_translation.asked();
@@ -132,7 +129,6 @@ pub fn resolve(
         settings,
         caller: caller_id,
         conversation: conversation.known.flatten(),
-        // The caller leaves extras out, also when it gets crowded only now.
         crowded: false,
         left_out: outbound.left_out().to_vec(),
         model: known.map_or(String::new(), |model| model.name.clone()),

@@ -1,6 +1,5 @@
-//! The answer to a streaming client whose race takes long: its head goes out before anybody has a token, and its body says from
-//! time to time that it is alive while the race runs on inside it. What the race comes to follows in the same body: the winner's
-//! stream, or an error event where there would have been a status.
+//! The answer to a streaming client whose race takes long: its head goes out before any upstream has a token. The race runs on
+//! inside the body, which sends heartbeats meanwhile, and then the winner's stream or an error event. Not for other answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,51 +8,28 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{HeaderName, TRAILER};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Frame;
 use tokio::time::Sleep;
 
+use super::answer;
 use super::race_guard::RaceGuard;
 use super::rejection::Rejection;
-use super::{Racing, ServedAnswer, answer};
+use super::running::{Racing, ServedAnswer};
 use crate::clock::Instant;
 use crate::protocol::Surface;
 use crate::relay::RESCUED;
 
-/// What only a winner tells, and so no early head can: these follow as a comment in front of its first event, and once more as
-/// trailers behind its last, where the client takes any.
-const TOLD_LATE: [&str; 5] = [
+/// Headers that need a winner. An early answer sends them as a comment before the first event, and again as trailers if the
+/// client takes trailers.
+const LATE_HEADERS: [&str; 5] = [
     "x-photofinish-upstream",
     "x-photofinish-ttft-ms",
     "server-timing",
     "x-photofinish-dropped",
     "x-photofinish-left-out",
 ];
-
-/// What an early head says. Taken before the race has its guard.
-pub struct EarlyHead {
-    surface: Surface,
-    race_id: String,
-    attempts: std::sync::Arc<std::sync::atomic::AtomicUsize>,
-}
-
-impl EarlyHead {
-    pub fn new(guard: &RaceGuard) -> EarlyHead {
-        EarlyHead { surface: guard.surface(), race_id: guard.race_id().to_owned(), attempts: guard.attempts() }
-    }
-
-    pub fn response(self, body: EarlyBody) -> Response<Body> {
-        let mut response = Response::new(Body::new(body));
-        let headers = response.headers_mut();
-        answer::event_stream(headers);
-        let started = self.attempts.load(std::sync::atomic::Ordering::Relaxed);
-        answer::name(headers, self.surface, &self.race_id, started);
-        if let Ok(names) = HeaderValue::try_from(format!("{}, {RESCUED}", TOLD_LATE.join(", "))) {
-            headers.insert(http::header::TRAILER, names);
-        }
-        response
-    }
-}
 
 /// Runs a race, and then gives out what it came to. Dropping it drops the race.
 pub struct EarlyBody {
@@ -66,7 +42,8 @@ pub struct EarlyBody {
 }
 
 enum EarlyStage {
-    Racing(Racing),
+    /// In this order: the rows of the attempts are written before that of the race.
+    Racing(Racing, Box<RaceGuard>),
     /// The winner's stream, and the trailers behind it.
     Relaying(Body, HeaderMap),
     Ended,
@@ -74,28 +51,42 @@ enum EarlyStage {
 
 impl EarlyBody {
     /// Begins with a heartbeat.
-    pub fn new(racing: Racing, surface: Surface, every: Duration) -> EarlyBody {
-        let timer = Box::pin(tokio::time::sleep_until(Instant::now()));
-        EarlyBody { stage: EarlyStage::Racing(racing), surface, every, timer }
+    pub fn new(racing: Racing, guard: RaceGuard, every: Duration) -> EarlyBody {
+        let (surface, timer) = (guard.surface(), Box::pin(tokio::time::sleep_until(Instant::now())));
+        EarlyBody { stage: EarlyStage::Racing(racing, Box::new(guard)), surface, every, timer }
     }
 
-    /// The first bytes of what the race came to. All of them, unless somebody won.
+    /// With its early head. `rescues`: another upstream may continue the answer, and a trailer names it then.
+    pub fn into_response(self, rescues: bool) -> Response<Body> {
+        let mut head = Response::new(());
+        answer::event_stream(head.headers_mut());
+        if let EarlyStage::Racing(_, guard) = &self.stage {
+            answer::name_race(head.headers_mut(), guard);
+        }
+        let names: Vec<&str> = LATE_HEADERS.into_iter().chain(rescues.then_some(RESCUED)).collect();
+        if let Ok(names) = HeaderValue::try_from(names.join(", ")) {
+            head.headers_mut().insert(TRAILER, names);
+        }
+        head.map(|()| Body::new(self))
+    }
+
+    /// The first bytes of what the race came to: all of them, unless an attempt won.
     fn settled(&mut self, served: Result<ServedAnswer, Rejection>, mut guard: RaceGuard) -> Bytes {
         guard.head_was_sent();
         match served {
-            Ok(ServedAnswer::Streaming(relay, head)) => {
-                let told: HeaderMap = TOLD_LATE
+            Ok(ServedAnswer::Streaming(head, stream)) => {
+                let late: HeaderMap = LATE_HEADERS
                     .iter()
-                    .filter_map(|name| Some((http::HeaderName::from_static(name), head.headers().get(*name)?.clone())))
+                    .filter_map(|name| Some((HeaderName::from_static(name), head.headers().get(*name)?.clone())))
                     .collect();
-                let comment = comment(&told);
-                self.stage = EarlyStage::Relaying(relay(guard), told);
+                let comment = comment(&late);
+                self.stage = EarlyStage::Relaying(stream.into_body(guard), late);
                 comment
             }
-            Ok(ServedAnswer::Whole(response)) => {
-                guard.answered(response.status());
+            Ok(ServedAnswer::Whole(response, win)) => {
+                guard.answered(response.status(), win);
                 let (parts, body) = response.into_parts();
-                // An empty answer is one too, and is written as a stream.
+                // An empty answer is written as a stream too.
                 if parts.status.is_success() { body } else { self.surface.error_event_of(parts.status.as_u16(), &body) }
             }
             Err(rejection) => {
@@ -116,10 +107,11 @@ impl http_body::Body for EarlyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = &mut *self;
         match &mut body.stage {
-            EarlyStage::Racing(racing) => {
-                if let Poll::Ready((served, guard)) = racing.as_mut().poll(context) {
-                    body.stage = EarlyStage::Ended;
-                    return Poll::Ready(Some(Ok(Frame::data(body.settled(served, guard)))));
+            EarlyStage::Racing(racing, _) => {
+                if let Poll::Ready(served) = racing.as_mut().poll(context)
+                    && let EarlyStage::Racing(_, guard) = std::mem::replace(&mut body.stage, EarlyStage::Ended)
+                {
+                    return Poll::Ready(Some(Ok(Frame::data(body.settled(served, *guard)))));
                 }
                 ready!(body.timer.as_mut().poll(context));
                 body.timer.as_mut().reset(Instant::now() + body.every);

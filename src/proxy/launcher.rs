@@ -8,15 +8,14 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::candidate_set::CandidateSet;
-use super::client_headers;
 use super::gateway::Gateway;
-use super::outbound;
 use super::policy::RacePolicy;
 use super::race_guard::RaceGuard;
-use super::raced_attempt::{AttemptReady, AttemptStage, RacedAttempt};
-use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard};
-use crate::clock::{Instant, micros};
-use crate::config::{CancelBilling, Drains, Objective, RaceSettings};
+use super::raced_attempt::{AttemptStage, RacedAttempt};
+use super::{client_headers, outbound};
+use crate::attempt::{self, Attempt, AttemptSpec, InFlightGuard, ReadyAttempt};
+use crate::clock::Instant;
+use crate::config::{CancelBilling, ContentPolicy, Drains, Objective, RaceSettings};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::health::{OutcomeReporter, ProbePermit, SentRequest};
 use crate::history::StartReason;
@@ -26,9 +25,7 @@ use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
-use crate::race::{
-    AttemptStart, Launch, RaceSide, RacingAttempt as _, ReadyArrival, Replan, RetryDecision, RunningAttempt,
-};
+use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use crate::recorder::Recorder;
 use crate::routing::adaptive::{AttemptView, DecisionReason};
 
@@ -168,6 +165,11 @@ impl Launcher {
         &self.gateway
     }
 
+    /// What a refusal on policy means for other upstreams.
+    pub fn content_policy(&self) -> ContentPolicy {
+        self.settings.content_policy
+    }
+
     /// Whoever takes the winner tells it.
     pub fn outcome_reporter(&self) -> Arc<OutcomeReporter> {
         self.outcome_reporter.clone()
@@ -175,7 +177,7 @@ impl Launcher {
 }
 
 impl Launch for Launcher {
-    type Ready = AttemptReady;
+    type Ready = ReadyAttempt;
     type Attempt = RacedAttempt;
 
     fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
@@ -226,12 +228,12 @@ impl Launch for Launcher {
         }
     }
 
-    fn lost_ready(&mut self, candidate: usize, begun: AttemptReady) {
+    fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
         // Its first token is there, so an audit would tell nothing more.
         if let Some(place) = self.enter_drain(candidate) {
-            self.beside((place, trial), time, begun.ready.stream.drain(bytes));
+            self.beside((place, trial), time, ready.stream.drain(bytes));
         }
     }
 
@@ -254,7 +256,7 @@ impl Launch for Launcher {
 
     fn hold(
         &mut self,
-        ready: &ReadyArrival<AttemptReady>,
+        ready: &RunningAttempt<ReadyAttempt>,
         running: &[RunningAttempt<RacedAttempt>],
     ) -> Option<Duration> {
         // A whole answer has nothing to wait for.
@@ -265,7 +267,7 @@ impl Launch for Launcher {
         self.policy.driver.hold(ready.candidate(), &views(running), now_us)
     }
 
-    fn prefer(&mut self, held: &ReadyArrival<AttemptReady>, new: &ReadyArrival<AttemptReady>) -> RaceSide {
+    fn prefer(&mut self, held: &RunningAttempt<ReadyAttempt>, new: &RunningAttempt<ReadyAttempt>) -> RaceSide {
         let now_us = self.policy.now_us();
         let prefers_new = self.policy.driver.prefers_new(held.candidate(), new.candidate(), now_us);
         if prefers_new { RaceSide::New } else { RaceSide::Held }
@@ -375,16 +377,7 @@ impl Launcher {
     }
 }
 
-/// The running attempts as the driver sees them. An event may hold several tokens: four characters make at least one.
+/// The running attempts as the driver sees them.
 fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
-    let view = |running: &RunningAttempt<RacedAttempt>| {
-        let progress = running.attempt().progress();
-        AttemptView {
-            candidate: running.candidate(),
-            waited_us: micros(running.started_at().elapsed()),
-            first_token_us: progress.map(|progress| progress.first_token_us),
-            tokens: progress.map_or(0, |progress| progress.events.max(progress.chars / 4)),
-        }
-    };
-    running.iter().map(view).collect()
+    running.iter().map(|running| running.attempt().view(running.started_at().elapsed())).collect()
 }

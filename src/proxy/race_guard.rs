@@ -1,4 +1,8 @@
-//! The guard of a race's row: opened once the caller is known, written once, at the latest when dropped.
+//! The guard of a race's row: it exists from the request's arrival and writes the row once, at the latest on drop.
+//!
+//! The stages of a request are types, so that their order cannot be wrong: a [`RaceGuard`] is read, the [`ReadRace`] is
+//! parsed, the [`ParsedRace`] is planned. What ends a race consumes its guard; a streamed answer goes on as a
+//! [`StreamedRace`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +19,7 @@ use crate::failure::Failure;
 use crate::health::OutcomeReporter;
 use crate::history::{RaceOutcome, RaceRecord};
 use crate::learning::RaceBudget;
-use crate::policy::{DecisionReasons, PolicyDriver};
+use crate::policy::DecisionReasons;
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::recorder::Recorder;
@@ -26,24 +30,55 @@ use crate::shutdown::Shutdown;
 pub struct RaceGuard {
     surface: Surface,
     record: RaceRecord,
-    /// How it ended; none as long as a drop means that the client left.
+    /// How it ended. None: a drop means that the client left.
     outcome: Option<RaceOutcome>,
     /// Zero of all its times: when the request was read, until then when it came.
     read_at: Instant,
-    /// When a streaming client's winner had its first token: microseconds after `read_at`.
-    winner_token_us: Option<i64>,
-    /// The winner's first token, whether the client streams or not: microseconds after `read_at`.
+    /// The winner's first token, microseconds after `read_at`.
     token_us: Option<i64>,
-    /// Why it was run as it was, and who pays; none where it was rejected before.
+    /// None if it was rejected before it was planned.
     steering: Option<(DecisionReasons, Arc<RaceBudget>)>,
-    /// Who hears how a streamed answer ends, and which candidate it is of; none while nobody goes on with it.
-    outcome_reporter: Option<(Arc<OutcomeReporter>, Option<usize>)>,
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     shutdown: Shutdown,
-    /// The answer's head went out, as a 200, before it was known what it would be.
+    /// The head of the answer went out early, with status 200.
     head_sent: bool,
     _slot: InFlightGuard,
+}
+
+/// A race whose request has been read.
+pub struct ReadRace<'g>(&'g mut RaceGuard);
+
+/// A race whose request is understood.
+pub struct ParsedRace<'g>(&'g mut RaceGuard);
+
+/// How a race is run.
+pub struct Planned<'f> {
+    pub settings: &'f RaceSettings,
+    /// The plan as text.
+    pub plan: String,
+    /// Why it was run so: read when the row is written.
+    pub reasons: DecisionReasons,
+    /// Pays for it.
+    pub race_budget: Arc<RaceBudget>,
+}
+
+/// The attempt that serves the client.
+pub struct Win {
+    pub ordinal: usize,
+    pub candidate: usize,
+    /// Its first token, microseconds after the request was read.
+    pub token_us: i64,
+    /// Hears how a streamed answer ends.
+    pub outcome_reporter: Arc<OutcomeReporter>,
+}
+
+/// A race whose winner is streamed.
+pub struct StreamedRace {
+    guard: RaceGuard,
+    outcome_reporter: Arc<OutcomeReporter>,
+    /// The candidate whose answer goes out. None between a break and its replacement, and after the end.
+    serving: Option<usize>,
 }
 
 impl RaceGuard {
@@ -62,10 +97,8 @@ impl RaceGuard {
             record,
             outcome: None,
             read_at: Instant::now(),
-            winner_token_us: None,
             token_us: None,
             steering: None,
-            outcome_reporter: None,
             attempts: Arc::default(),
             recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
@@ -104,59 +137,27 @@ impl RaceGuard {
     }
 
     /// The request was read: the race's clock starts.
-    pub fn request_read(&mut self, body: &Bytes) -> Instant {
+    pub fn read(&mut self, body: &Bytes) -> ReadRace<'_> {
         self.read_at = Instant::now();
-        self.record.started_at = wall_micros();
-        // Rows are found by the time in the id, which must not be before that.
-        self.record.race_id = uuid::Uuid::now_v7().to_string();
-        self.record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
-        self.record.input_tokens_estimate = self.record.input_bytes / 4;
-        self.read_at
-    }
-
-    pub fn request(&mut self, request: &ApiRequest) {
         let record = &mut self.record;
-        // Longer than any name, so that a client cannot fill the disk with it.
-        record.model = request.model.chars().take(512).collect();
-        record.stream = request.stream;
-        record.n_choices = request.n_choices;
-        record.max_tokens = request.max_tokens;
-        record.has_tools = request.has_tools;
+        record.started_at = wall_micros();
+        // Rows are found by the time in the id, so it must not be earlier than `started_at`.
+        record.race_id = uuid::Uuid::now_v7().to_string();
+        record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        record.input_tokens_estimate = record.input_bytes / 4;
+        ReadRace(self)
     }
 
-    /// By what the plan is made.
-    pub fn settings(&mut self, settings: &RaceSettings) {
-        self.record.policy = Some(settings.policy.as_str());
-        self.record.optimise = Some(settings.optimise.as_str());
+    /// The head of the answer went out: whatever follows, the client has read a 200.
+    pub fn head_was_sent(&mut self) {
+        self.head_sent = true;
     }
 
-    /// What was planned; by whom, so that at the end it can be told why.
-    pub fn planned(&mut self, plan: String, driver: &PolicyDriver) {
-        self.record.plan = Some(plan);
-        self.steering = Some((driver.reasons(), driver.race_budget().clone()));
-    }
-
-    /// The client's response is bound to this attempt, whose first token came at `token_us` after the request was read.
-    pub fn won(&mut self, ordinal: usize, token_us: i64, streaming: Option<StatusCode>) {
-        self.winner_token_us = streaming.map(|_| token_us);
-        self.token_us = Some(token_us);
-        if let Some((_, race_budget)) = &self.steering {
-            race_budget.won(ordinal);
+    /// A whole answer goes out now. `win`: none if it is an upstream's own error.
+    pub fn answered(mut self, status: StatusCode, win: Option<Win>) {
+        if let Some(win) = &win {
+            self.commit(win);
         }
-        self.record.winner = i64::try_from(ordinal).ok();
-        if let Some(ordinal) = self.record.winner {
-            self.recorder.committed(&self.record.race_id, ordinal);
-        }
-        self.record.http_status = streaming.map(|status| i64::from(status.as_u16()));
-    }
-
-    /// This one is to hear how the winner ends.
-    pub fn watched_by(&mut self, outcome_reporter: Arc<OutcomeReporter>, candidate: usize) {
-        self.outcome_reporter = Some((outcome_reporter, Some(candidate)));
-    }
-
-    /// A whole answer goes out now.
-    pub fn answered(&mut self, status: StatusCode) {
         let now = self.elapsed();
         self.record.http_status = Some(i64::from(status.as_u16()));
         self.record.done_us = Some(now);
@@ -166,15 +167,8 @@ impl RaceGuard {
         self.outcome = Some(if status.is_success() { RaceOutcome::Ok } else { RaceOutcome::Error });
     }
 
-    /// Whatever it comes to, the client has read a 200.
-    pub fn head_was_sent(&mut self) {
-        self.head_sent = true;
-    }
-
     /// The gateway answers itself.
-    pub fn rejected(&mut self, rejection: &Rejection) {
-        // Whoever had won delivered nothing.
-        self.record.winner = None;
+    pub fn rejected(mut self, rejection: &Rejection) {
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         self.record.done_us = Some(self.elapsed());
         self.outcome = Some(match rejection.is_after_race() {
@@ -184,16 +178,34 @@ impl RaceGuard {
         });
     }
 
-    /// What the gateway itself added before a streaming client's first token.
-    fn overhead_us(&self) -> Option<i64> {
-        self.record.winner?;
-        Some((self.record.first_token_sent_us? - self.winner_token_us?).max(0))
+    /// The winner is streamed from now on, behind a head of this status.
+    pub fn streams(mut self, status: StatusCode, win: Win) -> StreamedRace {
+        self.commit(&win);
+        self.record.http_status = Some(i64::from(status.as_u16()));
+        StreamedRace { guard: self, outcome_reporter: win.outcome_reporter, serving: Some(win.candidate) }
     }
 
-    /// Tells whoever pays what the client got, and gives the codes of why it got that.
+    fn commit(&mut self, win: &Win) {
+        self.token_us = Some(win.token_us);
+        if let Some((_, race_budget)) = &self.steering {
+            race_budget.won(win.ordinal);
+        }
+        self.record.winner = i64::try_from(win.ordinal).ok();
+        if let Some(ordinal) = self.record.winner {
+            self.recorder.committed(&self.record.race_id, ordinal);
+        }
+    }
+
+    /// Time that the gateway itself added before a streaming client's first token.
+    fn overhead_us(&self) -> Option<i64> {
+        let token_us = self.token_us.filter(|_| self.record.stream)?;
+        Some((self.record.first_token_sent_us? - token_us).max(0))
+    }
+
+    /// Charges the purse, and gives the codes of the reasons.
     fn pay(&mut self) -> Option<String> {
         let (reasons, race_budget) = self.steering.take()?;
-        // A whole answer has no first token that a client could see.
+        // The client sees no first token of a whole answer.
         let ttft_us = if self.record.stream { self.record.first_token_sent_us } else { self.token_us };
         race_budget.finished(ttft_us.filter(|_| self.record.winner.is_some()), None);
         reasons.text()
@@ -204,39 +216,65 @@ impl RaceGuard {
     }
 }
 
-impl RelayObserver for RaceGuard {
+impl<'g> ReadRace<'g> {
+    /// When the request was read.
+    pub fn at(&self) -> Instant {
+        self.0.read_at
+    }
+
+    pub fn parsed(self, request: &ApiRequest) -> ParsedRace<'g> {
+        let record = &mut self.0.record;
+        // Longer than any real name, and bounded: a client must not fill the disk with it.
+        record.model = request.model.chars().take(512).collect();
+        record.stream = request.stream;
+        record.n_choices = request.n_choices;
+        record.max_tokens = request.max_tokens;
+        record.has_tools = request.has_tools;
+        ParsedRace(self.0)
+    }
+}
+
+impl<'g> ParsedRace<'g> {
+    pub fn planned(self, planned: Planned<'_>) -> &'g RaceGuard {
+        let Planned { settings, plan, reasons, race_budget } = planned;
+        let guard = self.0;
+        guard.record.policy = Some(settings.policy.as_str());
+        guard.record.optimise = Some(settings.optimise.as_str());
+        guard.record.plan = Some(plan);
+        guard.steering = Some((reasons, race_budget));
+        guard
+    }
+}
+
+impl RelayObserver for StreamedRace {
     fn first_token(&mut self) {
-        self.record.first_token_sent_us = Some(self.elapsed());
+        self.guard.record.first_token_sent_us = Some(self.guard.elapsed());
     }
 
     fn ended(&mut self, failure: Option<&Failure>) {
-        self.record.done_us = Some(self.elapsed());
-        // What the shutdown broke is nobody's fault.
-        if let Some((outcome_reporter, Some(candidate))) =
-            self.outcome_reporter.take().filter(|_| !self.shutdown.is_cancelled())
-        {
-            outcome_reporter.ended(candidate, failure);
+        let guard = &mut self.guard;
+        guard.record.done_us = Some(guard.elapsed());
+        let ends = guard.shutdown.is_cancelled();
+        // A shutdown is not the upstream's fault.
+        if let Some(candidate) = self.serving.take().filter(|_| !ends) {
+            self.outcome_reporter.ended(candidate, failure);
         }
-        self.outcome.get_or_insert(match failure {
+        guard.outcome.get_or_insert(match failure {
             None => RaceOutcome::Ok,
-            Some(_) if self.shutdown.is_cancelled() => RaceOutcome::Shutdown,
+            Some(_) if ends => RaceOutcome::Shutdown,
             Some(_) => RaceOutcome::Error,
         });
     }
 
     fn broke(&mut self, failure: &Failure) {
-        if let Some((outcome_reporter, serving)) = &mut self.outcome_reporter
-            && let Some(candidate) = serving.take()
-        {
-            outcome_reporter.ended(candidate, Some(failure));
+        if let Some(candidate) = self.serving.take() {
+            self.outcome_reporter.ended(candidate, Some(failure));
         }
     }
 
     fn rescued(&mut self, candidate: usize, ordinal: usize) {
-        self.record.rescued_by = i64::try_from(ordinal).ok();
-        if let Some((_, serving)) = &mut self.outcome_reporter {
-            *serving = Some(candidate);
-        }
+        self.guard.record.rescued_by = i64::try_from(ordinal).ok();
+        self.serving = Some(candidate);
     }
 }
 

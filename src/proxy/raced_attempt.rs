@@ -1,5 +1,4 @@
-//! An attempt as the gateway races it: ready at its first token, or with its whole answer where a client that does not stream
-//! waits for the first whole one.
+//! An attempt as the gateway races it: ready at its first token, or with its whole answer if the client does not stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,15 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use crate::attempt::{Attempt, AttemptProgress, ReadyAttempt};
+use crate::attempt::{Assembler, Attempt, EventStream, ReadyAttempt};
 use crate::budget::Budget;
-use crate::clock::Instant;
+use crate::clock::micros;
 use crate::failure::Failure;
 use crate::health::OutcomeReporter;
-use crate::race::{self, CutReason, HeldAttempt};
-use crate::relay::Assembler;
+use crate::race::{self, CutReason, HeldAttempt as _};
+use crate::routing::adaptive::AttemptView;
 
 /// A started attempt and what it has become.
 pub struct RacedAttempt {
@@ -26,23 +23,12 @@ pub struct RacedAttempt {
     outcome_reporter: Arc<OutcomeReporter>,
 }
 
-/// An answer that has begun.
-pub struct AttemptReady {
-    pub ready: ReadyAttempt,
-    /// When its first token was seen.
-    pub at: Instant,
-    /// All of it, where it ran on to that: then nothing is left to be read.
-    pub whole: Option<Bytes>,
-    /// It was asked without the reasoning of earlier turns.
-    pub without_reasoning: bool,
-}
-
 /// How far an entrant came.
 pub enum AttemptStage {
     /// No token yet.
     Asking(Attempt),
     /// Its whole answer is awaited.
-    Answering(Box<(AttemptReady, Assembler)>),
+    Answering(Box<(ReadyAttempt, Assembler)>),
     /// It was ready, or failed.
     Over,
 }
@@ -61,11 +47,17 @@ impl RacedAttempt {
         self.candidate
     }
 
-    /// None before its first token.
-    pub fn progress(&self) -> Option<AttemptProgress> {
-        match &self.stage {
-            AttemptStage::Answering(answering) => answering.0.ready.stream.progress(),
+    /// As the policy sees it; `waited`: since its start.
+    pub fn view(&self, waited: Duration) -> AttemptView {
+        let stream = match &self.stage {
+            AttemptStage::Answering(answering) => Some(&answering.0.stream),
             AttemptStage::Asking(_) | AttemptStage::Over => None,
+        };
+        AttemptView {
+            candidate: self.candidate,
+            waited_us: micros(waited),
+            first_token_us: stream.and_then(EventStream::first_token_us),
+            tokens: stream.map_or(0, EventStream::tokens),
         }
     }
 
@@ -73,46 +65,39 @@ impl RacedAttempt {
         self.stage
     }
 
-    fn poll_first_token(&mut self, context: &mut Context<'_>) -> Poll<Result<AttemptReady, Failure>> {
+    fn poll_first_token(&mut self, context: &mut Context<'_>) -> Poll<Result<ReadyAttempt, Failure>> {
         let AttemptStage::Asking(attempt) = &mut self.stage else { return Poll::Pending };
-        let ready = ready!(Pin::new(attempt).poll(context))?;
+        let mut ready = ready!(Pin::new(attempt).poll(context))?;
         self.stage = AttemptStage::Over;
-        let complained = self.outcome_reporter.answered(self.candidate, ready.exhausted_for);
-        Poll::Ready(Ok(AttemptReady {
-            ready,
-            at: Instant::now(),
-            whole: None,
-            without_reasoning: complained.reasoning,
-        }))
+        ready.without_reasoning = self.outcome_reporter.answered(self.candidate, ready.exhausted_for).reasoning;
+        Poll::Ready(Ok(ready))
     }
 }
 
 impl Future for RacedAttempt {
-    type Output = Result<AttemptReady, Failure>;
+    type Output = Result<ReadyAttempt, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let raced_attempt = &mut *self;
         if let AttemptStage::Asking(_) = raced_attempt.stage {
-            let mut begun = ready!(raced_attempt.poll_first_token(context))?;
-            let Some((idle, budget)) = &raced_attempt.whole else { return Poll::Ready(Ok(begun)) };
-            begun.ready.stream.serve(*idle);
-            let lease = budget.lease();
-            let assembler = Assembler::new(&mut begun.ready, lease);
-            raced_attempt.stage = AttemptStage::Answering(Box::new((begun, assembler)));
+            let mut ready = ready!(raced_attempt.poll_first_token(context))?;
+            let Some((idle, budget)) = &raced_attempt.whole else { return Poll::Ready(Ok(ready)) };
+            ready.stream.serve(*idle);
+            let assembler = Assembler::new(&mut ready, budget.lease());
+            raced_attempt.stage = AttemptStage::Answering(Box::new((ready, assembler)));
         }
         let AttemptStage::Answering(answering) = &mut raced_attempt.stage else { return Poll::Pending };
-        let (begun, assembler) = &mut **answering;
-        let whole = ready!(assembler.poll(&mut begun.ready, context));
+        let (ready, assembler) = &mut **answering;
+        let whole = ready!(assembler.poll(ready, context));
         let AttemptStage::Answering(answering) = std::mem::replace(&mut raced_attempt.stage, AttemptStage::Over) else {
             return Poll::Pending;
         };
-        let (begun, _) = *answering;
-        Poll::Ready(whole.map(|whole| AttemptReady { whole: Some(whole), ..begun }))
+        Poll::Ready(whole.map(|whole| ReadyAttempt { whole: Some(whole), ..answering.0 }))
     }
 }
 
 impl race::RacingAttempt for RacedAttempt {
-    type Ready = AttemptReady;
+    type Ready = ReadyAttempt;
 
     fn cut(&mut self, cut: CutReason) {
         match &mut self.stage {
@@ -124,20 +109,5 @@ impl race::RacingAttempt for RacedAttempt {
 
     fn has_begun(&self) -> bool {
         matches!(self.stage, AttemptStage::Answering(_))
-    }
-}
-
-impl HeldAttempt for AttemptReady {
-    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
-        self.ready.stream.read_ahead(context)
-    }
-
-    fn cut(&mut self, cut: CutReason) {
-        match cut {
-            CutReason::Lost => self.ready.stream.lost(),
-            CutReason::Late | CutReason::Deadline => {
-                self.ready.stream.time_out();
-            }
-        }
     }
 }

@@ -303,7 +303,7 @@ impl Rejection {
     }
 
     /// In the shape of the surface that was called.
-    pub fn answer_to(self, surface: Surface) -> Response<Body> {
+    pub fn answer_to(&self, surface: Surface) -> Response<Body> {
         let error = self.shaped(|error| surface.error(error));
         let mut response = Response::new(Body::from(error.to_string()));
         *response.status_mut() = self.0.status;

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod};
-use crate::race::verdict::{NextStep, is_the_requests_fault, verdict};
+use crate::race::verdict::{NextStep, is_the_requests_fault, next};
 use crate::race::{AttemptStart, Race};
 use crate::relay::{Continuation, RescueCandidates};
 
@@ -116,7 +116,7 @@ impl RescueCandidates for AnswerRescuer {
         let again = outcome_reporter.failed(turn.candidate, &outcome_reporter.sent(turn.candidate), failure);
         if again {
             self.queue.push_front(turn);
-        } else if verdict(failure).next == NextStep::Stop {
+        } else if next(failure, self.launcher.content_policy()) == NextStep::Stop {
             self.queue.clear();
         } else if !is_the_requests_fault(failure.kind) {
             // It would fail as well without the prefix.

@@ -1,9 +1,8 @@
-//! How an attempt ends that does not end by itself: held back and then committed to, chosen or not, cut as late, as hopeless,
-//! as a loser, or at the deadline.
+//! Endings that the race decides: win, hold, loss, late, hopeless, deadline. Not for failures: see `verdict`.
 
 use std::task::{Context, Poll};
 
-use super::{CutReason, HeldAttempt, Launch, Race, RaceFinish, RaceSide, RacingAttempt, ReadyArrival, RunningAttempt};
+use super::{CutReason, HeldAttempt, Launch, Race, RaceFinish, RaceSide, RacingAttempt, RunningAttempt};
 use crate::clock::Instant;
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
@@ -16,17 +15,17 @@ impl<A: RacingAttempt> RunningAttempt<A> {
 }
 
 impl<L: Launch> Race<L> {
-    /// It is the winner. Everybody else is cut.
-    pub(super) fn win(&mut self, winner: ReadyArrival<L::Ready>) -> RaceFinish<L::Ready> {
+    /// Declares the winner and cuts all others.
+    pub(super) fn win(&mut self, winner: RunningAttempt<L::Ready>) -> RaceFinish<L::Ready> {
         for loser in std::mem::take(&mut self.running) {
             self.lose(loser);
         }
-        let ReadyArrival { ready, entry, ordinal, .. } = winner;
+        let RunningAttempt { attempt: ready, entry, ordinal, .. } = winner;
         RaceFinish::Won { ready, candidate: entry.candidate, ordinal }
     }
 
-    /// One is ready: it is held back for the others, or whoever is to be committed to comes back.
-    pub(super) fn hold_or_choose(&mut self, arrival: ReadyArrival<L::Ready>) -> Option<ReadyArrival<L::Ready>> {
+    /// An attempt is ready: holds it back for the others (none), or returns the winner.
+    pub(super) fn hold_or_choose(&mut self, arrival: RunningAttempt<L::Ready>) -> Option<RunningAttempt<L::Ready>> {
         let Some((held, _)) = self.held.take() else {
             return self.hold(arrival);
         };
@@ -34,14 +33,14 @@ impl<L: Launch> Race<L> {
             RaceSide::Held => (held, arrival),
             RaceSide::New => (arrival, held),
         };
-        loser.ready.cut(CutReason::Lost);
+        loser.attempt.cut(CutReason::Lost);
         self.losers.push(loser.entry);
-        self.launch.lost_ready(loser.entry.candidate, loser.ready);
+        self.launch.lost_ready(loser.entry.candidate, loser.attempt);
         Some(winner)
     }
 
-    /// What was held back, once its time is over or nobody else runs.
-    pub(super) fn end_hold(&mut self) -> Option<ReadyArrival<L::Ready>> {
+    /// The held attempt, once its time is over or no other runs.
+    pub(super) fn end_hold(&mut self) -> Option<RunningAttempt<L::Ready>> {
         if self.hold_is_over() { self.held.take().map(|(held, _)| held) } else { None }
     }
 
@@ -49,14 +48,14 @@ impl<L: Launch> Race<L> {
         self.held.as_ref().is_some_and(|(_, until)| self.running.is_empty() || *until <= self.launch.now())
     }
 
-    /// Lets it read on; one that broke comes back with what broke it.
+    /// Lets the held attempt read on. Returns its failure if it broke.
     pub(super) fn poll_held(
         &mut self,
-        mut held: ReadyArrival<L::Ready>,
+        mut held: RunningAttempt<L::Ready>,
         until: Instant,
         context: &mut Context<'_>,
     ) -> Poll<(PlannedStart, Failure)> {
-        match held.ready.poll_held(context) {
+        match held.attempt.poll_held(context) {
             Poll::Ready(failure) => Poll::Ready((held.entry, failure)),
             Poll::Pending => {
                 self.held = Some((held, until));
@@ -65,8 +64,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Whoever is late makes room for the next, unless it is the last one alive: that one runs on. A trial keeps nobody else
-    /// alive.
+    /// Replaces late attempts. The last running attempt is not cut. A probe does not count as running for this.
     pub(super) fn cut_the_late(&mut self) {
         let now = self.launch.now();
         for begun in self.running.iter_mut().filter(|running| running.has_begun()) {
@@ -94,14 +92,14 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// One that is late, a trial before others.
+    /// A late attempt, probes first.
     fn latest(&self, now: Instant) -> Option<usize> {
         let is_late = |running: &RunningAttempt<L::Attempt>| running.late_at.is_some_and(|at| at <= now);
         let trial = self.running.iter().position(|running| running.entry.trial && is_late(running));
         trial.or_else(|| self.running.iter().position(is_late))
     }
 
-    /// Cuts those that cannot win any more. The last one alive stays, whatever is said of it.
+    /// Cuts attempts that cannot win any more. The last running attempt stays.
     pub(super) fn cut_the_hopeless(&mut self) {
         while self.running.len() > 1
             && let Some(position) = self.launch.hopeless(&self.running).filter(|at| *at < self.running.len())
@@ -117,7 +115,7 @@ impl<L: Launch> Race<L> {
             let begun = running.has_begun();
             let phase = if begun { Phase::Stream } else { Phase::FirstToken };
             let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
-            // A long answer is nobody's fault.
+            // A long answer is not the upstream's fault.
             if !begun {
                 self.launch.failed(running.entry.candidate, &failure);
             }
@@ -125,8 +123,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Holds it back if that is worth while, at the longest until the deadline.
-    fn hold(&mut self, arrival: ReadyArrival<L::Ready>) -> Option<ReadyArrival<L::Ready>> {
+    /// Holds it back if the launcher says so, at most until the deadline.
+    fn hold(&mut self, arrival: RunningAttempt<L::Ready>) -> Option<RunningAttempt<L::Ready>> {
         let now = self.launch.now();
         let left = self.deadline().saturating_duration_since(now);
         let hold = if self.running.is_empty() { None } else { self.launch.hold(&arrival, &self.running) };

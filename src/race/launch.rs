@@ -1,35 +1,33 @@
-//! What a race asks of its surroundings: to start an attempt, to take a loser, and, where a plan learns while it runs, what
-//! is to be done next. The defaults run a plan as it was made.
+//! The interface between a race and its launcher: starting attempts, taking losers, and decisions while it runs. The defaults
+//! run a plan unchanged. Not for the decisions themselves: see `policy`.
 
 use std::future::Future;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{ReadyArrival, RunningAttempt};
+use super::RunningAttempt;
 use crate::clock::Instant;
 use crate::failure::Failure;
 use crate::history::StartReason;
 use crate::routing::plan::Replan;
 
-/// A started attempt. Ready means: it may be committed to, for its first token is there, or its whole answer where the
-/// launcher makes such attempts.
+/// A started attempt. It is ready at its first token, or, if the launcher makes such attempts, with its whole answer.
 pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     type Ready: HeldAttempt;
 
-    /// Called right before it is dropped or handed to [`Launch::lost`]. An attempt that is dropped without it was dropped
-    /// because the client left, or at a shutdown.
+    /// Called right before it is dropped or passed to [`Launch::lost`]. An attempt dropped without this call was dropped because
+    /// the client left, or at a shutdown.
     fn cut(&mut self, cut: CutReason);
 
-    /// Its first token is there although it is not ready: it cannot be late any more, and no timer of the plan starts
-    /// another beside it.
+    /// Its first token came, and it is not ready yet: it cannot be late, and nothing starts beside it.
     fn has_begun(&self) -> bool {
         false
     }
 }
 
-/// What is ready, as long as it is held back.
+/// A ready attempt while it is held back.
 pub trait HeldAttempt {
-    /// Reads on, within a bound, so that what comes meanwhile is stamped when it comes. Ready: it broke, and recorded that.
+    /// Reads on within a bound, so that events get the time of their arrival. Ready: it broke, and has recorded that.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Failure>;
 
     /// As for an attempt; called before [`Launch::lost_ready`].
@@ -47,7 +45,7 @@ pub enum CutReason {
     Deadline,
 }
 
-/// What the race asks of its surroundings.
+/// Starts the attempts of a race and answers its questions.
 pub trait Launch {
     type Ready: HeldAttempt;
     type Attempt: RacingAttempt<Ready = Self::Ready>;
@@ -60,49 +58,49 @@ pub trait Launch {
     /// Starts an attempt.
     fn launch(&mut self, starting: AttemptStart) -> Self::Attempt;
 
-    /// Hears of a failure, and says whether the same candidate is asked again.
+    /// Takes note of a failure, and says whether the same candidate is asked again.
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision;
 
-    /// Asked when a retry is due while others run. False: it waits until one of them fails.
+    /// Whether a due retry may start while others run. False: it waits until one of them fails.
     fn affords_retry(&mut self, _candidate: usize, _running: &[RunningAttempt<Self::Attempt>]) -> bool {
         true
     }
 
-    /// Takes a loser, which was told so; to drop it cancels it.
+    /// Takes a loser after its [`RacingAttempt::cut`]. Dropping it cancels it.
     fn lost(&mut self, attempt: Self::Attempt);
 
-    /// Takes a loser that was ready, which was told so; to drop it cancels it.
+    /// Takes a loser that was ready, after its [`HeldAttempt::cut`]. Dropping it cancels it.
     fn lost_ready(&mut self, _candidate: usize, ready: Self::Ready) {
         drop(ready);
     }
 
-    /// Asked of a plan with `ask_after` while something may be started beside what runs, none of which has begun: then, when
-    /// its last answer says so, and after each failure.
+    /// What to start next. Asked at `ask_after` of the plan, again when the last answer says so, and after each failure; only
+    /// while attempts run and none of their answers has begun.
     fn replan(&mut self, _running: &[RunningAttempt<Self::Attempt>], _waiting: &[usize]) -> Replan {
         Replan::Never
     }
 
-    /// Which of those that wait, by its place among them, is started because of a failure. Beyond the last: the last.
+    /// The candidate that starts after a failure, as an index into `waiting`. An index beyond the end means the last.
     fn next_after_failure(&mut self, _waiting: &[usize]) -> usize {
         0
     }
 
-    /// One is ready and others run: how long to wait for these before it is committed to. None: not at all.
+    /// How long a ready attempt is held back for the running ones. None: not at all.
     fn hold(
         &mut self,
-        _ready: &ReadyArrival<Self::Ready>,
+        _ready: &RunningAttempt<Self::Ready>,
         _running: &[RunningAttempt<Self::Attempt>],
     ) -> Option<Duration> {
         None
     }
 
-    /// Another one became ready while one was held back: which is committed to.
-    fn prefer(&mut self, _held: &ReadyArrival<Self::Ready>, _new: &ReadyArrival<Self::Ready>) -> RaceSide {
+    /// Another attempt became ready during a hold: which of the two wins.
+    fn prefer(&mut self, _held: &RunningAttempt<Self::Ready>, _new: &RunningAttempt<Self::Ready>) -> RaceSide {
         RaceSide::Held
     }
 
-    /// One of several that cannot win any more, by its place among them: it is cut as a loser. Asked whenever anything may
-    /// have come, and again after each answer.
+    /// An attempt that cannot win any more, as an index into `running`: it is cut as a loser. Asked after every event, and again
+    /// after each answer.
     fn hopeless(&mut self, _running: &[RunningAttempt<Self::Attempt>]) -> Option<usize> {
         None
     }
@@ -118,20 +116,20 @@ pub struct AttemptStart {
     pub p_include: f64,
 }
 
-/// Whether a candidate that failed is asked again in the same race, as far as its time and its attempts allow.
+/// Whether a failed candidate is asked again in the same race, if time and attempts allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     No,
-    /// At once: the request to it has changed, or goes over a new connection.
+    /// At once, because its request changed or goes over a new connection.
     Now,
-    /// After `wait`. `first`: until it is started, no failure starts another; else the next is started at once.
+    /// After `wait`. `first`: until it starts, no failure starts another candidate; else the next one starts at once.
     Later {
         wait: Duration,
         first: bool,
     },
 }
 
-/// One of two.
+/// One of two ready attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaceSide {
     Held,

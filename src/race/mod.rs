@@ -1,8 +1,7 @@
-//! The race: runs a plan over any futures, and stops at the first that is ready.
+//! The race: runs a plan over any futures until one is ready. Not for HTTP, keys, rows or statistics.
 //!
-//! It knows nothing of HTTP, keys or rows, nor of what was learnt: it starts attempts when the plan says so, when its
-//! [`Launch`] says so, when one fails, or when one is late; the first that becomes ready wins, unless it is held back for a
-//! moment, and the others are cut. Dropping a [`Race`] drops every attempt.
+//! An attempt starts by a timer of the plan, by an answer of [`Launch`], after a failure, or because another is late. The first
+//! that is ready wins, unless it is held back for a moment; the others are cut. Dropping a [`Race`] drops every attempt.
 
 mod ending;
 mod launch;
@@ -34,7 +33,7 @@ pub enum RaceFinish<R> {
         candidate: usize,
         ordinal: usize,
     },
-    /// Nothing is left to try; [`Race::failures`] says why.
+    /// No candidate is left; see [`Race::failures`].
     Failed,
     /// The total deadline passed.
     Deadline,
@@ -45,17 +44,17 @@ pub struct Race<L: Launch> {
     launch: L,
     plan: RacePlan,
     began: Instant,
-    /// Candidates that may still be started, in order. Those that lost come back behind the others when nothing else is left.
+    /// Candidates that may still start, in order. Losers return behind them when no other candidate is left.
     waiting: Vec<WaitingCandidate>,
     running: Vec<RunningAttempt<L::Attempt>>,
-    /// Ready, and held back until then. Meanwhile nothing is started.
-    held: Option<(ReadyArrival<L::Ready>, Instant)>,
-    /// When the plan is asked again; none if it is not.
+    /// Ready, and held back until this instant. Nothing starts meanwhile.
+    held: Option<(RunningAttempt<L::Ready>, Instant)>,
+    /// When the policy is asked again. None: never.
     ask_at: Option<Instant>,
-    /// Entries of candidates that were cut as losers.
+    /// Candidates that were cut as losers.
     losers: Vec<PlannedStart>,
     started: usize,
-    /// A policy refusal came: nothing is started any more.
+    /// A refusal on content policy came: nothing starts any more.
     stopped: bool,
     failures: Vec<(usize, Failure)>,
 }
@@ -64,9 +63,9 @@ struct WaitingCandidate {
     entry: PlannedStart,
     /// It was started before.
     retry: bool,
-    /// It failed and is started again then, not before, and by nothing else.
+    /// A retry: it starts at this instant, and for no other reason.
     due: Option<Instant>,
-    /// Until it is started, no failure starts another candidate.
+    /// Until it starts, no failure starts another candidate.
     first: bool,
 }
 
@@ -75,7 +74,7 @@ impl WaitingCandidate {
         WaitingCandidate { entry, retry: false, due: None, first: false }
     }
 
-    /// One that was started before waits for others to fail.
+    /// A candidate that ran before waits for others to fail.
     fn again(entry: PlannedStart) -> WaitingCandidate {
         WaitingCandidate {
             entry: PlannedStart { start: StartRule::AfterFailure, ..entry },
@@ -86,13 +85,13 @@ impl WaitingCandidate {
     }
 }
 
-/// An attempt that runs.
+/// An attempt that runs, or its result when it is ready.
 pub struct RunningAttempt<A> {
     attempt: A,
     entry: PlannedStart,
     ordinal: usize,
     started_at: Instant,
-    /// When it is late; none once its first token came, or it was let run on as the last one alive.
+    /// When it is late. None once its first token came, or if it may run on as the last attempt.
     late_at: Option<Instant>,
 }
 
@@ -101,41 +100,29 @@ impl<A> RunningAttempt<A> {
         &self.attempt
     }
 
+    fn became<R>(self, ready: R) -> RunningAttempt<R> {
+        let RunningAttempt { entry, ordinal, started_at, late_at, .. } = self;
+        RunningAttempt { attempt: ready, entry, ordinal, started_at, late_at }
+    }
+
     pub fn candidate(&self) -> usize {
         self.entry.candidate
     }
 
-    /// When it was started, by [`Launch::now`].
+    /// The instant of its start, by [`Launch::now`].
     pub fn started_at(&self) -> Instant {
         self.started_at
     }
 }
 
-/// What an attempt became when it was ready.
-pub struct ReadyArrival<R> {
-    ready: R,
-    entry: PlannedStart,
-    ordinal: usize,
-}
-
-impl<R> ReadyArrival<R> {
-    pub fn ready(&self) -> &R {
-        &self.ready
-    }
-
-    pub fn candidate(&self) -> usize {
-        self.entry.candidate
-    }
-}
-
 enum RaceEvent<R> {
-    Ready(ReadyArrival<R>),
+    Ready(RunningAttempt<R>),
     Failed,
     Time,
 }
 
 impl<L: Launch> Race<L> {
-    /// A race that began at `began`; nothing runs until [`Race::run`] is polled.
+    /// A race that began at `began`. Nothing starts until [`Race::run`] is polled.
     pub fn new(plan: RacePlan, launch: L, began: Instant) -> Race<L> {
         let waiting = plan.entries.iter().copied().map(WaitingCandidate::untried).collect();
         let ask_at = plan.ask_after.map(|after| began + after.min(plan.total));
@@ -154,7 +141,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Runs until an attempt wins or nothing is left. Dropping the future and then the race cancels everything.
+    /// Runs until an attempt wins or no candidate is left. Dropping the future and the race cancels everything.
     pub async fn run(&mut self) -> RaceFinish<L::Ready> {
         loop {
             if let Some(finish) = self.do_what_is_due() {
@@ -210,17 +197,17 @@ impl<L: Launch> Race<L> {
         None
     }
 
-    /// It is over: gives back what started its attempts. What still runs is dropped.
+    /// Ends the race and returns its launcher. Running attempts are dropped.
     pub fn into_launch(self) -> L {
         self.launch
     }
 
-    /// Every failure so far with its candidate, in the order of their coming.
+    /// Every failure so far with its candidate, in order of arrival.
     pub fn failures(&self) -> &[(usize, Failure)] {
         &self.failures
     }
 
-    /// How many attempts were started.
+    /// The number of started attempts.
     pub fn started(&self) -> usize {
         self.started
     }
@@ -238,8 +225,8 @@ impl<L: Launch> Race<L> {
         .await
     }
 
-    /// Polls what is held back and every running attempt once. One that is ready ends the pass before the failures beside it
-    /// start anything.
+    /// Polls the held attempt and every running one once. A ready attempt ends the pass before failures in the same pass start
+    /// anything.
     fn poll_running(&mut self, context: &mut Context<'_>) -> Poll<RaceEvent<L::Ready>> {
         let mut failed = Vec::new();
         if let Some((held, until)) = self.held.take() {
@@ -260,13 +247,13 @@ impl<L: Launch> Race<L> {
                     }
                 }
                 Poll::Ready(Ok(ready)) => {
-                    let RunningAttempt { entry, ordinal, .. } = self.running.remove(position);
+                    let arrival = self.running.remove(position).became(ready);
                     for (entry, failure) in failed {
                         let again = self.launch.failed(entry.candidate, &failure);
                         self.keep(entry.candidate, failure);
                         self.put_back(entry, again);
                     }
-                    return Poll::Ready(RaceEvent::Ready(ReadyArrival { ready, entry, ordinal }));
+                    return Poll::Ready(RaceEvent::Ready(arrival));
                 }
             }
         }
@@ -274,7 +261,7 @@ impl<L: Launch> Race<L> {
             self.cut_the_hopeless();
             return Poll::Pending;
         }
-        // Whoever comes in the place of another runs before it is asked whether a trial left any.
+        // Replacements start before failed probes are handled: a probe needs none if anything runs.
         failed.sort_by_key(|(entry, _)| entry.trial);
         for (entry, failure) in failed {
             self.heed(entry.candidate, failure, Some(entry));
@@ -282,8 +269,8 @@ impl<L: Launch> Race<L> {
         Poll::Ready(RaceEvent::Failed)
     }
 
-    /// A failure: it is kept, and the same candidate is to be asked again, or the next is started at once, or both. Nobody is
-    /// started for a trial while others run.
+    /// Handles a failure: asks the same candidate again, or starts the next one at once, or both. A failed probe is not replaced
+    /// while others run.
     fn heed(&mut self, candidate: usize, failure: Failure, entry: Option<PlannedStart>) {
         let again = self.launch.failed(candidate, &failure);
         self.keep(candidate, failure);

@@ -1,5 +1,5 @@
 //! A seeded model check of the race: random plans, delays, failures, retries, ties, departures and decisions on a stopped clock,
-//! and what must hold for every one of them. The seed is printed with any violation; `PHOTOFINISH_SEEDS` sets how many are run:
+//! and the invariants of every race. A violation prints its seed; `PHOTOFINISH_SEEDS` sets the number of seeds:
 //! `PHOTOFINISH_SEEDS=100000 cargo test --lib race::model_check`.
 
 mod fakes;
@@ -56,7 +56,7 @@ fn random_world(random: &mut fastrand::Rng) -> (World, RacePlan) {
     (world, plan)
 }
 
-/// One of few, so that ties are common.
+/// One of few values, so that ties are common.
 fn random_delay(random: &mut fastrand::Rng) -> Duration {
     Duration::from_millis(random.u64(0..8) * 50)
 }
@@ -122,7 +122,7 @@ async fn check(seed: u64) {
     assert!(log.borrow().retried.values().all(|retried| *retried <= most), "asked again too often: {context}");
 }
 
-/// `held`: who was held back to the end, and until when that was allowed.
+/// `held`: the attempt that was held back to the end, and until when that was allowed.
 fn check_winner(world: &World, candidate: usize, held: Option<(usize, Instant)>, ordinal: usize, context: &str) {
     let course = world.courses[candidate];
     assert!(matches!(course.behaviour, Behaviour::Ready), "{context}");
@@ -134,7 +134,7 @@ fn check_winner(world: &World, candidate: usize, held: Option<(usize, Instant)>,
     }
 }
 
-/// A race may only fail when every candidate was tried, the bound was reached, or a policy refusal stopped it.
+/// A race may fail only if every candidate was tried, the bound was reached, or a refusal on policy stopped it.
 fn check_nothing_was_left(race: &Race<Fakes>, plan: &RacePlan, log: &Log, context: &str) {
     let refused = plan.content_policy == ContentPolicy::Stop
         && race.failures().iter().any(|(_, failure)| failure.kind == FailureKind::ContentPolicy);
@@ -145,12 +145,12 @@ fn check_nothing_was_left(race: &Race<Fakes>, plan: &RacePlan, log: &Log, contex
     assert!(refused || log.due.is_empty() || is_at_its_bound, "one was to be asked again: {context}");
 }
 
-/// Nobody sits idle until the deadline, and no retry is forgotten. Timers are exact to a millisecond.
+/// No race waits idly for its deadline, and no retry is forgotten. Timers are exact to a millisecond.
 fn check_deadline(race: &Race<Fakes>, world: &World, plan: &RacePlan, log: &Log, context: &str) {
     let is_late = |due: &(usize, Instant, bool)| due.1 + Duration::from_millis(1) >= race.deadline();
     let ran = log.rows.iter().any(|(_, ended)| *ended == "deadline");
     assert!(ran || log.due.iter().any(is_late), "it ended with nobody running: {context}");
-    // Beside one that has begun to write a whole answer none is started.
+    // Nothing starts while an answer is under way.
     let refused = race.failures().iter().any(|(_, failure)| failure.kind == FailureKind::ContentPolicy);
     let may_wait = world.whole || refused || log.started.len() >= plan.max_attempts;
     assert!(may_wait || log.due.iter().all(is_late), "one was to be asked again: {context}");

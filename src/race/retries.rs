@@ -1,15 +1,14 @@
-//! Retries: after which failures the same upstream is asked again in one race, how often, and after how long. Pure; what
-//! changes the request to it, another key or a new connection, is no retry and not counted here.
+//! Retries of the same upstream in one race: after which failures, how often, and after which pause. Pure. Not for repetitions
+//! with another key, another request or a new connection.
 
 use std::time::Duration;
 
 use crate::failure::{Failure, FailureKind};
 
-/// The first back-off, doubled with each further retry of the same upstream: long enough for another machine behind the same
-/// name to take over, and little beside a first token.
+/// The first back-off, doubled with each further retry of the same upstream. Long enough for another machine behind the same
+/// name to take over, and short compared with a first token.
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
-/// The share of a wait by which a retry comes later than it was told, at most: those that were told to wait at once do not
-/// all come back at once.
+/// Jitter: at most this share is added to a wait, so that clients that were limited together do not return together.
 const LATER: f64 = 0.1;
 
 /// The retries of one race.
@@ -22,13 +21,13 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// At most `most` for each of so many candidates; what asks for a longer wait than `wait_max` is not asked again.
+    /// At most `most` for each candidate. A failure that asks for a longer wait than `wait_max` is not retried.
     pub fn new(most: u32, wait_max: Duration, candidates: usize) -> Retries {
         Retries { most, wait_max, done: if most == 0 { Vec::new() } else { vec![0; candidates] } }
     }
 
-    /// How long to wait before this candidate is asked again, which is counted as done; none if it is not. `rest`: how long
-    /// it, or its key, is set aside because of this failure. `jitter` is in 0..1.
+    /// The pause before this candidate is asked again, counted as used; none if it is not retried. `rest`: the cool-down that this
+    /// failure caused. `jitter` is in 0..1.
     pub fn next(
         &mut self,
         candidate: usize,
@@ -54,7 +53,7 @@ impl Retries {
     }
 }
 
-/// True for what may be over in a moment and is not about the request. Exhaustive on purpose.
+/// True for failures that may be over soon and are not about the request. Exhaustive on purpose.
 fn may_pass(kind: FailureKind) -> bool {
     match kind {
         FailureKind::RateLimited
@@ -65,7 +64,7 @@ fn may_pass(kind: FailureKind) -> bool {
         | FailureKind::Reset
         | FailureKind::Closed
         | FailureKind::Protocol => true,
-        // A time-out has taken its time already, and what follows has the same answer the next time.
+        // A timeout took its time already; the others would fail the same way again.
         FailureKind::Timeout
         | FailureKind::IdleTimeout
         | FailureKind::Dns
@@ -96,7 +95,7 @@ mod tests {
         Failure { retry_after, ..Failure::new(kind, Phase::Headers, "") }
     }
 
-    /// Milliseconds until each retry of one candidate that fails so again and again.
+    /// Milliseconds before each retry of a candidate that always fails this way.
     fn waits(kind: FailureKind, retry_after_ms: u64, rest_ms: u64, jitter: f64) -> Vec<u128> {
         let mut retries = Retries::new(3, TWO, 2);
         let failure = failure(kind, retry_after_ms);

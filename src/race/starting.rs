@@ -1,4 +1,4 @@
-//! Who is started, when, and why: by the plan's timers, by its being asked again, or after a failure.
+//! Starts: by a timer of the plan, by the policy, or after a failure. Not for endings.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::clock::Instant;
 use crate::history::StartReason;
 use crate::routing::plan::{PlannedStart, StartRule};
 
-/// A plan is not asked more often than this without something failing or starting.
+/// The shortest pause between two questions to the policy, unless an attempt fails or starts.
 const ASK_PAUSE: Duration = Duration::from_millis(1);
 
 impl<L: Launch> Race<L> {
-    /// Asks a plan that learns what to start beside what runs, when that is due.
+    /// Asks the policy for hedges when that is due.
     pub(super) fn ask(&mut self) {
         let now = self.launch.now();
         while self.asks_at().is_some_and(|at| at <= now) {
@@ -29,8 +29,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// By the plan's timers, and after a failure's wait. A retry beside others is one that the launcher can afford; else it
-    /// waits for them to fail.
+    /// Starts candidates whose timer or retry is due. A retry while others run needs the launcher's consent; without it, it
+    /// waits until they fail.
     pub(super) fn start_what_is_due(&mut self) {
         let now = self.launch.now();
         while let Some(position) =
@@ -51,8 +51,8 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// Starts the next candidate: the first one in the plan's order, a later one by the launcher's choice. Losers come again
-    /// when nothing else is left. False if none may be started.
+    /// Starts the next candidate: the first by the plan's order, later ones by the launcher's choice. Losers start again when no
+    /// other is left. False if none may start.
     pub(super) fn start_next(&mut self, reason: StartReason) -> bool {
         if !self.may_start() || self.waiting.iter().any(|waiting| waiting.first && waiting.due.is_some()) {
             return false;
@@ -65,7 +65,7 @@ impl<L: Launch> Race<L> {
         let place = match reason {
             StartReason::First => 0,
             _ => {
-                // Those that lost already come behind those that were not tried.
+                // Losers come after untried candidates.
                 let untried = free.iter().take_while(|place| !self.waiting[**place].retry).count();
                 free.truncate(if untried == 0 { free.len() } else { untried });
                 if free.is_empty() { 0 } else { self.launch.next_after_failure(&self.candidates(&free)) }
@@ -76,8 +76,7 @@ impl<L: Launch> Race<L> {
         true
     }
 
-    /// Puts one that failed back among those that wait, before all others, if it is to be asked again and there is time and
-    /// an attempt left for it.
+    /// Puts a failed candidate first in the waiting list, if it is to be retried and time and attempts allow it.
     pub(super) fn put_back(&mut self, entry: PlannedStart, again: RetryDecision) -> bool {
         let (wait, first) = match again {
             RetryDecision::No => return false,
@@ -92,25 +91,25 @@ impl<L: Launch> Race<L> {
         is_possible
     }
 
-    /// Starts what was put back just now, beside whatever runs, unless nothing may be started now.
+    /// Starts the candidate that was just put back, if anything may start.
     pub(super) fn start_again(&mut self) {
         if self.may_start() {
             self.start_at(0, StartReason::Retry);
         }
     }
 
-    /// Nothing runs, but something will be started again.
+    /// A retry is due later.
     pub(super) fn awaits_retry(&self) -> bool {
         self.may_start() && self.waiting.iter().any(|waiting| waiting.due.is_some())
     }
 
-    /// Those that lost may be started once more.
+    /// Makes losers available again.
     pub(super) fn recall_losers(&mut self) {
         let losers = self.losers.drain(..).map(|entry| WaitingCandidate::again(PlannedStart { trial: false, ..entry }));
         self.waiting.extend(losers);
     }
 
-    /// The next moment at which something is to be done without any attempt's doing.
+    /// The next instant at which the race must act by itself.
     pub fn next_wake(&self) -> Instant {
         let starts = self.waiting.iter().filter_map(|waiting| self.starts_at(waiting));
         let late = self.running.iter().filter_map(|running| running.late_at);
@@ -118,16 +117,16 @@ impl<L: Launch> Race<L> {
         starts.chain(late).chain(self.asks_at()).chain(held).fold(self.deadline(), Instant::min)
     }
 
-    /// Beside an attempt whose answer has begun nothing is started, whether a timer or a failure asks for it: the attempt may
-    /// yet break, and then it is replaced.
+    /// While an answer is under way nothing starts, neither by a timer nor after a failure. If that answer breaks, it is
+    /// replaced then.
     fn may_start(&self) -> bool {
         let may = !self.stopped && self.started < self.plan.max_attempts && self.held.is_none();
         may && !self.running.iter().any(RunningAttempt::has_begun)
     }
 
-    /// An answer broke off. Timers that ran out while it was under way start nothing now: what failures start replaces it.
+    /// An answer broke. Timers that expired while it was under way must not all start at once: one replacement is enough.
     pub(super) fn forget_past_timers(&mut self) {
-        let elapsed = self.began.elapsed();
+        let elapsed = self.launch.now().saturating_duration_since(self.began);
         for waiting in &mut self.waiting {
             if matches!(waiting.entry.start, StartRule::At(after) if after <= elapsed) {
                 waiting.entry.start = StartRule::AfterFailure;
@@ -135,7 +134,7 @@ impl<L: Launch> Race<L> {
         }
     }
 
-    /// When a timer starts it, the plan's or that of a retry; none while it waits for something else.
+    /// When a timer of the plan or of a retry starts it. None if it waits for a failure.
     fn starts_at(&self, waiting: &WaitingCandidate) -> Option<Instant> {
         let by_plan = match waiting.entry.start {
             StartRule::At(after) => Some(self.began + after.min(self.plan.total)),
@@ -144,14 +143,14 @@ impl<L: Launch> Race<L> {
         waiting.due.or(by_plan).filter(|_| self.may_start())
     }
 
-    /// Nobody is asked what to start beside nothing.
+    /// The policy is asked only while an attempt runs and a candidate is free.
     fn asks_at(&self) -> Option<Instant> {
         let is_free = |waiting: &WaitingCandidate| waiting.due.is_none();
         let may_ask = || !self.running.is_empty() && self.waiting.iter().any(is_free) && self.may_start();
         self.ask_at.filter(|_| may_ask())
     }
 
-    /// The places of those that may be started at any time.
+    /// Indices of waiting candidates without a pending retry.
     fn free(&self) -> Vec<usize> {
         (0..self.waiting.len()).filter(|place| self.waiting[*place].due.is_none()).collect()
     }

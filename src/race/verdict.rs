@@ -1,4 +1,4 @@
-//! The verdict on a failed attempt: what it means for the race and for what is to be set aside. One pure function.
+//! The verdict on a failed attempt: what the race does next, and what cools down. One pure function. Not for carrying it out.
 
 use crate::config::ContentPolicy;
 use crate::failure::{Failure, FailureKind, Phase};
@@ -9,10 +9,10 @@ use crate::routing::cooldown::CooldownReason;
 pub struct Verdict {
     pub next: NextStep,
     pub aside: Option<CooldownReason>,
-    /// It is set aside at once; else only once several callers and bodies have met the same.
+    /// The cool-down starts at once. False: only once several callers and bodies met the same failure.
     pub certain: bool,
     pub counts: BreakerEffect,
-    /// An operator should look: a refused key, a model that is not there.
+    /// An operator should look: a refused key, a missing model.
     pub loud: bool,
 }
 
@@ -21,9 +21,9 @@ pub struct Verdict {
 pub enum BreakerEffect {
     /// It is not the upstream's own fault.
     Never,
-    /// A request may have caused it: for its caller, until another meets one too.
+    /// A request may have caused it: it counts for its caller, until another caller meets one.
     Doubtful,
-    /// No request can cause it: for everybody.
+    /// No request can cause it: it counts for everybody.
     Certain,
 }
 
@@ -32,11 +32,11 @@ pub enum BreakerEffect {
 pub enum NextStep {
     /// Start the next candidate at once.
     Try,
-    /// Start no more; what is running may still win.
+    /// Start nothing more; running attempts may still win.
     Stop,
 }
 
-/// What the race does after a failure, where a refusal on policy means what is set.
+/// What the race does after a failure, with the setting `content_policy`.
 pub fn next(failure: &Failure, content_policy: ContentPolicy) -> NextStep {
     match verdict(failure).next {
         NextStep::Stop if content_policy == ContentPolicy::Continue => NextStep::Try,
@@ -44,7 +44,7 @@ pub fn next(failure: &Failure, content_policy: ContentPolicy) -> NextStep {
     }
 }
 
-/// Decides. Exhaustive on purpose: a new kind of failure has to be given its meaning here.
+/// The verdict. Exhaustive on purpose: a new kind of failure needs its meaning here.
 pub fn verdict(failure: &Failure) -> Verdict {
     let (next, aside, certain) = match failure.kind {
         FailureKind::RateLimited if failure.whole_account => {
@@ -91,14 +91,14 @@ fn counts(failure: &Failure) -> BreakerEffect {
     }
 }
 
-/// True where every attempt of a race failed, at more than one upstream, and all in the same way: then it is held against
-/// none of them, for what they have in common is the request, or the way to them.
+/// True if attempts at more than one upstream failed, all in the same way. The cause is then the request or the network, so no
+/// breaker counts it.
 pub fn is_shared_by_all(failures: &[(usize, Failure)]) -> bool {
     let Some(((first, failure), others)) = failures.split_first() else { return false };
     others.iter().any(|(candidate, _)| candidate != first) && others.iter().all(|(_, other)| other.kind == failure.kind)
 }
 
-/// True for a failure of the upstream itself: not of its key, not of the request, and none that asks for a pause.
+/// True for a failure of the upstream itself: not of the key or the request, and no rate limit.
 fn is_the_upstreams_fault(kind: FailureKind) -> bool {
     matches!(
         kind,
@@ -117,12 +117,12 @@ fn is_the_upstreams_fault(kind: FailureKind) -> bool {
     )
 }
 
-/// True for a failure that says that the upstream has too much to do, or cannot do it: hedges to it would make it worse.
+/// True for a failure that shows overload or an outage: hedges would make it worse.
 pub fn slows_hedging(kind: FailureKind) -> bool {
     is_the_upstreams_fault(kind) || kind == FailureKind::RateLimited
 }
 
-/// True for a failure that says the request itself is wrong, so that its own answer is the client's to see.
+/// True for a failure that says that the request is wrong: the client should see that answer.
 pub fn is_the_requests_fault(kind: FailureKind) -> bool {
     matches!(
         kind,

@@ -18,7 +18,7 @@ use crate::learning::{AttemptObserver, Learning, ObserverSpec, PrefixBlocks};
 use crate::policy::PolicyDriver;
 use crate::race::retries::Retries;
 use crate::race::verdict::{BreakerEffect, verdict};
-use crate::race::{AttemptStart, Launch, RaceSide, ReadyArrival, Replan, RetryDecision, RunningAttempt};
+use crate::race::{AttemptStart, Launch, RaceSide, Replan, RetryDecision, RunningAttempt};
 use crate::routing::adaptive::AttemptView;
 
 /// One race's.
@@ -190,7 +190,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
 
     fn hold(
         &mut self,
-        ready: &ReadyArrival<Answering<'w, W>>,
+        ready: &RunningAttempt<Answering<'w, W>>,
         running: &[RunningAttempt<SimulatedAttempt<'w, W>>],
     ) -> Option<Duration> {
         if self.request.whole {
@@ -200,7 +200,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
         self.driver.as_mut()?.hold(ready.candidate(), &views, now_us)
     }
 
-    fn prefer(&mut self, held: &ReadyArrival<Answering<'w, W>>, new: &ReadyArrival<Answering<'w, W>>) -> RaceSide {
+    fn prefer(&mut self, held: &RunningAttempt<Answering<'w, W>>, new: &RunningAttempt<Answering<'w, W>>) -> RaceSide {
         let now_us = self.learning.now_us();
         let prefers_new = |driver: &PolicyDriver| driver.prefers_new(held.candidate(), new.candidate(), now_us);
         if self.driver.as_ref().is_some_and(prefers_new) { RaceSide::New } else { RaceSide::Held }

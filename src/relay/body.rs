@@ -1,4 +1,4 @@
-//! The body of a streamed answer.
+//! The body of a streamed answer. Not for continuing a broken one: see `rescued_body`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,18 +16,18 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::sse::SseEvent;
 use crate::shutdown::Shutdown;
 
-/// A pause between two polls that says that the client did not take what was there.
+/// A pause between two polls that counts as a slow client.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Hears how the answer fares; dropped without [`RelayObserver::ended`] when the client left.
+/// Observes an answer. Dropped without [`RelayObserver::ended`]: the client left.
 pub trait RelayObserver: Send {
-    /// The first payload byte was handed over.
+    /// The first payload byte was passed on.
     fn first_token(&mut self);
-    /// The answer ended: none, or by the failure that broke it.
+    /// The answer ended; `failure`: what broke it.
     fn ended(&mut self, failure: Option<&Failure>);
-    /// The answer broke off, and others are asked to go on with it.
+    /// The answer broke, and another upstream is asked to continue it.
     fn broke(&mut self, _failure: &Failure) {}
-    /// One of them does: the attempt of this number, of this candidate.
+    /// This candidate continues it, with the attempt of this ordinal.
     fn rescued(&mut self, _candidate: usize, _ordinal: usize) {}
 }
 
@@ -35,7 +35,7 @@ pub trait RelayObserver: Send {
 pub struct RelayBody<W> {
     pub(super) stream: EventStream,
     pub(super) watch: W,
-    /// Held back until now: everything up to the first payload.
+    /// The bytes up to the first payload, held back until now.
     prelude: Option<Bytes>,
     /// The client asked for the usage chunk itself.
     pub(super) include_usage: bool,
@@ -44,10 +44,10 @@ pub struct RelayBody<W> {
     pub(super) handed: LastHandover,
 }
 
-/// What comes next of an answer.
+/// The next step of an answer.
 pub(super) enum RelayStep {
     Bytes(Bytes),
-    /// It broke. Boxed, for that is rare.
+    /// It broke. Boxed: it is large and rare.
     Broken(Box<BrokenOff>),
     End,
 }
@@ -55,7 +55,7 @@ pub(super) enum RelayStep {
 /// How an answer broke.
 pub(super) struct BrokenOff {
     pub failure: Failure,
-    /// The upstream's own error event, where the client takes it for one.
+    /// The upstream's own error event, if the client understands it.
     pub seen: Option<Bytes>,
 }
 
@@ -65,11 +65,11 @@ impl BrokenOff {
     }
 }
 
-/// Tells when the gateway ends.
+/// Notices the shutdown of the gateway.
 pub(super) struct ShutdownWatch {
     shutdown: Shutdown,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Who is woken by `cancelled`.
+    /// The task that `cancelled` wakes.
     waker: Option<Waker>,
 }
 
@@ -82,10 +82,10 @@ impl ShutdownWatch {
         &self.shutdown
     }
 
-    /// The upstream has nothing: is the gateway ending?
+    /// Called while the upstream is silent. Ready: the gateway shuts down.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let waker = context.waker();
-        // All streams share one token and its lock, so it is asked only when it would not wake us by itself.
+        // All streams share one token and its lock, so poll it only if it would not wake this task.
         let registered = self.waker.as_ref().is_some_and(|before| before.will_wake(waker));
         if !self.shutdown.is_cancelled() {
             if registered {
@@ -99,13 +99,13 @@ impl ShutdownWatch {
         Poll::Ready(())
     }
 
-    /// Recorded as a shutdown by the guards, which see the same.
+    /// The guards record it as a shutdown.
     pub(super) fn failure() -> Failure {
         Failure::new(FailureKind::Closed, Phase::Stream, "the gateway is shutting down")
     }
 }
 
-/// When the last frame was handed over; none while waiting for the upstream.
+/// When the last frame was passed on. None while waiting for the upstream.
 #[derive(Default)]
 pub(super) struct LastHandover(Option<Instant>);
 
@@ -114,7 +114,7 @@ impl LastHandover {
         self.0 = Some(Instant::now());
     }
 
-    /// Called on entry: a long time since the last frame was handed over means that the client was slow.
+    /// Called on entry: a long time since the last frame means that the client was slow.
     pub(super) fn notice_stall(&mut self, stream: &mut EventStream) {
         if self.0.take().is_some_and(|handed_at| handed_at.elapsed() > STALL) {
             stream.stalled();
@@ -125,7 +125,7 @@ impl LastHandover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RelayState {
     Open,
-    /// The last event went out; the rest is only read.
+    /// The last event was sent; the rest is only read.
     Done,
     Ended,
 }
@@ -151,7 +151,7 @@ impl<W: RelayObserver> RelayBody<W> {
         }
     }
 
-    /// The bytes for one event; empty where none go out.
+    /// The bytes of one event; may be empty.
     fn pass(&mut self, item: StreamItem) -> RelayStep {
         RelayStep::Bytes(match item.kind {
             ItemKind::Other | ItemKind::Heartbeat | ItemKind::Payload => item.raw,
@@ -169,7 +169,7 @@ impl<W: RelayObserver> RelayBody<W> {
         })
     }
 
-    /// There is nothing more: complete, or not.
+    /// The upstream ended, complete or not.
     fn upstream_ended(&mut self) -> RelayStep {
         let open = self.state == RelayState::Open;
         if open && !self.stream.is_complete() {
@@ -180,7 +180,7 @@ impl<W: RelayObserver> RelayBody<W> {
         if open { RelayStep::Bytes(self.stream.ending()) } else { RelayStep::End }
     }
 
-    /// It ends here, with the event that says so.
+    /// Ends the answer with an error event.
     pub(super) fn broken(&mut self, broken: BrokenOff) -> Bytes {
         let BrokenOff { failure, seen } = broken;
         self.watch.ended(Some(&failure));
@@ -196,7 +196,7 @@ impl<W: RelayObserver> RelayBody<W> {
         }
     }
 
-    /// What comes next; behind a break or an end nothing does.
+    /// The next step. After a break or an end there is none.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<RelayStep> {
         self.handed.notice_stall(&mut self.stream);
         if let Some(prelude) = self.prelude.take() {
@@ -214,13 +214,13 @@ impl<W: RelayObserver> RelayBody<W> {
                         false => self.upstream_ended(),
                     }
                 }
-                // Behind [DONE] nothing more is passed on.
+                // Nothing is passed on after [DONE].
                 Poll::Ready(Some(Ok(_))) if self.state == RelayState::Done => continue,
                 Poll::Ready(Some(Ok(item))) => self.pass(item),
                 Poll::Ready(Some(Err(failure))) => BrokenOff::by(failure),
                 Poll::Ready(None) => self.upstream_ended(),
             };
-            // A translation may have nothing to say yet.
+            // A translation may have no output yet.
             if !matches!(&next, RelayStep::Bytes(bytes) if bytes.is_empty()) {
                 return Poll::Ready(next);
             }
@@ -229,7 +229,7 @@ impl<W: RelayObserver> RelayBody<W> {
     }
 }
 
-/// The LF of a last CRLF may still be on its way, and behind `[DONE]` nothing more is passed on.
+/// Completes a last CRLF whose LF has not arrived: nothing is passed on after `[DONE]`.
 fn with_its_line_end(raw: Bytes) -> Bytes {
     if raw.ends_with(b"\r\n\r") { Bytes::from([&raw, &b"\n"[..]].concat()) } else { raw }
 }

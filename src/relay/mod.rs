@@ -1,16 +1,13 @@
-//! The relay: the winner's events become the client's answer.
+//! The relay: the body of a streamed answer, made of the winner's events. Not for whole answers: see `attempt`.
 //!
-//! A streaming client gets a [`RelayBody`] (in a [`RescuedBody`], where others are to go on with what breaks off), which polls the winner's body when the server has room: no task, no channel,
-//! and a dropped connection drops the winner. A client that does not stream gets what [`assemble`], or an [`Assembler`],
-//! puts together.
+//! The server polls a [`RelayBody`] when it has room, and that polls the winner's body: no task, no channel, and a dropped
+//! connection drops the winner. A [`RescuedBody`] continues an answer that broke off with another upstream.
 
 mod body;
 mod rescued_body;
-mod whole;
 
 pub use body::{RelayBody, RelayObserver};
 pub use rescued_body::{Continuation, RESCUED, RescueCandidates, RescuedBody};
-pub use whole::{Assembler, assemble_events};
 
 use bytes::{Bytes, BytesMut};
 
@@ -22,7 +19,7 @@ use crate::protocol::frame::Frame;
 use crate::protocol::openai;
 use crate::protocol::sse::SseScanner;
 
-/// Whole events, without the chunks that only `include_usage` brings.
+/// Complete events, without the usage chunks that `include_usage` adds.
 pub fn without_usage(events: Bytes) -> Bytes {
     aside(events.len(), || {
         let mut scanner = SseScanner::new(usize::MAX);
@@ -37,7 +34,7 @@ pub fn without_usage(events: Bytes) -> Bytes {
     })
 }
 
-/// The event that ends a broken stream, in the dialect that was called.
+/// The event that ends a broken stream, in the caller's dialect.
 fn error_event(stream: &mut EventStream, failure: &Failure) -> Bytes {
     broken_off(failure, |error| stream.error_event(error))
 }

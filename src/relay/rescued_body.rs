@@ -1,7 +1,7 @@
-//! The body of a streamed answer that others go on with where it breaks off (`rescue = "continue"`).
+//! The body of a streamed answer that another upstream continues if it breaks (`rescue = "continue"`).
 //!
-//! As long as the winner's stream holds it is a [`RelayBody`] that keeps what it gave out. Who is asked then, and how, is for
-//! a [`RescueCandidates`] to say; what of their answers goes out, for [`JoinedAnswer`].
+//! Until then it is a [`RelayBody`] that keeps what it sent. Not for choosing the next upstream: that is [`RescueCandidates`];
+//! nor for fitting its answer to what was sent: that is [`JoinedAnswer`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,20 +21,20 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::protocol::rescue::{DeliveredAnswer, JoinMethod, JoinedAnswer};
 use crate::race::CutReason;
 
-/// Names the upstream that went on with the answer, where trailers are taken.
+/// The trailer that names the upstream that continued the answer.
 pub const RESCUED: &str = "x-photofinish-rescued";
 
-/// Finds those who go on with an answer, one after the other.
+/// Finds upstreams that continue an answer, one after the other.
 pub trait RescueCandidates: Send {
-    /// Starts the next one. `afresh`: the answer has just broken off (again). None: nobody is left.
+    /// Starts the next one. `afresh`: the answer has just broken (again). None: no upstream is left.
     fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation>;
-    /// The one that was started last has begun.
+    /// The latest attempt has its first token.
     fn began(&mut self, ready: &ReadyAttempt);
-    /// It failed, and nothing of it was given out.
+    /// The latest attempt failed before any of it was sent.
     fn failed(&mut self, failure: &Failure);
 }
 
-/// One who was asked to go on.
+/// An attempt to continue the answer.
 pub struct Continuation {
     pub attempt: Attempt,
     pub way: JoinMethod,
@@ -42,20 +42,20 @@ pub struct Continuation {
     pub upstream: String,
     pub candidate: usize,
     pub ordinal: usize,
-    /// How long its first token may take.
+    /// Timeout to its first token.
     pub first_token: Duration,
     pub idle: Duration,
 }
 
-/// Streams the winner, and then whoever goes on with it. Dropping it cancels both.
+/// Streams the winner, and then its replacement. Dropping it cancels both.
 pub struct RescuedBody<W> {
     stage: RescueStage<W>,
-    /// None once nobody can go on with what was delivered.
+    /// None once no upstream can continue what was delivered.
     rescue: Option<Box<dyn RescueCandidates>>,
     delivered: DeliveredAnswer,
-    /// For what was delivered.
+    /// Memory for what was delivered.
     lease: Lease,
-    /// Go out at the end.
+    /// Sent at the end.
     trailers: Option<HeaderMap>,
 }
 
@@ -66,7 +66,7 @@ enum RescueStage<W> {
     Ended,
 }
 
-/// What is left of the winner. Behind the streams in whatever holds it: their rows go before the race's.
+/// What is left of the winner. Holders declare it after their streams: rows of attempts are written before the race's.
 struct WinnerRest<W> {
     broken: BrokenOff,
     ending: ShutdownWatch,
@@ -82,28 +82,28 @@ struct PendingRescue<W> {
 
 struct JoinedStreams<W> {
     stream: EventStream,
-    /// Everything up to its first payload.
+    /// The bytes up to its first payload.
     prelude: Option<Bytes>,
     joined: JoinedAnswer,
     upstream: String,
     candidate: usize,
     ordinal: usize,
-    /// Something of it was given out.
+    /// Some of it was sent.
     began: bool,
     handed: LastHandover,
     rest: WinnerRest<W>,
 }
 
-/// What comes next of a joined answer.
+/// The next step of a joined answer.
 enum RescueStep {
     Bytes(Bytes),
     /// The last bytes.
     Complete(Bytes),
     Heartbeat,
     Failed(Failure),
-    /// It says something else than what was delivered.
+    /// It differs from what was delivered.
     Diverged,
-    /// The gateway ends.
+    /// The gateway shuts down.
     Ending,
 }
 
@@ -169,7 +169,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                     None => (RescueStage::Ended, Some(relay.broken(*broken))),
                     Some(asked) => {
                         relay.watch.broke(&broken.failure);
-                        // Its stream ends here.
+                        // Drops the stream of the winner.
                         let RelayBody { watch, ending, include_usage, .. } = *relay;
                         (
                             PendingRescue::stage(asked, WinnerRest { broken: *broken, ending, include_usage, watch }),
@@ -193,7 +193,7 @@ impl<W: RelayObserver> RescuedBody<W> {
                 if failure.kind == FailureKind::Timeout {
                     asked.attempt.cut(CutReason::Late);
                 }
-                // Its row goes before that of the next.
+                // Its row is written before the next one's.
                 drop(asked);
                 self.rescue.iter_mut().for_each(|rescue| rescue.failed(&failure));
                 self.ask(rest, false)
@@ -245,7 +245,7 @@ impl<W: RelayObserver> RescuedBody<W> {
             }
             RescueStep::Diverged => {
                 let JoinedStreams { mut stream, rest, .. } = *joining;
-                // It did nothing wrong.
+                // The upstream is not at fault.
                 stream.lost();
                 drop(stream);
                 self.ask(rest, false)
@@ -265,7 +265,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         }
     }
 
-    /// Asks the next one, or ends the answer as broken.
+    /// Asks the next upstream, or ends the answer as broken.
     fn ask(&mut self, rest: WinnerRest<W>, afresh: bool) -> (RescueStage<W>, Option<Bytes>) {
         match self.next(afresh) {
             Some(asked) => (PendingRescue::stage(asked, rest), None),
@@ -278,7 +278,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         rescue.next(&self.delivered, afresh)
     }
 
-    /// The answer ends with what broke it, unless something else did.
+    /// Ends the answer with `other`, or with the failure that broke it.
     fn give_up(&mut self, mut rest: WinnerRest<W>, other: Option<Failure>) -> (RescueStage<W>, Option<Bytes>) {
         let BrokenOff { failure, seen } = match other {
             Some(failure) => BrokenOff { failure, seen: None },
@@ -289,7 +289,7 @@ impl<W: RelayObserver> RescuedBody<W> {
         (RescueStage::Ended, Some(event))
     }
 
-    /// The client gets this of a joined answer.
+    /// Sends bytes of a joined answer.
     fn give_out(&mut self, joining: &mut JoinedStreams<W>, bytes: Bytes) -> Bytes {
         self.keep(&bytes);
         if bytes.is_empty() || std::mem::replace(&mut joining.began, true) {
@@ -311,7 +311,7 @@ impl<W: RelayObserver> RescuedBody<W> {
             self.delivered.bar();
         }
         if self.delivered.is_barred() {
-            // Neither the request nor what was delivered is needed any more.
+            // Frees the request and what was delivered.
             self.rescue = None;
             self.lease.settle(0);
         }
@@ -324,7 +324,7 @@ impl<W> PendingRescue<W> {
         RescueStage::Asking(Box::new(PendingRescue { asked, late, rest }))
     }
 
-    /// None: the gateway ends.
+    /// None: the gateway shuts down.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ReadyAttempt, Failure>>> {
         if let Poll::Ready(answered) = Pin::new(&mut self.asked.attempt).poll(context) {
             return Poll::Ready(Some(answered));

@@ -67,7 +67,7 @@ impl ContextWindows {
     /// An upstream refused a prompt as too long. `tokens`: what it takes, if it said so; `bytes`: the prompt's own length, if it
     /// was that.
     pub fn refused(&mut self, upstream: &str, tokens: Option<u64>, bytes: Option<usize>, now: Instant) {
-        if tokens.or(bytes.map(|_| 0)).is_none() {
+        if tokens.is_none() && bytes.is_none() {
             return;
         }
         if self.learnt.len() >= REMEMBERED_MAX && !self.learnt.contains_key(upstream) {

@@ -1,5 +1,4 @@
-//! How every upstream stands now, and why a plan would begin with it or not: gathered for people from what was learnt, the
-//! breakers, the cool-downs and the ledgers. Changes nothing, and no race asks it.
+//! The status of every upstream, and why a plan would begin with it or not: `GET /api/routing`. Read-only. Not used by races.
 
 mod listing;
 mod ranking;
@@ -20,10 +19,10 @@ const UPSTREAMS_MAX: usize = 1_000;
 /// Models in one answer, aliases included.
 const MODELS_MAX: usize = 1_000;
 
-/// All of it, or what concerns one `model`: a name, an alias, or upstreams with commas between.
+/// The whole status, or that of one `model`: a name, an alias, or upstreams separated by commas.
 ///
 /// # Errors
-/// Why there is no such model.
+/// The reason why there is no such model.
 pub fn routing(health: &UpstreamHealth, live: &LiveConfig, model: Option<&str>) -> Result<RoutingReport, String> {
     let mut asked = match model {
         Some(model) => vec![RequestedModel::new(live, model)?],
@@ -44,7 +43,7 @@ pub fn routing(health: &UpstreamHealth, live: &LiveConfig, model: Option<&str>) 
     Ok(RoutingReport { now_us: view.now_us(), upstreams, models, left_out })
 }
 
-/// Upstreams that callers named themselves and that can still be named, those used last first.
+/// Upstreams that callers named and can still name, most recently used first.
 fn others(view: &StatusView<'_>, live: &LiveConfig, listed: &ListedUpstreams<'_>) -> Vec<UpstreamReport> {
     let settings = &live.config.race;
     let mut names: Vec<(Option<i64>, &str)> = view.known().filter(|(_, name)| !listed.has(name)).collect();

@@ -1,5 +1,4 @@
-//! Which upstream would be first, and what keeps each of the others behind it. By the decision's own order, so that what is
-//! told is what happens; the words are made here.
+//! The order of a model's upstreams, and the reason for each place. It uses the order of the decision itself. Not for deciding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use crate::routing::adaptive::{
 };
 use crate::routing::breaker::BreakerStatus;
 
-/// Two that differ by less are called equal.
+/// A smaller ratio counts as equal.
 const EQUAL: f64 = 1.05;
 
 /// An upstream of a model.
@@ -21,23 +20,23 @@ pub struct RankedUpstream {
     pub name: String,
     pub forecast: Arc<LatencyForecast>,
     pub sent: SendConditions,
-    /// Of an attempt, in the unit of the model's ledger.
+    /// Cost of an attempt, in the unit of the model's budget.
     pub cost: f64,
-    /// Those of one park have the same.
+    /// Upstreams with the same number share machines.
     pub domain: Option<u32>,
     pub obstacles: Obstacles,
 }
 
-/// What may keep an upstream from being asked.
+/// What may keep an upstream from being used.
 pub struct Obstacles {
-    /// Why there is no key for it.
+    /// Why it has no key.
     pub off: Option<String>,
-    /// Until the first of its keys is free.
+    /// Time until the first of its keys is free.
     pub cooling: Option<Duration>,
     pub breaker: BreakerStatus,
 }
 
-/// The names of those that can be asked, best first; and why each upstream stands where it does, the others behind.
+/// The names of the usable upstreams, best first; and the reason for each place, unusable upstreams last.
 pub fn rank(
     contenders: &[RankedUpstream],
     terms: BudgetSnapshot,
@@ -49,7 +48,7 @@ pub fn rank(
     let undoubted =
         |contender: &&RankedUpstream| usable(contender) && contender.obstacles.breaker == BreakerStatus::Closed;
     let mut able: Vec<&RankedUpstream> = contenders.iter().filter(undoubted).collect();
-    // Better a doubtful one than none.
+    // A doubtful upstream is better than none.
     let doubtful = able.is_empty();
     if doubtful {
         able = contenders.iter().filter(usable).collect();
@@ -127,7 +126,7 @@ impl RankedFigures<'_> {
     fn why(&self, contender: &RankedUpstream, best: &RankedUpstream, alone: bool) -> (&'static str, String) {
         let forecast = &contender.forecast;
         if forecast.is_unknown() {
-            // Only this policy starts such a one with intent.
+            // Only this policy starts unknown upstreams on purpose.
             let cold = self.settings.policy == Policy::Adaptive;
             let then = if cold { ": tried beside the best until more is" } else { "" };
             return ("unknown", format!("hardly anything is known of it yet{then}"));
@@ -164,7 +163,7 @@ impl RankedFigures<'_> {
         misses.then(|| format!("TPOT {:.0} ms, over the target of {:.0} ms", tpot_us / 1e3, target_us / 1e3))
     }
 
-    /// By what it is slower most, if it is.
+    /// The quantile by which it is slowest, if it is slower.
     fn slower(&self, contender: &RankedUpstream, best: &RankedUpstream) -> Option<String> {
         let shares: [(f64, &str); 2] = [(0.5, "p50"), (0.95, "p95")];
         let worst = shares
@@ -179,7 +178,7 @@ impl RankedFigures<'_> {
         Some(format!("{what} {name} {:.0} ms, {ratio:.1} × that of {}", us / 1e3, best.name))
     }
 
-    /// To the first token, or where that is the aim, to the end of a usual answer.
+    /// Time to the first token; with the objective `completion`, to the end of an average answer.
     fn time_us(&self, contender: &RankedUpstream, q: f64) -> Option<f64> {
         let forecast = &contender.forecast;
         let ttft_us = forecast.ttft_quantile_us(contender.sent, q, self.now_us)?;

@@ -1,4 +1,4 @@
-//! Everything that is known at one moment, and what it says of an upstream or of a model. Not for which of them are told.
+//! A snapshot of all statistics, and the status of one upstream or model in it. Not for the choice of upstreams and models.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,17 +19,17 @@ use crate::routing::breaker::{self, BreakerStatus, ProbeScope};
 use crate::routing::keyring::{HashedKey, KeyOrder};
 use crate::routing::tariff::{Basis, PromptTokens};
 
-/// Prompts that are predicted for, tokens. Upstreams are compared by the first.
+/// Prompt sizes of the predictions, tokens. Upstreams are compared by the first.
 pub const SIZES: [u32; 3] = [500, 2_000, 8_000];
 
-/// One moment.
+/// A snapshot.
 pub struct StatusView<'a> {
     health: &'a UpstreamHealth,
     live: &'a LiveConfig,
     known: HashMap<String, Arc<UpstreamStats>>,
-    /// Of those that nobody knows.
+    /// The forecast of an unknown upstream.
     nothing: Arc<LatencyForecast>,
-    /// By model, the bits of the budget, and whether it is counted in money.
+    /// By model, bits of the budget, and whether its unit is money.
     terms: HashMap<(String, u64, bool), BudgetSnapshot>,
     now_us: i64,
     now: Instant,
@@ -61,7 +61,7 @@ impl<'a> StatusView<'a> {
         self.now_us
     }
 
-    /// Every upstream that something is known of: when it was last used, µs, and its name.
+    /// Every upstream with statistics: its last use in µs, and its name.
     pub fn known(&self) -> impl Iterator<Item = (Option<i64>, &str)> {
         self.known.values().map(|known| (known.forecast().last_us(), known.name()))
     }
@@ -130,7 +130,7 @@ impl<'a> StatusView<'a> {
         let prompt = PromptTokens { uncached: f64::from(SIZES[0]), cached: 0.0 };
         let contender = |(place, upstream): (usize, &UpstreamConfig)| {
             let name = upstream.name();
-            // The place of the first of a domain stands for it.
+            // A domain's number is the index of its first upstream.
             let domain = domains[place].and_then(|domain| domains.iter().position(|other| *other == Some(domain)));
             RankedUpstream {
                 forecast: self.forecast(&name),
@@ -158,7 +158,7 @@ impl<'a> StatusView<'a> {
         PredictionReport { input_tokens, ttft_p50_ms: quantile(0.5), ttft_p95_ms: quantile(0.95) }
     }
 
-    /// As a caller without keys of their own meets it, in conversations.
+    /// For a caller without own keys, on the surface for conversations.
     fn obstacles(&self, upstream: &UpstreamConfig, name: &str, settings: &RaceSettings) -> Obstacles {
         let line = self.live.line(&upstream.provider.name);
         let ring = line.map_or(Cow::Owned(KeyOrder::Off), |line| line.shared());
@@ -177,7 +177,7 @@ impl<'a> StatusView<'a> {
     }
 }
 
-/// Whether the order by predictions decides anything.
+/// Whether the policy uses the order by predictions.
 fn learns(settings: &RaceSettings) -> bool {
     match settings.policy {
         Policy::Adaptive | Policy::Rule | Policy::Fastest => true,
@@ -194,7 +194,7 @@ fn seconds(wait: Duration) -> f64 {
     rounded(wait.as_secs_f64())
 }
 
-/// More digits than these nobody means.
+/// Further digits carry no information.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,5 +1,5 @@
-//! Attempts that do on a stopped clock what a world says, a launcher that decides at random or by a script, and the log of
-//! what they did. They hold the race to its word wherever it calls them.
+//! Scripted attempts on a stopped clock, a launcher that decides at random or by a script, and their log. They assert the rules
+//! of every call. Not for stories: see `stories`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,12 +16,11 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::history::StartReason;
 use crate::race::retries::Retries;
 use crate::race::{
-    AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, ReadyArrival, Replan, RetryDecision,
-    RunningAttempt,
+    AttemptStart, CutReason, HeldAttempt, Launch, RaceSide, RacingAttempt, Replan, RetryDecision, RunningAttempt,
 };
 use crate::routing::plan::RacePlan;
 
-/// What one candidate does each time it is started.
+/// What one candidate does each time it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
     /// Until its first token, or until it fails.
@@ -29,9 +28,9 @@ pub struct Course {
     pub behaviour: Behaviour,
     /// From its first token to its whole answer.
     pub lasts: Duration,
-    /// It breaks so long after its first token, unless its whole answer is there by then.
+    /// It breaks this long after its first token, unless its answer is complete by then.
     pub breaks: Option<Duration>,
-    /// How long its failure asks to be left alone.
+    /// The Retry-After of its failure.
     pub retry_after: Option<Duration>,
 }
 
@@ -45,16 +44,15 @@ pub enum Behaviour {
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub courses: Vec<Course>,
-    /// Ready means that the whole answer is there.
+    /// An attempt is ready with its whole answer.
     pub whole: bool,
     /// Once a whole answer has begun, all others are hopeless.
     pub first_decides: bool,
-    /// The candidate that asks to be tried once more when it fails.
+    /// The candidate that asks for one repetition when it fails.
     pub asks_again: Option<usize>,
-    /// How often each candidate is asked again when it fails, the longest wait before it, and whether no other is started
-    /// meanwhile.
+    /// Retries of each candidate, the longest wait before one, and whether no other candidate starts meanwhile.
     pub retries: (u32, Duration, bool),
-    /// Losers that are kept running, as audits are.
+    /// Some losers run on, like audits.
     pub audits: bool,
     pub leaves_at: Option<Duration>,
 }
@@ -69,16 +67,16 @@ pub struct Log {
     /// Attempts that run and whose whole answer has begun.
     pub begun: Vec<usize>,
     pub audited: Vec<Row>,
-    /// Who is held back, and until when at the longest.
+    /// The held attempt, and its latest instant.
     pub held: Option<(usize, Instant)>,
-    /// Candidates that wait for their retry, until when, and whether no other is started meanwhile.
+    /// Candidates with a pending retry, its instant, and whether no other starts meanwhile.
     pub due: Vec<(usize, Instant, bool)>,
-    /// By candidate: how often it was started because its wait was over.
+    /// By candidate: its retries so far.
     pub retried: HashMap<usize, u32>,
 }
 
 impl Log {
-    /// A start ends the wait of a retry, which has to be over.
+    /// A start ends the wait of a retry. That wait must be over.
     fn note_start(&mut self, starting: &AttemptStart) {
         let retry = self.due.iter().position(|(candidate, ..)| *candidate == starting.candidate);
         if let Some(position) = retry {
@@ -92,7 +90,7 @@ impl Log {
     }
 }
 
-/// Not `Clone`: two would report one attempt twice.
+/// Not `Clone`: two rows would report one attempt twice.
 #[derive(Debug)]
 pub struct Row {
     pub ordinal: usize,
@@ -122,12 +120,12 @@ impl Drop for Row {
 
 #[derive(Debug)]
 pub struct Fake {
-    /// None once it was handed on.
+    /// None once it was passed on.
     row: Option<Row>,
     course: Course,
     whole: bool,
     begun: bool,
-    /// Until whatever comes next.
+    /// Until the next step.
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -186,7 +184,7 @@ impl RacingAttempt for Fake {
     }
 }
 
-/// What a fake is when it is ready.
+/// A ready fake.
 #[derive(Debug)]
 pub struct Token {
     pub row: Row,
@@ -194,7 +192,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The moment at which it breaks is over.
+    /// It should have broken by now.
     pub fn should_have_broken(&self) -> bool {
         self.breaks.as_ref().is_some_and(|breaks| breaks.is_elapsed())
     }
@@ -217,7 +215,7 @@ impl HeldAttempt for Token {
     }
 }
 
-/// What the launcher says when it is asked.
+/// How the launcher answers.
 pub enum Decide {
     AtRandom(fastrand::Rng),
     As(Script),
@@ -227,14 +225,14 @@ pub enum Decide {
 pub struct Script {
     /// In this order, then never.
     pub replans: Vec<Replan>,
-    /// Which of those that wait follows a failure.
+    /// The index that follows a failure.
     pub next: usize,
     /// The first time only.
     pub hold: Option<Duration>,
     pub prefers_new: bool,
-    /// No retry is affordable beside others.
+    /// No retry while others run.
     pub is_poor: bool,
-    /// This candidate is hopeless as soon as another one has begun.
+    /// This candidate is hopeless once another one has begun.
     pub hopeless: Option<usize>,
 }
 
@@ -338,7 +336,7 @@ impl Launch for Fakes {
         }
     }
 
-    fn hold(&mut self, ready: &ReadyArrival<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {
+    fn hold(&mut self, ready: &RunningAttempt<Token>, running: &[RunningAttempt<Fake>]) -> Option<Duration> {
         assert!(!running.is_empty(), "held for nobody");
         let hold = match &mut self.decide {
             Decide::As(script) => script.hold.take(),
@@ -351,13 +349,13 @@ impl Launch for Fakes {
         };
         let until = |hold: Duration| Instant::now() + hold.min(Duration::from_secs(3_600));
         let hold_on = hold.filter(|hold| !hold.is_zero());
-        self.log.borrow_mut().held = hold_on.map(|hold| (ready.ready().row.ordinal, until(hold)));
+        self.log.borrow_mut().held = hold_on.map(|hold| (ready.attempt().row.ordinal, until(hold)));
         hold
     }
 
-    fn prefer(&mut self, held: &ReadyArrival<Token>, new: &ReadyArrival<Token>) -> RaceSide {
+    fn prefer(&mut self, held: &RunningAttempt<Token>, new: &RunningAttempt<Token>) -> RaceSide {
         let (ordinal, until) = self.log.borrow_mut().held.take().expect("nobody is held");
-        assert!(ordinal == held.ready().row.ordinal && ordinal != new.ready().row.ordinal);
+        assert!(ordinal == held.attempt().row.ordinal && ordinal != new.attempt().row.ordinal);
         assert!(Instant::now() <= until, "held for too long");
         let new = match &mut self.decide {
             Decide::As(script) => script.prefers_new,

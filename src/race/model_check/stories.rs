@@ -1,4 +1,4 @@
-//! What the race does, told as stories on a stopped clock: which attempts start when, and how each ends.
+//! Examples of races on a stopped clock: which attempts start when, and how each ends.
 
 mod trials;
 mod whole;
@@ -26,7 +26,7 @@ fn after(delay: u64) -> StartRule {
     StartRule::At(millis(delay))
 }
 
-/// First token, or failure, after so many milliseconds.
+/// First token, or failure, after this many milliseconds.
 fn course(delay: u64, behaviour: Behaviour) -> Course {
     Course { delay: millis(delay), behaviour, lasts: Duration::ZERO, breaks: None, retry_after: None }
 }
@@ -35,7 +35,7 @@ fn ready(delay: u64) -> Course {
     course(delay, Behaviour::Ready)
 }
 
-/// A whole answer: its first token, and how long it takes from there.
+/// A whole answer: milliseconds to its first token, and from there to its end.
 fn answer(delay: u64, lasts: u64) -> Course {
     Course { lasts: millis(lasts), ..ready(delay) }
 }
@@ -66,7 +66,7 @@ struct Story {
     script: Script,
 }
 
-/// Candidates in the plan's order: what each does, and when it is started.
+/// Candidates in the plan's order: what each does, and when it starts.
 fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
     let entry = |(candidate, (_, start)): (usize, &(Course, StartRule))| PlannedStart {
         candidate,
@@ -95,7 +95,7 @@ fn story<const N: usize>(candidates: [(Course, StartRule); N]) -> Story {
 struct Told {
     /// `won by 1`, with the ordinal
     finish: String,
-    /// By ordinal: candidate, why it was started, how it ended.
+    /// By ordinal: candidate, start reason, ending.
     rows: Vec<(usize, StartReason, &'static str)>,
     elapsed: u128,
 }
@@ -137,7 +137,7 @@ impl Story {
         self
     }
 
-    /// `first`: before others are started.
+    /// `first`: before others start.
     fn retries(mut self, most: u32, first: bool) -> Story {
         self.world.retries = (most, millis(2_000), first);
         self
@@ -205,7 +205,7 @@ async fn a_hedge_starts_on_time_or_at_once_after_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn the_last_one_alive_is_never_cut_by_its_first_token_timeout() {
     let told = story([(ready(500), NOW), (error(10), LATER)]).first_token_timeout(100).tell().await;
-    // The second was started because the first was late, so the first was cut; had it been the last, it would have run on.
+    // The second started because the first was late, so the first was cut. As the last attempt it would have run on.
     assert_eq!((told.end(), told.ends()), (("failed", 110), vec!["late", "failed"]));
     let told = story([(ready(500), NOW)]).first_token_timeout(100).tell().await;
     assert_eq!(told.end(), ("won by 0", 500));

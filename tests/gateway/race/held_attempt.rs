@@ -104,9 +104,8 @@ impl Alone {
     }
 }
 
-fn events(stream: &EventStream) -> i64 {
-    stream.progress().map_or(0, |progress| progress.events)
-}
+/// Four tokens of 64 KiB: a token has four characters at most.
+const FOUR_LONG: i64 = 64 << 10;
 
 #[tokio::test]
 async fn events_that_arrive_during_a_hold_are_delivered_in_order() {
@@ -115,10 +114,10 @@ async fn events_that_arrive_during_a_hold_are_delivered_in_order() {
         Script::sse().role().token("a").wait(&held).tokens(&["b", "c"]).finish("stop").usage(3, 3).done().end();
     let fake = FakeProvider::start(vec![script]).await;
     let mut alone = Alone::ask(&fake).await;
-    assert_eq!(events(&alone.ready.stream), 1);
+    assert_eq!(alone.ready.stream.tokens(), 1);
     held.open();
     assert_eq!(alone.hold(EventStream::is_complete).await, None, "a whole answer breaks no more");
-    assert_eq!(events(&alone.ready.stream), 3, "stamped before anybody took them");
+    assert_eq!(alone.ready.stream.tokens(), 3, "stamped before anybody took them");
     let items = alone.rest().await;
     let payload: Vec<&StreamItem> = items.iter().filter(|item| matches!(item.kind, ItemKind::Payload)).collect();
     let has = |item: &StreamItem, text: &str| String::from_utf8_lossy(&item.raw).contains(&json!(text).to_string());
@@ -139,12 +138,12 @@ async fn a_held_attempt_reads_ahead_within_a_bound() {
     let fake = FakeProvider::start(vec![Script::sse().token("a").tokens(&tokens).finish("stop").done().end()]).await;
     let mut alone = Alone::ask(&fake).await;
     // Four of them are more than the bound of 256 KiB.
-    assert_eq!(alone.hold(|stream| events(stream) == 5).await, None);
+    assert_eq!(alone.hold(|stream| stream.tokens() == FOUR_LONG).await, None);
     for _ in 0..50 {
         tokio::task::yield_now().await;
         assert_eq!(alone.hold(|_| true).await, None);
     }
-    assert_eq!(events(&alone.ready.stream), 5, "it waits until somebody takes them");
+    assert_eq!(alone.ready.stream.tokens(), FOUR_LONG, "it waits until somebody takes them");
     let items = alone.rest().await;
     assert_eq!(items.iter().filter(|item| matches!(item.kind, ItemKind::Payload)).count(), 20, "and then the rest");
 }

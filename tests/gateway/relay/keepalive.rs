@@ -132,6 +132,23 @@ async fn without_streaming_or_keepalive_the_client_gets_a_status() {
 }
 
 #[tokio::test]
+async fn an_early_head_announces_the_trailer_of_a_rescue_only_if_there_can_be_one() {
+    for (rescue, announced) in [("off", false), ("continue", true)] {
+        let fake = FakeProvider::start(vec![Script::new().until_closed()]).await;
+        let setup = Setup::over(&[&fake]).race(KEEPALIVE);
+        let gateway = setup.race(&format!("rescue = \"{rescue}\"")).start().await;
+        let mut client = gateway.streaming().await;
+        let head = client.head().await;
+        let trailers = head.header("trailer").unwrap_or_default();
+        assert!(trailers.contains("x-photofinish-upstream"), "{head:?}");
+        assert_eq!(trailers.contains("x-photofinish-rescued"), announced, "{rescue}: {trailers}");
+        client.close();
+        fake.closed(0).await;
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn trailers_name_the_winner_to_clients_that_accept_them() {
     let gate = Gate::new();
     let mut late = Script::new().wait(&gate);

@@ -115,6 +115,27 @@ async fn a_refused_prefix_is_replayed() {
 }
 
 #[tokio::test]
+async fn a_refusal_on_policy_ends_a_rescue_unless_others_may_be_asked() {
+    let refusal = r#"{"error":{"message":"flagged","type":"invalid_request_error","code":"content_policy_violation"}}"#;
+    for (content_policy, asks_c) in [("stop", false), ("continue", true)] {
+        let a = FakeProvider::start(vec![dies(), error_and_close(500, "{}")]).await;
+        let b = FakeProvider::start(vec![error_and_close(400, refusal)]).await;
+        let c = FakeProvider::start(vec![Script::stream(&["hello", " you"])]).await;
+        let setup = Setup::over(&[&a, &b, &c]).race(CONTINUE);
+        let gateway = setup.race(&format!("content_policy = \"{content_policy}\"")).start().await;
+        let response = read_response(&mut gateway.streaming().await).await;
+        assert_eq!(
+            response.streamed_text(),
+            if asks_c { "hello you" } else { "hello" },
+            "{content_policy}: {}",
+            response.body
+        );
+        assert_eq!((response.is_done(), c.requests().len()), (asks_c, usize::from(asks_c)), "{content_policy}");
+        gateway.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn a_rescuing_stream_may_break_off_too() {
     let a = FakeProvider::start(vec![dies(), error_and_close(500, "{}")]).await;
     let b = FakeProvider::start(vec![Script::sse().role().tokens(&["hello", " wor"]).error().close()]).await;

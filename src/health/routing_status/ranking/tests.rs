@@ -1,4 +1,4 @@
-//! Who is first and why, by what was learnt of made-up upstreams.
+//! The order and its reasons, for made-up statistics.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::routing::adaptive::{CostBudget, Learner};
 const SENT: SendConditions = SendConditions { uncached_tokens: 500.0, in_flight: 0 };
 const NOW: i64 = 1_000_000_000;
 
-/// One that gave its first token after so long, with a little scatter, and so long for each token after it.
+/// An upstream with this TTFT (± 10 %) and this time per output token.
 fn seen(name: &str, ttft_ms: f64, tpot_ms: f64) -> RankedUpstream {
     let mut learner = Learner::new();
     for n in 0..40_i32 {

@@ -1,10 +1,11 @@
-//! A whole answer for a client that did not ask to stream: the winner's stream, read to its end.
+//! Whole answers for clients that do not stream, assembled from an upstream's stream. Not for streamed answers: see `relay`.
 
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
-use crate::attempt::{ItemKind, ReadyAttempt};
+use super::exchange::ReadyAttempt;
+use super::item::ItemKind;
 use crate::budget::Lease;
 use crate::failure::{Failure, FailureKind};
 use crate::pace::aside;
@@ -12,22 +13,22 @@ use crate::protocol::Surface;
 use crate::protocol::assemble::{Assemble, Whole};
 use crate::protocol::sse::SseScanner;
 
-/// Bytes of a stream that are put together.
+/// Bytes of a stream that is assembled.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// A whole answer in the making.
+/// Assembles a whole answer.
 pub struct Assembler {
     assembly: Box<dyn Assemble>,
     /// Bytes so far.
     size: usize,
-    /// For the parts and for the whole.
+    /// Memory for the parts and for the whole.
     lease: Lease,
-    /// False once an event could not be put together with the others.
+    /// False once an event did not fit the others.
     taken: bool,
 }
 
 impl Assembler {
-    /// Begins with the prelude, which it takes. `lease` grows with it.
+    /// Begins with the prelude, which it takes. `lease` grows with the answer.
     pub fn new(ready: &mut ReadyAttempt, lease: Lease) -> Assembler {
         let mut assembly = ready.stream.surface().assembly();
         let prelude = std::mem::take(&mut ready.prelude);
@@ -36,10 +37,10 @@ impl Assembler {
         Assembler { assembly, size, lease, taken }
     }
 
-    /// Reads on, and gives the answer as JSON at its end. The stream has won then. Not to be called again.
+    /// Reads on, and returns the answer as JSON at its end. The stream has then won. Do not poll again.
     ///
     /// # Errors
-    /// When the stream breaks, or says nothing. Nothing was delivered, so the race can go on.
+    /// If the stream breaks or has no content. Nothing was delivered, so the race goes on.
     pub fn poll(&mut self, ready: &mut ReadyAttempt, context: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         let stream = &mut ready.stream;
         let mut has_ended = false;
@@ -88,16 +89,16 @@ impl Assembler {
     }
 }
 
-/// The answer that an empty stream amounts to.
+/// The JSON answer of an empty stream.
 pub fn assemble_events(surface: Surface, events: Bytes) -> Bytes {
     let mut assembly = surface.assembly();
     add_all(&mut *assembly, events);
     assembly.finish().map(|whole| whole.body).unwrap_or_default()
 }
 
-/// False if one of them could not be read.
+/// False if an event could not be read.
 fn add_all(assembly: &mut dyn Assemble, events: Bytes) -> bool {
-    // A tree is built of them, which takes longer than reading them where they stand.
+    // It builds a tree, which takes longer than reading in place.
     aside(events.len().saturating_mul(4), || {
         let mut scanner = SseScanner::new(usize::MAX);
         scanner.push(events);
