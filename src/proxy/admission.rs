@@ -1,5 +1,4 @@
-//! Whether there is room for one more request. Decided before its body is read, so that a refusal costs next to nothing; how
-//! much room there is, others count.
+//! Admission: whether there is room for one more request, decided before its body is read. Not for counting what is in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +11,14 @@ use super::gateway::Gateway;
 use crate::attempt::InFlightGuard;
 use crate::health::LiveConfig;
 
-/// What there is too little of. A request that is turned away at the door is counted by it, and has no race: a flood would fill the
-/// history.
+/// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
     /// `max_in_flight` requests are served.
     InFlight,
     /// `memory` is in use.
     Memory,
-    /// The process has hardly a descriptor left.
+    /// The process is running out of file descriptors.
     Descriptors,
 }
 
@@ -46,16 +44,16 @@ pub(super) struct AdmissionLoad {
     /// Bytes.
     pub memory_used: usize,
     pub memory_max: usize,
-    /// Descriptors run out.
+    /// File descriptors are running out.
     pub scarce: bool,
 }
 
-/// What a load leaves for one more request.
+/// The room that is left for one more request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdmissionRoom {
-    /// For its extra attempts too.
+    /// Enough for extra attempts too.
     Enough,
-    /// From three quarters on: for it, and for a fallback after a failure.
+    /// At least three quarters are in use: enough for the request and for fallbacks after failures.
     Scant,
     None(ShedReason),
 }
@@ -78,7 +76,7 @@ impl AdmissionLoad {
     }
 }
 
-/// Requests that were turned away since the start, in the order of [`ShedReason::ALL`].
+/// Shed requests since the start, in the order of [`ShedReason::ALL`].
 #[derive(Debug, Default)]
 pub struct ShedCounts([AtomicU64; ShedReason::ALL.len()]);
 
@@ -87,7 +85,7 @@ impl ShedCounts {
         self.0[shed as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// By the label of each reason.
+    /// By label of the reason.
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
         ShedReason::ALL.iter().map(|shed| (shed.as_str(), self.0[*shed as usize].load(Ordering::Relaxed))).collect()
     }
@@ -96,7 +94,7 @@ impl ShedCounts {
 /// A place among the requests in flight.
 ///
 /// # Errors
-/// What there is too little of. It is counted.
+/// Why the request is shed. It is counted.
 pub(super) fn admit(gateway: &Gateway, live: &LiveConfig) -> Result<InFlightGuard, ShedReason> {
     let slot = gateway.enter_race();
     match gateway.load(live, slot.before).room() {
@@ -108,8 +106,8 @@ pub(super) fn admit(gateway: &Gateway, live: &LiveConfig) -> Result<InFlightGuar
     }
 }
 
-/// Leaves the body of a request that is turned away: it is read on beside the answer for a moment, so that a client that only
-/// listens once it has sent everything gets to see it.
+/// Reads the body of a shed request in the background for a short time: some clients read the answer only after they have sent
+/// everything.
 pub(super) fn leave(gateway: &Arc<Gateway>, request: Request<Body>) {
     let (parts, body) = request.into_parts();
     if body::is_awaited(&parts.headers, &body)

@@ -1,5 +1,5 @@
-//! What a race without a winner is answered with. Which answer it is, is chosen by the class of the failures and not by
-//! their order; what the gateway itself says of it is in `rejection`.
+//! The answer to a race without a winner, chosen by the class of the failures and not by their order. Not for the gateway's own
+//! messages: see `rejection`.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -22,10 +22,10 @@ use crate::relay::without_usage;
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
-/// Nobody won.
+/// The answer if no attempt won: an upstream's own, if the client should see it.
 ///
 /// # Errors
-/// What the gateway itself has to say, where no upstream's own answer is the client's to see.
+/// The gateway's own answer.
 pub fn all_failed(
     race: &Race<Launcher>,
     field: &CandidateSet,
@@ -56,23 +56,22 @@ enum FailureChoice<'a> {
     /// The answer of this candidate.
     AsItCame(usize, &'a RawAnswer),
     RateLimited,
-    /// Some attempts the gateway itself could not make: they might have served it.
+    /// The gateway ran out of resources for some attempts that might have served it.
     GatewayLimit,
     AllFailed,
 }
 
 /// `usage_asked`: the client itself sent `stream_options`.
 fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: ContentPolicy) -> FailureChoice<'_> {
-    // The one retry without what was added is an attempt like any other, so `max_attempts` may leave no room for it. The
-    // complaint is then nothing that the client could mend, and says nothing of its request.
+    // The repetition without `stream_options` counts as an attempt, so `max_attempts` may prevent it. The client cannot fix
+    // that complaint: it is not about the client's request.
     let counted: Vec<&(usize, Failure)> =
         failures.iter().filter(|(_, failure)| usage_asked || !is_about_what_was_added(failure)).collect();
     let all =
         |test: fn(FailureKind) -> bool| !counted.is_empty() && counted.iter().all(|(_, failure)| test(failure.kind));
-    // A refusal that stops is the answer whatever else failed: nothing was started after it, and a 502 beside it would have
-    // the client send the same again.
+    // A refusal that stops the race is the answer, whatever else failed: with a 502 the client would send the same again.
     let stops = |failure: &Failure| next(failure, content_policy) == NextStep::Stop && failure.answer.is_some();
-    // Better than an error: something was generated, and it tells how it ended.
+    // Better than an error: something was generated, and it has a finish reason.
     let is_whole = |failure: &Failure| failure.answer.as_ref().is_some_and(|answer| answer.whole);
     let first = |test: &dyn Fn(&Failure) -> bool| counted.iter().find(|(_, failure)| test(failure)).copied();
     let own_answer = if let Some(refused) = first(&stops) {
@@ -94,25 +93,25 @@ fn choose(failures: &[(usize, Failure)], usage_asked: bool, content_policy: Cont
     }
 }
 
-/// The gateway adds `stream_options` to every request that goes up.
+/// The gateway adds `stream_options` to every request it sends.
 fn is_about_what_was_added(failure: &Failure) -> bool {
     let answer = failure.answer.as_ref().filter(|_| failure.kind == FailureKind::BadRequest);
     answer.is_some_and(|answer| rejects_stream_options(&answer.body))
 }
 
-/// Of several answers that say that the request is wrong, the one that says most.
+/// Of several answers that blame the request, the most specific.
 fn most_telling<'a>(failures: &[&'a (usize, Failure)]) -> Option<&'a (usize, Failure)> {
     let rank = |failure: &Failure| match failure.kind {
         FailureKind::ContextLength => 3,
         FailureKind::BadRequest => 2,
         _ => 1,
     };
-    // The first of equals: `max_by_key` would give the last.
+    // The first of equals; `max_by_key` returns the last.
     let answered = failures.iter().rev().filter(|(_, failure)| failure.answer.is_some());
     answered.max_by_key(|(_, failure)| rank(failure)).copied()
 }
 
-/// A provider's own error, or an empty answer: status, type and bytes as they came, and who sent them.
+/// A provider's own error or empty answer: its status, type and bytes, and its name.
 fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Response<Bytes> {
     let real_type = answer.headers.get(CONTENT_TYPE).cloned();
     let (body, content_type) = match (answer.status == StatusCode::OK.as_u16(), request.stream) {
@@ -121,7 +120,7 @@ fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Respo
         (true, false) => {
             (assemble_events(request.surface, answer.body.clone()), Some(HeaderValue::from_static("application/json")))
         }
-        // An answer that came as a whole was made a stream.
+        // An answer that was not streamed became a stream.
         (true, true) => {
             let stream_type = real_type.filter(|value| !value.as_bytes().starts_with(b"application/json"));
             let body = empty_stream(&answer.body, request);
@@ -137,7 +136,7 @@ fn as_it_came(answer: &RawAnswer, upstream: &str, request: &ApiRequest) -> Respo
     response
 }
 
-/// The usage chunk is only for those who asked for it.
+/// Removes the usage chunk, unless the client asked for it.
 fn empty_stream(events: &Bytes, request: &ApiRequest) -> Bytes {
     if request.surface.dialect() != Dialect::OpenAi || request.include_usage {
         events.clone()
@@ -146,7 +145,7 @@ fn empty_stream(events: &Bytes, request: &ApiRequest) -> Bytes {
     }
 }
 
-/// The error of a provider that speaks another dialect: its status and message, in the shape of the surface that was called.
+/// The error of a provider of another dialect: its status and message, in the shape of the caller's surface.
 fn in_the_callers_words(
     answer: &RawAnswer,
     failure: &Failure,
@@ -189,7 +188,7 @@ mod tests {
         failure
     }
 
-    /// The candidate whose answer is passed on, or what the gateway says.
+    /// The candidate whose answer is passed on, or the status of the gateway's answer.
     fn chosen(failures: &[(FailureKind, &'static str)], usage_asked: bool) -> Result<usize, &'static str> {
         let failures: Vec<(usize, Failure)> =
             failures.iter().enumerate().map(|(at, (kind, body))| (at, failure(*kind, body))).collect();

@@ -1,5 +1,5 @@
-//! The head of a winner's answer, and which headers of an upstream go down. What a race without a winner is answered with:
-//! see `all_failed`.
+//! The head of a winner's answer, and which upstream headers reach the client. Not for races without a winner: see
+//! `all_failed`.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
@@ -41,19 +41,19 @@ pub fn about_race(field: &CandidateSet, candidate: usize, ready: &ReadyAttempt, 
         .collect()
 }
 
-/// From the reading of the request to the winner's first token, microseconds.
+/// Microseconds from reading the request to the winner's first token.
 pub fn token_us(ready: &ReadyAttempt) -> i64 {
     ready.stream.dispatch_us() + ready.stream.first_token_us().unwrap_or(0)
 }
 
-/// Every answer to an authenticated request names its race, and how many attempts were started by then.
+/// Every answer to an authenticated request names its race and the number of attempts so far.
 pub fn name_race(headers: &mut HeaderMap, guard: &RaceGuard) {
     let race_id = guard.race_id();
     if let Ok(id) = HeaderValue::from_str(race_id) {
         headers.insert("x-photofinish-race", id);
     }
     headers.insert("x-photofinish-attempts", HeaderValue::from(guard.started()));
-    // Clients show it beside an error; an upstream's own goes before it.
+    // Clients show it with an error; an upstream's own id takes precedence.
     let name = if guard.surface().dialect() == Dialect::Anthropic { "request-id" } else { "x-request-id" };
     if let (false, Ok(id)) = (headers.contains_key(name), HeaderValue::from_str(race_id)) {
         headers.insert(name, id);
@@ -71,15 +71,15 @@ pub fn head(ready: &ReadyAttempt, about_race: HeaderMap) -> Response<()> {
     response
 }
 
-/// What every streamed answer says of itself.
+/// The headers of every streamed answer.
 pub fn event_stream(headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
-    // Proxies between here and the client must not hold tokens back.
+    // Proxies must not buffer tokens.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
 }
 
-/// A whole answer, put together of a stream.
+/// An assembled answer.
 pub fn whole(ready: &ReadyAttempt, about_race: HeaderMap, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = ready.status;
@@ -89,8 +89,8 @@ pub fn whole(ready: &ReadyAttempt, about_race: HeaderMap, body: Bytes) -> Respon
     response
 }
 
-/// Request ids, rate limits and Retry-After go down to the client; cookies, `server`, connection headers and everything that
-/// is not known do not. A `key` that is quoted in one is taken out.
+/// Keeps request ids, rate limits and Retry-After; drops cookies, `server`, connection headers and unknown ones. Removes `key`
+/// from the values.
 pub fn passed_on(upstream: &HeaderMap, key: Option<&HashedKey>) -> HeaderMap {
     let goes = |name: &str| PASSED_ON.contains(&name) || is_about_rate_limits(name);
     let mut headers: HeaderMap = upstream
@@ -102,7 +102,7 @@ pub fn passed_on(upstream: &HeaderMap, key: Option<&HashedKey>) -> HeaderMap {
     headers
 }
 
-/// Those that clients read, but for rate limits: their families have many names.
+/// Headers that clients read. Rate limits are recognised by pattern.
 const PASSED_ON: [&str; 11] = [
     "x-request-id",
     "request-id",

@@ -1,5 +1,5 @@
-//! Work that takes time in proportion to a request's size: a small one's is done where it is, a large one's on threads for such
-//! work, so that nobody else waits for it.
+//! Work in proportion to a request's size: in place for a small request, on blocking threads for a large one, so that other
+//! requests do not wait. Not for background work: see `shutdown`.
 
 use std::sync::{Arc, Weak};
 
@@ -9,21 +9,21 @@ use super::rejection::Rejection;
 use crate::clock::Instant;
 use crate::shutdown::Shutdown;
 
-/// Bytes of a body that is worked on where it is. To translate so much takes 1 to 3 ms; another thread costs 0.03 ms.
+/// Bytes of a body that is processed in place. Translating this much takes 1 to 3 ms; another thread costs 0.03 ms.
 const INLINE_MAX: usize = 64 << 10;
-/// Above so many bytes a body may take seconds: such ones leave a thread to those below.
+/// Larger bodies may take seconds: they leave one thread to smaller ones.
 const HUGE: usize = 4 << 20;
 
-/// The threads: as many as there are cores, for more would only take turns.
+/// The threads: one per core, at least two.
 #[derive(Debug)]
 pub struct BlockingPool {
     places: Arc<Semaphore>,
-    /// Of those, for huge bodies: all but one.
+    /// Threads for huge bodies: all but one.
     huge: Arc<Semaphore>,
     shutdown: Shutdown,
 }
 
-/// Whether anybody still waits for the work. What was begun looks at it between its steps.
+/// Whether the client still waits for the work. Long work checks it between its steps.
 pub struct StillWanted(Option<Weak<()>>);
 
 impl StillWanted {
@@ -42,10 +42,10 @@ impl BlockingPool {
         BlockingPool { places: Arc::new(Semaphore::new(places)), huge: Arc::new(Semaphore::new(huge)), shutdown }
     }
 
-    /// Does the work for a body of so many bytes. Dropping the future drops work that was not begun.
+    /// Does the work for a body of this many bytes. Dropping the future drops work that has not begun.
     ///
     /// # Errors
-    /// 503 where it was not done by `until`, or the gateway ends.
+    /// 503 if it is not done by `until`, or the gateway shuts down.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -55,7 +55,7 @@ impl BlockingPool {
         if bytes <= INLINE_MAX {
             return Ok(work(&StillWanted(None)));
         }
-        // Boxed, so that a small request's future has no room for it.
+        // Boxed, so that the future of a small request stays small.
         Box::pin(self.run_elsewhere(bytes, until, work)).await
     }
 
@@ -82,7 +82,7 @@ impl BlockingPool {
             done = tokio::time::timeout_at(until, done) => match done {
                 Ok(Ok(done)) => Ok(done),
                 Ok(Err(ended)) => match ended.try_into_panic() {
-                    // As if it had been done here.
+                    // As if it had happened here.
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(Rejection::shutting_down()),
                 },
@@ -93,11 +93,10 @@ impl BlockingPool {
     }
 }
 
-/// Bytes that the values of a JSON text take once they are read, beside their letters: a member's name, its place in its object and
-/// the value itself.
+/// Bytes that a parsed JSON value takes in addition to its text: its name, its place in the object, and the value itself.
 const VALUE_BYTES: usize = 160;
 
-/// What it takes to translate a body: read into values once, and written out of values once, one dialect at a time.
+/// Memory to translate a body: parsed once, and written once per dialect, one at a time.
 pub fn translation_bytes(body: &[u8]) -> usize {
     let values = memchr::memchr3_iter(b',', b'[', b'{', body).count();
     2 * (body.len() + values * VALUE_BYTES)
@@ -151,7 +150,7 @@ mod tests {
         tokio::task::yield_now().await;
         waiting.abort();
         assert!(waiting.await.is_err());
-        // One that is not huge has a place left.
+        // A smaller body still has a thread.
         assert!(heavy.run(INLINE_MAX + 1, soon(), |_| ()).await.is_ok());
         running.iter().for_each(|_| release.send(()).unwrap());
         for task in running {

@@ -1,4 +1,4 @@
-//! Reads a request's body within its bounds.
+//! Reads a request's body within its bounds. Not for parsing.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use super::rejection::Rejection;
 use crate::budget::{Budget, BudgetFull, Lease};
 use crate::clock::Instant;
 
-/// A body may pause so long, and has so long before its rate counts.
+/// The longest pause of a body; the minimum rate applies after this time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Bytes a second that a body must reach on average over its whole length, once [`PAUSE_MAX`] is over. A poor mobile network
-/// manages several times that: an image of 1 MB takes it minutes. A client that sends a byte now and then does not.
+/// The minimum average rate of a body, bytes per second, once [`PAUSE_MAX`] is over. A poor mobile network is several times
+/// faster; a client that sends a byte now and then is not.
 const RATE_MIN: u64 = 2 * 1024;
-/// How long a body that is not wanted is read on, so that the client gets to see the answer.
+/// How long an unwanted body is read, so that the client sees the answer.
 const DISCARD_FOR: Duration = Duration::from_secs(2);
-/// Bytes that are made room for at once where so many are announced. Beyond it room is made as they come: an announcement costs
+/// The largest announced length that is allocated at once. Beyond it memory grows with the body: an announcement costs the client
 /// nothing.
 const FIRST_ROOM: usize = 64 << 10;
 
-/// The whole body. What it takes is leased from `budget` until its bytes are dropped.
+/// The whole body. Its memory is leased from `budget` until the bytes are dropped.
 ///
 /// # Errors
-/// 413 above `max` bytes, 503 where there is no memory, 408 when it stops coming or comes too slowly, 400 when it breaks off.
+/// 413 above `max` bytes, 503 without memory, 408 if it stops or is too slow, 400 if it breaks off.
 pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budget) -> Result<Bytes, Rejection> {
     let announced: usize = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     let refused = if announced > max {
@@ -73,12 +73,12 @@ pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budg
     }
 }
 
-/// By when a body of which so many bytes came has to go on.
+/// The deadline for the next bytes, after this many bytes.
 fn time_for(bytes: usize) -> Duration {
     PAUSE_MAX + Duration::from_millis(u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000) / RATE_MIN)
 }
 
-/// Room for `length` bytes in all, leased before it is taken: twice as much as before, as far as that is announced.
+/// Leases and allocates room for `length` bytes: twice the present capacity, at most the announced length.
 fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: usize) -> Result<(), BudgetFull> {
     if length > bytes.capacity() {
         let ahead = (bytes.capacity() * 2).max(FIRST_ROOM).min(announced);
@@ -89,12 +89,12 @@ fn make_room(bytes: &mut Vec<u8>, lease: &mut Lease, length: usize, announced: u
     Ok(())
 }
 
-/// Whether a client that is not listened to goes on sending: one that asked first has sent nothing yet.
+/// Whether the client is sending a body. With `Expect: 100-continue` it has not begun.
 pub fn is_awaited(headers: &HeaderMap, body: &Body) -> bool {
     !body.is_end_stream() && !headers.contains_key(http::header::EXPECT)
 }
 
-/// Reads at most `max` bytes more and drops them.
+/// Reads at most `max` bytes and drops them.
 pub async fn discard(mut body: Body, max: usize) {
     let read = async {
         let mut left = max;
@@ -105,7 +105,7 @@ pub async fn discard(mut body: Body, max: usize) {
             }
         }
     };
-    // Out of time is as good as done.
+    // A timeout is fine.
     let _ = tokio::time::timeout(DISCARD_FOR, read).await;
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// So many chunks of so many bytes, each after a pause.
+    /// This many chunks of this many bytes, each after a pause.
     fn body(chunks: usize, bytes: usize, pause: Duration) -> Body {
         let chunk = Bytes::from(vec![b'x'; bytes]);
         Body::from_stream(stream::iter(0..chunks).then(move |_| {
@@ -130,7 +130,7 @@ mod tests {
         }))
     }
 
-    /// The length or the status, and the seconds that it took.
+    /// The length or the status, and the seconds it took.
     async fn read_in(body: Body) -> (Result<usize, StatusCode>, u64) {
         let began = Instant::now();
         let read = read(&HeaderMap::new(), body, 32 << 20, &Budget::new(64 << 20)).await;
@@ -141,14 +141,14 @@ mod tests {
     async fn a_body_must_reach_a_rate_over_its_whole_length() {
         let (second, late) = (Duration::from_secs(1), Err(StatusCode::REQUEST_TIMEOUT));
         for (chunks, bytes, pause, expected) in [
-            // A byte now and then holds a place no longer than nothing at all.
+            // A byte now and then keeps the place no longer than silence does.
             (1_000, 1, 29 * second, (late, 30)),
             (1_000, 1, 31 * second, (late, 30)),
             (1_000_000, 1, second / 10, (late, 30)),
-            // Half the rate is found out once its head start is used up, and so is a stall behind a fast beginning.
+            // Half the minimum rate is noticed after the grace time, and so is a stall after a fast beginning.
             (1_000, 1_024, second, (late, 59)),
             (2, 1 << 20, 31 * second, (late, 30)),
-            // Slow, but it comes: 1 MB in six minutes, and little after a long pause.
+            // Slow but steady: 1 MB in six minutes, and little after a long pause.
             (350, 3_000, second, (Ok(1_050_000), 350)),
             (1, 10, 29 * second, (Ok(10), 29)),
             (3, 60_000, 29 * second, (Ok(180_000), 87)),
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((bytes.len(), budget.used()), (1_000, 1_000));
         drop(bytes);
         assert_eq!(budget.used(), 0);
-        // One that says so before, and one that does not.
+        // One announces its length, one does not.
         for (announced, sent) in [(2 << 20, 2 << 20), (0, 2 << 20)] {
             let rejection = read(announced, sent).await.unwrap_err();
             assert_eq!((rejection.status(), budget.used()), (StatusCode::PAYLOAD_TOO_LARGE, 0), "it never fits");

@@ -1,4 +1,4 @@
-//! Who calls, and which keys came along.
+//! Authentication: the caller, and the keys sent with the request. Not for permissions to override settings: see `overrides`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::config::User;
 use crate::health::{CallerId, LiveConfig};
 use crate::routing::keyring::HashedKey;
 
-/// Keys brought with one request; more are refused.
+/// Keys in one request; more are refused.
 const BROUGHT_MAX: usize = 32;
 const KEY_HEADER: &str = "x-photofinish-key-";
 
 /// The authenticated client.
 pub struct Caller {
-    /// None where the config has no users: then the listener is on loopback.
+    /// None if the configuration has no users: the listener is then on loopback.
     pub user: Option<Arc<User>>,
-    /// By provider. Used for this request and never stored.
+    /// By provider. Used for this request only, never stored.
     pub brought: HashMap<String, HashedKey>,
 }
 
-/// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts who has none. None where the config has no users.
+/// Checks the token (`Authorization: Bearer …` or `x-api-key`), and counts failures. None if the configuration has no users.
 ///
 /// # Errors
 /// 401 without a valid token.
@@ -37,10 +37,10 @@ pub fn authenticate(gateway: &Gateway, live: &LiveConfig, headers: &HeaderMap) -
     user
 }
 
-/// Whether the caller may see what concerns everybody: an admin, or anybody where the config has no users.
+/// Checks that the caller is an admin. Without users every caller is one.
 ///
 /// # Errors
-/// 401 without a valid token, 403 for a user who is no admin.
+/// 401 without a valid token, 403 for a user who is not an admin.
 pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
     match authenticate(gateway, &gateway.live(), headers)? {
         Some(user) if !user.admin => Err(Rejection::forbidden()),
@@ -48,7 +48,7 @@ pub fn admin(gateway: &Gateway, headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
-/// The same where everybody gets an answer, and an admin a longer one. No token is no fault here; a wrong one is counted.
+/// For answers that have more detail for admins. A missing token is fine; a wrong one is counted.
 pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
     if !gateway.live().config.users.is_empty() && token(headers).is_none() {
         return false;
@@ -57,7 +57,7 @@ pub fn is_admin(gateway: &Gateway, headers: &HeaderMap) -> bool {
 }
 
 impl Caller {
-    /// Reads the keys that came along.
+    /// Reads the keys in the headers.
     ///
     /// # Errors
     /// 400 for a key header that names no provider or holds no key.
@@ -69,7 +69,7 @@ impl Caller {
         CallerId::new(self.user.as_ref().map(|user| user.name.as_str()), live.config.users.len())
     }
 
-    /// The caller's own key for a provider: one brought with this request, else the one of the config.
+    /// The caller's own key for a provider: from this request, else from the configuration.
     pub fn own_key(&self, live: &LiveConfig, provider: &str) -> Option<HashedKey> {
         let brought = self.brought.get(provider);
         brought.or_else(|| live.key_of_user(self.user.as_ref()?, provider)).cloned()
@@ -81,7 +81,7 @@ fn known(users: &[Arc<User>], headers: &HeaderMap) -> Result<Option<Arc<User>>, 
         return Ok(None);
     }
     let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
-    // Hashes are compared, so the time taken tells nothing of the token.
+    // Comparing hashes leaks no timing information about the token.
     let hash = User::token_hash(token);
     let user = users.iter().find(|user| user.token_sha256 == hash);
     user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))

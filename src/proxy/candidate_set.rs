@@ -1,4 +1,4 @@
-//! The field of a race: which upstreams may serve this caller's request, with which keys.
+//! The candidates of a race: which upstreams may serve this request, with which keys. Not for their order: see `policy`.
 
 use std::sync::Arc;
 
@@ -23,41 +23,41 @@ use crate::routing::keyring::HashedKey;
 use crate::routing::tariff::Basis;
 use crate::routing::windows::ContextWindow;
 
-/// Everyone who may be started.
+/// The candidates of one race, and its settings.
 pub struct CandidateSet {
     pub settings: RaceSettings,
     pub caller: CallerId,
-    /// The model whose budget pays; empty where the request names its upstreams itself.
+    /// The model whose budget pays; empty if the request names its upstreams.
     pub model: String,
-    /// What its costs are counted in.
+    /// The unit of its costs.
     pub basis: Basis,
-    /// At least one; extras at the end.
+    /// At least one; probes at the end.
     pub runners: Arc<Vec<Candidate>>,
-    /// What goes up to each of them. Apart from them, for it is large, and nobody needs it once an answer goes down.
+    /// The request to each of them. Separate, because it is large and is freed once an answer is streamed.
     pub uploads: Vec<Arc<RequestTranslation>>,
-    /// How long a prompt each of them takes; empty where nothing is known of any.
+    /// Their context windows; empty if none is known.
     pub windows: Vec<ContextWindow>,
-    /// The right to start some of them, by their place.
+    /// Permits of probes, by index.
     pub trials: Vec<(usize, ProbePermit)>,
-    /// The gateway is crowded: nothing is started but the first, and others after failures.
+    /// The gateway is crowded: only the first attempt starts, others after failures.
     pub crowded: bool,
-    /// Upstreams whose dialect cannot say all of the request.
+    /// Upstreams whose dialect cannot express all of the request.
     pub left_out: Vec<String>,
-    /// The conversation that the request goes on with, where a provider has several keys to choose from.
+    /// The conversation that the request continues, if a provider has several keys.
     pub conversation: Option<ConversationId>,
-    /// Upstreams that are set aside.
+    /// Upstreams that cool down.
     cooling: Vec<(String, CooldownState)>,
 }
 
 impl CandidateSet {
-    /// What is not needed to serve the request is not started: no hedges, no audits, no losers that run on.
+    /// Starts only what the request needs: no hedges, no audits, no losers that run on.
     pub fn leave_out_extras(&mut self) {
         self.crowded = true;
         self.settings.audit = 0.0;
         self.settings.drains.running = 0;
     }
 
-    /// Every failure with its upstream's name, those that were not started because they cool down included.
+    /// Every failure with its upstream's name, including upstreams that cool down.
     pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<FailedUpstream> {
         let started = failures.iter().map(|(candidate, failure)| FailedUpstream {
             upstream: self.runners[*candidate].name.clone(),
@@ -71,10 +71,10 @@ impl CandidateSet {
     }
 }
 
-/// Finds the upstreams of a model, an alias, or of a request that names them itself.
+/// Finds the upstreams of a model or alias, or those that the request names.
 ///
 /// # Errors
-/// 404 for an unknown model, 400 where none can serve the caller, 429 or 502 where all are set aside.
+/// 404 for an unknown model, 400 if no upstream can serve the caller, 429 or 502 if all cool down.
 pub fn resolve(
     gateway: &Arc<Gateway>,
     live: &LiveConfig,
@@ -141,7 +141,7 @@ pub fn resolve(
     })
 }
 
-/// The upstreams of the model, or those that the request names; and the settings that are theirs.
+/// The upstreams of the model, or those that the request names; and their settings.
 fn asked_for<'l>(
     live: &'l LiveConfig,
     known: Option<&'l Arc<ModelConfig>>,
@@ -164,7 +164,7 @@ fn asked_for<'l>(
     }
 }
 
-/// The conversation of a request, found when it is first asked for: few providers have several keys.
+/// The conversation of a request, looked up on first use: few providers have several keys.
 struct LazyConversation<'a> {
     gateway: &'a Gateway,
     request: &'a ApiRequest,
@@ -172,7 +172,7 @@ struct LazyConversation<'a> {
 }
 
 impl LazyConversation<'_> {
-    /// Its cache is the account's. Another is used only where this one is set aside.
+    /// Prompt caches belong to the account, so the conversation's key comes first.
     fn its_key_first(&mut self, provider: &str, mut keys: Vec<HashedKey>) -> Vec<HashedKey> {
         if keys.len() < 2 {
             return keys;
@@ -187,7 +187,7 @@ impl LazyConversation<'_> {
     }
 }
 
-/// Whether the caller may ask an upstream without a key of their own. `named`: no model lists it.
+/// Checks that the caller may use an upstream with a shared key. `named`: no model lists it.
 fn may_share(caller: &Caller, upstream: &UpstreamConfig, named: bool) -> Result<(), Rejection> {
     match &caller.user {
         Some(user) if named && !user.overrides.any_upstream() => {

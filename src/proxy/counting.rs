@@ -1,4 +1,4 @@
-//! A token count where no upstream can count: an estimate, and marked as one.
+//! An estimated token count, if no upstream can count. Not for counts of upstreams.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::protocol::request::ApiRequest;
 
-/// Bytes of a prompt that are counted as a token.
+/// Bytes per token of the estimate.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The answer, in the shape that the vendor gives it; `x-photofinish-estimate` says what it is.
+/// The answer in the vendor's shape; the header `x-photofinish-estimate` marks it.
 pub fn estimate(request: &ApiRequest) -> Response<Bytes> {
     let bytes: usize = request.prompt().iter().map(|part| part.len()).sum();
     let mut response =

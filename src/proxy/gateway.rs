@@ -1,4 +1,4 @@
-//! What every request shares: the live configuration, the connections, the recorder, and what was learnt since the start.
+//! What all requests share: configuration, connections, recorder, state of the upstreams, memory. Not for one request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::recorder::Recorder;
 use crate::shutdown::Shutdown;
 use crate::upstream::UpstreamClient;
 
-/// Audited losers that run at once.
+/// Audited losers that run at the same time.
 const AUDITS_MAX: i64 = 512;
-/// Bodies of requests that were turned away that are read on at once; those beyond are hung up on.
+/// Bodies of shed requests that are read on at the same time; further ones are closed.
 const DISCARDS_MAX: i64 = 512;
 
 /// One gateway. Held in an `Arc` by every request.
@@ -36,15 +36,15 @@ pub struct Gateway {
     totals: Totals,
     budget: Budget,
     heavy: BlockingPool,
-    /// Bodies of requests that were turned away, while they are read on.
+    /// Bodies of shed requests that are being read.
     discards: Arc<AtomicI64>,
 }
 
-/// Counts since the start that no row tells.
+/// Counts since the start that are in no row.
 #[derive(Debug, Default)]
 pub struct Totals {
     unauthorized: AtomicU64,
-    /// Requests that were turned away because there was no room.
+    /// Requests that were shed.
     pub shed: ShedCounts,
 }
 
@@ -53,7 +53,7 @@ impl Totals {
         self.unauthorized.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests that were turned away before they were authenticated.
+    /// Requests with a missing or wrong token.
     pub fn unauthorized_so_far(&self) -> u64 {
         self.unauthorized.load(Ordering::Relaxed)
     }
@@ -84,8 +84,8 @@ impl Gateway {
         self.live.load_full()
     }
 
-    /// Puts a new configuration in force. What was set aside is tried again: a key may have been mended. Breakers, and what
-    /// was learnt, stay as they are where a provider stays where it is.
+    /// Puts a new configuration in force. Ends all cool-downs: a key may have been replaced. Keeps the breakers and the statistics
+    /// of providers whose address stays.
     pub fn reload(&self, live: LiveConfig) {
         self.recorder.metrics().configure(&live.config);
         let before = self.live();
@@ -103,12 +103,12 @@ impl Gateway {
         &self.shutdown
     }
 
-    /// What was learnt of upstreams, and what may be spent.
+    /// Statistics of upstreams, and the budgets.
     pub fn learning(&self) -> &Arc<Learning> {
         self.health.learning()
     }
 
-    /// What was met at the upstreams.
+    /// The state of the upstreams.
     pub(super) fn health(&self) -> &Arc<UpstreamHealth> {
         &self.health
     }
@@ -126,7 +126,7 @@ impl Gateway {
         &self.heavy
     }
 
-    /// What is in use beside one request; `in_flight`: how many were there before it.
+    /// What is in use without this request; `in_flight`: requests before it.
     pub(super) fn load(&self, live: &LiveConfig, in_flight: i64) -> AdmissionLoad {
         AdmissionLoad {
             in_flight: usize::try_from(in_flight).unwrap_or(0),
@@ -142,12 +142,12 @@ impl Gateway {
         self.health.open_breakers()
     }
 
-    /// Races that run now.
+    /// Races that are running.
     pub fn races(&self) -> i64 {
         self.races.load(Ordering::Relaxed)
     }
 
-    /// How every upstream stands now, or those of one `model`: a name, an alias, or upstreams with commas between.
+    /// The status of every upstream, or of one `model`: a name, an alias, or upstreams separated by commas.
     ///
     /// # Errors
     /// 404 for an unknown model.
@@ -167,19 +167,19 @@ impl Gateway {
         InFlightGuard::enter(self.races.clone())
     }
 
-    /// A place among the audited losers, while there is one.
+    /// A place among the audited losers, if one is free.
     pub(super) fn enter_audit(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.audits.clone());
         (slot.before < AUDITS_MAX).then_some(slot)
     }
 
-    /// A place among the bodies that are read on though nobody wants them.
+    /// A place among the bodies of shed requests, if one is free.
     pub(super) fn enter_discard(&self) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.discards.clone());
         (slot.before < DISCARDS_MAX).then_some(slot)
     }
 
-    /// A place among the drained losers, while there are fewer than `running`.
+    /// A place among the drained losers, if fewer than `running` are taken.
     pub(super) fn enter_drain(&self, running: usize) -> Option<InFlightGuard> {
         let slot = InFlightGuard::enter(self.drains.clone());
         usize::try_from(slot.before).is_ok_and(|before| before < running).then_some(slot)

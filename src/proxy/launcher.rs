@@ -1,5 +1,5 @@
-//! Starts the attempts of one race, passes on what the race asks, and says which losers run on. What an answer tells of its
-//! upstream: see `outcome_reporter`.
+//! Starts the attempts of one race, passes the race's questions to the policy, and decides which losers run on. Not for what an
+//! outcome changes: see `health::OutcomeReporter`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,20 +38,20 @@ pub struct Launcher {
     settings: RaceSettings,
     policy: RacePolicy,
     retries: Retries,
-    /// Candidates whose answers broke off.
+    /// Candidates whose answers broke.
     broke_off: Vec<usize>,
-    /// The client does not stream: an answer is ready once it is whole, and its first token commits to nothing yet.
+    /// The client does not stream: an attempt is ready with its whole answer.
     whole: bool,
-    /// Those of the client's that may go up to any of the runners.
+    /// Client headers that may be forwarded to any of the candidates.
     client_headers: HeaderMap,
     race_id: String,
-    /// Raised with every start.
+    /// Counts the starts.
     attempts: Arc<AtomicUsize>,
     recorder: Recorder,
     read_at: Instant,
     /// Bytes.
     event_max: usize,
-    /// Held until the race is over, or until its candidate has lost and ended.
+    /// Held until the race is over, or until the probe has lost and ended.
     trials: Vec<(usize, ProbePermit)>,
     conversation: Option<ConversationId>,
 }
@@ -94,7 +94,7 @@ impl Launcher {
         }
     }
 
-    /// Starts an attempt, with another request than the candidate's own where one is given.
+    /// Starts an attempt; `given`: a request other than the candidate's own.
     pub fn start(&mut self, starting: AttemptStart, given: Option<&Arc<RequestTranslation>>) -> Attempt {
         let runner = &self.outcome_reporter.runners[starting.candidate];
         let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
@@ -118,7 +118,7 @@ impl Launcher {
         }
         let observer_spec = self.policy.observer(starting.candidate, starting.ordinal);
         let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
-        // How long a count takes, or the rest of an answer, tells nothing of how long an answer does.
+        // The times of token counts and of rescues are not comparable with those of answers.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
         attempt::start(AttemptSpec {
             client: gateway.client().clone(),
@@ -133,7 +133,7 @@ impl Launcher {
             key,
             request_translation: request_translation.clone(),
             choices: self.request.n_choices,
-            // A whole answer has its usage in it.
+            // A whole answer contains its usage.
             include_usage: self.request.include_usage || !self.request.stream,
             stream_options,
             first_token: self.settings.first_token,
@@ -146,7 +146,7 @@ impl Launcher {
         })
     }
 
-    /// What goes up to this candidate.
+    /// The request to this candidate.
     pub fn upload(&self, candidate: usize) -> &Arc<RequestTranslation> {
         &self.uploads[candidate]
     }
@@ -156,7 +156,7 @@ impl Launcher {
         self.settings.max_attempts
     }
 
-    /// The race is over: what was on trial in it is not any more.
+    /// The race is over, and so are its probes.
     pub fn race_is_over(&mut self) {
         self.trials.clear();
     }
@@ -165,12 +165,12 @@ impl Launcher {
         &self.gateway
     }
 
-    /// What a refusal on policy means for other upstreams.
+    /// What a refusal on content policy means for other upstreams.
     pub fn content_policy(&self) -> ContentPolicy {
         self.settings.content_policy
     }
 
-    /// Whoever takes the winner tells it.
+    /// The reporter of the race's outcomes.
     pub fn outcome_reporter(&self) -> Arc<OutcomeReporter> {
         self.outcome_reporter.clone()
     }
@@ -202,7 +202,7 @@ impl Launch for Launcher {
         }
         let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
         let runner = &runners[candidate];
-        // One on trial has had its chance.
+        // A probe is not retried.
         if self.settings.retries == 0 || runner.extra {
             return RetryDecision::No;
         }
@@ -214,7 +214,7 @@ impl Launch for Launcher {
     }
 
     fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
-        // A first token of one whose answers break off would cut those that run beside it, until no attempt is left for them.
+        // An upstream whose answers break must not cut others by its first token again and again.
         let now_us = self.policy.now_us();
         !self.broke_off.contains(&candidate) && self.policy.driver.affords_retry(candidate, &views(running), now_us)
     }
@@ -231,14 +231,14 @@ impl Launch for Launcher {
     fn lost_ready(&mut self, candidate: usize, ready: ReadyAttempt) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
-        // Its first token is there, so an audit would tell nothing more.
+        // It has its first token already, so an audit would add nothing.
         if let Some(place) = self.enter_drain(candidate) {
             self.beside((place, trial), time, ready.stream.drain(bytes));
         }
     }
 
     fn replan(&mut self, running: &[RunningAttempt<RacedAttempt>], waiting: &[usize]) -> Replan {
-        // What was told to wait since the race began gets no hedge, nor does what broke off; a failure may still come to it.
+        // Candidates that cool down or whose answers broke get no hedge. They may still replace a failed attempt.
         let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
         let may_hedge = |candidate: usize| {
             health.held(&runners[candidate]).is_none()
@@ -259,7 +259,7 @@ impl Launch for Launcher {
         ready: &RunningAttempt<ReadyAttempt>,
         running: &[RunningAttempt<RacedAttempt>],
     ) -> Option<Duration> {
-        // A whole answer has nothing to wait for.
+        // A whole answer is not held back.
         if self.whole {
             return None;
         }
@@ -278,7 +278,7 @@ impl Launch for Launcher {
             return None;
         }
         match self.settings.optimise {
-            // Its first token decides, as for a client that streams. Should the answer break, others are asked again.
+            // The first token decides, as for a streaming client. If that answer breaks, the others start again.
             Objective::Ttft => {
                 let first = running.iter().position(|running| running.attempt().has_begun())?;
                 (0..running.len()).find(|place| *place != first)
@@ -291,7 +291,7 @@ impl Launch for Launcher {
 }
 
 impl Launcher {
-    /// A trial runs on: what is slower than the winner may be well all the same.
+    /// A lost probe runs on: its upstream may be healthy although it is slower than the winner.
     fn lost_asking(&mut self, candidate: usize, mut attempt: Attempt) {
         let trial = self.take_trial(candidate);
         let Drains { time, bytes, .. } = self.settings.drains;
@@ -309,7 +309,7 @@ impl Launcher {
         }
     }
 
-    /// True if it was refused for the reasoning of earlier turns, and there is a request without now.
+    /// True if reasoning of earlier turns was rejected, and there is now a request without it.
     fn leaves_out_reasoning(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
         if !self.outcome_reporter.refuses_reasoning(sent, failure) {
             return false;
@@ -327,14 +327,14 @@ impl Launcher {
         Some(self.trials.swap_remove(position).1)
     }
 
-    /// A place to read a loser to its end, where a hang-up saves nothing, so that its figures may as well be had.
+    /// A place to read a loser to its end, if cancelling it saves nothing: its measurements are then free.
     fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
         let billed_anyway =
             self.outcome_reporter.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
         if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
     }
 
-    /// A loser that runs to its first token, or to its end where `bytes` bounds it.
+    /// Runs a loser to its first token, or, if `bytes` bounds it, to its end.
     fn run_on(
         &self,
         candidate: usize,
@@ -342,7 +342,7 @@ impl Launcher {
         bytes: Option<usize>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let outcome_reporter = self.outcome_reporter.clone();
-        // The race may start the same candidate once more.
+        // The race may start the same candidate again.
         let sent = self.outcome_reporter.sent(candidate);
         async move {
             match attempt.await {
@@ -359,7 +359,7 @@ impl Launcher {
         }
     }
 
-    /// Runs beside everything, for at most `limit`, and gives back then what it holds.
+    /// Runs in the background for at most `limit`, then releases `held`.
     fn beside(
         &self,
         held: (InFlightGuard, Option<ProbePermit>),
@@ -377,7 +377,7 @@ impl Launcher {
     }
 }
 
-/// The running attempts as the driver sees them.
+/// The running attempts as the policy sees them.
 fn views(running: &[RunningAttempt<RacedAttempt>]) -> Vec<AttemptView> {
     running.iter().map(|running| running.attempt().view(running.started_at().elapsed())).collect()
 }

@@ -1,5 +1,5 @@
-//! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, aliases under ids of their own;
-//! in the shape of the vendor whose client asks.
+//! `GET /v1/models` and `/v1/models/{id}`: the models that this caller may use, and their aliases, in the shape of the client's
+//! vendor. Not for the status of upstreams: see `health::routing_status`.
 
 use axum::body::Body;
 use http::header::CONTENT_TYPE;
@@ -11,7 +11,7 @@ use super::gateway::Gateway;
 use super::rejection::Rejection;
 use crate::config::ModelConfig;
 
-/// All of them.
+/// All models of the caller.
 ///
 /// # Errors
 /// 401 without a valid token.
@@ -32,10 +32,10 @@ pub fn list(gateway: &Gateway, headers: &HeaderMap) -> Result<Response<Body>, Re
     Ok(json_response(&json!({ "object": "list", "data": data })))
 }
 
-/// The one of that id.
+/// The model with this id.
 ///
 /// # Errors
-/// 401 without a valid token, 404 for an unknown model and for one that is off for the caller.
+/// 401 without a valid token, 404 for a model that is unknown or off for the caller.
 pub fn one(gateway: &Gateway, headers: &HeaderMap, id: &str) -> Result<Response<Body>, Rejection> {
     let live = gateway.live();
     let caller = Caller::new(&live, authenticate(gateway, &live, headers)?, headers)?;
@@ -61,7 +61,7 @@ fn entry(id: &str) -> Value {
     json!({ "id": id, "object": "model", "created": 0, "owned_by": "photofinish" })
 }
 
-/// Anthropic's clients send its version with everything.
+/// Anthropic's clients send this header with every request.
 fn asks_anthropic(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version")
 }

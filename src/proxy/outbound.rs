@@ -1,5 +1,5 @@
-//! What of a request goes up to which upstream: as it came where the upstream speaks the caller's dialect, else translated,
-//! each translation made once.
+//! The request to each upstream: unchanged if the upstream speaks the caller's dialect, else translated, each translation made
+//! once. Not for headers: see `client_headers`.
 
 use std::sync::Arc;
 
@@ -15,37 +15,37 @@ use crate::protocol::neutral::Conversation;
 use crate::protocol::request::ApiRequest;
 use crate::protocol::request_translation::RequestTranslation;
 
-/// One request on its way up.
+/// The translations of one request.
 pub struct Outbound<'a> {
     request: &'a Arc<ApiRequest>,
     lossy: Lossy,
     budget: &'a Budget,
-    /// For the conversation, and for what is written of it, one at a time.
+    /// Memory for the parsed conversation, and for one translation at a time.
     tree: Lease,
-    /// Made when the first upstream of the caller's own dialect asks for it.
+    /// Made for the first upstream that speaks the caller's dialect.
     untouched: Option<Arc<RequestTranslation>>,
-    /// Read when the first upstream of another dialect asks for it.
+    /// Parsed for the first upstream that speaks another dialect.
     conversation: Option<Result<Conversation, Invalid>>,
-    /// What was translated so far.
+    /// The translations so far.
     translated: Vec<(Dialect, TranslationOptions, Arc<RequestTranslation>)>,
-    /// Upstreams that are left out because their dialect cannot say all of it.
+    /// Upstreams that are left out because their dialect cannot express all of it.
     left_out: Vec<String>,
-    /// Why upstreams cannot serve it, the worst last.
+    /// Why upstreams cannot serve it: the reason nearest to the request's own fault.
     unserved: Option<CannotServe>,
 }
 
-/// Why an upstream cannot serve a request, from what is least the request's own fault to what is most.
+/// Why an upstream cannot serve a request, by increasing fault of the request.
 enum CannotServe {
-    /// It speaks nothing that has such a call.
+    /// None of its dialects has such a call.
     Unspoken(Vec<String>),
-    /// What its dialect cannot say.
+    /// Members that its dialect cannot express.
     Lossy(Vec<String>),
-    /// The request itself is wrong, so that it cannot be translated.
+    /// The request is invalid and cannot be translated.
     Invalid(Invalid),
 }
 
 impl<'a> Outbound<'a> {
-    /// What a translation takes is leased from `budget`.
+    /// Translations lease their memory from `budget`.
     pub fn new(request: &'a Arc<ApiRequest>, lossy: Lossy, budget: &'a Budget) -> Outbound<'a> {
         Outbound {
             request,
@@ -60,10 +60,10 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// What goes up to this one; none where it cannot serve the request.
+    /// The request to this upstream; none if it cannot serve it.
     ///
     /// # Errors
-    /// 503 or 413 where there is no memory for it.
+    /// 503 or 413 if there is no memory for it.
     pub fn for_upstream(&mut self, upstream: &UpstreamConfig) -> Result<Option<Arc<RequestTranslation>>, Rejection> {
         let provider = &upstream.provider;
         let Some(spoken) = provider.spoken_for(self.request.surface) else {
@@ -87,12 +87,12 @@ impl<'a> Outbound<'a> {
         Ok(None)
     }
 
-    /// Upstreams that are left out because their dialect cannot say all of the request, as far as they were asked for.
+    /// Upstreams that are left out because their dialect cannot express all of the request.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Nobody is left to serve it; `off` tells why some upstreams are not there at all.
+    /// The answer if no upstream can serve it; `off`: why some upstreams are off.
     pub fn rejection(self, model: &str, off: &[String]) -> Rejection {
         match self.unserved {
             Some(CannotServe::Invalid(invalid)) => Rejection::invalid(&invalid),
@@ -127,7 +127,7 @@ impl<'a> Outbound<'a> {
         };
         match made {
             Ok(request_translation) => {
-                // What it takes is there by now.
+                // Its memory is known by now.
                 let mut lease = self.budget.lease();
                 lease.settle(request_translation.len());
                 let request_translation = Arc::new(request_translation.leased(lease));
@@ -152,7 +152,7 @@ impl<'a> Outbound<'a> {
     }
 }
 
-/// What goes up to an upstream that has refused the reasoning in it. None if there was none, or there is no memory for it.
+/// The request without reasoning of earlier turns, for an upstream that rejected it. None if it has none, or without memory.
 pub fn without_reasoning(
     request: &ApiRequest,
     upstream: &UpstreamConfig,
@@ -167,7 +167,7 @@ pub fn without_reasoning(
     Some(request_translation.leased(lease))
 }
 
-/// The model stands in the options only where the dialect's body depends on it: others share one translation.
+/// The options include the model only if the dialect's body depends on it, so that other upstreams share a translation.
 fn options(upstream: &UpstreamConfig, dialect: Dialect) -> TranslationOptions {
     let by_model = matches!(dialect, Dialect::Anthropic | Dialect::Gemini | Dialect::Bedrock);
     TranslationOptions {

@@ -1,4 +1,4 @@
-//! The request headers that override the plan for one request. They are written as in the config.
+//! Request headers that override race settings for one request, written as in the configuration. Not for authentication.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -33,11 +33,11 @@ const HEADERS: [(Override, &str); 9] = [
     (Override::Lossy, LOSSY),
 ];
 
-/// What the headers say.
+/// The overrides of one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     policy: Option<Policy>,
-    /// Upstreams with commas between, not yet looked up.
+    /// Upstreams separated by commas, not yet looked up.
     pub upstreams: Option<String>,
     hedge_after: Option<HedgeAfter>,
     max_attempts: Option<usize>,
@@ -48,17 +48,17 @@ pub struct Overrides {
     lossy: Option<Lossy>,
 }
 
-/// Those of an `slo` that are given.
+/// The given parts of an `slo`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct OverriddenSlo {
     ttft: Option<Duration>,
     tpot: Option<Duration>,
 }
 
-/// `user`: none for whom everything is allowed.
+/// `user`: none if every override is allowed.
 ///
 /// # Errors
-/// 400 that names the header; 403 for one that this user may not send.
+/// 400 that names the header; 403 for a header that this user may not send.
 pub fn read(headers: &HeaderMap, user: Option<&User>) -> Result<Overrides, Rejection> {
     if let Some(user) = user {
         let forbidden =
@@ -105,7 +105,7 @@ impl Overrides {
     }
 }
 
-/// What a header says, by a reader of its text that tells what is wrong with it.
+/// Reads one header; `read` returns what is wrong with its text.
 fn value<T>(
     headers: &HeaderMap,
     name: &'static str,
@@ -147,7 +147,7 @@ fn attempts(text: &str) -> Result<usize, String> {
 
 fn budget(text: &str) -> Result<f64, String> {
     let range = RaceSettings::BUDGET;
-    // What is not a number is in no range.
+    // NaN is in no range.
     let budget = text.parse().ok().filter(|budget| range.contains(budget));
     budget.ok_or_else(|| format!("{} is not a number from {} to {}", quoted(text), range.start(), range.end()))
 }

@@ -1,4 +1,5 @@
-//! An attempt as the gateway races it: ready at its first token, or with its whole answer if the client does not stream.
+//! An attempt as the gateway races it: ready at its first token, or, if the client does not stream, with its whole answer. Not
+//! for the exchange: see `attempt`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,20 +15,20 @@ use crate::health::OutcomeReporter;
 use crate::race::{self, CutReason, HeldAttempt as _};
 use crate::routing::adaptive::AttemptView;
 
-/// A started attempt and what it has become.
+/// A started attempt and its stage.
 pub struct RacedAttempt {
     candidate: usize,
     stage: AttemptStage,
-    /// It runs on to its whole answer, with this idle timeout and for this memory. None: it is ready at its first token.
+    /// It runs to its whole answer, with this idle timeout and this memory. None: it is ready at its first token.
     whole: Option<(Duration, Budget)>,
     outcome_reporter: Arc<OutcomeReporter>,
 }
 
-/// How far an entrant came.
+/// The progress of an attempt.
 pub enum AttemptStage {
     /// No token yet.
     Asking(Attempt),
-    /// Its whole answer is awaited.
+    /// Its answer is being assembled.
     Answering(Box<(ReadyAttempt, Assembler)>),
     /// It was ready, or failed.
     Over,
@@ -47,7 +48,7 @@ impl RacedAttempt {
         self.candidate
     }
 
-    /// As the policy sees it; `waited`: since its start.
+    /// Its view for the policy; `waited`: time since its start.
     pub fn view(&self, waited: Duration) -> AttemptView {
         let stream = match &self.stage {
             AttemptStage::Answering(answering) => Some(&answering.0.stream),

@@ -1,4 +1,5 @@
-//! Every answer of the gateway's own: what is said, with which status, in the shape of the dialect that was called.
+//! Every answer of the gateway's own: status and message, in the shape of the caller's surface. Not for errors of upstreams that
+//! are passed on: see `all_failed`.
 
 mod cooling;
 mod forbidden;
@@ -29,7 +30,7 @@ pub struct FailedUpstream {
     pub failure: Failure,
 }
 
-/// A refusal, or the news that nobody answered. Boxed, for it is the rare side of many results.
+/// A refusal, or the report that no upstream answered. Boxed: it is the rare side of many results.
 #[derive(Debug)]
 pub struct Rejection(Box<UpstreamMessage>);
 
@@ -41,14 +42,14 @@ struct UpstreamMessage {
     /// Begins with `photofinish_`.
     code: &'static str,
     message: String,
-    /// The member, or the parameter, of the request that is meant.
+    /// The member or parameter of the request that it is about.
     param: Option<Cow<'static, str>>,
     attempts: Vec<FailedUpstream>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
-    /// Attempts were made, so this is an answer of the race and no refusal of the gateway's own.
+    /// Attempts were made: an answer of the race, not a refusal before it.
     after_race: bool,
-    /// Nobody speaks what was called.
+    /// No upstream has such a call.
     unspoken: bool,
 }
 
@@ -71,7 +72,7 @@ impl Rejection {
         }))
     }
 
-    /// What a client is told to wait before it tries again.
+    /// Sets Retry-After.
     pub(super) fn after(mut self, wait: Duration) -> Rejection {
         self.0.retry_after = Some(wait);
         self
@@ -82,7 +83,7 @@ impl Rejection {
         Rejection::new(StatusCode::UNAUTHORIZED, "authentication_error", "photofinish_unauthorized", message)
     }
 
-    /// A request header with a value that cannot be used.
+    /// A request header with an invalid value.
     pub fn header(name: &str, why: &str) -> Rejection {
         Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_header", format!("header {name}: {why}"))
     }
@@ -121,7 +122,7 @@ impl Rejection {
         rejection
     }
 
-    /// The model is known, and does not exist for this caller.
+    /// The model is known, and off for this caller.
     pub fn model_off(model: &str) -> Rejection {
         let message = format!(
             "the model {} is configured, but none of its providers is on for you: set the key of one, or bring it as \
@@ -133,7 +134,7 @@ impl Rejection {
         rejection
     }
 
-    /// The model is known, and nobody can serve it to this caller.
+    /// The model is known, and no upstream can serve it to this caller.
     pub fn no_upstream(model: &str, off: &[String]) -> Rejection {
         let why = if off.is_empty() { "none of its upstreams can be used".to_owned() } else { off.join("; ") };
         let message = format!(
@@ -145,7 +146,7 @@ impl Rejection {
         rejection
     }
 
-    /// The model's upstreams speak nothing that has such a call.
+    /// No dialect of the model's upstreams has such a call.
     pub fn unspoken(model: &str, surface: Surface, who: &[String]) -> Rejection {
         let message = format!(
             "no upstream of {} can serve {}: {}. Name an upstream whose provider speaks {}.",
@@ -160,7 +161,7 @@ impl Rejection {
         rejection
     }
 
-    /// What a request asks for cannot be said in the dialect of any upstream.
+    /// No upstream's dialect can express the request.
     pub fn not_translatable(names: &[String]) -> Rejection {
         let message = format!(
             "no upstream's dialect can express {}: leave it out, name an upstream that speaks this call's own dialect, or \
@@ -172,7 +173,7 @@ impl Rejection {
         rejection
     }
 
-    /// The request is not valid for its surface; in its vendor's words.
+    /// The request is invalid for its surface; in the vendor's words.
     pub fn invalid(invalid: &Invalid) -> Rejection {
         let message = cut(&invalid.message);
         let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", message);
@@ -180,7 +181,7 @@ impl Rejection {
         rejection
     }
 
-    /// Everybody who could serve it was told to wait.
+    /// Every upstream cools down after a rate limit.
     pub fn cooling_down(failed: &[FailedUpstream], wait: Duration) -> Rejection {
         let message =
             "every upstream is set aside after a rate limit: try again after Retry-After, or add upstreams or keys"
@@ -248,7 +249,7 @@ impl Rejection {
         rejection
     }
 
-    /// A parameter in the URL, or a part of its path, that cannot be used. `why` names the value and what is valid.
+    /// An invalid parameter or path segment of the URL. `why` names the value and what is valid.
     pub fn parameter(name: Option<String>, why: &str) -> Rejection {
         let why = cut(why);
         let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_parameter", why);
@@ -264,13 +265,13 @@ impl Rejection {
         Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_race", message)
     }
 
-    /// The history cannot be read: `why` is for an operator. `passes`: it may be so only for now.
+    /// The history cannot be read: `why` is for an operator. `passes`: it may be temporary.
     pub fn history(why: String, passes: bool) -> Rejection {
         let status = if passes { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
         Rejection::new(status, SERVER, "photofinish_history_unavailable", why)
     }
 
-    /// Too many ask the history.
+    /// Too many questions to the history.
     pub fn busy(at_once: usize, waited: Duration) -> Rejection {
         let message =
             format!("{at_once} questions are being answered, and none of them was done in {waited:?}: ask again later");
@@ -283,7 +284,7 @@ impl Rejection {
         self.0.status
     }
 
-    /// Attempts were made: it is an answer of the race, and no refusal of the gateway's own.
+    /// Attempts were made: an answer of the race, not a refusal before it.
     pub fn is_after_race(&self) -> bool {
         self.0.after_race
     }
@@ -297,12 +298,12 @@ impl Rejection {
         self.0.unspoken
     }
 
-    /// For a path that is no surface.
+    /// For a path that is not a surface.
     pub fn into_response(self) -> Response<Body> {
         self.answer_to(Surface::Chat)
     }
 
-    /// In the shape of the surface that was called.
+    /// In the shape of the caller's surface.
     pub fn answer_to(&self, surface: Surface) -> Response<Body> {
         let error = self.shaped(|error| surface.error(error));
         let mut response = Response::new(Body::from(error.to_string()));
@@ -324,7 +325,7 @@ impl Rejection {
 }
 
 impl Rejection {
-    /// The same as the event that ends a stream, for a client that has the head of an answer already.
+    /// As the event that ends a stream, for a client that has already got a head.
     pub fn event(&self, surface: Surface) -> Bytes {
         self.shaped(|error| surface.error_event(error))
     }
@@ -365,7 +366,7 @@ fn attempt(failed: &FailedUpstream) -> Value {
     json!({ "upstream": upstream, "failure": failure.kind.as_str(), "status": failure.status, "message": failure.message })
 }
 
-/// Of a message that repeats what a client sent.
+/// Shortens a message that repeats what a client sent.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(1_000) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,5 +1,5 @@
-//! Who goes on with a streamed answer that broke off, and in which order they are asked: those that take what was delivered as a
-//! prefix first, and then everybody once more from the beginning; the upstream that broke off comes last each time.
+//! Which upstreams continue a streamed answer that broke, in which order: first those that accept the delivered text as a
+//! prefix, then all of them with a replay; the broken upstream comes last each time. Not for joining the answers: see `relay`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::race::verdict::{NextStep, is_the_requests_fault, next};
 use crate::race::{AttemptStart, Race};
 use crate::relay::{Continuation, RescueCandidates};
 
-/// One answer's.
+/// The rescuer of one answer.
 pub struct AnswerRescuer {
     launcher: Launcher,
     /// Still to be asked.
     queue: VecDeque<RescueTurn>,
-    /// Whose turn it was last; at first the winner's.
+    /// The latest turn; at first the winner's.
     last: RescueTurn,
-    /// The number of the next attempt.
+    /// The ordinal of the next attempt.
     ordinal: usize,
-    /// Attempts that may still be started: as many again as the race may start.
+    /// Attempts that may still start: as many again as `max_attempts`.
     left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RescueTurn {
     candidate: usize,
-    /// With what was delivered.
+    /// With the delivered text as a prefix.
     prefix: bool,
 }
 
-/// Whether a streamed answer to this request is gone on with. Of several answers in one stream none is.
+/// Whether a broken answer to this request is continued. Several answers in one stream are not.
 pub fn may_rescue(field: &CandidateSet, request: &ApiRequest) -> bool {
     let RaceSettings { rescue, .. } = field.settings;
     rescue == config::RescuePolicy::Continue && request.n_choices.is_none_or(|choices| choices == 1)
@@ -53,7 +53,7 @@ impl AnswerRescuer {
         AnswerRescuer { launcher, queue: VecDeque::new(), last, ordinal, left }
     }
 
-    /// Starts this one, unless it cannot be asked so.
+    /// Starts an attempt, unless this candidate cannot continue in this way.
     fn start(&mut self, turn: RescueTurn, delivered: &DeliveredAnswer) -> Option<Continuation> {
         let (outcome_reporter, gateway) = (self.launcher.outcome_reporter(), self.launcher.gateway());
         let runner = outcome_reporter.runners.get(turn.candidate)?;
@@ -119,13 +119,13 @@ impl RescueCandidates for AnswerRescuer {
         } else if next(failure, self.launcher.content_policy()) == NextStep::Stop {
             self.queue.clear();
         } else if !is_the_requests_fault(failure.kind) {
-            // It would fail as well without the prefix.
+            // It would fail without the prefix too.
             self.queue.retain(|other| other.candidate != turn.candidate);
         }
     }
 }
 
-/// The order in which so many candidates are asked, when this one broke off.
+/// The order of the candidates after this one broke.
 fn turns(candidates: usize, broken: usize) -> VecDeque<RescueTurn> {
     let order = || (0..candidates).filter(move |candidate| *candidate != broken).chain([broken]);
     let turn = |prefix| move |candidate| RescueTurn { candidate, prefix };

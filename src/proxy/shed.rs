@@ -1,5 +1,5 @@
-//! What those are answered who are turned away by how they came, and not by what they ask: by the name or the page they come
-//! from, too slowly, or too many.
+//! Answers to requests that are rejected for how they arrive and not for what they ask: host, origin, speed, number. Not for the
+//! checks: see `server`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::config::units::format_bytes;
 use crate::printable::quoted;
 
 impl Rejection {
-    /// The request names a host that a web page may have made its own.
+    /// The request names an unknown host. A web page may have rebound that name.
     pub fn unknown_host(host: &str) -> Rejection {
         let message = format!(
             "this gateway has no users, and the host {} is not known to be its own: call it as localhost or by its IP \
@@ -20,7 +20,7 @@ impl Rejection {
         Rejection::new(StatusCode::MISDIRECTED_REQUEST, INVALID, "photofinish_unknown_host", message)
     }
 
-    /// A browser says that a page of this origin sent the request, or does not say which page did.
+    /// A web page of this origin sent the request; none: of an unknown one.
     pub fn foreign_page(origin: Option<&[u8]>) -> Rejection {
         let who = match origin {
             Some(origin) => format!("web pages of the origin {}", quoted(&String::from_utf8_lossy(origin))),
@@ -30,7 +30,7 @@ impl Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_foreign_page", message)
     }
 
-    /// A trusted proxy passes on a request of another machine, and there are no users.
+    /// A trusted proxy forwards a request of another machine, and there are no users.
     pub fn remote_client() -> Rejection {
         let message =
             "this gateway has no users, so it serves its own machine only, and this request comes from another one \
@@ -51,7 +51,7 @@ impl Rejection {
         Rejection::new(StatusCode::REQUEST_TIMEOUT, INVALID, "photofinish_body_timeout", message)
     }
 
-    /// Every connection is at work, and this one is only for looking at the gateway.
+    /// All connections are busy, and this one is reserved for status requests.
     pub fn crowded() -> Rejection {
         let message = "every connection of the gateway is at work: send the request again later".to_owned();
         Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_crowded", message)

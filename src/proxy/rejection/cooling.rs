@@ -1,10 +1,11 @@
-//! What a request is answered with that no upstream may be asked for now.
+//! The answer if every upstream cools down.
 
 use super::{FailedUpstream, Rejection};
 use crate::health::{CooldownState, cooling_down};
 use crate::routing::cooldown::CooldownReason;
 
-/// Nobody may be asked. Where a refusal is among the reasons no wait is known to help, and the client is told of that.
+/// No upstream may be asked now. If one of them refused the key, the model or the account, waiting does not help, and the answer
+/// says so.
 pub fn nobody_may_be_asked(cooling: Vec<(String, CooldownState)>) -> Rejection {
     let is_refused = |(_, cooling): &&(String, CooldownState)| cooling.why.is_some_and(CooldownReason::is_refusal);
     let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));

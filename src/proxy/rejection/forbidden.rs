@@ -1,4 +1,4 @@
-//! Refusals for want of a right: a caller's with us, or ours with every provider.
+//! Answers for lack of permission: the caller's here, or the gateway's at every provider.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{FailedUpstream, Rejection, SERVER};
 use crate::printable::quoted;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
-/// Upstreams that a message names; `error.attempts` has all.
+/// Upstreams in a message; `error.attempts` has all.
 const TOLD_MAX: usize = 4;
 
 impl Rejection {
@@ -17,7 +17,7 @@ impl Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden", message)
     }
 
-    /// A header that this user may not send. `name`: as in the list of `overrides`.
+    /// A header that this user may not send. `name`: its name in `overrides`.
     pub fn forbidden_override(header: &str, user: &str, name: &str) -> Rejection {
         let message = format!(
             "header {header}: the user {} may not send it: add {name:?} to overrides under [users.NAME]",
@@ -26,7 +26,7 @@ impl Rejection {
         Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden_override", message)
     }
 
-    /// An upstream that no model lists, and that this user may not ask with a shared key.
+    /// An upstream that no model lists, and that this user may not use with a shared key.
     pub fn forbidden_upstream(upstream: &str, provider: &str, user: &str) -> Rejection {
         let message = format!(
             "no model lists the upstream {}, so the user {} may not ask it with a shared key: bring a key as \
@@ -40,9 +40,8 @@ impl Rejection {
         rejection
     }
 
-    /// Everybody who could serve it is set aside, some of them for refusing our key, the model or our account. `wait`: the
-    /// shortest of those that only asked for a pause. Without one no Retry-After: clients obey it before they tell anybody, and
-    /// waiting mends no key.
+    /// Every upstream cools down, some because they refused the key, the model or the account. `wait`: the shortest of the other
+    /// cool-downs. Without one there is no Retry-After: waiting repairs no key, and clients would wait in silence.
     pub fn refused(failed: &[FailedUpstream], wait: Option<Duration>) -> Rejection {
         // These messages are the gateway's own.
         let told: Vec<String> = failed

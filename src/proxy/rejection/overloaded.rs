@@ -1,4 +1,4 @@
-//! What a request is answered with that the gateway has no room for.
+//! Answers for lack of room. Not for the decision: see `admission`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::proxy::admission::ShedReason;
 const OVERLOADED: &str = "photofinish_overloaded";
 
 impl Rejection {
-    /// There is no room for a request now.
+    /// There is no room for another request now.
     pub fn overloaded(shed: ShedReason) -> Rejection {
         let why = match shed {
             ShedReason::InFlight => "the gateway serves as many requests as max_in_flight under [server] allows",
@@ -30,7 +30,7 @@ impl Rejection {
         rejection
     }
 
-    /// A request takes more memory than is free, or than there is.
+    /// A request needs more memory than is free, or than there is.
     pub fn no_memory(bytes: usize, max: usize) -> Rejection {
         if bytes <= max {
             return Rejection::overloaded(ShedReason::Memory);
@@ -42,7 +42,7 @@ impl Rejection {
         Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, "photofinish_too_large", message)
     }
 
-    /// A large request was not read and translated in time.
+    /// A large request was not parsed and translated in time.
     pub fn too_slow() -> Rejection {
         let message = "too many large requests are being read and translated: try again after Retry-After".to_owned();
         let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
@@ -50,7 +50,7 @@ impl Rejection {
         rejection
     }
 
-    /// The gateway itself had no descriptor or no memory for an attempt, and no other one served the request.
+    /// The gateway had no descriptor or memory for an attempt, and no other attempt served the request.
     pub fn gateway_limit(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("the gateway ran out of descriptors or memory: {}", summary(failed));
         let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
