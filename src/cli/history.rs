@@ -1,8 +1,8 @@
-//! `photofinish history`: a figure over time, or over the attempts in flight, drawn as lines, with words below that say
-//! what they are.
+//! `photofinish history`: a figure over time, or over attempts in flight, drawn as lines, with notes below.
 //!
-//! Reads the database only, so it works with or without a running gateway. Definitions: `docs/measurement.md`.
+//! Reads the database only, so it works with or without a running gateway. Not for definitions: `docs/measurement.md`.
 
+mod export;
 mod notes;
 
 use std::io::{self, IsTerminal as _};
@@ -14,7 +14,7 @@ use super::stats::notes::write_nothing;
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
 use crate::history::class::Concurrency;
-use crate::report::export;
+use crate::report::export as points;
 use crate::report::series::{self, Metric, PointPlace, SeriesDimension, SeriesQuestion, SeriesReport};
 use crate::store::StoreReader;
 
@@ -29,6 +29,24 @@ pub struct HistoryOptions {
     /// Comma-separated values, with the names of --json in the first line.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(clap::Subcommand, Clone, Debug)]
+enum Action {
+    /// Prints the rows of a table as CSV or as JSON lines, for at most 30 s.
+    Export(export::Export),
+}
+
+impl HistoryOptions {
+    /// An error in the combination of valid options.
+    pub fn problem(&self, now_us: i64) -> Option<String> {
+        match &self.action {
+            Some(Action::Export(export)) => export.window.problem(now_us),
+            None => self.question.problem(now_us),
+        }
+    }
 }
 
 /// Below the options in `--help`.
@@ -42,10 +60,11 @@ Examples:
   photofinish history --metric failures --provider groq           the share that failed
   photofinish history --metric tok_s --by concurrency             speed over the load there
   photofinish history --metric cost --every 1d --csv              dollars a day, as a table
+  photofinish history export --since 24h > attempts.csv           the rows themselves
 
 A letter on a line names it in the legend; ^ marks a value that is only known to be above.";
 
-/// What the picture is for.
+/// The size and colours of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScreenSettings {
     /// Columns.
@@ -55,13 +74,13 @@ pub struct ScreenSettings {
     pub colour: bool,
 }
 
-/// Of a picture that goes into a pipe or a file: always the same.
+/// A picture in a pipe or a file is always the same.
 const PIPED: ScreenSettings = ScreenSettings { width: 100, height: 20, colour: false };
-/// Rows of a short terminal that are left to the legend and the prompt.
+/// Rows of a short terminal that are left for the legend and the prompt.
 const BELOW: u16 = 4;
 
 impl ScreenSettings {
-    /// Standard output, as it is now.
+    /// Standard output now.
     pub fn of_stdout() -> ScreenSettings {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -72,7 +91,7 @@ impl ScreenSettings {
         ScreenSettings { width, height: rows.saturating_sub(BELOW).min(PIPED.height), colour }
     }
 
-    /// Where somebody looks on: both standard output and standard error are a terminal.
+    /// Set if standard output and standard error are both a terminal.
     pub fn of_terminal() -> Option<ScreenSettings> {
         (io::stdout().is_terminal() && io::stderr().is_terminal()).then(ScreenSettings::of_stdout)
     }
@@ -83,8 +102,8 @@ impl ScreenSettings {
     }
 }
 
-/// Reads the database at `store_path` and writes the picture, or what programs read, to `out`; to `err` what programs would
-/// not read there.
+/// Reads the database at `store_path` and writes the picture, JSON or CSV to `out`; notes that would break JSON or CSV
+/// go to `err`.
 pub fn run(
     store_path: &Path,
     options: &HistoryOptions,
@@ -92,6 +111,9 @@ pub fn run(
     out: &mut impl io::Write,
     err: &mut impl io::Write,
 ) -> anyhow::Result<()> {
+    if let Some(Action::Export(options)) = &options.action {
+        return export::run(store_path, options, out);
+    }
     let reader = StoreReader::open(store_path)?;
     let question = &options.question;
     let answer = series::ask(&reader, question, wall_micros())?;
@@ -99,10 +121,10 @@ pub fn run(
         writeln!(err, "{left_out}")?;
     }
     if options.json {
-        return Ok(export::write_json(&series::objects(question, &answer), out)?);
+        return Ok(points::write_json(&series::objects(question, &answer), out)?);
     }
     if options.csv {
-        return Ok(export::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
+        return Ok(points::write_rows(&series::names(question), &series::objects(question, &answer), out)?);
     }
     if answer.attempts == 0 {
         return Ok(write_nothing(store_path, &answer.filter, (answer.moved, answer.running), screen.terminal(), out)?);
@@ -114,12 +136,12 @@ pub fn run(
     Ok(notes::write(question, &answer, screen, out)?)
 }
 
-/// A step's length for people.
+/// The length of a step for people.
 fn length(us: i64) -> String {
     format_duration(Duration::from_micros(us.unsigned_abs()))
 }
 
-/// The metric's name for people, with its quantile: `TTFT p95`.
+/// The name of the metric for people, with its quantile: `TTFT p95`.
 fn figure(question: &SeriesQuestion) -> String {
     let name = match question.metric {
         Metric::Ttft => "TTFT",
@@ -130,7 +152,7 @@ fn figure(question: &SeriesQuestion) -> String {
         Metric::Cost => "cost",
     };
     match question.quantile() {
-        // In percent, without the digits that a float only has by chance.
+        // In percent, without digits from rounding.
         Some(share) => format!("{name} p{}", (share * 1e8).round() / 1e6),
         None => name.to_owned(),
     }

@@ -79,12 +79,12 @@ enum Command {
     /// Who is fast, who fails and what racing costs, per upstream or other groups, out of every recorded attempt.
     ///
     /// TTFT quantiles are Kaplan–Meier estimates: an attempt that was cut as a loser counts as "later than that".
-    #[command(after_help = stats::EXAMPLES)]
+    #[command(after_long_help = stats::HELP)]
     Stats(stats::StatsOptions),
     /// Draw a figure over time, a line for each upstream, model or user; or over the attempts in flight.
     ///
     /// Each point is one step of the same figure that `stats` tells of a whole window.
-    #[command(after_help = history::EXAMPLES)]
+    #[command(after_help = history::EXAMPLES, args_conflicts_with_subcommands = true)]
     History(history::HistoryOptions),
     /// Run one race and draw it: each attempt with its phases, the first token, the losers; then the answer and what it cost.
     ///
@@ -121,7 +121,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let problem = match &cli.command {
         Command::Stats(options) => Some("stats").zip(options.question.problem(wall_micros())),
-        Command::History(options) => Some("history").zip(options.question.problem(wall_micros())),
+        Command::History(options) => Some("history").zip(options.problem(wall_micros())),
         Command::Replay(options) => Some("replay").zip(options.problem(wall_micros())),
         _ => None,
     };

@@ -1,4 +1,6 @@
-//! The figures for programs: JSON and CSV with the same names, which are part of the product's face.
+//! The figures for programs: JSON and CSV with the same names, which are part of the public interface.
+//!
+//! Not for computing them: `figures` does that.
 
 use std::io;
 
@@ -9,11 +11,11 @@ use super::figures::{GAIN_SHARES, GroupFigures, RacingGain};
 use crate::failure::FailureKind;
 use crate::history::survival::Estimate;
 
-/// An object for each group.
+/// One object for each group.
 pub fn objects(by: &[Dimension], groups: &[GroupFigures]) -> Vec<Map<String, Value>> {
     let object = |figures: &GroupFigures| {
         let mut object = fields(by, figures);
-        // Where the quantile was reached there is nothing that it is over; and gains are of groups of upstreams.
+        // A reached quantile has no "over"; only groups of several upstreams have gains.
         let only_if_known =
             |name: &str| name.ends_with("_over_ms") || name.starts_with("gain_") || name.starts_with("best_");
         object.retain(|name, value| !(value.is_null() && only_if_known(name)));
@@ -22,31 +24,37 @@ pub fn objects(by: &[Dimension], groups: &[GroupFigures]) -> Vec<Map<String, Val
     groups.iter().map(object).collect()
 }
 
-/// An array of objects.
+/// One JSON array.
 pub fn write_json(objects: &[Map<String, Value>], out: &mut impl io::Write) -> io::Result<()> {
-    // As the error of `out` that it is, for the caller to tell a closed pipe by.
+    // Keeps the error of `out`, so that the caller recognizes a closed pipe.
     serde_json::to_writer_pretty(&mut *out, objects).map_err(io::Error::from)?;
     writeln!(out)
 }
 
-/// As RFC 4180 has it, with a line of names; null is empty.
+/// As RFC 4180, with a header line; null is empty.
 pub fn write_csv(by: &[Dimension], groups: &[GroupFigures], out: &mut impl io::Write) -> io::Result<()> {
     let names: Vec<&str> = by.iter().map(|dimension| dimension.name()).chain(FIGURES).collect();
     let rows: Vec<Map<String, Value>> = groups.iter().map(|figures| fields(by, figures)).collect();
     write_rows(&names, &rows, out)
 }
 
-/// Objects of these names as lines.
+/// Objects with these names as lines.
 pub fn write_rows(names: &[&str], rows: &[Map<String, Value>], out: &mut impl io::Write) -> io::Result<()> {
-    write!(out, "{}\r\n", names.join(","))?;
-    for row in rows {
-        let cells: Vec<String> = names.iter().map(|name| cell(row.get(*name).unwrap_or(&Value::Null))).collect();
-        write!(out, "{}\r\n", cells.join(","))?;
-    }
-    Ok(())
+    write_names(names, out)?;
+    rows.iter().try_for_each(|row| write_row(names, row, out))
 }
 
-/// Behind the group's keys, in this order.
+/// The header line.
+pub fn write_names(names: &[&str], out: &mut impl io::Write) -> io::Result<()> {
+    write!(out, "{}\r\n", names.join(","))
+}
+
+pub fn write_row(names: &[&str], row: &Map<String, Value>, out: &mut impl io::Write) -> io::Result<()> {
+    let cells: Vec<String> = names.iter().map(|name| cell(row.get(*name).unwrap_or(&Value::Null))).collect();
+    write!(out, "{}\r\n", cells.join(","))
+}
+
+/// The names after the keys of the group, in this order.
 pub const FIGURES: [&str; 40] = [
     "attempts",
     "wins",
@@ -152,8 +160,8 @@ fn kinds(kinds: &[(FailureKind, u64)]) -> Value {
     kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), json!(count))).collect::<Map<_, _>>().into()
 }
 
-/// Callers may name models, and a spreadsheet would run a name such as `=cmd|…` as a formula: one that begins like a formula
-/// has an apostrophe before it.
+/// Clients choose the names of models, and a spreadsheet would run a name such as `=cmd|…` as a formula. Such names get
+/// an apostrophe in front.
 fn text_cell(text: &str) -> String {
     let mark = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     if text.contains(['"', ',', '\n', '\r']) {

@@ -1,4 +1,8 @@
-//! Rows as they are stored: pages of races, and one race with its attempts. The figures beside them are the views'.
+//! Reads rows as they are stored: pages of races, and one race with its attempts. Figures come from the views.
+//!
+//! Not for groups or quantiles: `reader` gathers those.
+
+use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Params};
 use serde_json::{Map, Value};
@@ -7,26 +11,27 @@ use super::columns::{cell, json};
 use super::reader::{ReadError, StoreReader};
 use super::scan::AttemptFilter;
 use super::times::first_race_id;
-use crate::history::RaceOutcome;
+use crate::history::table::Table;
+use crate::history::{RaceOutcome, RaceRecord};
 
-/// A row by the names of its columns, in their order. Numbers and texts as they are stored.
+/// A row by column name, in the order of the columns. Values as they are stored.
 pub type ExportRow = Map<String, Value>;
 
 /// Which races are wanted; all that is set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct RaceFilter {
-    /// When, of which model and user; with an attempt at which provider.
+    /// Their time, model and user; with an attempt at this provider.
     pub races: AttemptFilter,
-    /// With an attempt at this provider, for which the model is called this.
+    /// With an attempt at this provider and model.
     pub upstream: Option<(String, String)>,
     pub outcome: Option<RaceOutcome>,
     /// With a smaller id than this.
     pub before: Option<String>,
-    /// The newest; not more.
+    /// At most this many, the newest.
     pub limit: usize,
 }
 
-/// Newest first, by the primary key, so that a page reads no more than it has to.
+/// Newest first by the primary key, so that a page reads only what it needs.
 pub(super) const PAGE: &str = "\
     SELECT race.*, speed.upstream, speed.client_ttft_ms, speed.overhead_ms, speed.duration_ms \
     FROM race JOIN race_speed AS speed ON speed.race_id = race.race_id \
@@ -47,7 +52,19 @@ pub(super) const ATTEMPTS: &str = "\
          ON speed.race_id = attempt.race_id AND speed.ordinal = attempt.ordinal \
     WHERE attempt.race_id = ?1 ORDER BY attempt.ordinal";
 
-/// Sorts behind every id.
+/// All rows of a table, by its primary key.
+const ALL_ATTEMPTS: &str = "\
+    SELECT attempt.* FROM attempt LEFT JOIN race ON race.race_id = attempt.race_id \
+    WHERE attempt.race_id >= ?1 AND attempt.race_id < ?2 AND (?3 IS NULL OR race.model = ?3) \
+      AND (?4 IS NULL OR race.user = ?4) AND (?5 IS NULL OR attempt.provider = ?5) \
+    ORDER BY attempt.race_id, attempt.ordinal";
+const ALL_RACES: &str = "\
+    SELECT race.* FROM race \
+    WHERE race_id >= ?1 AND race_id < ?2 AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR user = ?4) \
+      AND (?5 IS NULL OR EXISTS (SELECT 1 FROM attempt WHERE attempt.race_id = race.race_id AND provider = ?5)) \
+    ORDER BY race_id";
+
+/// Sorts after every id.
 pub(super) const BEHIND_ALL: &str = "~";
 
 impl StoreReader {
@@ -80,22 +97,57 @@ impl StoreReader {
     /// When it takes too long, or the file cannot be read.
     pub fn race(&self, race_id: &str) -> Result<(Option<ExportRow>, Vec<ExportRow>), ReadError> {
         self.ask(|connection| {
-            // Both are of one state of the file.
+            // Both come from one snapshot.
             let state = connection.unchecked_transaction()?;
             let race = rows(&state, RACE, [race_id])?.pop();
             Ok((race, rows(&state, ATTEMPTS, [race_id])?))
         })
     }
+
+    /// Passes every row of a table whose race matches the filter to `each`, oldest first, until it breaks.
+    ///
+    /// # Errors
+    /// When it takes too long, or the file cannot be read.
+    pub fn rows<T: Table>(
+        &self,
+        filter: &AttemptFilter,
+        each: impl FnMut(ExportRow) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        let parameters = (
+            first_race_id(filter.since.unwrap_or(0)),
+            filter.until.map_or_else(|| BEHIND_ALL.to_owned(), first_race_id),
+            filter.model.as_deref(),
+            filter.user.as_deref(),
+            filter.provider.as_deref(),
+        );
+        let sql = if T::NAME == RaceRecord::NAME { ALL_RACES } else { ALL_ATTEMPTS };
+        self.ask(|connection| each_row(connection, sql, parameters, each))
+    }
 }
 
 fn rows(connection: &Connection, sql: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExportRow>> {
+    let mut rows = Vec::new();
+    each_row(connection, sql, parameters, |row| {
+        rows.push(row);
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn each_row(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    mut each: impl FnMut(ExportRow) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(sql)?;
     let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let mut found = statement.query(parameters)?;
-    let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let named = |(at, name): (usize, &String)| Ok((name.clone(), json(cell(row, at)?)));
-        rows.push(names.iter().enumerate().map(named).collect::<rusqlite::Result<ExportRow>>()?);
+        if each(names.iter().enumerate().map(named).collect::<rusqlite::Result<ExportRow>>()?).is_break() {
+            break;
+        }
     }
-    Ok(rows)
+    Ok(())
 }

@@ -1,4 +1,6 @@
-//! The words below the picture: what it is of, how that is defined, and what was left out.
+//! The notes below the picture: its attempts, the definition of its figure, and what was left out.
+//!
+//! Not for drawing.
 
 use std::io;
 
@@ -9,7 +11,7 @@ use crate::report::dimension::Dimension;
 use crate::report::question::time;
 use crate::report::series::{Metric, SERIES_MAX, SeriesDimension, SeriesPoint, SeriesQuestion, SeriesReport};
 
-/// A paragraph each.
+/// One paragraph each.
 pub(super) fn write(
     question: &SeriesQuestion,
     answer: &SeriesReport,
@@ -38,8 +40,8 @@ pub(super) fn write(
 fn steps(answer: &SeriesReport) -> Option<String> {
     let every = length(answer.every_us?);
     Some(format!(
-        "A point stands at the start of its step of {every}, UTC. A step without attempts is a gap; the first and the last \
-         are as long as the window lets them be."
+        "Each point is at the start of its step of {every}, UTC. A step without attempts is a gap; the window cuts the \
+         first and the last step."
     ))
 }
 
@@ -82,7 +84,7 @@ fn goodput(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     let over = if answer.every_us.is_some() { "the step, as far as it lies in the window" } else { "the whole window" };
     let mut text = format!(
         "goodput: requests that finished well with {}, per second of {over}. A request counts where it was served, or, if \
-         nobody answered it, where it was tried; one that the client left counts nowhere.",
+         no upstream answered it, where it was tried; one that the client left counts nowhere.",
         targets(&question.slo())
     );
     if answer.without_verdict > 0.0 {
@@ -96,7 +98,7 @@ fn goodput(question: &SeriesQuestion, answer: &SeriesReport) -> String {
     text
 }
 
-/// Of several upstreams in one line.
+/// Several upstreams in one line.
 fn pooled(question: &SeriesQuestion) -> Option<String> {
     let pools =
         question.metric == Metric::Ttft && matches!(question.by, SeriesDimension::Model | SeriesDimension::User);
@@ -118,7 +120,7 @@ fn thin(question: &SeriesQuestion, answer: &SeriesReport) -> Option<String> {
     (thin > 0).then(|| format!("Thin: {thin} of {points}, from fewer than {least} {samples} each{longer}."))
 }
 
-/// Of money.
+/// For costs.
 fn bounds(answer: &SeriesReport) -> Option<String> {
     let costs = || points(answer).filter_map(|point| point.cost);
     let of = |basis| costs().filter(|cost| cost.usd().is_some() && cost.basis() == basis).count() as u64;
@@ -131,11 +133,11 @@ fn bounds(answer: &SeriesReport) -> Option<String> {
         ("not known and not drawn (no counts)", uncounted),
     ];
     let there = kinds.iter().filter(|(_, count)| *count > 0);
-    let told: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();
-    (!told.is_empty()).then(|| format!("Points that are {}.", told.join("; ")))
+    let parts: Vec<String> = there.map(|(what, count)| format!("{what}: {count}")).collect();
+    (!parts.is_empty()).then(|| format!("Points that are {}.", parts.join("; ")))
 }
 
-/// Of series that are too many.
+/// Series beyond the limit.
 pub(super) fn left_out(answer: &SeriesReport) -> Option<String> {
     let (series, attempts) = answer.left_out;
     let attempts = counted(attempts, "attempt");
@@ -151,8 +153,8 @@ fn histograms(answer: &SeriesReport) -> Option<String> {
         "--exact reads rows, as far as they are kept.".to_owned()
     };
     Some(format!(
-        "Before {until} out of roll-ups: counts and costs are exact, times are told to 1.6 %; where most attempts were cut off, \
-         an estimate may fall on a neighbouring time. {rest}"
+        "Before {until} from roll-ups: counts and costs are exact, times to 1.6 %; where most attempts were cut off, \
+         an estimate may be a neighbouring time. {rest}"
     ))
 }
 

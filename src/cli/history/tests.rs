@@ -7,7 +7,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
-use crate::history::sample;
+use crate::history::table::Table as _;
+use crate::history::{AttemptRecord, RaceRecord, sample};
 use crate::store::{Record, Store};
 
 #[derive(clap::Parser)]
@@ -72,9 +73,9 @@ c my-vllm/llama-70b (no data)   ^ somewhere above
 
 60 attempts: races begun since 2026-01-02T03:00:00Z and
 before 2026-01-02T04:00:00Z.
-A point stands at the start of its step of 10m, UTC. A step
-without attempts is a gap; the first and the last are as
-long as the window lets them be.
+Each point is at the start of its step of 10m, UTC. A step
+without attempts is a gap; the window cuts the first and the
+last step.
 TTFT p50: first token − the attempt's own dispatch,
 estimated (Kaplan–Meier) with the censored attempts, which
 were cut off before their first token. ^: cut off too often
@@ -151,14 +152,14 @@ async fn programs_are_told_of_what_is_left_out_elsewhere() {
         [Record::Race(Box::new(sample::race(n))), Record::Attempt(Box::new(won))]
     };
     let (_directory, path, _store) = store_with((0..64).flat_map(attempt).collect()).await;
-    for (line, told) in [("--json", true), ("--csv", true), ("", false), ("--json --provider p01", false)] {
+    for (line, written) in [("--json", true), ("--csv", true), ("", false), ("--json --provider p01", false)] {
         let line = format!("{WINDOW} {line}");
         let options = Line::try_parse_from(["history"].into_iter().chain(line.split_whitespace())).unwrap().options;
         let (mut out, mut err) = (Vec::new(), Vec::new());
         run(&path, &options, PIPED, &mut out, &mut err).unwrap();
         let err = String::from_utf8(err).unwrap();
         let words = "Left out: 2 more series of 2 attempts; the 62 with most are there.\n";
-        assert_eq!(err, if told { words } else { "" }, "{line}");
+        assert_eq!(err, if written { words } else { "" }, "{line}");
     }
 }
 
@@ -176,4 +177,38 @@ async fn nothing_recorded_and_nothing_there() {
     let options = Line::try_parse_from(["history"]).unwrap().options;
     let error = run(&absent, &options, PIPED, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("photofinish serve"), "{error}");
+}
+
+#[derive(clap::Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct ExportLine {
+    #[command(flatten)]
+    options: HistoryOptions,
+}
+
+/// The output of this command line.
+fn exported(path: &Path, line: &str) -> String {
+    let options = ExportLine::try_parse_from(["history", "export"].into_iter().chain(line.split_whitespace()));
+    let mut out = Vec::new();
+    run(path, &options.unwrap().options, PIPED, &mut out, &mut Vec::new()).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[tokio::test]
+async fn an_export_has_every_declared_column() {
+    let (_directory, path, _store) = store_with(twenty_races()).await;
+    let text = exported(&path, "");
+    let (names, rows) = text.split_once("\r\n").unwrap();
+    assert!(names.split(',').eq(AttemptRecord::COLUMNS.iter().map(|column| column.name)));
+    assert_eq!(rows.lines().count(), 60);
+    assert_eq!(exported(&path, "--provider groq").lines().count(), 21);
+    assert_eq!(exported(&path, "--table race --provider groq").lines().count(), 21);
+    assert_eq!(exported(&path, "--model other --json"), "");
+    let text = exported(&path, "--table race --json --until 2026-01-02T03:05:00Z");
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert!(names.into_iter().eq(RaceRecord::COLUMNS.iter().map(|column| column.name)));
+    assert_eq!((&rows[0]["model"], &rows[0]["winner"]), (&Value::from("llama-3.3-70b"), &Value::from(0)));
+    let both = ExportLine::try_parse_from(["history", "--metric", "cost", "export"]);
+    assert!(both.is_err(), "options of the picture do not apply to an export");
 }

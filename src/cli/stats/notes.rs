@@ -1,5 +1,10 @@
-//! The words below the figures: what they are of, how they are defined and what was left out.
+//! The words below the table: what was read, what the marks mean, and what was left out. Five lines at most on a wide
+//! terminal.
+//!
+//! Not for definitions: `--help` and `docs/measurement.md` have them.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -7,10 +12,8 @@ use super::table::write_wrapped;
 use crate::cli::plot::{clean, fitted};
 use crate::clock::wall_micros;
 use crate::config::units::format_duration;
-use crate::failure::FailureKind;
 use crate::history::cost::CostSum;
 use crate::history::goodput::SloTargets;
-use crate::report::dimension::Dimension;
 use crate::report::figures::GroupFigures;
 use crate::report::question::time;
 use crate::report::stats::{Stats, StatsQuestion};
@@ -19,7 +22,8 @@ use crate::store::AttemptFilter;
 /// Longer lines are hard to read.
 const WIDTH: usize = 110;
 
-/// Instead of an empty table. The hour: of which only the whole is left. `width`: of the terminal, if it is for one.
+/// Instead of an empty table. `hour`: the whole hours that are left of the window. `width`: of the terminal; none for a
+/// pipe.
 pub(in crate::cli) fn write_nothing(
     path: &Path,
     filter: &AttemptFilter,
@@ -28,30 +32,24 @@ pub(in crate::cli) fn write_nothing(
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     let path = path.display();
-    if let Some(running) = running(attempts_running) {
-        write_paragraph(&format!("No attempts in {path} of races that have ended: {}.", wanted(filter)), width, out)?;
-        return write_paragraph(&running, width, out);
-    }
-    if let Some((from_us, until_us)) = hour {
+    let (what, advice) = if let Some(running) = running(attempts_running) {
+        (format!("No attempts in {path} of races that have ended: {}.", wanted(filter)), running)
+    } else if let Some((from_us, until_us)) = hour {
         let (from, until) = (time(from_us), time(until_us));
-        write_paragraph(&format!("No attempts in {path}: {}.", wanted(filter)), width, out)?;
-        let advice =
-            format!("Rows of that time are no longer kept, only whole hours: ask --since {from} --until {until}.");
-        return write_paragraph(&advice, width, out);
-    }
-    let (what, advice) = if *filter == AttemptFilter::default() {
-        let advice =
-            "Send a request to `photofinish serve`; its attempts are rows some 50 ms after the last of them ended.";
-        (format!("No attempts in {path} yet."), advice)
+        let advice = format!("Rows of that time are gone, whole hours are left: ask --since {from} --until {until}.");
+        (format!("No attempts in {path}: {}.", wanted(filter)), advice)
+    } else if *filter == AttemptFilter::default() {
+        let advice = "Send a request to `photofinish serve`; its rows are written 50 ms after its last attempt ends.";
+        (format!("No attempts in {path} yet."), advice.to_owned())
     } else {
         let advice = "Ask for more: a longer --since, another --until, --model, --provider or --user, or none of them.";
-        (format!("No attempts in {path}: {}.", wanted(filter)), advice)
+        (format!("No attempts in {path}: {}.", wanted(filter)), advice.to_owned())
     };
     write_paragraph(&what, width, out)?;
-    write_paragraph(advice, width, out)
+    write_paragraph(&advice, width, out)
 }
 
-/// In lines that a terminal of `width` has room for, a longer word being cut; in one line where it is for no terminal.
+/// Wraps at `width` and cuts longer words; one line for a pipe.
 pub(super) fn write_paragraph(text: &str, width: Option<usize>, out: &mut impl io::Write) -> io::Result<()> {
     let width = width.map_or(usize::MAX, |width| width.min(WIDTH));
     write_cut(text, width, width, out)
@@ -72,20 +70,20 @@ pub(super) fn write(
     write_paragraphs(paragraphs(question, answer), width, out)
 }
 
-/// Each in lines that `width` has room for, if there is one, and that can be read well.
+/// Wraps each at `width`, or at a readable length for a pipe.
 pub(in crate::cli) fn write_paragraphs(
     paragraphs: impl IntoIterator<Item = String>,
     width: Option<usize>,
     out: &mut impl io::Write,
 ) -> io::Result<()> {
     for paragraph in paragraphs {
-        // Piped it is wrapped too, but nothing is cut.
+        // In a pipe no word is cut.
         write_cut(&paragraph, width.unwrap_or(usize::MAX), width.unwrap_or(WIDTH).min(WIDTH), out)?;
     }
     Ok(())
 }
 
-/// Of goodput.
+/// The targets of goodput.
 pub(in crate::cli) fn targets(slo: &SloTargets) -> String {
     let ttft = slo.ttft_us.map(|us| format!("client TTFT ≤ {}", short(us as f64 / 1e6)));
     let tpot = slo.tpot_ms.map(|ms| format!("TPOT ≤ {}", short(ms / 1e3)));
@@ -93,145 +91,85 @@ pub(in crate::cli) fn targets(slo: &SloTargets) -> String {
 }
 
 fn paragraphs(question: &StatsQuestion, answer: &Stats) -> Vec<String> {
-    let mut notes = vec![format!("{}: {}.", counted(answer.attempts, "attempt"), wanted(&answer.filter))];
-    if let Some(rolled_until) = answer.rolled_until {
-        notes.push(format!(
-            "Before {} out of hourly and daily histograms: counts and costs are exact, times are told to 1.6 %; where most \
-             attempts were cut off, an estimate may fall on a neighbouring time.{}",
-            time(rolled_until),
-            if question.exact { "" } else { " --exact reads rows, as far as they are kept." }
-        ));
-    }
-    notes.extend(moved(answer.whole_hours));
-    notes.extend(running(answer.running));
-    if answer.too_small > 0 {
-        let (groups, least) = (counted(answer.too_small as u64, "group"), question.min_samples);
-        notes.push(format!("Left out: {groups} of fewer than {least} attempts (--min-samples)."));
-    }
-    notes.push(failures(answer));
-    notes.extend(question.by.iter().filter_map(|dimension| dimension.note()).map(str::to_owned));
-    notes.push(
-        "TTFT: first token − the attempt's own dispatch, estimated (Kaplan–Meier) with the censored attempts, which \
-         were cut off before their first token. \"> x\": cut off too often to say more. TTFT n: first tokens that \
-         were seen."
-            .to_owned(),
-    );
-    notes.extend(weights(question));
-    notes.push(speed(answer));
-    notes.push(goodput(question, answer));
-    if !question.by.contains(&Dimension::Upstream) {
-        notes.push(
-            "client TTFT: of clients that asked to stream. gain, of groups of one model: what the best upstream alone would \
-             have given (estimated), less that; negative where it cost time."
-                .to_owned(),
-        );
-    }
-    notes.push(costs(answer));
-    notes.push("~: from fewer than 10/(1−p) effective samples (p5: 10/p).".to_owned());
-    notes
+    let (from_us, until_us) = answer.span_us;
+    let attempts = counted(answer.attempts, "attempt");
+    let of = only(&answer.filter);
+    let window = format!("{attempts}, {} to {}{of}.", time(from_us), time(until_us));
+    let notes = [
+        Some(format!("{window} Goodput: {}.", targets(&question.slo))),
+        Some(MARKS.to_owned()),
+        source(question, answer),
+        left_out(question, answer),
+        failures(&answer.groups),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
-fn costs(answer: &Stats) -> String {
-    let mut costs = "cost: of all attempts; extra: of the losers among them, so what racing cost. \"a–b\", \"≥\", \"≤\": between, at \
-                     least, at most."
-        .to_owned();
-    let of_all = |count: fn(&CostSum) -> u64| answer.groups.iter().map(|figures| count(&figures.cost)).sum::<u64>();
-    let unpriced = of_all(CostSum::unpriced);
-    if unpriced > 0 {
-        costs += &format!(" No price: {}, which count as 0 in a lower bound.", counted(unpriced, "attempt"));
-    }
-    let uncounted = of_all(CostSum::uncounted);
-    if uncounted > 0 {
-        costs +=
-            &format!(" No counts: {} with a price, whose tokens nobody told or bounds.", counted(uncounted, "attempt"));
-    }
-    let is_unknown = |figures: &GroupFigures| figures.cost.usd().is_none() || figures.extra_cost.usd().is_none();
-    if answer.groups.iter().any(is_unknown) {
-        costs += " –: not known.";
-    }
-    costs
+const MARKS: &str =
+    "~ few samples, > cut off too often to say more, – not known, ≥ ≤ a–b bounds. Definitions: stats --help.";
+
+/// Where the figures come from, if not simply from the rows of the window.
+fn source(question: &StatsQuestion, answer: &Stats) -> Option<String> {
+    let rolled_up = answer.rolled_until.map(|until_us| {
+        let exact = if question.exact { "" } else { " (--exact reads rows)" };
+        format!("Before {} from roll-ups, times to 1.6 %{exact}.", time(until_us))
+    });
+    let half_life =
+        question.half_life.map(|half_life| format!("Times count half for each {} of age.", format_duration(half_life)));
+    let strata = (!question.strata.is_empty()).then(|| "TTFT is estimated by stratum.".to_owned());
+    joined([rolled_up, moved(answer.whole_hours), half_life, strata])
 }
 
-/// Why the window is not the one that was asked for.
+fn left_out(question: &StatsQuestion, answer: &Stats) -> Option<String> {
+    let of_cost = |count: fn(&CostSum) -> u64| answer.groups.iter().map(|figures| count(&figures.cost)).sum::<u64>();
+    let parts = [
+        (answer.running, "attempt", " of races that still run"),
+        (answer.too_small as u64, "group", &format!(" of fewer than {} attempts", question.min_samples)),
+        (answer.without_attempts, "request", " without an attempt"),
+        (answer.without_speed, "attempt", " without a usable tok/s"),
+        (answer.without_verdict.round() as u64, "request", " without a TPOT"),
+    ];
+    let costs = [
+        (of_cost(CostSum::unpriced), "attempt", " without a price"),
+        (of_cost(CostSum::uncounted), "attempt", " without a token count"),
+    ];
+    joined([list("Left out", &parts), list("Cost not known", &costs)])
+}
+
+fn list(head: &str, parts: &[(u64, &str, &str)]) -> Option<String> {
+    let parts = parts.iter().filter(|(count, ..)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what, why)| counted(*count, what) + why).collect();
+    (!parts.is_empty()).then(|| format!("{head}: {}.", parts.join("; ")))
+}
+
+/// By kind, of all groups together; `--json` has them by group.
+fn failures(groups: &[GroupFigures]) -> Option<String> {
+    let mut counts = BTreeMap::<&str, u64>::new();
+    for (kind, count) in groups.iter().flat_map(|figures| &figures.failure_kinds) {
+        *counts.entry(kind.as_str()).or_default() += count;
+    }
+    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let all: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    (!all.is_empty()).then(|| format!("Failures by kind: {}.", all.join(", ")))
+}
+
+fn joined(parts: impl IntoIterator<Item = Option<String>>) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Why the window is not the requested one.
 pub(in crate::cli) fn moved(whole_hours: Option<(i64, i64)>) -> Option<String> {
     let (from_us, until_us) = whole_hours?;
     let (from, until) = (time(from_us), time(until_us.min(wall_micros())));
-    Some(format!("Rows are no longer kept at an end of that window, so it is of whole hours: from {from} to {until}."))
+    Some(format!("Rows at an end of the window are gone; whole hours were read: {from} to {until}."))
 }
 
-/// Attempts that do not count yet.
+/// Attempts of races without an end.
 pub(in crate::cli) fn running(attempts: u64) -> Option<String> {
     let attempts = (attempts > 0).then(|| counted(attempts, "attempt"))?;
     Some(format!("Left out: {attempts} of races that still run."))
-}
-
-/// Of which kind they were, group by group where there are some.
-fn failures(answer: &Stats) -> String {
-    let mut failures = "failures: failed, failed midway, timed out, refused.".to_owned();
-    let kinds = |kinds: &[(FailureKind, u64)]| {
-        kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
-    };
-    let groups = answer.groups.iter().filter(|figures| !figures.failure_kinds.is_empty());
-    let of_group = groups.map(|figures| {
-        let keys: Vec<String> = figures.keys.iter().map(|key| key.text()).collect();
-        format!("{}: {}", keys.join(" "), kinds(&figures.failure_kinds))
-    });
-    let of_groups: Vec<String> = of_group.collect();
-    if !of_groups.is_empty() {
-        failures += &format!(" By kind: {}.", of_groups.join("; "));
-    }
-    failures
-}
-
-fn weights(question: &StatsQuestion) -> Option<String> {
-    let half_life = question
-        .half_life
-        .map(|half_life| format!("Times count half as much for each {} of their age.", format_duration(half_life)));
-    let strata = (!question.strata.is_empty()).then(|| {
-        "TTFT is estimated by stratum, and the estimates are put together by the strata's shares of attempts."
-            .to_owned()
-    });
-    let all: Vec<String> = [half_life, strata].into_iter().flatten().collect();
-    (!all.is_empty()).then(|| all.join(" "))
-}
-
-fn speed(answer: &Stats) -> String {
-    let mut speed =
-        "tok/s: 1 / TPOT, the time per output token after the first, by the provider's own count; p5 is the \
-                     slow end. tok/s n: attempts that both are from."
-            .to_owned();
-    if answer.without_speed > 0 {
-        let left_out = counted(answer.without_speed, "attempt");
-        speed += &format!(
-            " Left out: {left_out} with a token but without a usable count, with a burst, or with several choices."
-        );
-    }
-    speed
-}
-
-fn goodput(question: &StatsQuestion, answer: &Stats) -> String {
-    let by_time = question.by.iter().any(|by| matches!(by, Dimension::Hour | Dimension::Weekday));
-    let (from_us, until_us) = answer.span_us;
-    let mut goodput = format!(
-        "goodput: requests that finished well with {}, per second of {} to {}{}; attained: the same as a share of the \
-         requests, which are those that the group answered, and those that it tried and nobody answered. Requests that \
-         the client left count neither way.",
-        targets(&question.slo),
-        time(from_us),
-        time(until_us),
-        if by_time { " in that hour or on that weekday" } else { "" },
-    );
-    if answer.without_verdict > 0.0 {
-        let left_out = counted(answer.without_verdict.round() as u64, "request");
-        goodput += &format!(" Left out: {left_out} in time, but of unknown TPOT.");
-    }
-    if answer.without_attempts > 0 {
-        let left_out = counted(answer.without_attempts, "request");
-        goodput += &format!(
-            " In no group: {left_out} without an attempt (rejected by the gateway, or all upstreams cooling down)."
-        );
-    }
-    goodput
 }
 
 pub(in crate::cli) fn counted(count: u64, what: &str) -> String {
@@ -249,9 +187,10 @@ pub(in crate::cli) fn wanted(filter: &AttemptFilter) -> String {
         (None, Some(until)) => format!("races begun before {}", time(until)),
         (Some(since), Some(until)) => format!("races begun since {} and before {}", time(since), time(until)),
     };
-    let only = [("model", &filter.model), ("provider", &filter.provider), ("user", &filter.user)];
-    only.iter().fold(races, |text, (what, value)| match value {
-        Some(value) => format!("{text}, {what} {value}"),
-        None => text,
-    })
+    races + &only(filter)
+}
+
+fn only(filter: &AttemptFilter) -> String {
+    let named = [("model", &filter.model), ("provider", &filter.provider), ("user", &filter.user)];
+    named.iter().filter_map(|(what, value)| Some(format!(", {what} {}", value.as_ref()?))).collect()
 }

@@ -1,4 +1,6 @@
 //! `photofinish stats --regressions` in words: what is worse, and what was compared.
+//!
+//! Not for the tests: `history::regression`.
 
 use std::io;
 
@@ -7,7 +9,7 @@ use crate::history::regression::{Finding, Thresholds};
 use crate::report::question::time;
 use crate::report::regressions::{Regression, Regressions, RegressionsQuestion, TooFew};
 
-/// A line each for what is worse, and one for what was compared. `width`: of the terminal, if it is for one.
+/// One line for each finding, and one for what was compared. `width`: of the terminal.
 pub(super) fn write(
     question: &RegressionsQuestion,
     answer: &Regressions,

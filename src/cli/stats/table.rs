@@ -1,5 +1,7 @@
-//! The figures as text: one line a group where the terminal is wide enough, else a block of lines. Nothing is cut but names
-//! that are longer than a line, and no cell wraps.
+//! The figures as text: one line for each group if the terminal is wide enough, else a block of lines. Only names
+//! longer than a line are cut, and no cell wraps.
+//!
+//! Not for the notes below.
 
 use std::io;
 
@@ -18,10 +20,10 @@ const TOK_S: [&str; 4] = ["tok/s p50", "p5", "TPOT p95", "tok/s n"];
 const REQUESTS: [&str; 5] = ["requests", "attained", "goodput", "cost", "extra"];
 const GAINS: [&str; 4] = ["client TTFT p50", "p95", "gain p50", "p95"];
 const HEADS: [&[&str]; 4] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS];
-/// Where groups are of several upstreams.
+/// For groups of several upstreams.
 const HEADS_WITH_GAINS: [&[&str]; 5] = [&ATTEMPTS, &TTFT, &TOK_S, &REQUESTS, &GAINS];
 
-/// Writes all of them, in lines of at most `width` if there is one.
+/// Writes all groups, in lines of at most `width`.
 pub(super) fn write(
     by: &[Dimension],
     groups: &[GroupFigures],
@@ -38,7 +40,7 @@ pub(super) fn write(
     }
 }
 
-/// Writes the parts with `between` between them, in lines that are as long as `width` allows. No part is broken.
+/// Writes the parts with `between` in lines of at most `width`. A part stays on one line.
 pub(in crate::cli) fn write_wrapped(
     parts: &[String],
     between: &str,
@@ -61,10 +63,10 @@ pub(in crate::cli) fn write_wrapped(
     writeln!(out, "{}", line.trim_end())
 }
 
-/// A group's figures, in words.
+/// The figures of a group as text.
 struct StatsRow {
     keys: Vec<String>,
-    /// As in [`HEADS_WITH_GAINS`].
+    /// In the order of [`HEADS_WITH_GAINS`].
     cells: [Vec<String>; 5],
 }
 
@@ -105,7 +107,7 @@ impl StatsRow {
     }
 }
 
-/// What streaming clients saw, and how much later the best upstream by itself would have been.
+/// What streaming clients saw, and how much later the best upstream alone would have been.
 fn gains(figures: &GroupFigures) -> Vec<String> {
     let firm = |p: f64| mark(figures.client_ttft_effective, p);
     let seen = GAIN_SHARES.iter().zip(figures.client_ttft_ms);
@@ -121,7 +123,7 @@ fn gains(figures: &GroupFigures) -> Vec<String> {
     seen.chain(gains).collect()
 }
 
-/// Before a quantile that rests on few samples.
+/// The mark of a quantile with few samples.
 pub(in crate::cli) fn mark(samples: f64, p: f64) -> &'static str {
     if is_firm(samples, p) { "" } else { "~" }
 }
@@ -144,7 +146,7 @@ fn table(by: &[Dimension], heads: &[&[&str]], rows: &[StatsRow]) -> String {
     table.to_string()
 }
 
-/// The name on a line of its own and a line for each group, the same columns in every block.
+/// The name on a line of its own, then one line for each set of columns; the same columns in every block.
 fn write_blocks(
     by: &[Dimension],
     heads: &[&[&str]],
@@ -189,13 +191,13 @@ fn rate(per_second: f64) -> String {
     format!("{per_second:.decimals$}/s")
 }
 
-/// Both bounds where there are two, one with its sign where there is one, and a dash where nothing is known.
+/// Both bounds, or one with its sign, or a dash if nothing is known.
 pub(in crate::cli) fn dollars(sum: &CostSum) -> String {
     let Some(usd) = sum.usd() else { return "–".to_owned() };
     match (sum.basis(), sum.max_usd()) {
         (CostBasis::AtLeast, Some(max)) => {
             let [min, max] = [usd, max].map(|bound| amount(bound, max));
-            // Nearer to each other than the digits that are shown.
+            // The bounds are closer than the digits shown.
             if min == max { format!("${min}") } else { format!("${min}–{max}") }
         }
         (CostBasis::AtLeast, None) => format!("≥ ${}", amount(usd, usd)),
@@ -204,7 +206,7 @@ pub(in crate::cli) fn dollars(sum: &CostSum) -> String {
     }
 }
 
-/// With as many digits as an amount of this size has.
+/// As many digits as an amount of this size needs.
 fn amount(usd: f64, size: f64) -> String {
     match size {
         0.0 => "0".to_owned(),

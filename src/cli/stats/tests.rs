@@ -87,11 +87,28 @@ async fn the_plain_table() {
     let failed = ["–", "–", "–", "0", "–", "–", "–", "0", "0", "–", "–", "–", "$0"];
     assert_eq!(cells("my-vllm")[6..], failed);
     assert!(
-        text.contains("120 attempts: races begun since 2026-01-02T03:04:00Z and")
+        text.contains("120 attempts, 2026-01-02T03:04:00Z to 2026-01-02T03:04:40Z. Goodput: client TTFT ≤ 1s")
             && !text.contains('│')
             && !text.contains('\u{1b}'),
         "{text}"
     );
+}
+
+/// With failures, attempts without a price, censored ones, and no window.
+#[tokio::test]
+async fn five_lines_explain_the_table() {
+    let (_directory, path, _store) = store_with(forty_races()).await;
+    for line in ["", "--by model", "--by hour,upstream --half-life 1h --strata input", FORTY_SECONDS] {
+        for width in [None, Some(160), Some(120)] {
+            let text = shown(&path, line, width).await;
+            let (_, notes) = text.split_once("\n\n").unwrap();
+            let (_, notes) = notes.rsplit_once("\n\n").unwrap_or(("", notes));
+            assert!(notes.lines().count() <= 5, "{line}: {notes}");
+            for word in ["120 attempts, ", "> cut off", "--help", "Failures by kind: connect 41, reset 40."] {
+                assert!(notes.contains(word), "{line}, {word}: {notes}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -170,7 +187,7 @@ async fn what_was_left_out_is_counted() {
     (empty.outcome, empty.provider) = (AttemptOutcome::Empty, "groq".into());
     let (_directory, path, _store) = store_with([burst, midway, empty].map(attempt).to_vec()).await;
     let text = output(&path, "").await;
-    assert!(text.contains("Left out: 1 attempt with a"), "{text}");
+    assert!(text.contains("Left out: 1 attempt without a usable tok/s"), "{text}");
     let object = output(&path, "--json").await;
     let objects: Vec<Value> = serde_json::from_str(&object).unwrap();
     assert_eq!(
@@ -313,8 +330,10 @@ async fn requests_are_judged_once() {
     assert_eq!(objects(&path, "--by hour").await[0]["goodput"], json!(0.05));
     let text = output(&path, "").await;
     let text = text.replace('\n', " ");
-    assert!(text.contains("Left out: 1 request in time, but of unknown TPOT."), "{text}");
-    assert!(text.contains("In no group: 1 request without an attempt"), "{text}");
+    assert!(
+        text.contains("Left out: 1 request without an attempt;") && text.contains("; 1 request without a TPOT"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -327,7 +346,10 @@ async fn only_what_was_asked_for() {
     assert_eq!(output(&path, "--json --until 2026-01-02").await.trim(), "[]");
     assert_eq!(objects(&path, "--min-samples 41").await.len(), 0);
     let text = output(&path, "--min-samples 41").await;
-    assert!(text.starts_with("120 attempts: all races.\nLeft out: 3 groups of fewer than 41 attempts"), "{text}");
+    assert!(
+        text.starts_with("120 attempts, 20") && text.contains("Left out: 3 groups of fewer than 41 attempts."),
+        "{text}"
+    );
 }
 
 #[test]
