@@ -1,10 +1,9 @@
-//! Takes every row to the store: through the sheet of its race, a bounded queue, and one writer task that writes
-//! batches.
+//! Takes every row to the store: through the sheet of its race, a bounded queue, and a writer task that writes batches.
 //!
-//! Recording never waits. The rows of a race wait on its sheet until the last of them is there, and stay together from
-//! then on, so no transaction holds only a part of a race. A store that is locked, damaged or gone delays only the
-//! writer, which puts the rows into a file beside the database and moves them back later. A full queue drops rows and
-//! counts them. The recorder has its own tasks, apart from the gateway's: it must outlive everything that records.
+//! Recording never waits. The rows of a race wait on its sheet until the last one is there and stay together from then
+//! on, so no transaction has only part of a race. A store that is locked, damaged or gone delays only the writer, which
+//! puts the rows into a file in the same directory and moves them back later. A full queue drops rows and counts them.
+//! The recorder has its own tasks: it must outlive everything that records. Not for SQL: that is `store`.
 
 mod log_throttle;
 mod race_observer;
@@ -35,19 +34,19 @@ use writer::WriterState;
 /// How long the last rows may take to be written to the file beside the database, once the store was given up.
 const SPILL_FOR: Duration = Duration::from_secs(2);
 
-/// Takes the rows. Cheap to clone; all clones feed one queue.
+/// Accepts rows. Cheap to clone; all clones feed one queue.
 #[derive(Clone)]
 pub struct Recorder {
-    /// None where nothing is to be stored.
+    /// None: nothing is stored.
     queue: Option<RowQueue>,
-    /// Where the rows of one race wait for each other. None: each row is sent by itself.
+    /// Where the rows of one race wait for each other. None: each row is sent alone.
     sheet: Option<Arc<RaceSheet>>,
     metrics: Arc<Metrics>,
     state: Arc<StoreState>,
     race_observer: Option<Arc<dyn RaceObserver>>,
 }
 
-/// The writer task, to be finished after everything that records.
+/// The writer task; finished after everything that records.
 pub struct WriterTask {
     tasks: Shutdown,
     task: JoinHandle<()>,
@@ -55,7 +54,7 @@ pub struct WriterTask {
 }
 
 impl Recorder {
-    /// Spawns the writer task. A store that is not open yet is opened by it, and tried again until it can be.
+    /// Spawns the writer task. The task opens a store that is not open yet, and tries again until that succeeds.
     pub fn start(store: Store) -> (Recorder, WriterTask) {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let state = Arc::new(StoreState::new());
@@ -67,25 +66,25 @@ impl Recorder {
         (recorder, WriterTask { tasks, task, state })
     }
 
-    /// Stores nothing; an onlooker still hears of every row.
+    /// Stores nothing; an onlooker still gets every row.
     pub fn without_store() -> Recorder {
         let state = Arc::new(StoreState::new());
         Recorder { queue: None, sheet: None, metrics: Arc::default(), state, race_observer: None }
     }
 
-    /// The same, with somebody who looks on. Clones made before are not watched.
+    /// The same recorder with an onlooker. Earlier clones have none.
     pub fn watched(self, race_observer: Arc<dyn RaceObserver>) -> Recorder {
         Recorder { race_observer: Some(race_observer), ..self }
     }
 
-    /// For one race: what it and its clones record is written together, once the last of them is dropped.
+    /// For one race: what this recorder and its clones record is written together, once the last one is dropped.
     pub fn for_race(&self) -> Recorder {
         let is_wanted = self.queue.is_some() || self.race_observer.is_some();
         let sheet = is_wanted.then(|| Arc::new(RaceSheet::new(self.queue.clone(), self.race_observer.clone())));
         Recorder { sheet, ..self.clone() }
     }
 
-    /// By what the attempt of this ordinal is billed: before its row comes. What it cost is bounded by the race as a whole.
+    /// The bill of the attempt with this ordinal, before its row comes. The race as a whole bounds the cost.
     pub fn bill(&self, ordinal: i64, bill: BillBounds) {
         if let Some(sheet) = &self.sheet {
             sheet.bill(ordinal, bill);
@@ -118,17 +117,17 @@ impl Recorder {
         self.send(Record::Attempt(Box::new(attempt)));
     }
 
-    /// Told of every record, also of those that are lost.
+    /// Counts every record, also lost ones.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Records of whole races that are not in the database yet, in memory or in the file beside it.
+    /// Records of finished races that are not in the database yet, in memory or in the spill file.
     pub fn depth(&self) -> usize {
         self.state.queued() + self.state.spilled()
     }
 
-    /// Of these, in the file: a crash does not lose them.
+    /// Records in the spill file, which survive a crash.
     pub fn spilled(&self) -> usize {
         self.state.spilled()
     }
@@ -138,17 +137,17 @@ impl Recorder {
         self.state.written.load(Relaxed)
     }
 
-    /// Records lost since the start: there was no room for them, or the store can never take them.
+    /// Records lost since the start: there was no room, or the store can never take them.
     pub fn dropped(&self) -> u64 {
         self.state.dropped.load(Relaxed)
     }
 
-    /// Attempts whose row contradicted itself. They were written all the same.
+    /// Attempts whose row contradicted itself. They were written anyway.
     pub fn violations(&self) -> u64 {
         self.state.violations.load(Relaxed)
     }
 
-    /// How the store is.
+    /// The condition of the store.
     pub fn condition(&self) -> Condition {
         *self.state.condition.borrow()
     }
@@ -157,7 +156,7 @@ impl Recorder {
     pub async fn until_stored(&self) {
         let mut condition = self.state.condition.subscribe();
         if condition.wait_for(|condition| *condition == Condition::Ok).await.is_err() {
-            // The sender lives as long as this.
+            // The sender lives as long as this recorder.
             pending().await
         }
     }
@@ -175,13 +174,13 @@ impl Recorder {
 }
 
 impl WriterTask {
-    /// As [`WriterTask::finish_unless`], without a signal to hurry.
+    /// [`WriterTask::finish_unless`] without a signal to hurry.
     pub async fn finish(self, limit: Duration) -> usize {
         self.finish_unless(limit, pending()).await
     }
 
-    /// Takes no more records, writes those that it has, and closes the store. After `limit`, or once `hurry` resolves, it
-    /// gives the store up and puts the rest into the file beside it. Returns how many records were lost at the end.
+    /// Accepts no more records, writes the queue, and closes the store. After `limit`, or once `hurry` resolves, it
+    /// gives the store up and puts the rest into the spill file. Returns the number of records lost at the end.
     pub async fn finish_unless(self, limit: Duration, hurry: impl Future<Output = ()>) -> usize {
         let lost_before = self.state.dropped.load(Relaxed);
         self.tasks.drain();
@@ -192,7 +191,7 @@ impl WriterTask {
         if !finished {
             self.tasks.cancel();
             if !self.tasks.finished(SPILL_FOR).await {
-                // The transaction under way is undone with its connection.
+                // The running transaction is rolled back with its connection.
                 self.task.abort();
             }
         }

@@ -1,6 +1,8 @@
-//! Numbers as few bytes, for what the history keeps packed: seven bits to a byte, the lowest first.
+//! Variable-length integers for packed summaries: seven bits a byte, lowest first.
+//!
+//! Not for values that SQL must read.
 
-/// The bytes ended too early, or are no such numbers.
+/// The bytes end too early or do not encode such numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a rolled-up summary is damaged")]
 pub struct ShortBytes;
@@ -18,7 +20,7 @@ pub(super) fn put_f64(bytes: &mut Vec<u8>, number: f64) {
     bytes.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Takes them out again, in the same order.
+/// Reads the numbers back in the same order.
 pub(super) struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {

@@ -1,6 +1,6 @@
-//! What attempts cost: exactly, or between which bounds; and sums of that.
+//! Costs of attempts, exact or between bounds, and their sums.
 //!
-//! Pure; what one attempt cost is decided in `routing::bill`.
+//! Pure. Not for pricing one attempt: that is `routing::bill`.
 
 use super::bytes::{ByteReader, ShortBytes, put};
 use super::names::CostBasis;
@@ -42,18 +42,18 @@ impl Cost {
     }
 }
 
-/// A sum of what attempts cost.
+/// The sum of the costs of some attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostSum {
-    /// Millionths of a millionth of a US dollar: whole numbers, so that the order of adding does not matter.
+    /// Picodollars: whole numbers, so that the order of adding does not matter.
     min_pico_usd: i128,
-    /// Of those attempts that have an upper bound.
+    /// Of attempts with an upper bound.
     max_pico_usd: i128,
-    /// How many attempts of each basis, in the order of [`CostBasis::ALL`].
+    /// Attempts by basis, in the order of [`CostBasis::ALL`].
     attempts: [u64; CostBasis::ALL.len()],
     /// Attempts without a lower bound: they have no price.
     unpriced: u64,
-    /// Attempts with a lower and without an upper bound.
+    /// Attempts with a lower bound and no upper one.
     open: u64,
 }
 
@@ -87,8 +87,8 @@ impl CostSum {
         put(bytes, self.open);
     }
 
-    /// `with_bounds`: false for a sum that was stored before there were bounds. It has one amount, in which those of unknown
-    /// cost are left out.
+    /// `with_bounds`: false for a sum that was stored before bounds existed. It has one amount, without the attempts of
+    /// unknown cost.
     pub(super) fn decode(bytes: &mut ByteReader<'_>, with_bounds: bool) -> Result<CostSum, ShortBytes> {
         let mut amount = || -> Result<i128, ShortBytes> { Ok(i128::from_le_bytes(*bytes.take_chunk()?)) };
         let min_pico_usd = amount()?;
@@ -104,8 +104,8 @@ impl CostSum {
         Ok(sum)
     }
 
-    /// US dollars, to the billionth: the sum where every part is exact, else the lower bound where that is above 0, else the
-    /// upper one. None where attempts were made and nothing is known of what any of them cost.
+    /// US dollars, to the billionth: the exact sum, or else the lower bound if it is above 0, or else the upper bound.
+    /// None if nothing is known about the cost of any attempt.
     pub fn usd(&self) -> Option<f64> {
         match (self.basis(), self.is_known()) {
             (CostBasis::AtMost, _) => Some(dollars(self.max_pico_usd)),
@@ -114,12 +114,12 @@ impl CostSum {
         }
     }
 
-    /// They cost no less than this. None where none of them has a price.
+    /// Lower bound of the sum. None if no attempt has a price.
     pub fn min_usd(&self) -> Option<f64> {
         (self.unpriced == 0 || self.unpriced < self.all()).then(|| dollars(self.min_pico_usd))
     }
 
-    /// They cost no more than this. None where nothing bounds one of them.
+    /// Upper bound of the sum. None if nothing bounds one of the attempts.
     pub fn max_usd(&self) -> Option<f64> {
         (self.unpriced + self.open == 0).then(|| dollars(self.max_pico_usd))
     }
@@ -137,17 +137,17 @@ impl CostSum {
         }
     }
 
-    /// Attempts whose upstream has no price, or whose rows are older than bounds and have no cost.
+    /// Attempts without a price, and attempts without a cost in rows that are older than bounds.
     pub fn unpriced(&self) -> u64 {
         self.unpriced
     }
 
-    /// Attempts that have a price and no upper bound: nobody counted their tokens.
+    /// Attempts with a price and without an upper bound: their tokens were not counted.
     pub fn uncounted(&self) -> u64 {
         self.open
     }
 
-    /// Something says what an attempt cost, be it nothing.
+    /// Some attempt has a cost, perhaps 0.
     fn is_known(&self) -> bool {
         self.all() == 0 || self.min_pico_usd > 0 || self.count(CostBasis::Unknown) < self.all()
     }
@@ -161,7 +161,7 @@ impl CostSum {
     }
 }
 
-/// Rows of the first edition may hold whatever a provider said.
+/// Rows of the first version may hold any number that a provider reported.
 fn pico(usd: Option<f64>) -> i128 {
     (usd.unwrap_or_default().clamp(0.0, COST_MAX) * PICO).round() as i128
 }
@@ -174,7 +174,7 @@ fn dollars(pico: i128) -> f64 {
 mod tests {
     use super::*;
 
-    /// Amount, basis, and the bounds.
+    /// Amount, basis and bounds.
     type Part<'a> = (Option<f64>, &'a str, Option<f64>, Option<f64>);
 
     fn sum(parts: &[Part<'_>]) -> CostSum {
@@ -188,27 +188,27 @@ mod tests {
 
     #[test]
     fn a_sum_is_worth_as_much_as_its_weakest_part() {
-        let told = |parts: &[(Option<f64>, &str)]| {
+        let summed = |parts: &[(Option<f64>, &str)]| {
             let parts: Vec<_> = parts.iter().map(|(usd, basis)| (*usd, *basis, None, None)).collect();
             let sum = sum(&parts);
             (sum.usd(), sum.basis())
         };
-        assert_eq!(told(&[]), (Some(0.0), CostBasis::Computed));
-        assert_eq!(told(&[(None, "unknown")]), (None, CostBasis::Unknown));
-        assert_eq!(told(&[(Some(1.0), "reported"), (Some(2.0), "reported")]), (Some(3.0), CostBasis::Reported));
-        assert_eq!(told(&[(Some(1.0), "reported"), (Some(2.0), "computed")]), (Some(3.0), CostBasis::Computed));
-        assert_eq!(told(&[(Some(1.0), "computed"), (Some(0.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(told(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(told(&[(Some(0.0), "computed"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
-        assert_eq!(told(&[(Some(1.0), "at_most")]), (Some(1.0), CostBasis::AtMost));
-        assert_eq!(told(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(told(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
-        assert_eq!(told(&[(Some(1.0), "at_most"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[]), (Some(0.0), CostBasis::Computed));
+        assert_eq!(summed(&[(None, "unknown")]), (None, CostBasis::Unknown));
+        assert_eq!(summed(&[(Some(1.0), "reported"), (Some(2.0), "reported")]), (Some(3.0), CostBasis::Reported));
+        assert_eq!(summed(&[(Some(1.0), "reported"), (Some(2.0), "computed")]), (Some(3.0), CostBasis::Computed));
+        assert_eq!(summed(&[(Some(1.0), "computed"), (Some(0.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[(Some(1.0), "computed"), (None, "unknown")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[(Some(0.0), "computed"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[(Some(1.0), "at_most")]), (Some(1.0), CostBasis::AtMost));
+        assert_eq!(summed(&[(Some(1.0), "at_most"), (Some(1.0), "computed")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[(Some(1.0), "at_most"), (Some(1.0), "at_least")]), (Some(1.0), CostBasis::AtLeast));
+        assert_eq!(summed(&[(Some(1.0), "at_most"), (None, "unknown")]), (Some(0.0), CostBasis::AtLeast));
     }
 
     #[test]
     fn bounds_are_summed() {
-        let told = |parts: &[_]| {
+        let summed = |parts: &[_]| {
             let sum = sum(parts);
             (sum.usd(), sum.basis(), sum.min_usd(), sum.max_usd(), [sum.unpriced(), sum.uncounted()])
         };
@@ -219,15 +219,15 @@ mod tests {
         let uncounted = (None, "unknown", Some(0.0), None);
         let unpriced = (None, "unknown", None, None);
         use CostBasis::{AtLeast, AtMost, Computed, Unknown};
-        assert_eq!(told(&[]), (Some(0.0), Computed, Some(0.0), Some(0.0), [0, 0]));
-        assert_eq!(told(&[exact, exact]), (Some(2.0), Computed, Some(2.0), Some(2.0), [0, 0]));
-        assert_eq!(told(&[between, at_most]), (Some(0.5), AtLeast, Some(0.5), Some(6.0), [0, 0]));
-        assert_eq!(told(&[at_most, at_most]), (Some(8.0), AtMost, Some(0.0), Some(8.0), [0, 0]));
-        assert_eq!(told(&[exact, at_most]), (Some(1.0), AtLeast, Some(1.0), Some(5.0), [0, 0]));
-        assert_eq!(told(&[exact, at_least]), (Some(1.25), AtLeast, Some(1.25), None, [0, 1]));
-        assert_eq!(told(&[uncounted]), (None, Unknown, Some(0.0), None, [0, 1]));
-        assert_eq!(told(&[unpriced]), (None, Unknown, None, None, [1, 0]));
-        assert_eq!(told(&[between, unpriced]), (Some(0.5), AtLeast, Some(0.5), None, [1, 0]));
+        assert_eq!(summed(&[]), (Some(0.0), Computed, Some(0.0), Some(0.0), [0, 0]));
+        assert_eq!(summed(&[exact, exact]), (Some(2.0), Computed, Some(2.0), Some(2.0), [0, 0]));
+        assert_eq!(summed(&[between, at_most]), (Some(0.5), AtLeast, Some(0.5), Some(6.0), [0, 0]));
+        assert_eq!(summed(&[at_most, at_most]), (Some(8.0), AtMost, Some(0.0), Some(8.0), [0, 0]));
+        assert_eq!(summed(&[exact, at_most]), (Some(1.0), AtLeast, Some(1.0), Some(5.0), [0, 0]));
+        assert_eq!(summed(&[exact, at_least]), (Some(1.25), AtLeast, Some(1.25), None, [0, 1]));
+        assert_eq!(summed(&[uncounted]), (None, Unknown, Some(0.0), None, [0, 1]));
+        assert_eq!(summed(&[unpriced]), (None, Unknown, None, None, [1, 0]));
+        assert_eq!(summed(&[between, unpriced]), (Some(0.5), AtLeast, Some(0.5), None, [1, 0]));
     }
 
     #[test]

@@ -1,30 +1,30 @@
-//! Goodput: the targets that client requests must keep, and the time that they are counted over.
+//! Goodput: the targets of client requests, and the time that a rate is divided by.
 //!
-//! Pure. The requests are in `requests`.
+//! Pure. Not for judging requests: that is `requests`.
 
 use crate::clock::{DAY_US, HOUR_US, SECOND_US};
 
-/// What a request must keep; a target that is not set is not asked for.
+/// The targets of a request. A target that is not set does not matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SloTargets {
-    /// Longest time to the client's first token; microseconds.
+    /// Longest client TTFT; microseconds.
     pub ttft_us: Option<i64>,
     /// Longest time per output token after the first; milliseconds.
     pub tpot_ms: Option<f64>,
 }
 
-/// The hour of the day, 0 to 23, UTC.
+/// Hour of the day, 0 to 23, UTC.
 pub fn hour(at_us: i64) -> i64 {
     at_us.rem_euclid(DAY_US) / HOUR_US
 }
 
-/// The day of the week, 0 for Monday to 6 for Sunday, UTC.
+/// Weekday, 0 for Monday to 6 for Sunday, UTC.
 pub fn weekday(at_us: i64) -> i64 {
     // 1970 began on a Thursday.
     (at_us.div_euclid(DAY_US) + 3).rem_euclid(7)
 }
 
-/// A stretch of time, by the hours of the week: a rate of "Mondays at 9" is over the Mondays at 9 that were in it.
+/// A stretch of time by hour of the week: the rate of "Mondays at 9" is divided by the Mondays at 9 within it.
 #[derive(Clone, Debug)]
 pub struct HoursWindow {
     /// Microseconds, by weekday and hour.
@@ -32,7 +32,7 @@ pub struct HoursWindow {
 }
 
 impl HoursWindow {
-    /// Microseconds since 1970; empty where it ends before it begins.
+    /// Microseconds since 1970. Empty if the end is before the start.
     pub fn new(from_us: i64, until_us: i64) -> HoursWindow {
         const WEEK_US: i64 = 7 * DAY_US;
         let length = until_us.saturating_sub(from_us).max(0);
@@ -48,7 +48,7 @@ impl HoursWindow {
         HoursWindow { hours }
     }
 
-    /// Of it, the seconds in that hour and on that weekday; none: in any.
+    /// Its seconds in that hour and on that weekday; none: any.
     pub fn seconds(&self, hour: Option<i64>, weekday: Option<i64>) -> f64 {
         let wanted = |wanted: Option<i64>, at: usize| wanted.is_none_or(|wanted| wanted == at as i64);
         let days = self.hours.iter().enumerate().filter(|(day, _)| wanted(weekday, *day));

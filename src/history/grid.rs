@@ -1,19 +1,20 @@
-//! The grid that all histograms of the history share, and a histogram on it: what is left of times when their rows are
-//! gone.
+//! The grid of all histograms of the history, and a histogram on it. Histograms keep times after their rows are
+//! removed.
 //!
-//! 32 buckets to an octave: a value told by the middle of its bucket is off by 1.6 % at most. Values below 32 are exact.
+//! 32 buckets an octave: the middle of a bucket is off by 1.6 % at most. Values below 32 are exact. Not for exact
+//! times: `spread` keeps those.
 
 use super::bytes::{ByteReader, ShortBytes, put};
 
-/// Buckets to an octave, as a power of two.
+/// Buckets an octave, as a power of two.
 const FINENESS: u32 = 5;
 const PER_OCTAVE: i64 = 1 << FINENESS;
-/// Larger values are counted as this: 50 days in microseconds.
+/// Larger values count as this one: 50 days in microseconds.
 const VALUE_MAX: i64 = (1 << 42) - 1;
 /// Weights are stored in steps of 1/16.
 const WEIGHT_STEPS: f64 = 16.0;
 
-/// The number of a value's bucket; negative values are 0.
+/// The bucket of a value; negative values are in bucket 0.
 pub fn bucket(value: i64) -> usize {
     let value = value.clamp(0, VALUE_MAX);
     if value < PER_OCTAVE {
@@ -34,14 +35,14 @@ pub(super) fn lower(bucket: usize) -> i64 {
     bounds(bucket).0
 }
 
-/// The smallest value of a bucket, and how many it holds.
+/// The smallest value of a bucket, and the number of values in it.
 fn bounds(bucket: usize) -> (i64, i64) {
     let bucket = bucket as i64;
     let shift = (bucket / PER_OCTAVE - 1).clamp(0, 62);
     ((bucket - shift * PER_OCTAVE) << shift, 1 << shift)
 }
 
-/// How much weight of values fell into each bucket.
+/// The weight of values in each bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GridHistogram {
     weights: Vec<f64>,
@@ -58,12 +59,12 @@ impl GridHistogram {
         }
     }
 
-    /// The buckets that hold something, rising, each with its number and weight.
+    /// The buckets with content, rising, each with its number and weight.
     pub fn buckets(&self) -> impl Iterator<Item = (usize, f64)> {
         self.weights.iter().copied().enumerate().filter(|(_, weight)| *weight != 0.0)
     }
 
-    /// One past the last bucket that may hold something.
+    /// One past the last bucket with content.
     pub(super) fn end(&self) -> usize {
         self.weights.len()
     }
@@ -72,7 +73,8 @@ impl GridHistogram {
         self.weights.get(bucket).copied().unwrap_or(0.0)
     }
 
-    /// Appends it to `bytes`: how many buckets, and of each the distance from the one before and the weight.
+    /// Appends the histogram to `bytes`: the number of buckets, and for each the distance from the one before and the
+    /// weight.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let stored = || self.buckets().map(|(bucket, weight)| (bucket, (weight * WEIGHT_STEPS).round() as u64));
         put(bytes, stored().count() as u64);
@@ -84,7 +86,7 @@ impl GridHistogram {
         }
     }
 
-    /// Adds what [`GridHistogram::encode`] wrote, `scale` times, and returns how much weight that was.
+    /// Adds an encoded histogram `scale` times. Returns the weight added.
     pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, scale: f64) -> Result<f64, ShortBytes> {
         let (mut at, mut sum) = (0_usize, 0.0);
         for _ in 0..bytes.take()? {
@@ -118,7 +120,7 @@ mod tests {
             let (lower, width) = bounds(bucket);
             assert!((lower..lower + width).contains(&value), "{value} in {bucket}: {lower} + {width}");
             let off = (middle(bucket) - value).abs() as f64;
-            assert!(off <= 0.0157 * value as f64, "{value} is told as {}", middle(bucket));
+            assert!(off <= 0.0157 * value as f64, "{value} is shown as {}", middle(bucket));
             assert!(value >= PER_OCTAVE || off == 0.0);
             assert!(bucket >= before || value < 5_000, "buckets rise");
             before = bucket;

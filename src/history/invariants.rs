@@ -1,10 +1,10 @@
-//! What must hold within one attempt row. A row that breaks it is a mistake of the gateway, not of a provider.
+//! Rules that every attempt row must satisfy. A violation is a bug of the gateway, not of a provider.
 //!
-//! Only finds them. The recorder counts and logs what is found, and writes the row all the same.
+//! Only finds violations. The recorder counts and logs them, and writes the row anyway.
 
 use super::record::AttemptRecord;
 
-/// The columns that contradict each other, in pairs; empty for a sound row. No values: they belong to no log.
+/// Pairs of columns that contradict each other; empty for a sound row. No values, because they go to the log.
 pub fn violations(attempt: &AttemptRecord) -> Vec<(&'static str, &'static str)> {
     let mut found = disorder(&[
         ("connect_us", attempt.connect_us),
@@ -27,7 +27,7 @@ pub fn violations(attempt: &AttemptRecord) -> Vec<(&'static str, &'static str)> 
     found
 }
 
-/// Each time that is known must not lie before the one known before it.
+/// Each known time must not be before the known time in front of it.
 fn disorder(times: &[(&'static str, Option<i64>)]) -> Vec<(&'static str, &'static str)> {
     let known: Vec<(&'static str, i64)> = times.iter().filter_map(|(name, time)| Some((*name, (*time)?))).collect();
     known.windows(2).filter(|pair| pair[0].1 > pair[1].1).map(|pair| (pair[0].0, pair[1].0)).collect()

@@ -1,7 +1,8 @@
-//! Whether an upstream does worse now than in the same hours before: first tokens later, decoding slower, more failures.
+//! Tests whether an upstream is worse now than in the same hours before: later first tokens, slower decoding, more
+//! failures.
 //!
-//! Pure statistics (`docs/measurement.md`, "Regressions"). Which attempts are compared, and in which strata, is for those
-//! who read the rows; what is said about a finding, for those who print it.
+//! Pure statistics (`docs/measurement.md`, "Regressions"). Not for choosing the attempts and strata
+//! (`report::regressions`) or for wording a finding (`cli`).
 
 mod curve;
 mod failures;
@@ -15,7 +16,7 @@ mod tests;
 pub use curve::Shift;
 pub use strata::{RegressionStratum, Sample};
 
-/// What is tested for each upstream.
+/// The tested figures of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestedFigure {
     Ttft,
@@ -26,25 +27,24 @@ pub enum TestedFigure {
 /// What is worth being told. A finding must pass all that concern it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// TTFT and TPOT: later by at least this share of what it was before.
+    /// TTFT and TPOT: later by at least this share of the earlier value.
     pub effect: f64,
-    /// The share of attempts that fail: higher by at least this much, 0 to 1.
+    /// Share of failed attempts: higher by at least this much, 0 to 1.
     pub failures: f64,
-    /// How often something is reported, in all upstreams and figures together, where nothing has changed; 0 to 1.
+    /// Accepted chance of any false report, over all upstreams and figures; 0 to 1.
     pub significance: f64,
-    /// On each side. For TTFT: events expected if nothing had changed, as equal weights count; for TPOT and failures:
-    /// attempts.
+    /// On each side. TTFT: expected events if nothing had changed, in equal weights. TPOT and failures: attempts.
     pub events_min: usize,
 }
 
-/// A figure that is worse now. Each `p_value` is two-sided and already corrected for all that were compared.
+/// A figure that is worse now. Each `p_value` is two-sided and corrected for all comparisons.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finding {
     Ttft {
-        /// The median or, where that is not late enough, the 90th percentile. None where too few first tokens were seen to
-        /// tell a quantile; then the hazard ratio alone shows the effect.
+        /// The median or, if that is not late enough, the 90th percentile. None if too few first tokens were seen for a
+        /// quantile; then only the hazard ratio shows the effect.
         shift: Option<Shift>,
-        /// The rate at which first tokens come, now over before, at equal waiting times: below 1 is slower.
+        /// Rate of first tokens at equal waiting times, now over before: below 1 is slower.
         hazard_ratio: f64,
         p_value: f64,
     },
@@ -65,7 +65,7 @@ pub enum Finding {
 /// What of one upstream is worse now. `upstreams`: how many are compared at this occasion; the more, the stronger each
 /// finding must be. Improvements are not reported; with `before` and `now` exchanged they are.
 pub fn compare(strata: &[RegressionStratum<'_>], thresholds: &Thresholds, upstreams: usize) -> Vec<Finding> {
-    // Bonferroni: whatever depends on whatever, the sum of the chances of error is an upper bound.
+    // Bonferroni: an upper bound for the chance of an error, however the tests depend on each other.
     let correct = |p_value: f64| (p_value * TestedFigure::ALL.len() as f64 * upstreams.max(1) as f64).min(1.0);
     let findings = [
         ttft(strata, thresholds, &correct),
@@ -84,7 +84,7 @@ impl Default for Thresholds {
 impl TestedFigure {
     pub const ALL: [TestedFigure; 3] = [TestedFigure::Ttft, TestedFigure::Tpot, TestedFigure::Failures];
 
-    /// As in JSON, in the log and as a label.
+    /// The name in JSON, in the log and as a label.
     pub fn as_str(self) -> &'static str {
         match self {
             TestedFigure::Ttft => "ttft",
@@ -103,7 +103,7 @@ impl Finding {
         }
     }
 
-    /// Two-sided, and corrected for all that were compared.
+    /// Two-sided and corrected for all comparisons.
     pub fn p_value(&self) -> f64 {
         match self {
             Finding::Ttft { p_value, .. } | Finding::Tpot { p_value, .. } | Finding::Failures { p_value, .. } => {

@@ -1,4 +1,6 @@
-//! Requests as they are judged against targets: kept so that any target can be asked for later.
+//! Requests judged against targets, kept so that any target can be applied later.
+//!
+//! Not for the targets themselves: those are in `goodput`.
 
 use std::collections::HashMap;
 
@@ -8,54 +10,54 @@ use super::goodput::SloTargets;
 use super::grid;
 use super::names::RaceOutcome;
 
-/// Of each fine bucket, four go into one here: targets are found within 9 %, and between the borders of a bucket the
-/// share below a target is taken to be even.
+/// Four fine buckets are one bucket here: targets are found within 9 %. Within a bucket, requests are assumed to be
+/// spread evenly.
 const COARSER: u32 = 2;
-/// In place of a bucket: the time per token is not known.
+/// Instead of a bucket: the time per token is not known.
 const UNKNOWN: u16 = 0;
-/// In place of a bucket: there was no wait between tokens.
+/// Instead of a bucket: there was no time between tokens.
 const AT_ONCE: u16 = 1;
 /// The first real bucket.
 const FIRST: u16 = 2;
 
-/// How fast tokens came after the first.
+/// Speed after the first token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RequestSpeed {
-    /// Microseconds a token.
+    /// Microseconds per token.
     Tpot(f64),
-    /// The whole answer was one token, or came in one event.
+    /// The answer was one token, or came in one event.
     AtOnce,
     Unknown,
 }
 
-/// The requests that a group answered, and those that it tried and nobody answered.
+/// Requests that a group answered, and requests that it tried and no upstream answered.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// Answered well: the client's TTFT in microseconds, and the pace.
+    /// Answered well: client TTFT in microseconds, and pace.
     exact: Vec<(i64, RequestSpeed)>,
-    /// The same by buckets.
+    /// The same by bucket.
     grid: HashMap<(u16, u16), u64>,
     /// Answered, but not to a good end.
     missed: u64,
-    /// That nobody answered, each once.
+    /// Unanswered, each once.
     unserved: u64,
-    /// The last race that was counted in `unserved`: however many attempts it made here, it counts once.
+    /// The last race counted in `unserved`, so that several attempts count once.
     last_unserved: Option<u64>,
 }
 
-/// What became of requests.
+/// The verdicts on requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RequestOutcomes {
-    /// Not whole where a target lies within a bucket of a histogram.
+    /// Fractions appear where a target is within a bucket.
     pub met: f64,
     pub missed: f64,
-    /// In time and finished, but the pace is not known: counts neither way.
+    /// In time and finished, but of unknown pace: counts neither way.
     pub unknown: f64,
 }
 
 impl Requests {
-    /// A request belongs to the attempt that served it; one that none served, once to each group that tried, at the first try
-    /// with each upstream.
+    /// A request counts for the attempt that served it. An unserved request counts once for each group that tried, at
+    /// its first try with each upstream.
     pub fn add(&mut self, facts: &AttemptFacts<'_>, coarse: bool) {
         let Some(request) = &facts.request else { return };
         if request.served == Some(false) || request.outcome == RaceOutcome::ClientGone {
@@ -82,12 +84,12 @@ impl Requests {
         }
     }
 
-    /// The next attempt, if it is the first at its upstream, counts a request that nobody answered once more.
+    /// Counts an unserved request again for the next attempt, if it is the first at its upstream.
     pub fn count_by_upstream(&mut self) {
         self.last_unserved = None;
     }
 
-    /// A request that nobody answered, known by itself.
+    /// An unserved request without an attempt.
     pub fn add_unserved(&mut self) {
         self.unserved += 1;
     }
@@ -133,11 +135,11 @@ impl Requests {
         }
     }
 
-    /// `unserved`: take those along that nobody answered.
+    /// `unserved`: include unanswered requests.
     pub(super) fn absorb(&mut self, bytes: &mut ByteReader<'_>, unserved: bool) -> Result<(), ShortBytes> {
         self.missed += bytes.take()?;
-        let nobodys = bytes.take()?;
-        self.unserved += if unserved { nobodys } else { 0 };
+        let unanswered = bytes.take()?;
+        self.unserved += if unserved { unanswered } else { 0 };
         for _ in 0..bytes.take()? {
             let place = |number: u64| u16::try_from(number).map_err(|_| ShortBytes);
             let key = (place(bytes.take()?)?, place(bytes.take()?)?);
@@ -148,7 +150,7 @@ impl Requests {
 }
 
 impl RequestOutcomes {
-    /// `kept`: the share that kept the pace, where that is known.
+    /// `kept`: share within the pace, where it is known.
     fn count(&mut self, requests: f64, in_time: f64, kept: Option<f64>) {
         let met = requests * in_time * kept.unwrap_or(0.0);
         self.met += met;
@@ -171,7 +173,7 @@ fn coarser(value: i64) -> u16 {
     (grid::bucket(value) >> COARSER) as u16
 }
 
-/// The share of a coarser bucket that does not exceed the limit.
+/// The share of a coarse bucket that is within the limit.
 fn share_below(place: u16, limit: i64) -> f64 {
     let first = usize::from(place) << COARSER;
     let (lower, upper) = (grid::lower(first), grid::lower(first + (1 << COARSER)));

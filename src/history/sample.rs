@@ -1,4 +1,6 @@
-//! For tests: sound rows of each kind, and two with every column filled in or left out; and the plain quantile.
+//! For tests: sound rows of each kind, two of them with every column set or empty, and the plain quantile.
+//!
+//! Not for random histories: `store::tests::world` makes those.
 
 use super::names::{AttemptOutcome, CensorCause, CostBasis, RaceOutcome, StartReason, TokenSource};
 use super::record::{AttemptRecord, DEFINITION_VERSION, RaceRecord};
@@ -42,7 +44,7 @@ pub fn race(n: i64) -> RaceRecord {
     }
 }
 
-/// A rejected request: every column that may be null is.
+/// A rejected request: every column that may be null is null.
 pub fn bare_race(n: i64) -> RaceRecord {
     RaceRecord {
         user: None,
@@ -65,8 +67,8 @@ pub fn bare_race(n: i64) -> RaceRecord {
     }
 }
 
-/// Attempt 0 of race `n`: first token after 100 ms, 41 tokens in 2 s, so 50 ms a token. Every column has a value, and
-/// no two of one type have the same but for the times that must agree.
+/// Attempt 0 of race `n`: first token after 100 ms, 41 tokens in 2 s, so 50 ms a token. Every column has a value. No
+/// two values of one type are equal, except times that must agree.
 pub fn won(n: i64) -> AttemptRecord {
     AttemptRecord {
         race_id: race_id(n),
@@ -134,7 +136,8 @@ pub fn won(n: i64) -> AttemptRecord {
     }
 }
 
-/// Attempt 1 of race `n`, cut at the winner's first token: every column that may be null is, but for the censored TTFT.
+/// Attempt 1 of race `n`, cut at the winner's first token: every column that may be null is null, except the censored
+/// TTFT.
 pub fn lost(n: i64, after_us: i64) -> AttemptRecord {
     AttemptRecord {
         ordinal: 1,
@@ -169,7 +172,7 @@ fn bare_attempt(n: i64) -> AttemptRecord {
     }
 }
 
-/// The plain quantile: the smallest value that a share of at least `p` of the values does not exceed. Reorders them.
+/// The plain quantile: the smallest value that at least a share `p` of the values does not exceed. Reorders them.
 pub fn quantile(values: &mut [f64], p: f64) -> Option<f64> {
     let rank = (p * values.len() as f64 - 1e-9).ceil().max(1.0) as usize;
     if rank > values.len() {

@@ -1,5 +1,7 @@
-//! The truth tests: worlds whose times are known, seen only as races show them. The tables of `docs/measurement.md` are
-//! what they find.
+//! The truth tests: worlds with known times, seen only as races show them. `docs/measurement.md` has their results as
+//! tables.
+//!
+//! Not for speed: `examples/history` measures that.
 
 use super::sample::quantile;
 use super::survival::{AuditedLoser, Estimate, Observation, Survival};
@@ -7,12 +9,12 @@ use super::survival::{AuditedLoser, Estimate, Observation, Survival};
 /// Name, true median in milliseconds, spread (of the logarithm). Times are lognormal.
 const WORLD: [(&str, f64, f64); 5] =
     [("a", 300.0, 0.9), ("b", 330.0, 0.8), ("c", 370.0, 0.7), ("d", 420.0, 0.6), ("e", 480.0, 0.5)];
-/// So many that all three of a race are late, as a 90th percentile needs it, in a hundred or more.
+/// Enough races for a hundred in which all three are late, which a 90th percentile needs.
 const RACES: usize = 300_000;
 /// The standard normal distribution's quantile at 0.9.
 const Z90: f64 = 1.281_551_6;
 
-/// What is estimated of one upstream.
+/// The estimates for one upstream.
 struct UpstreamEstimate {
     name: &'static str,
     rows: usize,
@@ -25,7 +27,7 @@ struct UpstreamEstimate {
 struct ToldEstimate {
     truth: f64,
     winners: f64,
-    /// Kaplan–Meier over all, audits taken for ordinary rows.
+    /// Kaplan–Meier over all, with audits as ordinary rows.
     unweighted: f64,
     estimated: f64,
 }
@@ -33,27 +35,27 @@ struct ToldEstimate {
 #[test]
 fn estimates_find_the_truth_where_winners_alone_do_not() {
     let seen = watch(5, 0.0, 0.0);
-    let table = lines(&seen, |told| vec![told.truth, told.winners, told.estimated]);
-    hold(&seen, &table, |told| told.winners, 8);
+    let table = lines(&seen, |figure| vec![figure.truth, figure.winners, figure.estimated]);
+    hold(&seen, &table, |figure| figure.winners, 8);
 }
 
-/// Slow moments are slow for all: half of the variance of each time is that of the race.
+/// Slow moments are slow for all: half of the variance of each time belongs to the race.
 #[test]
 fn audits_find_the_truth_where_slowness_is_shared() {
     let seen = watch(11, 0.5, 0.05);
-    let table = lines(&seen, |told| vec![told.truth, told.winners, told.unweighted, told.estimated]);
-    // Without weights it is misled at every 90th percentile.
-    hold(&seen, &table, |told| told.unweighted, 5);
+    let table = lines(&seen, |figure| vec![figure.truth, figure.winners, figure.unweighted, figure.estimated]);
+    // Without weights every 90th percentile is wrong.
+    hold(&seen, &table, |figure| figure.unweighted, 5);
 }
 
-/// Every estimate is close, `least` or more of the `other` ones are far off, and the documentation says the same.
+/// Every estimate is close, at least `least` of the `other` ones are far off, and the documentation says the same.
 fn hold(seen: &[UpstreamEstimate], table: &[String], other: fn(&ToldEstimate) -> f64, least: usize) {
     let mut misled = 0;
     for upstream in seen.iter().filter(|upstream| upstream.events >= 100) {
-        for told in &upstream.figures {
-            let off = (told.estimated / told.truth - 1.0).abs();
-            assert!(off <= 0.05, "{}: {} for {}\n{}", upstream.name, told.estimated, told.truth, table.join("\n"));
-            misled += usize::from((other(told) / told.truth - 1.0).abs() >= 0.40);
+        for figure in &upstream.figures {
+            let off = (figure.estimated / figure.truth - 1.0).abs();
+            assert!(off <= 0.05, "{}: {} for {}\n{}", upstream.name, figure.estimated, figure.truth, table.join("\n"));
+            misled += usize::from((other(figure) / figure.truth - 1.0).abs() >= 0.40);
         }
     }
     assert!(misled >= least, "the world is too easy: only {misled} are far off\n{}", table.join("\n"));
@@ -63,8 +65,9 @@ fn hold(seen: &[UpstreamEstimate], table: &[String], other: fn(&ToldEstimate) ->
     }
 }
 
-/// Runs the races: three of the five at a time, and who has not won is cut when the winner's first token comes, or with
-/// probability `audit` is watched to its end. `shared`: the part of the variance that all of a race have in common.
+/// Runs the races, three of the five at a time. An attempt that does not win is cut when the winner's first token
+/// comes, or watched to its end with probability `audit`. `shared`: the part of the variance that all attempts of a
+/// race have in common.
 fn watch(seed: u64, shared: f64, audit: f64) -> Vec<UpstreamEstimate> {
     let mut draws = fastrand::Rng::with_seed(seed);
     let mut all: [Vec<Observation>; 5] = Default::default();
@@ -104,29 +107,35 @@ fn see(name: &'static str, median: f64, spread: f64, observations: &[Observation
     let weighted = Survival::new(weighted.flat_map(|(end, entry)| [Some(end), entry]).flatten().collect());
     let ordinary = observations.iter().map(|seen| Observation { audit: None, ..*seen }.points(1.0).0);
     let unweighted = Survival::new(ordinary.collect());
-    let told = |survival: &Survival, p| match survival.quantile(p) {
+    let figure = |survival: &Survival, p| match survival.quantile(p) {
         Some(Estimate::Reached(us)) => us as f64 / 1e3,
         _ => f64::INFINITY,
     };
     let figures = [(0.5, median), (0.9, median * (spread * Z90).exp())].map(|(p, truth)| ToldEstimate {
         truth,
         winners: quantile(&mut won, p).unwrap(),
-        unweighted: told(&unweighted, p),
-        estimated: told(&weighted, p),
+        unweighted: figure(&unweighted, p),
+        estimated: figure(&weighted, p),
     });
     let events = observations.iter().filter(|seen| seen.event).count();
     UpstreamEstimate { name, rows: observations.len(), events, figures }
 }
 
-/// The table in the documentation: of each quantile the truth, and then what is told with how far that is off.
+/// The table of the documentation: the truth of each quantile, then each estimate with its error.
 fn lines(seen: &[UpstreamEstimate], columns: fn(&ToldEstimate) -> Vec<f64>) -> Vec<String> {
     let line = |seen: &UpstreamEstimate, p: usize| {
-        let told = &seen.figures[p];
-        let percent = |value: f64| format!("{:+.1} %", (value / told.truth - 1.0) * 100.0).replace('-', "−");
-        let cells = columns(told).into_iter().skip(1).map(|value| format!("{value:.0} ({})", percent(value)));
+        let figure = &seen.figures[p];
+        let percent = |value: f64| format!("{:+.1} %", (value / figure.truth - 1.0) * 100.0).replace('-', "−");
+        let cells = columns(figure).into_iter().skip(1).map(|value| format!("{value:.0} ({})", percent(value)));
         let cells: Vec<String> = cells.collect();
         let (name, quantile) = (seen.name, ["p50", "p90"][p]);
-        format!("| {name} | {quantile} | {} | {} | {:.0} | {} |", seen.rows, seen.events, told.truth, cells.join(" | "))
+        format!(
+            "| {name} | {quantile} | {} | {} | {:.0} | {} |",
+            seen.rows,
+            seen.events,
+            figure.truth,
+            cells.join(" | ")
+        )
     };
     seen.iter().flat_map(|seen| [line(seen, 0), line(seen, 1)]).collect()
 }

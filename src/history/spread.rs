@@ -1,16 +1,18 @@
-//! Times as they are gathered: exact while their rows are there, on the grid where only histograms are left. Both together
-//! give one distribution.
+//! Distributions of times: exact while their rows exist, on the grid once only histograms are left. Both parts together
+//! are one distribution.
+//!
+//! Not for quantiles of censored times: `survival` estimates them.
 
 use super::bytes::{ByteReader, ShortBytes, put, put_f64};
 use super::grid::{self, GridHistogram};
 use super::survival::{Observation, Survival, SurvivalPoint, effective};
 
-/// Times to the first token, seen to the end or not.
+/// Times to first token, censored ones included.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// First tokens that were seen.
     pub seen: u64,
-    /// No first token was seen, and the attempt had not failed by then.
+    /// No first token was seen, and the attempt had not failed.
     pub censored: u64,
     exact: Vec<SurvivalPoint>,
     events: GridHistogram,
@@ -21,7 +23,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// `weight`: of this one among others. `coarse`: keep only its bucket.
+    /// `weight`: relative to other observations. `coarse`: keep only the bucket.
     pub fn add(&mut self, observation: &Observation, weight: f64, coarse: bool) {
         self.seen += u64::from(observation.event);
         self.censored += u64::from(!observation.event);
@@ -50,12 +52,12 @@ impl Times {
         self.event_weight_squared += other.event_weight_squared;
     }
 
-    /// What happened at each time; in no order.
+    /// The points of all times; in no order.
     pub fn points(&self) -> Vec<SurvivalPoint> {
         let mut points = self.exact.clone();
         let at = |bucket| SurvivalPoint { time_us: grid::middle(bucket), ..SurvivalPoint::default() };
         points.extend(self.events.buckets().map(|(bucket, events)| SurvivalPoint { events, ..at(bucket) }));
-        // Within a bucket one half leaves before the other's first token comes.
+        // Within a bucket, half of the censored leave before the first tokens come.
         let half =
             |bucket, weight: f64| SurvivalPoint { leave_before: weight / 2.0, leave_after: weight / 2.0, ..at(bucket) };
         points.extend(self.left.buckets().map(|(bucket, weight)| half(bucket, weight)));
@@ -67,22 +69,22 @@ impl Times {
         Survival::new(self.points())
     }
 
-    /// All of it, censored or not: what it counts among other strata.
+    /// Weight of all observations, censored or not.
     pub fn count(&self) -> u64 {
         self.seen + self.censored
     }
 
-    /// How many events of equal weight would tell as much; never more than were seen.
+    /// Number of events of equal weight with the same information; never more than were seen.
     pub fn effective(&self) -> f64 {
         effective(self.event_weight, self.event_weight_squared).min(self.seen as f64)
     }
 
-    /// Of what is on the grid: the points with every weight squared, as well as can be told. Which weights fell into a bucket
-    /// is not kept: the audited are taken to weigh all the same, and a first token to be theirs as often as they are among
-    /// those that wait for one. Weights must have been 1 but for audits.
+    /// The points on the grid with squared weights, estimated. The single weights of a bucket are not kept: all audited
+    /// losers are assumed to weigh the same, and to have a first token as often as they are among those who wait for
+    /// one. All weights must have been 1 except by audits.
     pub fn coarse_squares(&self) -> Vec<SurvivalPoint> {
         let heavy = self.audited_weight();
-        // How many entered with a weight, and what a weight is to its square less what it was before.
+        // How many entered with a weight above 1, and the ratio of weight² − 1 to weight − 1.
         let (entries, to_squares) = if heavy > 1.0 { (1.0 / (heavy - 1.0), heavy + 1.0) } else { (0.0, 1.0) };
         let columns = [&self.events, &self.left, &self.entered];
         let (mut plain, mut audited) = (self.count() as f64, 0.0);
@@ -92,7 +94,7 @@ impl Times {
             if events == 0.0 && left == 0.0 && entered == 0.0 {
                 continue;
             }
-            // As in `points`, one half goes before the events, the other behind them.
+            // As in `points`, half leaves before the events, half after them.
             let enter = entered / 2.0 * entries;
             let half = |(plain, audited): (f64, f64)| ((plain - left / 2.0 - enter).max(0.0), audited + enter * heavy);
             (plain, audited) = half((plain, audited));
@@ -108,7 +110,7 @@ impl Times {
                 leave_after: leave,
             });
         }
-        // Each began with one, whatever was taken wrongly on the way.
+        // Each began with weight 1, whatever the estimate.
         let rest = self.count() as f64 - points.iter().map(SurvivalPoint::watched).sum::<f64>();
         if let Some(last) = points.last_mut() {
             last.leave_after += rest;
@@ -116,7 +118,7 @@ impl Times {
         points
     }
 
-    /// What an audited loser weighs, as its first token tells; 1 where there was none.
+    /// Weight of an audited loser, derived from its first tokens; 1 if there was none.
     fn audited_weight(&self) -> f64 {
         // Σ(w² − 1) / Σ(w − 1) = w + 1 for one w.
         let seen = self.seen as f64;
@@ -142,7 +144,7 @@ impl Times {
     }
 }
 
-/// Plain values: times that were all seen to their end.
+/// Uncensored values.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     pub count: u64,
@@ -179,15 +181,15 @@ impl Spread {
         shares.map(|share| reach(&values, share))
     }
 
-    /// For each share: the largest value that at least that share of the values does not fall below. Of the times that
-    /// tokens take, this is the rate that a share of the rates does not exceed.
+    /// For each share: the largest value that at least that share of the values reaches. For times per token, this is
+    /// the quantile of the rates.
     pub fn quantiles_from_above<const N: usize>(&self, shares: [f64; N]) -> [Option<i64>; N] {
         let mut values = self.values();
         values.sort_unstable_by_key(|(value, _)| std::cmp::Reverse(*value));
         shares.map(|share| reach(&values, share))
     }
 
-    /// How many values of equal weight would tell as much.
+    /// Number of equal weights with the same information.
     pub fn effective(&self) -> f64 {
         effective(self.weight, self.weight_squared)
     }
@@ -258,13 +260,18 @@ mod tests {
         );
         assert_eq!((back.seen, back.censored), (exact.seen, exact.censored));
         for p in [0.05, 0.5, 0.9, 0.99] {
-            let told = |times: &Times| times.survival().quantile(p).and_then(Estimate::reached).unwrap() as f64;
-            assert!((told(&back) / told(&exact) - 1.0).abs() <= 0.02, "{p}: {} {}", told(&back), told(&exact));
-            assert!((told(&exact) / (100_000.0 * (1.0 + 9.0 * p)) - 1.0).abs() < 0.05, "{p}: {}", told(&exact));
+            let quantile = |times: &Times| times.survival().quantile(p).and_then(Estimate::reached).unwrap() as f64;
+            assert!(
+                (quantile(&back) / quantile(&exact) - 1.0).abs() <= 0.02,
+                "{p}: {} {}",
+                quantile(&back),
+                quantile(&exact)
+            );
+            assert!((quantile(&exact) / (100_000.0 * (1.0 + 9.0 * p)) - 1.0).abs() < 0.05, "{p}: {}", quantile(&exact));
         }
     }
 
-    /// Against the squares of the weights themselves, of which the grid has kept no more than a sum.
+    /// Compared with the true squares, of which the grid keeps only a sum.
     #[test]
     fn squares_are_told_from_the_grid() {
         let mut draws = fastrand::Rng::with_seed(4);
@@ -282,10 +289,10 @@ mod tests {
         let later = |points: &[SurvivalPoint], than_us: i64| {
             points.iter().filter(|point| point.time_us > than_us).map(SurvivalPoint::watched).sum::<f64>()
         };
-        let (told, truth) = (grid.coarse_squares(), squares.points());
+        let (estimated, truth) = (grid.coarse_squares(), squares.points());
         for than_us in [-1, 200_000, 400_000, 600_000, 800_000] {
-            let (told, truth) = (later(&told, than_us), later(&truth, than_us));
-            assert!((told / truth - 1.0).abs() < 0.1, "after {than_us}: {told} {truth}");
+            let (estimated, truth) = (later(&estimated, than_us), later(&truth, than_us));
+            assert!((estimated / truth - 1.0).abs() < 0.1, "after {than_us}: {estimated} {truth}");
         }
         let mut unaudited = Times::default();
         unaudited.add(&Observation { time_us: 7, event: true, audit: None }, 1.0, true);

@@ -1,23 +1,23 @@
-//! Quantiles of times that were not all seen to their end: the Kaplan–Meier estimate.
+//! Quantiles of censored times: the Kaplan–Meier estimate.
 //!
-//! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as
-//! 247 ms, makes habitual losers look fast (`docs/measurement.md`). The estimate uses them for as long as they were
-//! watched.
+//! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as 247
+//! ms, makes frequent losers look fast (`docs/decisions/0302-kaplan-meier.md`). The estimate counts them for as long as
+//! they were watched.
 //!
-//! By itself that assumes that being cut off tells nothing about the time that was left. Audits do away with the
-//! assumption: a loser that was picked by chance, with probability p, to run on stands from the moment of its loss for
-//! 1/p losers, and those that were cut stand for none.
+//! The estimate assumes that a cancel says nothing about the remaining time. Audits make that unnecessary: a loser
+//! picked with probability p to run on represents 1/p losers from the moment of its loss, and the losers that were cut
+//! represent none. Not for times without censoring: `spread` has plain quantiles.
 
-/// The product of many factors misses a round share by a few units in the last place.
+/// A product of many factors misses a round share by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
-/// Two times are told as one if they lie no further apart: the fineness of the grid.
+/// Two times this close count as one: the width of a bucket.
 const SAME: f64 = 1.016;
 
-/// One attempt's time to its first token, as far as it is known.
+/// The TTFT of one attempt, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
-    /// The time itself (an event), or for how long there was none (censored); microseconds.
+    /// The TTFT (an event), or how long no token came (censored); microseconds.
     pub time_us: i64,
     pub event: bool,
     /// Set for an audited loser.
@@ -27,14 +27,14 @@ pub struct Observation {
 /// A loser that ran on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuditedLoser {
-    /// When it lost; microseconds after its own dispatch.
+    /// When it lost; microseconds after its dispatch.
     pub lost_us: i64,
-    /// The probability with which it was picked, above 0.
+    /// The probability of its audit, above 0.
     pub probability: f64,
 }
 
-/// What happened at one time, by weight. At one time some leave unseen, then come the events, then others leave unseen.
-/// Whoever begins to be watched leaves a negative weight.
+/// Weights at one time: first some leave censored, then come the events, then others leave. A negative weight enters
+/// observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SurvivalPoint {
     /// Microseconds.
@@ -49,24 +49,25 @@ pub struct SurvivalPoint {
 pub enum Estimate {
     /// Microseconds.
     Reached(i64),
-    /// Too many were cut off before: it is later than the longest observation.
+    /// Too many were cut off before: the quantile is later than the longest observation.
     NotReached { over_us: i64 },
 }
 
 /// The estimated distribution of a time.
 #[derive(Clone, Debug)]
 pub struct Survival {
-    /// After each time at which something happened: the share that is later still. Falls from step to step.
+    /// The share that is still waiting after each time with an event. Falls from step to step.
     steps: Vec<(i64, f64)>,
-    /// Of a mixture: the same, if what is left of each stratum ended right after it was last watched. The truth lies
-    /// between the two.
+    /// For a mixture: the same, if the rest of each stratum ended right after it was last watched. The truth is between
+    /// the two.
     earliest: Option<Vec<(i64, f64)>>,
     longest_us: i64,
     empty: bool,
 }
 
 impl Observation {
-    /// What it adds, of which the second part is there for an audited one. `weight`: of this observation among others.
+    /// The points of the observation; the second one only for an audited loser. `weight`: relative to other
+    /// observations.
     pub fn points(&self, weight: f64) -> (SurvivalPoint, Option<SurvivalPoint>) {
         let Observation { time_us, event, audit } = *self;
         let late = audit.filter(|audit| audit.lost_us <= time_us && audit.probability > 0.0);
@@ -87,7 +88,7 @@ impl Observation {
         )
     }
 
-    /// What an event counts among events: more than one where it stands for losers that were cut.
+    /// Weight of the event: above 1 if it represents losers that were cut.
     pub fn event_weight(&self) -> f64 {
         let point = self.points(1.0).0;
         point.events
@@ -95,7 +96,7 @@ impl Observation {
 }
 
 impl SurvivalPoint {
-    /// What was watched from the beginning: what leaves or ends, less what came under observation later.
+    /// Weight watched from the beginning: all that leaves or ends, less what entered later.
     pub fn watched(&self) -> f64 {
         self.leave_before + self.events + self.leave_after
     }
@@ -122,7 +123,7 @@ impl Survival {
             at_risk -= sum(|point| point.leave_before);
             let events = sum(|point| point.events);
             if events > 0.0 {
-                // Weights that only nearly cancel out must not make a share negative.
+                // Rounding of weights that nearly cancel must not make a share negative.
                 surviving *= (1.0 - events / at_risk.max(events)).max(0.0);
                 steps.push((group[0].time_us, surviving));
             }
@@ -132,8 +133,8 @@ impl Survival {
         Survival { steps, earliest: None, longest_us, empty: points.is_empty() }
     }
 
-    /// One distribution of several, each with its share of the whole: what all would have been, had each stratum been
-    /// watched for as long as it was. Shares that are not 1 together are scaled.
+    /// Mixes several distributions by their shares: the distribution of all if each stratum had been watched in the
+    /// same way. Shares are scaled to a sum of 1.
     pub fn mixed(strata: &[(f64, Survival)]) -> Survival {
         let strata: Vec<&(f64, Survival)> =
             strata.iter().filter(|(share, survival)| *share > 0.0 && !survival.empty).collect();
@@ -172,7 +173,7 @@ impl Survival {
     }
 }
 
-/// The share that is left after each time, of what falls off at each.
+/// The share that is left after each time, from the drops of each distribution.
 fn curve(mut falls: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
     falls.sort_unstable_by_key(|(time_us, _)| *time_us);
     let mut surviving = 1.0_f64;
@@ -184,7 +185,7 @@ fn curve(mut falls: Vec<(i64, f64)>) -> Vec<(i64, f64)> {
 }
 
 impl Estimate {
-    /// Microseconds; none where it was not reached.
+    /// Microseconds; none if it was not reached.
     pub fn reached(self) -> Option<i64> {
         match self {
             Estimate::Reached(us) => Some(us),
@@ -193,13 +194,13 @@ impl Estimate {
     }
 }
 
-/// Whether this many samples (for an estimate: effective events) are about enough, 10/(1−p), to print a quantile without
-/// a mark. For the lower tail it is 10/p.
+/// Whether this many samples (of an estimate: effective events) are enough to print a quantile without a mark:
+/// 10/(1−p), for the lower tail 10/p.
 pub fn is_firm(samples: f64, p: f64) -> bool {
     samples * p.min(1.0 - p) >= 10.0 - 1e-6
 }
 
-/// How many equal weights would tell as much as these: (Σw)² / Σw² (Kish 1965).
+/// Number of equal weights with the same information: (Σw)² / Σw² (Kish 1965).
 pub fn effective(sum: f64, sum_of_squares: f64) -> f64 {
     if sum_of_squares > 0.0 { sum * sum / sum_of_squares } else { 0.0 }
 }
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(mixed.quantile(1.0), Some(Estimate::NotReached { over_us: 2_000 }));
     }
 
-    /// The example of `docs/measurement.md`: winners alone turn the ranking round.
+    /// The example of `docs/measurement.md`: winners alone reverse the ranking.
     #[test]
     fn races_do_not_hide_the_truth() {
         const TRUE_MEDIANS_MS: [f64; 3] = [300.0, 403.0, 552.0];

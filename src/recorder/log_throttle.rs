@@ -1,4 +1,6 @@
 //! Limits how often a log line is repeated.
+//!
+//! Not for counting: counters are in `state`.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,13 +9,13 @@ use tokio::time::Instant;
 
 use crate::clock::micros_between;
 
-/// The least time between two lines of one complaint.
+/// Shortest time between two lines of one complaint.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
-/// Lets one log line through, then none for a while. Atomic: requests may meet here.
+/// Lets one log line through, then none for a while. Atomic, because requests run in parallel.
 pub(super) struct LogThrottle {
     start: Instant,
-    /// Microseconds after `start` before which nothing is said.
+    /// Microseconds after `start` before which no line is logged.
     quiet_until: AtomicI64,
 }
 

@@ -1,34 +1,35 @@
-//! The interface for watching races while they run, such as a command that draws one. Not for figures: those come from
-//! the rows.
+//! The interface for watching running races, such as a command that draws one.
+//!
+//! Not for figures: those come from the rows.
 
 use crate::history::AttemptRecord;
 use crate::store::Record;
 
-/// Hears what races do as they do it. It is called in the middle of a request, so it must not wait for anything.
+/// Receives the events of races as they happen. It is called within a request, so it must not wait.
 pub trait RaceObserver: Send + Sync {
-    /// An attempt got so far, `at_us` microseconds after its dispatch. Of `attempt` only what is known by then is filled in;
-    /// the times of events in its body are not.
+    /// An attempt made a step, `at_us` microseconds after its dispatch. Of `attempt`, only what is known by then is
+    /// set, without the times of events in the body.
     fn step(&self, attempt: &AttemptRecord, step: AttemptStep, at_us: i64);
 
-    /// The client's response is bound to the attempt of this ordinal.
+    /// The client's response is bound to the attempt with this ordinal.
     fn committed(&self, race_id: &str, ordinal: i64);
 
-    /// A row is there: its attempt, or its race, is over. What bounds the cost of an attempt comes with its race.
+    /// A row is there: its attempt, or its race, is over. The bounds of an attempt's cost come with its race.
     fn recorded(&self, record: &Record);
 
-    /// Everything of a race is over: all its rows, as they are written.
+    /// A race is over: all its rows, as they are written.
     fn settled(&self, rows: &[Record]);
 }
 
-/// How far an attempt got. That it ended is told by its row.
+/// The progress of an attempt. Its end is in its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptStep {
-    /// It asks for its connection.
+    /// It asks for a connection.
     Dispatched,
-    /// The request goes out.
+    /// The request is sent.
     Connected,
-    /// Status and headers are there.
+    /// Status and headers were read.
     Headers,
-    /// The first payload is there.
+    /// The first payload was read.
     FirstToken,
 }

@@ -1,4 +1,6 @@
-//! Keeps the rows of one race together until all of them are there, and then puts them into the queue.
+//! Keeps the rows of one race together until all are there, then queues them.
+//!
+//! Not for writing: that is `writing`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +17,7 @@ pub(super) const QUEUE_MAX: usize = 65_536;
 /// Shared by everything of one race that records. Whoever drops it last sends it: by then nothing can come any more.
 pub(super) struct RaceSheet {
     kept: Mutex<RowsToSend>,
-    /// None where nothing is to be stored.
+    /// None: nothing is stored.
     queue: Option<RowQueue>,
     race_observer: Option<Arc<dyn RaceObserver>>,
 }
@@ -23,7 +25,7 @@ pub(super) struct RaceSheet {
 #[derive(Default)]
 struct RowsToSend {
     rows: Vec<Record>,
-    /// By ordinal: what each attempt is billed by.
+    /// The bill of each attempt, by ordinal.
     bills: Vec<(i64, BillBounds)>,
 }
 
@@ -58,7 +60,7 @@ impl Drop for RaceSheet {
     }
 }
 
-/// What each attempt cost at least and at most: known once all of them are over.
+/// Bounds of each attempt's cost, known once all attempts are over.
 fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     let (mut race, mut attempts) = (None, Vec::with_capacity(bills.len()));
     for row in rows {
@@ -76,7 +78,7 @@ fn settle(rows: &mut [Record], bills: &[(i64, BillBounds)]) {
     }
 }
 
-/// The way to the writer, for rows that belong together. Bounded by rows.
+/// The queue of the writer, for rows that belong together. Bounded by rows.
 #[derive(Clone)]
 pub(super) struct RowQueue {
     pub sender: mpsc::Sender<Vec<Record>>,
@@ -87,7 +89,7 @@ impl RowQueue {
     /// Never waits.
     pub(super) fn send(&self, rows: Vec<Record>) {
         let count = rows.len();
-        // Counted before they are sent, so that the writer never takes off what was not added.
+        // Counted before they are sent, so that the writer never subtracts more than was added.
         let before = self.state.add(count);
         if before + count <= QUEUE_MAX && self.sender.try_send(rows).is_ok() {
             return;

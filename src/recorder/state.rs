@@ -1,4 +1,6 @@
 //! The counters that recorders and the writer share, and the condition of the store.
+//!
+//! Not for metrics: `metrics` reads them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -9,9 +11,9 @@ use super::log_throttle::LogThrottle;
 /// The condition of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The last batch went in; also before the first.
+    /// The last batch was written; also before the first one.
     Ok,
-    /// It does not take rows now. They are kept, and go in later.
+    /// It takes no rows now. They are kept and written later.
     Delayed,
     /// Rows are being lost.
     Failing,
@@ -28,9 +30,9 @@ impl Condition {
 }
 
 pub(super) struct StoreState {
-    /// Rows in memory. Signed: what is sent during the finish may be subtracted twice.
+    /// Rows in memory. Signed: rows sent during the finish may be subtracted twice.
     queued: AtomicI64,
-    /// Rows in the file beside the database.
+    /// Rows in the spill file.
     spilled: AtomicU64,
     pub written: AtomicU64,
     pub dropped: AtomicU64,
@@ -68,29 +70,29 @@ impl StoreState {
         self.dropped.load(Relaxed)
     }
 
-    /// Rows are about to be queued. Returns how many there were before.
+    /// Rows will be queued. Returns the number before.
     pub fn add(&self, rows: usize) -> usize {
         usize::try_from(self.queued.fetch_add(rows as i64, Relaxed)).unwrap_or(0)
     }
 
-    /// Rows went from memory into the database.
+    /// Rows were written from memory to the database.
     pub fn keep(&self, rows: usize) {
         self.written.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// Rows went from memory into the file beside the database.
+    /// Rows were written from memory to the spill file.
     pub fn spill(&self, rows: usize) {
         self.spilled.fetch_add(rows as u64, Relaxed);
         self.queued.fetch_sub(rows as i64, Relaxed);
     }
 
-    /// An earlier run has left this many rows in the file.
+    /// An earlier run left this many rows in the spill file.
     pub fn found(&self, rows: u64) {
         self.spilled.store(rows, Relaxed);
     }
 
-    /// Rows went from the file into the database. `more`: there are more in the file.
+    /// Rows were moved from the spill file to the database. `more`: more are left.
     pub fn bring_back(&self, rows: u64, more: bool) {
         self.written.fetch_add(rows, Relaxed);
         let left = self.spilled.load(Relaxed).saturating_sub(rows);

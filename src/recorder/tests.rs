@@ -1,4 +1,4 @@
-//! The recorder over a real database: nothing is lost that need not be, and nobody waits.
+//! The recorder over a real database: it loses no row that it can keep, and no caller waits.
 
 use std::path::Path;
 

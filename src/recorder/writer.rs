@@ -1,5 +1,7 @@
-//! The writer task: it writes batches from the queue to the store. While the store takes none, it writes them to the
-//! file beside the database, and moves them back later.
+//! The writer task: writes batches from the queue to the store. While the store takes none, it writes them to the spill
+//! file, and moves them back later.
+//!
+//! Not for SQL: that is `store`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,13 +16,13 @@ use crate::history::invariants;
 use crate::shutdown::Shutdown;
 use crate::store::{Record, Spill, Store, WriteError};
 
-/// Records in one transaction. The last race of a batch may exceed it, so that it stays whole.
+/// Records in one transaction. The last race of a batch may exceed it, so that the race stays whole.
 const BATCH_MAX: usize = 1_000;
 
-/// How long the first record of a batch waits for more. Bounds what a crash may lose.
+/// How long the first record of a batch waits for more. Limits what a crash may lose.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Between tries while the store cannot take a batch; doubles from the first to the last.
+/// Between tries while the store takes no batch; doubles from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
@@ -37,7 +39,7 @@ pub(super) struct WriterState {
     trouble: Option<Trouble>,
     /// When rows are moved back next, if there are any.
     back_at: Instant,
-    /// Limits the log lines about the file beside the database: it takes no rows, or gives none back.
+    /// Limits the log lines about the spill file: it takes no rows, or gives none back.
     stuck: LogThrottle,
 }
 
@@ -47,7 +49,7 @@ struct Trouble {
     tries: u32,
     wait: Duration,
     again_at: Instant,
-    told_at: Instant,
+    logged_at: Instant,
 }
 
 impl WriterState {
@@ -63,7 +65,7 @@ impl WriterState {
         writing
     }
 
-    /// Until every recorder is gone, or the writer is being finished, and the queue is empty.
+    /// Runs until every recorder is gone, or the writer is being finished, and the queue is empty.
     pub(super) async fn run(mut self, tasks: Shutdown) {
         self.find_spill().await;
         while self.next_batch(&tasks).await {
@@ -87,8 +89,8 @@ impl WriterState {
         }
     }
 
-    /// Waits for rows and takes them. The batch stays empty when it is only time to try the store again or to move rows
-    /// back. False when no more rows will come.
+    /// Waits for rows and takes them. The batch stays empty if it is only time to try the store again or to move rows
+    /// back. False if no more rows will come.
     async fn next_batch(&mut self, tasks: &Shutdown) -> bool {
         self.batch.clear();
         if tasks.is_draining() {
@@ -133,8 +135,8 @@ impl WriterState {
         any
     }
 
-    /// Returns once the batch is in the store or in the file beside it, or can never be. An empty batch tests whether
-    /// the store takes rows again.
+    /// Returns once the batch is in the store or in the spill file, or never can be. An empty batch tests whether the
+    /// store takes rows again.
     async fn keep(&mut self, tasks: &Shutdown) {
         loop {
             if self.is_due() && !tasks.is_cancelled() {
@@ -162,7 +164,7 @@ impl WriterState {
         }
     }
 
-    /// Whether the store is to be tried.
+    /// Whether it is time to try the store.
     fn is_due(&self) -> bool {
         match &self.trouble {
             None => !self.batch.is_empty(),
@@ -183,10 +185,10 @@ impl WriterState {
     fn delayed(&mut self, error: &WriteError) {
         let now = Instant::now();
         let trouble = self.trouble.get_or_insert_with(Trouble::new);
-        if trouble.tries == 0 || now - trouble.told_at >= REMIND_EVERY {
+        if trouble.tries == 0 || now - trouble.logged_at >= REMIND_EVERY {
             let waiting = self.state.queued() + self.state.spilled();
             tracing::warn!(%error, waiting, "cannot write the history now; its rows are kept, and tried again");
-            trouble.told_at = now;
+            trouble.logged_at = now;
         }
         trouble.tries = trouble.tries.saturating_add(1);
         trouble.again_at = now + trouble.wait;
@@ -202,7 +204,7 @@ impl WriterState {
         }
     }
 
-    /// True if the file beside the database has the batch now.
+    /// True if the batch is in the spill file now.
     async fn put_aside(&mut self) -> bool {
         match self.spill.append(&self.batch).await {
             Ok(()) => {
@@ -220,7 +222,7 @@ impl WriterState {
         }
     }
 
-    /// Moves some of the rows in the file to the store, if the store takes rows.
+    /// Moves some rows from the spill file to the store, if the store takes rows.
     async fn bring_back(&mut self) {
         if self.trouble.is_some() || self.state.spilled() == 0 || Instant::now() < self.back_at {
             return;
@@ -273,14 +275,14 @@ impl WriterState {
 }
 
 impl Trouble {
-    /// It is tried at once.
+    /// The first try is immediate.
     fn new() -> Trouble {
         let now = Instant::now();
-        Trouble { began: now, tries: 0, wait: RETRY_FIRST, again_at: now, told_at: now }
+        Trouble { began: now, tries: 0, wait: RETRY_FIRST, again_at: now, logged_at: now }
     }
 }
 
-/// Never where there is no time.
+/// Never, without a time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -1,10 +1,12 @@
-//! What attempts are grouped by, and what an attempt is under each dimension.
+//! The dimensions of groups, and the value of an attempt in each.
+//!
+//! Not for grouping: that is `groups`.
 
 use serde_json::{Value, json};
 
 use crate::history::class::{Concurrency, Input};
 
-/// One of the names that `by` takes.
+/// A name that `by` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Dimension {
     /// Provider and its name for the model.
@@ -23,7 +25,7 @@ pub enum Dimension {
     User,
 }
 
-/// One of the names that `strata` takes.
+/// A name that `strata` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StrataDimension {
     /// Size of the request.
@@ -34,7 +36,7 @@ pub enum StrataDimension {
     Hour,
 }
 
-/// What an attempt is under one dimension. Sorts by number or by name; what is not known comes first.
+/// The value of an attempt in one dimension. Sorts by number or name; unknown values come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupValue {
     /// The race's own row is not written yet, or there are no users.
@@ -51,10 +53,10 @@ pub enum GroupValue {
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl Dimension {
-    /// How many there are.
+    /// Number of dimensions.
     pub const COUNT: usize = 7;
 
-    /// As on the command line, in the table's head and in JSON.
+    /// On the command line, in the head of the table and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Dimension::Upstream => "upstream",
@@ -67,7 +69,7 @@ impl Dimension {
         }
     }
 
-    /// How it is to be understood, where the name alone does not say it.
+    /// An explanation, where the name is not enough.
     pub fn note(self) -> Option<&'static str> {
         match self {
             Dimension::Hour => Some("hour: of the day at which the race began, UTC."),
@@ -86,7 +88,7 @@ impl Dimension {
 }
 
 impl GroupValue {
-    /// For people. A caller chooses the names of models: no character of theirs may steer a terminal.
+    /// For people. Clients choose the names of models, so control characters are removed.
     pub fn text(&self) -> String {
         match self {
             GroupValue::Name(name) => name.replace(char::is_control, "\u{fffd}"),
@@ -95,7 +97,7 @@ impl GroupValue {
         }
     }
 
-    /// For programs; none where it is not known.
+    /// For programs; none if unknown.
     pub fn plain(&self) -> Option<String> {
         match self {
             GroupValue::Unknown => None,

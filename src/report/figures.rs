@@ -1,4 +1,6 @@
-//! What is told of one group.
+//! The figures of one group.
+//!
+//! Not for printing or export: `cli::stats::table` and `export` do that.
 
 use super::dimension::GroupValue;
 use crate::failure::FailureKind;
@@ -9,17 +11,17 @@ use crate::history::spread::Times;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, Survival, is_firm};
 
-/// The quantiles of TTFT that are told.
+/// The quantiles of TTFT.
 pub const TTFT_SHARES: [f64; 3] = [0.50, 0.95, 0.99];
 /// The quantiles of tok/s: the median, and the slow end.
 pub const TOK_S_SHARES: [f64; 2] = [0.50, 0.05];
-/// The quantiles at which the gain of racing is told.
+/// The quantiles of the gain from racing.
 pub const GAIN_SHARES: [f64; 2] = [0.50, 0.95];
 
-/// An upstream of fewer observations is not taken to be perhaps the best.
+/// An upstream with fewer observations is not considered as possibly better.
 const OBSERVED_ENOUGH: u64 = 20;
 
-/// What one group did.
+/// The figures of one group.
 #[derive(Clone, Debug)]
 pub struct GroupFigures {
     /// One for each dimension.
@@ -28,73 +30,74 @@ pub struct GroupFigures {
     pub wins: u64,
     /// Failed, failed midway, timed out or refused.
     pub failures: u64,
-    /// Of what kind, and how often.
+    /// By kind, with counts.
     pub failure_kinds: Vec<(FailureKind, u64)>,
     pub empty: u64,
-    /// No first token was seen, and the attempt had not failed by then.
+    /// No first token was seen, and the attempt had not failed.
     pub censored: u64,
-    /// At each of [`TTFT_SHARES`]; none where there is no observation.
+    /// At each of [`TTFT_SHARES`]; none without observations.
     pub ttft: [Option<Estimate>; 3],
     /// First tokens that were seen.
     pub ttft_samples: u64,
-    /// As many first tokens of equal weight would tell as much.
+    /// Number of equal weights with the same information.
     pub ttft_effective: f64,
     /// Tokens per second, at each of [`TOK_S_SHARES`].
     pub tok_s: [Option<f64>; 2],
     pub tpot_p95_ms: Option<f64>,
     pub tok_s_samples: u64,
-    /// As many of equal weight would tell as much.
+    /// Number of equal weights with the same information.
     pub tok_s_effective: f64,
-    /// Requests that were judged: those that the group answered, and those that it tried and nobody answered.
+    /// Judged requests: those that the group answered, and those that it tried and no upstream answered.
     pub requests: u64,
-    /// Of these, those that met the targets, by the second of the window.
+    /// Requests that met the targets, per second of the window.
     pub goodput: Option<f64>,
-    /// Of these, the share that met the targets.
+    /// Requests that met the targets, as a share.
     pub attainment: Option<f64>,
     pub cost: CostSum,
-    /// Of the losers alone.
+    /// Of losers only.
     pub extra_cost: CostSum,
-    /// Output tokens by the second of the window that clients got, and those of all attempts.
+    /// Output tokens per second of the window: those that clients got, and those of all attempts.
     pub aggregate_tok_s: Option<[f64; 2]>,
     /// What streaming clients saw, at each of [`GAIN_SHARES`]; milliseconds.
     pub client_ttft_ms: [Option<f64>; 2],
     pub client_ttft_samples: u64,
-    /// As many of equal weight would tell as much.
+    /// Number of equal weights with the same information.
     pub client_ttft_effective: f64,
-    /// For a group of the upstreams of one model, at each of [`GAIN_SHARES`]. None where it is not known: nobody reached the
-    /// quantile, or one of those who did not might be better.
+    /// At each of [`GAIN_SHARES`], for a group of several upstreams of one model. None if no upstream reached the
+    /// quantile, or one that did not reach it may be better.
     pub gain: Option<[Option<RacingGain>; 2]>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
-    /// Requests in time whose pace is not known.
+    /// Requests in time, but of unknown pace.
     pub without_verdict: f64,
 }
 
-/// What racing gained: the clients' quantile against that of the best upstream by itself.
+/// The gain from racing: the clients' quantile against that of the best upstream alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RacingGain {
     /// The best upstream.
     pub upstream: String,
-    /// What it alone would have given, estimated; milliseconds.
+    /// Estimate for that upstream alone; milliseconds.
     pub alone_ms: f64,
-    /// Less what streaming clients saw; milliseconds. Negative where racing, or failures before the answer, cost time.
+    /// `alone_ms` less what streaming clients saw; milliseconds. Negative where racing, or failures before the answer,
+    /// cost time.
     pub gain_ms: f64,
-    /// What the best upstream's quantile rests on: first tokens of equal weight.
+    /// Effective samples behind the best upstream's quantile.
     pub effective: f64,
 }
 
-/// What was gathered of a group.
+/// The gathered data of a group.
 #[derive(Debug, Default)]
 pub struct GatheredGroup {
     pub summary: Summary,
-    /// TTFT by stratum; empty where none was asked for.
+    /// TTFT by stratum; empty if the question has no strata.
     pub strata: Vec<Times>,
-    /// TTFT by upstream; empty where that is what groups are by.
+    /// TTFT by upstream; empty if groups are by upstream.
     pub upstreams: Vec<(String, Times)>,
 }
 
 impl GroupFigures {
-    /// `seconds`: of the window.
+    /// `seconds`: length of the window.
     pub fn new(keys: Vec<GroupValue>, gathered: GatheredGroup, slo: &SloTargets, seconds: f64) -> GroupFigures {
         let GatheredGroup { summary, strata, upstreams } = gathered;
         let survival = if strata.is_empty() {
@@ -142,7 +145,7 @@ impl GroupFigures {
     }
 }
 
-/// Of the upstreams whose quantile is firm the best stands for them all; of the others only where none is firm.
+/// The best upstream among those with a firm quantile; among the others only if none is firm.
 fn gains(upstreams: &[(String, Times)], client_ttft_ms: [Option<f64>; 2]) -> [Option<RacingGain>; 2] {
     let alone: Vec<(&String, &Times, Survival)> =
         upstreams.iter().map(|(name, times)| (name, times, times.survival())).collect();

@@ -1,4 +1,6 @@
-//! Attempts, gathered by group: row by row, or hour by hour where they are rolled up.
+//! Gathers attempts by group: row by row, or hour by hour where they are rolled up.
+//!
+//! Not for the figures of a group: those are `figures`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -14,14 +16,14 @@ use crate::history::spread::Times;
 use crate::history::summary::{Summary, absorb_ttft};
 use crate::store::{Gather, RollupCell};
 
-/// How attempts are gathered.
+/// How attempts are grouped.
 #[derive(Clone, Debug)]
 pub struct GroupRules {
     by: Vec<Dimension>,
     strata: Vec<StrataDimension>,
     half_life_us: Option<f64>,
     now_us: i64,
-    /// Requests that nobody answered count once for each upstream that tried, and not once for all.
+    /// Unanswered requests count once for each upstream that tried, instead of once.
     unserved_by_upstream: bool,
 }
 
@@ -33,13 +35,13 @@ pub struct Groups<'r> {
     places: HashMap<GroupKey, usize>,
     groups: Vec<(GroupKey, Group)>,
     pub without_attempts: u64,
-    /// Attempts of races that still run, which are left out.
+    /// Attempts of running races, which are left out.
     pub running: u64,
-    /// When the first race began; microseconds since 1970, UTC.
+    /// Start of the first race; microseconds since 1970, UTC.
     pub oldest: Option<i64>,
 }
 
-/// What an attempt is under each dimension, as numbers: of a name, its place among the names. −1 where it is not known.
+/// The value of an attempt in each dimension, as a number; for a name, its index. −1: unknown.
 type GroupKey = [i64; Dimension::COUNT];
 
 const UNKNOWN: i64 = -1;
@@ -47,14 +49,14 @@ const UNKNOWN: i64 = -1;
 #[derive(Debug, Default)]
 struct Group {
     summary: Summary,
-    /// By upstream, where groups are not: of which is the best?
+    /// By upstream, if groups are not: finds the best one.
     upstreams: HashMap<i64, Times>,
-    /// By number; what upstreams of one model would do for another nobody knows.
+    /// By model, since the upstreams of one model say nothing about another.
     models: HashSet<i64>,
     strata: HashMap<GroupKey, Times>,
 }
 
-/// An attempt, or a cell of attempts, as far as it is grouped by.
+/// An attempt, or a cell of attempts, as far as grouping needs it.
 struct GroupedAttempt<'a> {
     started_at: i64,
     upstream: (&'a str, &'a str),
@@ -66,7 +68,7 @@ struct GroupedAttempt<'a> {
 }
 
 impl GroupRules {
-    /// `of_one_provider`: nothing else is gathered.
+    /// `of_one_provider`: only one provider is gathered.
     pub fn new(
         by: &[Dimension],
         strata: &[StrataDimension],
@@ -101,7 +103,7 @@ impl GroupRules {
 
     fn weight(&self, started_at: i64) -> f64 {
         let age = |half_life: f64| (self.now_us - started_at).max(0) as f64 / half_life;
-        // In whole parts of 65,536, so that sums of them do not depend on the order; the oldest still count something.
+        // Rounded to 1/65,536, so that sums do not depend on the order; the oldest still count a little.
         let exact = |weight: f64| (weight * 65_536.0).round().max(1.0) / 65_536.0;
         self.half_life_us.map_or(1.0, |half_life| exact(0.5_f64.powf(age(half_life))))
     }
@@ -170,7 +172,7 @@ impl<'r> Groups<'r> {
         &mut self.groups[place].1
     }
 
-    /// To which stratum it belongs, and which upstream it is, where that is asked for.
+    /// Its stratum and its upstream, if needed.
     fn finer(&mut self, subject: &GroupedAttempt<'_>) -> (Option<GroupKey>, Option<i64>) {
         let mut key = [UNKNOWN; Dimension::COUNT];
         for (place, stratum) in key.iter_mut().zip(&self.rules.strata) {
@@ -184,7 +186,7 @@ impl<'r> Groups<'r> {
         if self.rules.by_upstream() {
             return (stratum, None);
         }
-        // Without the row of its race nobody knows of which model it was.
+        // Without the row of its race its model is unknown.
         if subject.model.is_some() {
             let model = self.names.number(Dimension::Model, subject);
             self.group(subject).models.insert(model);
@@ -230,7 +232,7 @@ impl Gather for Groups<'_> {
     }
 
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
-        // Without a model the rows of the requests were not there.
+        // A cell without a model: the rows of its requests were missing.
         let of_request = cell.class.filter(|_| cell.model.is_some());
         let subject = GroupedAttempt {
             started_at: cell.start_us,
@@ -285,7 +287,7 @@ impl Gather for Groups<'_> {
     }
 }
 
-/// Every name once.
+/// Each name once.
 #[derive(Debug, Default)]
 struct GroupNames {
     places: HashMap<String, i64>,
@@ -328,7 +330,7 @@ impl GroupNames {
         usize::try_from(place).ok().and_then(|place| self.names.get(place)).cloned().unwrap_or_default()
     }
 
-    /// The number here of what has this number there.
+    /// The index here for an index there.
     fn adopt(&mut self, dimension: Dimension, number: i64, there: &GroupNames) -> i64 {
         match dimension {
             Dimension::Upstream | Dimension::Model | Dimension::User if number != UNKNOWN => {

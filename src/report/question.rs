@@ -1,4 +1,6 @@
-//! What may be asked, as it is typed: on a command line, or as the query of a URL, which is read by the same rules.
+//! The common options of questions, on a command line or as a URL's query. Both are read by the same rules.
+//!
+//! Not for answering.
 
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::config::units::parse_duration;
 use crate::history::goodput::SloTargets;
 use crate::store::AttemptFilter;
 
-/// Of which races.
+/// The races of a question.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RaceWindow {
     /// Only races begun since then: so long ago (24h), a day (2026-01-31) or a time (2026-01-31T09:00:00Z), UTC.
@@ -36,26 +38,26 @@ pub struct RaceWindow {
 /// A point in time, as it was typed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TimePoint {
-    /// So long before now.
+    /// This long before now.
     Ago(Duration),
     At(Timestamp),
 }
 
-/// Characters of a name that nobody knows.
+/// Most characters of an unknown name that an error repeats.
 const SHOWN: usize = 64;
 
-/// What is wrong with a URL's query, for whoever wrote it.
+/// An error in a URL's query, for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BadParameter {
-    /// Which one it is about; none where it is about several.
+    /// The parameter; none if several are wrong.
     pub name: Option<String>,
-    /// Names the parameter, the value and what is valid.
+    /// Names the parameter, the value and the valid forms.
     pub message: String,
 }
 
 impl BadParameter {
-    /// What is wrong with a question as a whole.
+    /// An error in the combination of valid parts.
     pub fn of_problem(problem: &str) -> BadParameter {
         let name = problem.strip_prefix("--").and_then(|text| text.split_whitespace().next());
         BadParameter { name: name.map(str::to_owned), message: problem.replace("--", "") }
@@ -83,8 +85,8 @@ impl RaceWindow {
         }
     }
 
-    /// What is wrong with it as a whole, though each part is right. Such a text begins with the option that it is about, as it
-    /// is typed on a command line; [`BadParameter::of_problem`] says the same to who typed a URL.
+    /// An error in the combination of valid parts. The text begins with the option, as on a command line;
+    /// [`BadParameter::of_problem`] rewrites it for URLs.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let [since, until] = [self.since, self.until].map(|moment| Some(moment?.micros(now_us)));
         match (since, until) {
@@ -106,10 +108,10 @@ pub fn time(at_us: i64) -> String {
     Timestamp::from_microsecond(at_us).map(|at| format!("{at:.0}")).unwrap_or_else(|_| "the beginning".to_owned())
 }
 
-/// Reads the pairs of a URL's query as the options of a command would be read: `("since", "24h")` as `--since 24h`.
+/// Reads the pairs of a URL's query as command-line options: `("since", "24h")` as `--since 24h`.
 ///
 /// # Errors
-/// What is wrong, naming the parameter, the value and what is valid.
+/// Names the parameter, the value and the valid forms.
 pub fn from_pairs<Q: Args>(pairs: &[(String, String)]) -> Result<Q, BadParameter> {
     let command = Q::augment_args(Command::new("query").no_binary_name(true).disable_help_flag(true));
     let mut line = Vec::new();
@@ -140,13 +142,13 @@ fn unexpected(name: &str, command: &Command) -> BadParameter {
     }
 }
 
-/// Clap's words without its frame, for somebody who typed no dashes.
+/// The words of clap without its frame, for a client that typed no dashes.
 fn said(error: &clap::Error) -> BadParameter {
     let text = error.render().to_string();
     let text = text.split("\n\nUsage:").next().unwrap_or_default().split("\n\nFor more").next().unwrap_or_default();
     let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
     let message = words.join(" ").replace("'--", "'").replace(" argument '", " parameter '");
-    // Where there are several of them, they stand in lines of their own.
+    // Several values are on lines of their own.
     let message = if error.kind() == ErrorKind::ArgumentConflict { message.replace(" --", " ") } else { message };
     let name = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.trim_start_matches('-').split([' ', '=', '<']).next(),

@@ -1,6 +1,6 @@
 //! Single races: pages of them, newest first, and one with its attempts and a timeline.
 //!
-//! Rows as they are stored, by the names of their columns, with the figures of the views beside.
+//! Rows as stored, by column name, with the figures of the views. Not for SQL.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -12,7 +12,7 @@ use super::timeline::timeline;
 use crate::history::RaceOutcome;
 use crate::store::{ExportRow, RaceFilter, ReadError, StoreReader};
 
-/// Races on a page at most.
+/// Most races on a page.
 pub const PAGE_MAX: u16 = 1_000;
 const RACES_BY_DEFAULT: u16 = 50;
 
@@ -42,17 +42,17 @@ pub struct UpstreamName {
     pub model: String,
 }
 
-/// Some races.
+/// A page of races.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// Newest first.
     pub races: Vec<Map<String, Value>>,
-    /// What to ask for as `before`, if there are more.
+    /// The `before` of the next page, if there is one.
     pub next: Option<String>,
 }
 
 impl RacesQuestion {
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         self.window.problem(now_us)
     }
@@ -67,7 +67,7 @@ impl Page {
 /// Reads a page.
 ///
 /// # Errors
-/// In words for an operator.
+/// For an operator.
 pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Result<Page, ReadError> {
     let limit = usize::from(question.limit);
     let upstream = question.upstream.clone();
@@ -76,7 +76,7 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
         upstream: upstream.map(|UpstreamName { provider, model }| (provider, model)),
         outcome: question.outcome,
         before: question.before.clone(),
-        // One more tells whether there are more.
+        // One more shows whether there is a next page.
         limit: limit + 1,
     };
     let mut races = reader.races(&filter)?;
@@ -84,28 +84,28 @@ pub fn page(reader: &StoreReader, question: &RacesQuestion, now_us: i64) -> Resu
     races.truncate(limit);
     let last = || Some(races.last()?.get("race_id")?.as_str()?.to_owned());
     let next = if more { last() } else { None };
-    Ok(Page { races: races.into_iter().map(told).collect(), next })
+    Ok(Page { races: races.into_iter().map(with_start).collect(), next })
 }
 
-/// Reads one race with its attempts; none if nothing is known of it. `race` is null while its own row is not written: that
-/// comes when it has ended, and may come after those of its attempts.
+/// Reads one race with its attempts; none if nothing is stored. `race` is null until its own row is written, which may
+/// be after the rows of its attempts.
 ///
 /// # Errors
-/// In words for an operator.
+/// For an operator.
 pub fn one(reader: &StoreReader, race_id: &str) -> Result<Option<Value>, ReadError> {
     let (race, attempts) = reader.race(race_id)?;
     if race.is_none() && attempts.is_empty() {
         return Ok(None);
     }
     let timeline = timeline(race.as_ref(), &attempts);
-    let race = race.map(told);
+    let race = race.map(with_start);
     Ok(Some(json!({ "race_id": race_id, "race": race, "attempts": attempts, "timeline": timeline })))
 }
 
-/// For clap, and for paths: as ids are stored.
+/// For clap and for paths: the stored form of an id.
 ///
 /// # Errors
-/// When it is no UUID.
+/// When it is not a UUID.
 pub fn race_id(text: &str) -> Result<String, String> {
     match uuid::Uuid::try_parse(text) {
         Ok(id) => Ok(id.hyphenated().to_string()),
@@ -132,7 +132,7 @@ fn outcomes() -> impl TypedValueParser<Value = RaceOutcome> {
     PossibleValuesParser::new(names).try_map(|name| RaceOutcome::from_name(&name).ok_or("unknown"))
 }
 
-fn told(mut race: ExportRow) -> Map<String, Value> {
+fn with_start(mut race: ExportRow) -> Map<String, Value> {
     let started = race.get("started_at").and_then(Value::as_i64);
     let started = started.and_then(|started| Timestamp::from_microsecond(started).ok());
     race.insert("started".to_owned(), json!(started.map(|started| format!("{started:.6}"))));

@@ -1,6 +1,6 @@
-//! What is worse now than in the same hours of the days before, upstream by upstream.
+//! Finds what is worse now than in the same hours of the days before, upstream by upstream.
 //!
-//! The tests are `history::regression`'s; here is which attempts are compared, and what is said of a finding.
+//! Chooses the attempts to compare and words a finding. Not for the tests: those are in `history::regression`.
 
 mod sides;
 #[cfg(test)]
@@ -15,14 +15,14 @@ use crate::history::regression::{Finding, TestedFigure, Thresholds, compare};
 use crate::store::{Gather as _, ReadError, Selection, StoreReader};
 use sides::UpstreamSides;
 
-/// How long *now* is where nothing is said.
+/// Length of *now* by default.
 const NOW_US: i64 = HOUR_US;
-/// *Now* may be so long: then every hour of the day is in it.
+/// Longest *now*: it has every hour of the day.
 const NOW_US_MAX: i64 = DAY_US;
-/// So many days before are looked at.
+/// Days before now that are compared.
 const DAYS_BEFORE: i64 = 7;
 
-/// Of which races: those of `window` are *now*. Without `since` it is the last hour.
+/// Races in `window` are *now*. Without `since` it is the last hour.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RegressionsQuestion {
     #[command(flatten)]
@@ -32,43 +32,42 @@ pub struct RegressionsQuestion {
 /// The answer.
 #[derive(Debug)]
 pub struct Regressions {
-    /// Begun in this time; microseconds since 1970, UTC.
+    /// Start and end of *now*; microseconds since 1970, UTC.
     pub now: (i64, i64),
-    /// What is worse, by upstream.
+    /// Findings, by upstream.
     pub findings: Vec<Regression>,
     /// Upstreams that were compared.
     pub upstreams: usize,
-    /// Attempts of these, in hours and input classes that there are attempts of on both sides.
+    /// Their attempts before, in hours and input classes with attempts on both sides.
     pub attempts_before: u64,
-    /// The same of now.
+    /// The same for now.
     pub attempts_now: u64,
-    /// Upstreams with attempts now, but too few of them, or too few before, to be compared.
+    /// Upstreams with too few attempts now or before.
     pub too_few: Vec<TooFew>,
 }
 
 /// One figure of one upstream that is worse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
-    /// Provider and its name for the model, with a slash between.
+    /// `PROVIDER/MODEL`.
     pub upstream: String,
     pub finding: Finding,
-    /// Of the upstream, as compared.
+    /// Compared attempts of the upstream.
     pub attempts_before: u64,
     pub attempts_now: u64,
 }
 
-/// An upstream that was not compared: fewer attempts than needed, on one side or both, in hours and input classes that
-/// there are attempts of on both sides.
+/// An upstream with too few attempts on a side, in hours and input classes with attempts on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooFew {
     pub upstream: String,
-    /// In all.
+    /// All its attempts.
     pub attempts_before: u64,
-    /// In all.
+    /// All its attempts.
     pub attempts_now: u64,
 }
 
-/// The members of [`Regression::object`], in this order.
+/// The members of [`Regression::object`], in order.
 pub const NAMES: [&str; 13] = [
     "upstream",
     "figure",
@@ -86,7 +85,7 @@ pub const NAMES: [&str; 13] = [
 ];
 
 impl RegressionsQuestion {
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let (from, until) = self.now(now_us);
         let too_long = || {
@@ -102,17 +101,17 @@ impl RegressionsQuestion {
         self.window.problem(now_us).or_else(too_long)
     }
 
-    /// From when until when *now* is; microseconds since 1970, UTC.
+    /// Start and end of *now*; microseconds since 1970, UTC.
     fn now(&self, now_us: i64) -> (i64, i64) {
         let until = self.window.until.map_or(now_us, |until| until.micros(now_us).min(now_us));
         (self.window.since.map_or(until - NOW_US, |since| since.micros(now_us)), until)
     }
 }
 
-/// Compares. Reads stretch after stretch: where the reader is stopped between them, the next one ends at once.
+/// Compares. Reads one stretch after another; once the reader is stopped, the next one ends at once.
 ///
 /// # Errors
-/// In words for an operator.
+/// For an operator.
 pub fn ask(reader: &StoreReader, question: &RegressionsQuestion, now_us: i64) -> Result<Regressions, ReadError> {
     let read = |(from, until): (i64, i64)| {
         let mut filter = question.window.filter(now_us);
@@ -170,7 +169,7 @@ impl Regression {
         }
     }
 
-    /// For programs. Members that the figure has none of are null.
+    /// For programs. Members of other figures are null.
     pub fn object(&self) -> Map<String, Value> {
         let ms = |us: f64| json!(us / 1e3);
         let mut object: Map<String, Value> = NAMES.map(|name| (name.to_owned(), Value::Null)).into_iter().collect();
@@ -210,8 +209,8 @@ impl Regression {
     }
 }
 
-/// The same hours of the days before, as whole hours: no more than whole ones are left of rows that were rolled up. Oldest
-/// first; none overlap each other or now.
+/// The same hours of the days before, as whole hours, because roll-ups have only those. Oldest first, without overlaps
+/// with each other or with now.
 fn same_hours((from, until): (i64, i64)) -> Vec<(i64, i64)> {
     let first = from.div_euclid(HOUR_US) * HOUR_US;
     let last = -(-until).div_euclid(HOUR_US) * HOUR_US;

@@ -1,4 +1,4 @@
-//! What `stats` is asked for: figures, or what has become worse. Not how either is answered.
+//! The two questions of `stats`: figures, or regressions. Not for answering them.
 
 use clap::Args;
 
@@ -17,7 +17,7 @@ pub struct ReportQuestion {
 }
 
 impl ReportQuestion {
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         match self.of_regressions() {
             Some(question) => question.problem(now_us),
@@ -25,7 +25,7 @@ impl ReportQuestion {
         }
     }
 
-    /// None where it is for figures.
+    /// None if the question is for figures.
     pub fn of_regressions(&self) -> Option<regressions::RegressionsQuestion> {
         let window = || self.figures.window.clone();
         self.regressions.then(|| regressions::RegressionsQuestion { window: window() })

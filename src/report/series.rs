@@ -1,7 +1,7 @@
-//! A figure over time, or over the attempts in flight: a series of points for each upstream, model or user. The same
-//! definitions as those of `stats`, over shorter stretches.
+//! A figure over time, or over attempts in flight: a series of points for each upstream, model or user. The definitions
+//! are those of `stats`.
 //!
-//! Not a picture; the command draws one.
+//! Not for drawing: the command does that.
 
 mod export;
 mod gather;
@@ -24,12 +24,12 @@ use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
 
 pub use export::{names, objects};
 
-/// Steps of one answer.
+/// Most steps of one answer.
 pub const STEPS_MAX: i64 = 2_000;
-/// Series of one answer: those of the most attempts. As many as there are letters to tell them apart.
+/// Most series of one answer, the ones with most attempts. As many as there are letters for them.
 pub const SERIES_MAX: usize = 62;
 
-/// What is plotted.
+/// The figure of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Metric {
@@ -47,7 +47,7 @@ pub enum Metric {
     Cost,
 }
 
-/// What there is a series for.
+/// What has a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SeriesDimension {
     /// Each upstream, over time.
@@ -60,7 +60,7 @@ pub enum SeriesDimension {
     Concurrency,
 }
 
-/// Which figure, of which attempts, in which steps.
+/// The figure, the attempts and the steps.
 #[derive(Args, Clone, Debug)]
 pub struct SeriesQuestion {
     #[command(flatten)]
@@ -93,27 +93,28 @@ pub struct SeriesReport {
     pub filter: AttemptFilter,
     /// In the order of their names.
     pub lines: Vec<SeriesLine>,
-    /// What was read, in all series.
+    /// Attempts read, in all series.
     pub attempts: u64,
-    /// From the beginning of the window, or else the oldest race that was read, to its end; microseconds since 1970, UTC.
+    /// From the start of the window, or else of the oldest race that was read, to its end; microseconds since 1970,
+    /// UTC.
     pub span_us: (i64, i64),
-    /// Microseconds; none over concurrency.
+    /// Length of a step in microseconds; none over concurrency.
     pub every_us: Option<i64>,
     /// Series beyond [`SERIES_MAX`], and their attempts.
     pub left_out: (usize, u64),
-    /// Points that are a whole hour, though steps are shorter: rows are no longer there.
+    /// Points that are a whole hour although steps are shorter: their rows are gone.
     pub whole_hours: usize,
-    /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
+    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
     pub rolled_until: Option<i64>,
-    /// As [`super::stats::Stats::whole_hours`].
+    /// See [`super::stats::Stats::whole_hours`].
     pub moved: Option<(i64, i64)>,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
-    /// Of goodput: requests in time whose pace is not known.
+    /// For goodput: requests in time, but of unknown pace.
     pub without_verdict: f64,
-    /// Requests that no attempt was started for.
+    /// Requests without an attempt.
     pub without_attempts: u64,
-    /// Attempts of races that still run, which are left out.
+    /// Attempts of running races, which are left out.
     pub running: u64,
 }
 
@@ -122,31 +123,30 @@ pub struct SeriesReport {
 pub struct SeriesLine {
     pub name: GroupValue,
     pub attempts: u64,
-    /// Rising; a step without attempts has none.
+    /// Rising; a step without attempts has no point.
     pub points: Vec<SeriesPoint>,
 }
 
-/// A step, or a class of concurrency, that had attempts.
+/// A step, or a class of concurrency, with attempts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesPoint {
     pub place: PointPlace,
-    /// In the metric's unit: milliseconds, tokens per second, requests per second, a share (0 to 1) or US dollars. None where
-    /// nothing says it.
+    /// In milliseconds, tokens per second, requests per second, US dollars or as a share (0 to 1). None if unknown.
     pub value: Option<f64>,
-    /// In place of the value, where the quantile was not reached: it is above this, in the same unit.
+    /// Instead of the value, if the quantile was not reached: it is above this, in the same unit.
     pub over: Option<f64>,
-    /// What the value is from: first tokens that were seen, clients, attempts of known speed, judged requests, or attempts.
+    /// The sample: first tokens, clients, attempts of known speed, judged requests, or attempts.
     pub samples: u64,
-    /// Enough of them, by the rule for the quantile; a share takes as many as a median; sums and rates are counts.
+    /// Whether the sample is large enough. Shares follow the rule of a median; sums and rates always are.
     pub firm: bool,
-    /// Of cost.
+    /// For costs.
     pub cost: Option<CostSum>,
 }
 
-/// Where a point stands.
+/// The place of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointPlace {
-    /// Microseconds since 1970, UTC, and how many it goes on for.
+    /// Start in microseconds since 1970, UTC, and length in microseconds.
     Time {
         start_us: i64,
         span_us: i64,
@@ -154,10 +154,10 @@ pub enum PointPlace {
     Class(Concurrency),
 }
 
-/// For whoever asked.
+/// For the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum SeriesError {
-    /// Wrong use; only the data could tell.
+    /// Wrong use that only the data could show.
     #[error("{0}")]
     Steps(String),
     #[error(transparent)]
@@ -166,19 +166,19 @@ pub enum SeriesError {
     Damaged(#[from] ShortBytes),
 }
 
-/// Of goodput.
+/// For goodput.
 const SLO_BY_DEFAULT: SloTargets = SloTargets { ttft_us: Some(1_000_000), tpot_ms: Some(50.0) };
 
-/// Steps that are chosen where none is asked for; seconds. Each divides an hour, or is whole hours.
+/// Default steps in seconds. Each divides an hour, or is whole hours.
 const ROUND_S: [i64; 20] = [
     10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800,
     1_209_600, 2_419_200,
 ];
-/// Not more steps than this where none is asked for.
+/// Most steps by default.
 const CHOSEN_STEPS: i64 = 120;
 
 impl Metric {
-    /// As on the command line.
+    /// On the command line.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Ttft => "ttft",
@@ -197,17 +197,17 @@ impl Metric {
 }
 
 impl SeriesQuestion {
-    /// The share that the value does not exceed, 0 to 1; none where the metric is no quantile.
+    /// The share that the value does not exceed, 0 to 1; none for a metric without quantiles.
     pub fn quantile(&self) -> Option<f64> {
         self.metric.has_quantile().then_some(self.quantile.unwrap_or(0.5))
     }
 
-    /// What a request must keep to count as goodput.
+    /// The targets of goodput.
     pub fn slo(&self) -> SloTargets {
         self.slo.unwrap_or(SLO_BY_DEFAULT)
     }
 
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         if let Some(problem) = self.window.problem(now_us) {
             return Some(problem);
@@ -239,7 +239,7 @@ impl SeriesQuestion {
 /// Reads the answer.
 ///
 /// # Errors
-/// When steps are asked for that are too many for what there is, or it cannot be read.
+/// When the requested steps are too many for the data, or the file cannot be read.
 pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Result<SeriesReport, SeriesError> {
     let filter = question.window.filter(now_us);
     let until_us = end(&filter, now_us);
@@ -261,12 +261,12 @@ pub fn ask(reader: &StoreReader, question: &SeriesQuestion, now_us: i64) -> Resu
         now_us,
         classes: question.by == SeriesDimension::Concurrency,
         hourly: every_us.is_some_and(|every_us| every_us % DAY_US != 0),
-        // An hour that is rolled up cannot be parted, so its rows are read while they are there.
+        // A rolled-up hour cannot be divided, so its rows are read while they exist.
         exact: question.exact || every_us.is_some_and(|every_us| every_us < HOUR_US),
     };
     let (gathered, coverage) = reader.gather(&selection, || GatheredSeries::new(&rules))?;
     let span_us = coverage.window(&filter, gathered.oldest, now_us);
-    // Of these nobody knows which provider they would have gone to.
+    // Their provider is unknown.
     let without_attempts = if filter.provider.is_some() { 0 } else { gathered.without_attempts };
     let mut series = SeriesReport {
         lines: Vec::new(),
@@ -313,7 +313,7 @@ fn too_many_steps(every_us: i64, from_us: i64, until_us: i64) -> Option<String> 
     })
 }
 
-/// For clap: what is more than 0 and less than 1.
+/// For clap: more than 0 and less than 1.
 fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_prefix('p') {
         Some(percent) => percent.parse::<f64>().map(|percent| (percent * 1e10).round() / 1e12),
@@ -325,7 +325,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a share between 0 and 1, such as 0.5 or 0.95, or the same as p50 or p95".to_owned())
 }
 
-/// For clap: steps that hours can be put into, or that hours are put together from.
+/// For clap: steps that divide an hour, or whole hours.
 fn step(text: &str) -> Result<Duration, String> {
     let duration = positive_duration(text)?;
     let seconds = duration.as_secs();

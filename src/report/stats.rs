@@ -1,4 +1,6 @@
 //! The figures of each upstream, or of other groups.
+//!
+//! Not for gathering (`groups`) or for printing (`cli::stats`).
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use super::question::{RaceWindow, positive_duration, slo, whole_number};
 use crate::history::goodput::{self, SloTargets};
 use crate::store::{AttemptFilter, ReadError, Selection, StoreReader};
 
-/// Which attempts, in which groups.
+/// The attempts and the groups.
 #[derive(Args, Clone, Debug)]
 pub struct StatsQuestion {
     #[command(flatten)]
@@ -40,31 +42,31 @@ pub struct StatsQuestion {
 #[derive(Debug)]
 pub struct Stats {
     pub filter: AttemptFilter,
-    /// In the order of their keys; none of fewer attempts than asked for.
+    /// In the order of their keys; without groups that are too small.
     pub groups: Vec<GroupFigures>,
-    /// What was read, in all groups.
+    /// Attempts read, in all groups.
     pub attempts: u64,
-    /// What goodput is counted over; microseconds since 1970, UTC.
+    /// The window that rates are divided by; microseconds since 1970, UTC.
     pub span_us: (i64, i64),
-    /// Requests that no attempt was started for.
+    /// Requests without an attempt.
     pub without_attempts: u64,
-    /// Attempts of races that still run, which are left out.
+    /// Attempts of running races, which are left out.
     pub running: u64,
     /// Attempts that generated something, but whose tok/s is not known.
     pub without_speed: u64,
-    /// Requests in time whose pace is not known.
+    /// Requests in time, but of unknown pace.
     pub without_verdict: f64,
     /// Groups that are too small.
     pub too_small: usize,
-    /// Before this time (microseconds since 1970, UTC) out of histograms; none: all out of rows.
+    /// Roll-ups were read before this time; microseconds since 1970, UTC. None: only rows.
     pub rolled_until: Option<i64>,
-    /// The rows of an hour at an end of the window are gone, so it was moved to whole hours: see
+    /// Set if the window was moved to whole hours, because rows at one of its ends are gone: see
     /// [`crate::store::Coverage`].
     pub whole_hours: Option<(i64, i64)>,
 }
 
 impl StatsQuestion {
-    /// What is wrong with it as a whole, though each part is right.
+    /// An error in the combination of valid parts.
     pub fn problem(&self, now_us: i64) -> Option<String> {
         let again = |(at, dimension): &(usize, &Dimension)| self.by[..*at].contains(dimension);
         let twice = || self.by.iter().enumerate().find(again);
@@ -76,7 +78,7 @@ impl StatsQuestion {
 /// Reads the answer.
 ///
 /// # Errors
-/// In words for an operator.
+/// For an operator.
 pub fn ask(reader: &StoreReader, question: &StatsQuestion, now_us: i64) -> Result<Stats, ReadError> {
     let filter = question.window.filter(now_us);
     let rules = GroupRules::new(&question.by, &question.strata, question.half_life, filter.provider.is_some(), now_us);

@@ -1,11 +1,13 @@
-//! What happened in a race, in the order in which it happened: the events of all its attempts on one clock.
+//! The events of all attempts of a race, in order, on one clock.
+//!
+//! Not for drawing them.
 
 use serde_json::{Value, json};
 
 use crate::store::ExportRow;
 
-/// The events of an attempt, each the name of a column with `_us` behind it, in the order in which they usually come.
-/// All but the first are stored as times since it.
+/// The events of an attempt, in their usual order. Each is a column's name without `_us`; all but the first are stored
+/// as times since the first.
 pub const OF_ATTEMPT: [&str; 12] = [
     "dispatch",
     "connect",
@@ -21,13 +23,13 @@ pub const OF_ATTEMPT: [&str; 12] = [
     "cancel",
 ];
 
-/// When the request was read: where the clock begins.
+/// The request was read: time 0.
 pub const BEGIN: &str = "request_read";
 
-/// The same of a race, as its client saw it.
+/// The events of a race that its client saw.
 pub const OF_RACE: [&str; 2] = ["first_token_sent", "done"];
 
-/// Sorted by time, and at one time as the attempts stand.
+/// Sorted by time; simultaneous events in the order of the attempts.
 pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> {
     let mut events: Vec<(i64, Option<&Value>, &str)> = vec![(0, None, BEGIN)];
     for attempt in attempts {
@@ -41,8 +43,8 @@ pub fn timeline(race: Option<&ExportRow>, attempts: &[ExportRow]) -> Vec<Value> 
         events.extend(race.and_then(|race| micros(race, event)).map(|at| (at, None, event)));
     }
     events.sort_by_key(|(at, ..)| *at);
-    let told = |(at, attempt, event)| json!({ "at_ms": at as f64 / 1e3, "attempt": attempt, "event": event });
-    events.into_iter().map(told).collect()
+    let object = |(at, attempt, event)| json!({ "at_ms": at as f64 / 1e3, "attempt": attempt, "event": event });
+    events.into_iter().map(object).collect()
 }
 
 fn micros(row: &ExportRow, event: &str) -> Option<i64> {

@@ -56,7 +56,7 @@ impl Bundle {
         self.cells.pop_first().map(|(key, classes)| Packed::new(key, classes))
     }
 
-    fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, beside: i64) -> &mut CellSummary {
+    fn part(&mut self, upstream: (&str, &str), request: Option<&RequestFacts<'_>>, others: i64) -> &mut CellSummary {
         let key = CellKey {
             provider: upstream.0.to_owned(),
             model_sent: upstream.1.to_owned(),
@@ -65,7 +65,7 @@ impl Bundle {
         };
         let class = Class {
             input: Input::of(request.map_or(0, |request| request.input_tokens_estimate)),
-            concurrency: Concurrency::of(beside),
+            concurrency: Concurrency::of(others),
             stream: request.is_some_and(|request| request.stream),
         };
         self.classes(key).entry(class).or_default()

@@ -1,4 +1,6 @@
-//! SQLite's result codes, as far as they decide anything here. <https://www.sqlite.org/rescode.html>
+//! The result codes of SQLite that decide something here. <https://www.sqlite.org/rescode.html>
+//!
+//! Not for explaining errors: that is `open`.
 
 pub(super) const BUSY: i64 = 5;
 pub(super) const LOCKED: i64 = 6;

@@ -55,14 +55,14 @@ pub(super) fn cell<'r>(row: &'r rusqlite::Row<'_>, at: usize) -> rusqlite::Resul
 }
 
 /// A row whose columns were selected by [`select`], read from the first on.
-pub(super) struct Cells<'r> {
+pub(super) struct RowReader<'r> {
     row: &'r rusqlite::Row<'r>,
     next: usize,
 }
 
-impl<'r> Cells<'r> {
-    pub(super) fn new(row: &'r rusqlite::Row<'r>) -> Cells<'r> {
-        Cells { row, next: 0 }
+impl<'r> RowReader<'r> {
+    pub(super) fn new(row: &'r rusqlite::Row<'r>) -> RowReader<'r> {
+        RowReader { row, next: 0 }
     }
 
     /// Reads the columns of `subset`.

@@ -1,4 +1,6 @@
-//! How large a database is, and what it holds, told without reading it all.
+//! The size and the content of a database, without reading all of it.
+//!
+//! Not for figures.
 
 use rusqlite::Connection;
 
@@ -12,18 +14,18 @@ const COUNTED_MAX: i64 = 100_000;
 /// What there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Of the database file; bytes.
+    /// Size of the database file in bytes.
     pub file_bytes: u64,
-    /// Of the write-ahead log beside it; bytes.
+    /// Size of its write-ahead log in bytes.
     pub log_bytes: u64,
-    /// Of the file: what new rows will be written into; bytes.
+    /// Free space within the file, for new rows; bytes.
     pub free_bytes: u64,
     pub attempts: u64,
-    /// There are more: rows that are not rolled up were not all counted.
+    /// True if there are more: not all rows without a roll-up were counted.
     pub more: bool,
-    /// When the first race began, to the hour where it is rolled up; microseconds since 1970, UTC.
+    /// Start of the first race, to the hour if it is rolled up; microseconds since 1970, UTC.
     pub since: Option<i64>,
-    /// The end of the newest hour that is rolled up; microseconds since 1970, UTC.
+    /// End of the newest rolled-up hour; microseconds since 1970, UTC.
     pub rolled_until: Option<i64>,
 }
 
@@ -58,7 +60,7 @@ fn inside(connection: &Connection) -> rusqlite::Result<Extent> {
 
 pub(super) const LAST: &str = "SELECT max(start) FROM rollup_span WHERE hours = 1 AND state > 0";
 
-/// Also of hours that are to be rolled up anew.
+/// Includes hours that must be rolled up again.
 pub(super) const ROLLED: &str = "SELECT coalesce(sum(attempts), 0) FROM rollup_span WHERE hours = 1";
 
 pub(super) const NEW_ROWS: &str = "SELECT count(*) FROM (SELECT 1 FROM attempt WHERE race_id >= ?1 LIMIT ?2)";

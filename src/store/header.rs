@@ -1,5 +1,7 @@
-//! Checks whether a database file is still one: something may have overwritten it. SQLite does not read pages again
-//! that are in its cache, so rows would be written to a file that nobody can read.
+//! Checks whether the database file was overwritten. SQLite does not read cached pages again, so rows would go to a
+//! file that nobody can open.
+//!
+//! Not for a replaced file: `Store` notices a new inode.
 
 use std::fs::Metadata;
 use std::io::SeekFrom;

@@ -26,7 +26,7 @@ pub enum OpenError {
     #[error("cannot read {path}: {reason}. Let this user read it, and enter its directory")]
     Unreadable { path: PathBuf, reason: String },
     #[error(
-        "cannot read {path}: it has a write-ahead log beside it (-wal), which can only be read where this user may write. \
+        "cannot read {path}: it has a write-ahead log (-wal), which can only be read where this user may write. \
          Copy both to such a place"
     )]
     Logged { path: PathBuf },
@@ -59,7 +59,7 @@ pub enum OpenError {
     Disk { path: PathBuf, reason: String },
     #[error(
         "{path} was overwritten while it was in use, and is no longer a database. Move it away, and a new one is made; \
-         or copy a backup beside it, and rename the copy to this name"
+         or copy a backup to the same directory, and rename the copy to this name"
     )]
     Overwritten { path: PathBuf },
 }
@@ -145,7 +145,7 @@ pub(super) fn readable(path: &Path) -> Result<Connection, OpenError> {
     // Only through SQLite: closing another handle would drop the locks of this process.
     let opened = Connection::open_with_flags(path, READING).map(drop);
     opened.map_err(|error| explain_read(path, &error))?;
-    let connection = connect(path).map_err(|error| match cannot_write_beside(&error) && has_log(path) {
+    let connection = connect(path).map_err(|error| match cannot_write_directory(&error) && has_log(path) {
         true => OpenError::Logged { path: path.into() },
         false => explain_read(path, &error),
     })?;
@@ -172,7 +172,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let looked = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     match looked {
         // In a directory without write permission, a database in WAL mode can only be read as an immutable one.
-        Err(error) if cannot_write_beside(&error) && !has_log(path) => {
+        Err(error) if cannot_write_directory(&error) && !has_log(path) => {
             let uri = format!("file:{}?immutable=1", uri_path(path));
             Connection::open_with_flags(uri, READING)
         }
@@ -181,7 +181,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     }
 }
 
-fn cannot_write_beside(error: &rusqlite::Error) -> bool {
+fn cannot_write_directory(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
 }

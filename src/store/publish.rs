@@ -1,5 +1,7 @@
-//! Writes the cells of an hour or day: in small transactions that nobody reads, and in the last one says that they may be
-//! read. What was left over by one that was given up goes first.
+//! Writes the cells of an hour or day in small transactions. Readers ignore the cells until the last transaction
+//! publishes them. Cells of an abandoned run are removed first.
+//!
+//! Not for making the cells: that is `bundle`.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
@@ -10,7 +12,7 @@ use super::write::CAME;
 /// Cells written in one transaction.
 const WRITTEN_MAX: usize = 200;
 
-/// Bytes of cells after which a transaction takes no more.
+/// Most bytes of cells in one transaction, except the last cell.
 const BYTES_MAX: usize = 1 << 20;
 
 /// An hour or a day.
@@ -22,18 +24,18 @@ pub(super) struct RollupSpan {
     pub start: i64,
 }
 
-/// What became of the cells.
+/// The result of writing the cells.
 #[derive(Debug)]
 pub(super) enum PublishOutcome {
     Published,
-    /// Rows came since they were read: it is to be done again.
+    /// Rows came since they were read: the roll-up must be repeated.
     Outdated,
-    /// Another process rolls up the same.
+    /// Another process rolls up the same span.
     Shared,
 }
 
 impl RollupSpan {
-    /// How many batches of rows it has had, if it is to be rolled up and can be: a day is made of hours that are.
+    /// The number of batches with rows for this span, if it is due and possible: a day needs its hours first.
     pub fn batches(self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
         let (state, batches) = state(connection, self)?.unwrap_or_default();
         let until = self.start + self.hours * HOUR_US;
@@ -42,7 +44,7 @@ impl RollupSpan {
         Ok((state == 0 && !waits).then_some(batches))
     }
 
-    /// Writes what `next` gives, unless more than `batches` come meanwhile.
+    /// Writes the cells from `next`, unless more than `batches` batches have come.
     pub fn publish(
         self,
         connection: &mut Connection,
@@ -54,7 +56,7 @@ impl RollupSpan {
         }
         let (mut written, mut attempts) = (0, 0_u64);
         loop {
-            // Put together before the writer has to wait.
+            // The cells are made before the transaction, so that the writer waits less.
             let cells = some_cells(connection, &mut next)?;
             let Some(transaction) = self.begin(connection, batches)? else { return Ok(PublishOutcome::Outdated) };
             let found: usize = transaction.query_row(COUNT, params![self.hours, self.start], |row| row.get(0))?;
@@ -76,7 +78,7 @@ impl RollupSpan {
         }
     }
 
-    /// Removes the cells that nobody may read any more, or yet.
+    /// Removes cells that were not published.
     fn clear(self, connection: &mut Connection, batches: i64) -> rusqlite::Result<bool> {
         loop {
             let Some(transaction) = self.begin(connection, batches)? else { return Ok(false) };
@@ -88,7 +90,7 @@ impl RollupSpan {
         }
     }
 
-    /// None: rows came, or another was quicker.
+    /// None: rows came, or another process was quicker.
     fn begin(self, connection: &mut Connection, batches: i64) -> rusqlite::Result<Option<Transaction<'_>>> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let unchanged = self.batches(&transaction)? == Some(batches);
@@ -96,7 +98,7 @@ impl RollupSpan {
     }
 }
 
-/// State and count of batches of an hour or a day.
+/// State and number of batches of an hour or day.
 pub(super) fn state(connection: &Connection, span: RollupSpan) -> rusqlite::Result<Option<(i64, i64)>> {
     connection.query_row(STATE, [span.hours, span.start], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
@@ -116,7 +118,7 @@ fn some_cells(
 
 pub(super) const STATE: &str = "SELECT state, batches FROM rollup_span WHERE hours = ?1 AND start = ?2";
 
-/// An hour of a day that is to be rolled up first: its cells are old, or half written.
+/// An hour of the day that must be rolled up first: its cells are old or incomplete.
 pub(super) const WAITING: &str = "\
     SELECT start FROM rollup_span INDEXED BY rollup_span_due \
     WHERE hours = 1 AND start >= ?1 AND start < ?2 AND state = 0 LIMIT 1";

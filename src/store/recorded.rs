@@ -1,10 +1,12 @@
-//! Reads whole requests with their attempts, oldest first: to learn from them at a start, and to replay them.
+//! Reads whole requests with their attempts, oldest first, for learning at start-up and for replay.
+//!
+//! Not for figures: `scan` reads those columns only.
 
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension as _, Rows};
 
-use super::columns::{Cells, select};
+use super::columns::{RowReader, select};
 use super::races::BEHIND_ALL;
 use super::reader::{ReadError, StoreReader};
 use super::scan::fill_decoding;
@@ -34,7 +36,7 @@ subset! {
 
 subset! {
     /// Further columns of a recorded attempt.
-    Ending of AttemptRecord {
+    EndingColumns of AttemptRecord {
         input_tokens: Option<i64>,
         cached_input_tokens: Option<i64>,
         headers_us: Option<i64>,
@@ -46,8 +48,13 @@ subset! {
 
 /// Searches the primary keys of both tables.
 fn select_recorded(condition: &str) -> String {
-    let columns =
-        [select::<AttemptRow>(), select::<Cost>(), select::<Ending>(), select::<RecordedRow>(), select::<Decoding>()];
+    let columns = [
+        select::<AttemptRow>(),
+        select::<Cost>(),
+        select::<EndingColumns>(),
+        select::<RecordedRow>(),
+        select::<Decoding>(),
+    ];
     format!("SELECT {} FROM race JOIN attempt ON attempt.race_id = race.race_id WHERE {condition}", columns.join(", "))
 }
 
@@ -56,18 +63,18 @@ const OF_WINDOW: &str = "\
 
 const ONE_RECORDED: &str = "race.race_id = ?1 ORDER BY ordinal";
 
-/// Attempts of these upstreams (`?1`, a JSON list) that show how long a token took or was waited for, newest first. At
-/// most `?2` attempts of any upstream are looked at.
+/// Attempts of these upstreams (`?1`, a JSON list) with a time to first token, seen or censored; newest first. Searches
+/// the newest `?2` attempts of all upstreams.
 const NEWEST_OF: &str = "\
     SELECT race_id, provider || '/' || model_sent FROM \
         (SELECT race_id, provider, model_sent, ttft_obs_us FROM attempt ORDER BY race_id DESC, ordinal DESC LIMIT ?2) \
     WHERE ttft_obs_us IS NOT NULL AND provider || '/' || model_sent IN (SELECT value FROM json_each(?1))";
 
-/// Attempts of any upstream that are read in search of the wanted ones. A start waits for it, and an upstream that is rarely
-/// used would have it read the whole history: this many take about half a second.
+/// Attempts that are searched for the wanted upstreams, about half a second. A start waits for it, and a rarely used
+/// upstream would make it read the whole history.
 const LOOKED_AT_MAX: i64 = 200_000;
 
-/// Of the races before `?1`, the id of the one with `?2` newer ones.
+/// The id of the race before `?1` with `?2` newer races between them.
 const OLDEST_OF_NEWEST: &str = "\
     SELECT race_id FROM race WHERE race_id < ?1 ORDER BY race_id DESC LIMIT 1 OFFSET ?2";
 
@@ -80,7 +87,7 @@ pub struct RecordedFilter {
     pub until: Option<i64>,
     /// The model that was asked for.
     pub model: Option<String>,
-    /// How many requests are looked at, whatever their model: the newest of the window.
+    /// The newest requests of the window that are considered, of any model.
     pub newest: usize,
 }
 
@@ -102,8 +109,8 @@ impl StoreReader {
         })
     }
 
-    /// Passes to `each` the requests that show times of these upstreams (`provider/model`), oldest first: for each
-    /// upstream its newest attempts with a time, at most `newest` of them, whatever else was recorded since.
+    /// Passes to `each` the requests with times of these upstreams (`provider/model`), oldest first: for each upstream
+    /// its newest attempts with a time, at most `newest`.
     ///
     /// # Errors
     /// When it takes too long, or the file cannot be read.
@@ -124,7 +131,7 @@ impl StoreReader {
     }
 }
 
-/// The ids of the requests that had these attempts, oldest first.
+/// The ids of the requests of these attempts, oldest first.
 fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> rusqlite::Result<BTreeSet<String>> {
     let mut missing: HashMap<&str, usize> = upstreams.iter().map(|upstream| (upstream.as_str(), newest)).collect();
     let mut statement = connection.prepare(NEWEST_OF)?;
@@ -145,11 +152,11 @@ fn newest_of(connection: &Connection, upstreams: &[String], newest: usize) -> ru
 
 /// Passes each request of these rows to `each`. The attempts of a race follow each other.
 fn read(mut rows: Rows<'_>, each: &mut impl FnMut(Recorded)) -> rusqlite::Result<()> {
-    let (mut attempt, mut ending) = (MeasuredAttempt::default(), Ending::default());
+    let (mut attempt, mut ending) = (MeasuredAttempt::default(), EndingColumns::default());
     let mut race = RecordedRow::default();
     let mut request: Option<Recorded> = None;
     while let Some(row) = rows.next()? {
-        let mut cells = Cells::new(row);
+        let mut cells = RowReader::new(row);
         cells.fill(&mut attempt.row)?;
         cells.fill(&mut attempt.cost)?;
         cells.fill(&mut ending)?;
@@ -184,7 +191,7 @@ fn recorded(race: &RecordedRow) -> Recorded {
     }
 }
 
-fn recorded_attempt(attempt: &MeasuredAttempt, ending: &Ending, n_choices: Option<i64>) -> RecordedAttempt {
+fn recorded_attempt(attempt: &MeasuredAttempt, ending: &EndingColumns, n_choices: Option<i64>) -> RecordedAttempt {
     let MeasuredAttempt { row, cost, decoding } = attempt;
     let ends = [ending.headers_us, ending.last_token_us, ending.eof_us, ending.cancel_us];
     RecordedAttempt {

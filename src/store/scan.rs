@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Rows};
 
-use super::columns::{Cells, select};
+use super::columns::{RowReader, select};
 use super::reader::Gather;
 use super::times::{began_at, first_race_id};
 use crate::history::AttemptOutcome;
@@ -87,7 +87,7 @@ pub(super) fn scan(
 /// False behind the last race.
 fn next_race(rows: &mut Rows<'_>, race: &mut RequestRow) -> rusqlite::Result<bool> {
     let Some(row) = rows.next()? else { return Ok(false) };
-    Cells::new(row).fill(race)?;
+    RowReader::new(row).fill(race)?;
     Ok(true)
 }
 
@@ -140,7 +140,7 @@ impl<'r> Attempts<'r> {
     fn read_next(&mut self) -> rusqlite::Result<()> {
         let Some(row) = self.rows.next()? else { return Ok(()) };
         let mut attempt = self.spare.pop().unwrap_or_default();
-        let mut cells = Cells::new(row);
+        let mut cells = RowReader::new(row);
         cells.fill(&mut attempt.row)?;
         cells.fill(&mut attempt.cost)?;
         fill_decoding(&mut attempt, &mut cells)?;
@@ -150,7 +150,7 @@ impl<'r> Attempts<'r> {
 }
 
 /// Most attempts lose before their first token: the columns that are null then are not read.
-pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut Cells<'_>) -> rusqlite::Result<()> {
+pub(super) fn fill_decoding(attempt: &mut MeasuredAttempt, cells: &mut RowReader<'_>) -> rusqlite::Result<()> {
     if attempt.row.outcome == AttemptOutcome::Lost && attempt.row.ttft_event != Some(1) {
         attempt.decoding = Decoding::default();
         return Ok(());

@@ -1,5 +1,7 @@
-//! Time as the primary key has it: a `race_id` is a UUID v7, whose text begins with milliseconds, so a range of time is a
-//! range of ids.
+//! Times as primary keys: a `race_id` is a UUID v7, whose text begins with milliseconds, so a range of time is a range
+//! of ids.
+//!
+//! Not for formatting times.
 
 pub(super) use crate::clock::{DAY_US, HOUR_US};
 
@@ -9,7 +11,7 @@ pub(super) fn first_race_id(at_us: i64) -> String {
     format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
 }
 
-/// The reverse of [`first_race_id`]; microseconds since 1970, 0 for what is no such id.
+/// The reverse of [`first_race_id`]; microseconds since 1970, 0 for any other text.
 pub(super) fn began_at(race_id: &str) -> i64 {
     let mut ms = 0;
     for byte in race_id.bytes().filter(|byte| *byte != b'-').take(12) {
@@ -19,7 +21,7 @@ pub(super) fn began_at(race_id: &str) -> i64 {
     ms * 1_000
 }
 
-/// The start of the hour, or of the day, that a time lies in.
+/// The start of the hour, or of the day, of a time.
 pub(super) fn start_of(at_us: i64, span_us: i64) -> i64 {
     at_us.div_euclid(span_us) * span_us
 }

@@ -1,16 +1,17 @@
 //! How much later first tokens come now: a quantile of the Kaplan–Meier curves of both sides.
 //!
-//! It says how large a difference is, never whether there is one: that is the log-rank test's. The strata are pooled, those
-//! of `before` weighted so that their sizes are as now: else more large inputs would look like a slower upstream.
+//! It gives the size of a difference. Not for deciding whether there is one: that is the log-rank test. Strata are
+//! pooled, with those of `before` weighted to the sizes of now; otherwise more large inputs would look like a slower
+//! upstream.
 
 use super::log_rank::{EventTime, WatchedSide, moments};
 use super::strata::RegressionStratum;
 
-/// A curve ends where fewer are at risk, as equal weights count: one attempt among them moves it too far.
+/// A curve ends where fewer equal weights are at risk: a single attempt moves it too far.
 const AT_RISK_MIN: f64 = 10.0;
-/// Below this share the earliest few decide.
+/// Below this share a few early events decide.
 const SHARE_MIN: f64 = 0.1;
-/// Sums and products of many factors miss a round share by a few units in the last place.
+/// Sums and products of many factors miss round shares by a few units in the last place.
 const ROUNDING: f64 = 1e-9;
 
 /// One quantile of TTFT, estimated by Kaplan–Meier on both sides. `before` is weighted to the strata of now.
@@ -50,7 +51,7 @@ pub fn shifts(strata: &[RegressionStratum<'_>]) -> Vec<Shift> {
     shares.into_iter().filter(|share| *share >= SHARE_MIN).filter_map(at).collect()
 }
 
-/// After each time: the share that has ended.
+/// The share that has ended after each time.
 fn curve(moments: &[EventTime], side: fn(&EventTime) -> &WatchedSide) -> Vec<(i64, f64)> {
     let mut surviving = 1.0;
     let firm = moments.iter().map(|moment| (moment.time_us, side(moment)));
@@ -69,7 +70,7 @@ mod tests {
     use super::super::strata::Sample;
     use super::*;
 
-    /// `count` first tokens, evenly from `from_us` to `until_us`; those after `cut_us` were not seen.
+    /// `count` first tokens, evenly from `from_us` to `until_us`; none after `cut_us` is seen.
     fn even(count: i64, from_us: i64, until_us: i64, cut_us: i64) -> Vec<SurvivalPoint> {
         let times = (1..=count).map(|i| from_us + (until_us - from_us) * i / count);
         let point = |time_us: i64| match time_us <= cut_us {
@@ -91,7 +92,7 @@ mod tests {
         let shift = shifts(&[stratum(&small, &small_now), stratum(&large, &large_now)])[0];
         assert_eq!(shift.share, 0.5);
         assert!((shift.ratio() - 1.5).abs() < 0.01, "{shift:?}");
-        // Of what is left of the small, 250 of 500 are 150 of the 400 large.
+        // 250 of the 500 small ones count as 150, as many as there are among 400 now.
         assert!((shift.now_us - 8_250).abs() <= 15, "{shift:?}");
     }
 

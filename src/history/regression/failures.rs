@@ -1,14 +1,16 @@
-//! Whether a larger share of the attempts fails now, given how many failed in each stratum: exact (Fisher) where the
-//! expected failures of a side are few, the test of Mantel and Haenszel with continuity correction where they are many.
+//! Tests whether a larger share of attempts fails now, given the failures of each stratum: exact (Fisher) if few
+//! failures are expected on a side, otherwise Mantel–Haenszel with continuity correction.
+//!
+//! Not for first tokens or speed: `log_rank` and `rank_sum` test those.
 
 use super::normal;
 use super::strata::RegressionStratum;
 
-/// From this variance on, of the failures of now, the normal distribution serves: its skewness is then at most 1/50, by
-/// which a p-value at four standard deviations is a fifth too small at most. Below it, the distributions to multiply are
-/// no longer than a thousand.
+/// From this variance of the failures now on, the normal distribution is used: its skewness is then at most 1/50, which
+/// makes a p-value at four standard deviations too small by a fifth at most. Below it, the distributions to multiply
+/// have at most a thousand values.
 const NORMAL_FROM: f64 = 2_500.0;
-/// Chances that are smaller, relative to the likeliest, are left out, and no p-value is below.
+/// Chances below this, relative to the most likely value, are ignored; no p-value is below it.
 const NEGLIGIBLE: f64 = 1e-20;
 
 /// The strata with attempts on both sides.
@@ -23,7 +25,7 @@ struct FailureTable {
     failed_now: u64,
 }
 
-/// How likely each number is, from `first` on, relative to each other.
+/// The chance of each number from `first` on, relative to the others.
 #[derive(Clone, Debug)]
 struct Chances {
     first: u64,
@@ -41,7 +43,8 @@ impl Failures {
         Failures(tables.filter(|table| table.attempts_before > 0 && table.attempts_now > 0).collect())
     }
 
-    /// Shares that failed before and now, 0 to 1; that of before weighted to the strata of now. None without attempts.
+    /// Shares of failed attempts before and now, 0 to 1; `before` is weighted to the strata of now. None without
+    /// attempts.
     pub fn shares(&self) -> Option<(f64, f64)> {
         let attempts = self.sum(|table| table.attempts_now) as f64;
         let before = |table: &FailureTable| table.failed_before as f64 / table.attempts_before as f64;
@@ -49,19 +52,18 @@ impl Failures {
         (attempts > 0.0).then(|| (expected / attempts, self.sum(|table| table.failed_now) as f64 / attempts))
     }
 
-    /// Of the side with fewer.
+    /// Attempts of the smaller side.
     pub fn attempts_min(&self) -> u64 {
         self.sum(|table| table.attempts_before).min(self.sum(|table| table.attempts_now))
     }
 
-    /// The chance that now would have at least as many failures if the sides did not differ; doubled, for it might have
-    /// been the other side.
+    /// The chance of at least as many failures now if the sides did not differ, doubled for a two-sided test.
     pub fn p_value(&self) -> f64 {
         let variance = self.variance();
         if variance < NORMAL_FROM { (2.0 * self.exact()).min(1.0) } else { self.approximate(variance) }
     }
 
-    /// The sum over the strata of failures of now has as distribution the convolution of theirs.
+    /// The distribution of the sum over strata is the convolution of their distributions.
     fn exact(&self) -> f64 {
         let all = self.0.iter().fold(Chances { first: 0, chances: vec![1.0] }, |all, table| all.plus(&table.chances()));
         let observed = self.sum(|table| table.failed_now);
@@ -93,7 +95,7 @@ impl FailureTable {
         self.failed_before + self.failed_now
     }
 
-    /// Failures of now, if the sides did not differ.
+    /// Expected failures now if the sides did not differ.
     fn expected(&self) -> f64 {
         self.failed() as f64 * self.attempts_now as f64 / self.attempts() as f64
     }
@@ -103,7 +105,7 @@ impl FailureTable {
         self.expected() * (self.attempts_before as f64 / all) * (all - failed) / (all - 1.0)
     }
 
-    /// Of the failures of now: hypergeometric.
+    /// Variance of the failures now: hypergeometric.
     fn chances(&self) -> Chances {
         let least = self.failed().saturating_sub(self.attempts_before);
         let most = self.failed().min(self.attempts_now);
@@ -120,7 +122,7 @@ impl FailureTable {
         Chances { first, chances: below.into_iter().rev().chain([1.0]).chain(above).collect() }
     }
 
-    /// The chance of one failure of now more, over that of `now`.
+    /// The chance of one more failure now, over the chance of `now` failures.
     fn step(&self, now: u64) -> f64 {
         let ways = (self.attempts_now - now) as f64 * (self.failed() - now) as f64;
         ways / ((now + 1) as f64 * (self.attempts_before + now + 1 - self.failed()) as f64)
@@ -128,7 +130,7 @@ impl FailureTable {
 }
 
 impl Chances {
-    /// Of the sum of two numbers.
+    /// The distribution of a sum of two numbers.
     fn plus(&self, other: &Chances) -> Chances {
         let mut sum = vec![0.0; self.chances.len() + other.chances.len() - 1];
         for (i, chance) in self.chances.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! The log-rank test: do first tokens come later now, at equal waiting times? An attempt that was cut counts for as long
-//! as it was watched, so that it does not matter who was cut how early. Stratified, and with weights.
+//! The log-rank test: do first tokens come later now at equal waiting times? A cancelled attempt counts for as long as
+//! it was watched, so it does not matter who was cut early. Stratified and weighted.
 //!
-//! Mantel 1966; Peto and Peto 1972; for the variance with weights see [`LogRank::add`].
+//! Mantel 1966; Peto and Peto 1972; variance with weights: see [`LogRank::add`]. Not for the size of a difference: that
+//! is `curve`.
 
 use super::super::survival::SurvivalPoint;
 use super::strata::{RegressionStratum, Sample};
@@ -9,14 +10,14 @@ use super::strata::{RegressionStratum, Sample};
 /// One side at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WatchedSide {
-    /// The weight of those who had no first token yet.
+    /// Weight of the attempts without a first token yet.
     pub at_risk: f64,
-    /// The sum of their squared weights.
+    /// Sum of their squared weights.
     pub squares: f64,
     pub events: f64,
 }
 
-/// Both sides at a time at which something ended.
+/// Both sides at a time with an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventTime {
     pub time_us: i64,
@@ -27,16 +28,16 @@ pub struct EventTime {
 /// Sums over the strata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogRank {
-    /// Events of now.
+    /// Events now.
     pub observed: f64,
-    /// Events of now and of before as they would be if the two did not differ.
+    /// Expected events now and before if the sides did not differ.
     pub expected: f64,
     pub expected_before: f64,
-    /// Of `observed`, if the two did not differ.
+    /// Variance of `observed` if the sides did not differ.
     pub variance: f64,
-    /// The same, had every attempt weighed one.
+    /// The same with every weight 1.
     plain_variance: f64,
-    /// The two sums of Mantel and Haenszel's ratio.
+    /// The two sums of the Mantel–Haenszel ratio.
     ratio_now: f64,
     ratio_before: f64,
 }
@@ -49,8 +50,7 @@ pub fn log_rank(strata: &[RegressionStratum<'_>]) -> LogRank {
     test
 }
 
-/// Runs through the times of several strata as if they were one. With each stratum comes a factor for the weights of its
-/// `before`.
+/// Merges the times of several strata. Each stratum has a factor for the weights of its `before`.
 pub fn moments<'a>(strata: impl Iterator<Item = (&'a RegressionStratum<'a>, f64)>) -> Vec<EventTime> {
     let mut flows: Vec<(usize, SurvivalPoint)> = Vec::new();
     for (stratum, factor) in strata {
@@ -84,32 +84,32 @@ pub fn moments<'a>(strata: impl Iterator<Item = (&'a RegressionStratum<'a>, f64)
 }
 
 impl Sample<'_> {
-    /// How much was watched from the beginning, by weight.
+    /// Weight watched from the beginning.
     pub fn watched(&self) -> f64 {
         self.ttft.iter().map(SurvivalPoint::watched).sum()
     }
 }
 
 impl WatchedSide {
-    /// How many equal weights would tell as much (Kish 1965).
+    /// Number of equal weights with the same information (Kish 1965).
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.at_risk * self.at_risk / self.squares } else { 0.0 }
     }
 }
 
 impl LogRank {
-    /// In standard deviations: below zero, there are fewer first tokens now than expected, so they are later.
+    /// In standard deviations; below zero, fewer first tokens came now than expected: they are later.
     pub fn z(&self) -> f64 {
         if self.variance > 0.0 { (self.observed - self.expected) / self.variance.sqrt() } else { 0.0 }
     }
 
-    /// Now over before; 1 where there is nothing to compare.
+    /// Hazard now over before; 1 if there is nothing to compare.
     pub fn hazard_ratio(&self) -> f64 {
         if self.ratio_now == self.ratio_before { 1.0 } else { self.ratio_now / self.ratio_before }
     }
 
-    /// What was expected on the side with less, in equal weights: whether the normal distribution may be trusted. Not
-    /// what was seen: an upstream that hardly ever comes first any more has no events to show.
+    /// Expected events of the smaller side, in equal weights: decides whether the normal distribution can be trusted.
+    /// Not the observed events: an upstream that hardly ever wins any more has none.
     pub fn effective_events(&self) -> f64 {
         if self.variance <= 0.0 {
             return 0.0;
@@ -117,9 +117,9 @@ impl LogRank {
         self.expected.min(self.expected_before) * self.plain_variance / self.variance
     }
 
-    /// A weight is settled before the time at which it counts (who is audited is drawn at the cut), so observed − expected
-    /// is a martingale if the sides do not differ, and its variance the sum over those at risk of (weight × distance from
-    /// the mean)² × hazard. With weights of one this is the hypergeometric variance, ties included.
+    /// A weight is settled before the time at which it counts (audits are drawn at the cut). So observed − expected is
+    /// a martingale if the sides do not differ, and its variance is the sum over those at risk of (weight × distance
+    /// from the mean)² × hazard. With weights of one this is the hypergeometric variance, ties included.
     fn add(&mut self, moment: &EventTime) {
         let EventTime { before, now, .. } = moment;
         if before.at_risk <= 0.0 || now.at_risk <= 0.0 {

@@ -1,4 +1,4 @@
-//! The tails of the normal distribution.
+//! The tails of the normal distribution. Not for quantiles.
 
 /// The probability of a value at least as far from zero as `z`.
 pub fn two_sided(z: f64) -> f64 {

@@ -1,22 +1,24 @@
-//! The rank-sum test (Wilcoxon, Mann and Whitney) over counted values, summed over strata as van Elteren (1960) does: is
-//! a value of now more often above one of before than below it?
+//! The rank-sum test (Wilcoxon, Mann and Whitney) for counted values, summed over strata (van Elteren 1960): are values
+//! of now more often above values of before than below them?
+//!
+//! Not for censored times: those need `log_rank`.
 
 use super::strata::RegressionStratum;
 
 /// Sums over the strata with values on both sides.
 #[derive(Clone, Debug, Default)]
 pub struct RankSum {
-    /// Pairs that now wins less those expected, and its variance; weighted by stratum.
+    /// Pairs won by now, less the expected number, and the variance; weighted by stratum.
     excess: f64,
     variance: f64,
     samples_before: u64,
     samples_now: u64,
-    /// (value, weight); those of before weighted to the strata of now.
+    /// (value, weight); `before` is weighted to the strata of now.
     before: Vec<(f64, f64)>,
     now: Vec<(f64, f64)>,
 }
 
-/// How often one value occurs.
+/// Count of one value on each side.
 #[derive(Clone, Copy, Debug)]
 struct TiedValues {
     value: f64,
@@ -37,17 +39,17 @@ pub fn rank_sum(strata: &[RegressionStratum<'_>]) -> RankSum {
 }
 
 impl RankSum {
-    /// In standard deviations; above zero, the values are larger now.
+    /// In standard deviations; above zero, values are larger now.
     pub fn z(&self) -> f64 {
         if self.variance > 0.0 { self.excess / self.variance.sqrt() } else { 0.0 }
     }
 
-    /// Of the side with fewer.
+    /// Values of the smaller side.
     pub fn samples_min(&self) -> u64 {
         self.samples_before.min(self.samples_now)
     }
 
-    /// Before and now; none without values.
+    /// Medians before and now; none without values.
     pub fn medians(mut self) -> Option<(f64, f64)> {
         Some((median(&mut self.before)?, median(&mut self.now)?))
     }

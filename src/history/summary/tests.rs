@@ -107,7 +107,7 @@ fn a_stored_summary_tells_the_same() {
         assert_eq!((summary.tokens_served, summary.tokens_lost), (8 * 40 - 39, 3));
         assert_eq!(summary.client_ttft.count, 8);
     }
-    // Met: 1, 2 and 8. Missed: 3 (nobody answered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
+    // Met: 1, 2 and 8. Missed: 3 (unanswered, counted once), 6, 7 and 10. Not known: 9. Left: 11.
     assert_eq!(exact.requests.outcome_reporter(&SLO), RequestOutcomes { met: 3.0, missed: 4.0, unknown: 1.0 });
     // 50 ms lies within a bucket of the histogram.
     let far = SloTargets { ttft_us: Some(1_500_000), tpot_ms: Some(60.0) };

@@ -1,7 +1,7 @@
-//! What was seen of each upstream on one side of the comparison, before or now, parted into strata.
+//! The data of each upstream on one side of the comparison, before or now, by stratum.
 //!
-//! All times are on the grid, out of rows as out of rolled-up hours: exact times of one side would differ from buckets of
-//! the other by the width of a bucket.
+//! All times are on the grid, also those of rows: exact times of one side would differ from the other side's buckets.
+//! Not for the tests.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,23 +15,23 @@ use crate::history::survival::{AuditedLoser, Observation, SurvivalPoint};
 use crate::history::{AttemptOutcome, ShortBytes};
 use crate::store::{Gather, RollupCell};
 
-/// Of each upstream, what is in each stratum.
+/// By upstream and stratum.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamSides {
     places: HashMap<String, usize>,
     upstreams: Vec<(String, Strata)>,
-    /// The name that was looked up last; kept for its memory.
+    /// The last upstream that was looked up; it keeps its memory.
     name: String,
 }
 
-/// By hour of the day, UTC, and input class; in an order, since sums of fractions differ by theirs.
+/// By hour of the day, UTC, and input class; ordered, because sums of fractions depend on the order.
 type Strata = BTreeMap<(i64, Input), StratumSide>;
 
 /// One stratum of one side.
 #[derive(Debug, Default)]
 struct StratumSide {
     ttft: Times,
-    /// The same with every weight squared.
+    /// The same with squared weights.
     squares: Times,
     /// Of rolled-up hours.
     rolled: Times,
@@ -51,7 +51,7 @@ pub(super) struct SharedStrata {
     pub attempts_now: u64,
 }
 
-/// A side as the statistics take it.
+/// One side, in the form that the tests take.
 #[derive(Debug)]
 struct FlatSide {
     ttft: Vec<SurvivalPoint>,
@@ -67,7 +67,7 @@ impl UpstreamSides {
         self.upstreams.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Of one upstream.
+    /// Strata of one upstream.
     pub fn attempts(&self, upstream: &str) -> u64 {
         self.strata(upstream).map_or(0, |strata| strata.values().map(|side| side.attempts).sum())
     }
@@ -122,7 +122,8 @@ impl SharedStrata {
 impl StratumSide {
     fn add(&mut self, observation: &Observation) {
         self.ttft.add(observation, 1.0, true);
-        // Weights are 1 and, for who was picked with probability p, 1/p from the loss on; 1/p² is that of p².
+        // Weights are 1, and for an audit with probability p, 1/p from the loss on; 1/p² is the weight of an audit with
+        // p².
         let square = |audit: AuditedLoser| AuditedLoser { probability: audit.probability.min(1.0).powi(2), ..audit };
         self.squares.add(&Observation { audit: observation.audit.map(square), ..*observation }, 1.0, true);
     }
@@ -163,7 +164,7 @@ impl FlatSide {
 impl Gather for UpstreamSides {
     fn attempt(&mut self, facts: &AttemptFacts<'_>) {
         use AttemptOutcome::{Failed, FailedMid, Refused, Timeout};
-        // Of a race that still runs the losers are written and the winner is not: each would look slower than it is.
+        // A running race has rows of losers only: each upstream would look too slow.
         let Some(request) = &facts.request else { return };
         let input = Input::of(request.input_tokens_estimate);
         let side = self.side((facts.provider, facts.model_sent), facts.started_at, input);
@@ -180,7 +181,7 @@ impl Gather for UpstreamSides {
     fn without_attempts(&mut self, _: i64, _: &RequestFacts<'_>) {}
 
     fn cell(&mut self, cell: &RollupCell<'_>) -> Result<(), ShortBytes> {
-        // Without a model: attempts whose race is not there, which are left out as rows are.
+        // Without a model: attempts without the row of their race, which are left out as rows are.
         let (Some(upstream), Some(_), Some(class)) = (cell.upstream, cell.model, cell.class) else { return Ok(()) };
         let mut summary = Summary::default();
         summary.absorb(cell.summary, 1.0, false)?;

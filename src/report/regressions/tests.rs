@@ -1,4 +1,4 @@
-//! Comparisons over real files: what is found, what is not, and what is told of it.
+//! Comparisons over real files: what is found, what is not, and the words for it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,13 @@
-//! The points for programs: an object each, all with the same names, which are part of the product's face.
+//! The points for programs: one object each, with names that are part of the public interface.
+//!
+//! Not for CSV syntax: `report::export` writes it.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Metric, PointPlace, SeriesDimension, SeriesLine, SeriesPoint, SeriesQuestion, SeriesReport};
 
-/// The names of all that an object may have, in their order; these are the columns of CSV.
+/// All names that an object may have, in order; the columns of CSV.
 pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
     let mut names = vec![question.by.name()];
     names.extend(if question.by == SeriesDimension::Concurrency { &["concurrency"][..] } else { &["start", "span_s"] });
@@ -19,14 +21,14 @@ pub fn names(question: &SeriesQuestion) -> Vec<&'static str> {
     names
 }
 
-/// An object for each point, series by series.
+/// One object for each point, series by series.
 pub fn objects(question: &SeriesQuestion, series: &SeriesReport) -> Vec<Map<String, Value>> {
     let points = series.lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)));
     points.map(|(line, point)| object(question, line, point)).collect()
 }
 
 impl SeriesDimension {
-    /// Of a series' name in JSON.
+    /// The name of a series in JSON.
     pub fn name(self) -> &'static str {
         match self {
             SeriesDimension::Upstream | SeriesDimension::Concurrency => "upstream",
@@ -37,7 +39,7 @@ impl SeriesDimension {
 }
 
 impl Metric {
-    /// As a name in JSON, with the unit; that of `stats`, where it has the same figure.
+    /// The name in JSON, with the unit; the same as in `stats` where it has the figure.
     fn field(self) -> &'static str {
         match self {
             Metric::Ttft => "ttft_ms",

@@ -1,5 +1,6 @@
-//! Attempts, gathered by name and step: row by row, or hour by hour where they are rolled up. What is told of them is
-//! found in `points`.
+//! Gathers attempts by name and step: row by row, or hour by hour where they are rolled up.
+//!
+//! Not for the figure of a step: that is `points`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,28 +16,28 @@ use crate::store::{Gather, RollupCell};
 #[derive(Debug)]
 pub(super) struct SeriesRules {
     by: SeriesDimension,
-    /// Microseconds; none over concurrency.
+    /// Length of a step in microseconds; none over concurrency.
     every_us: Option<i64>,
-    /// Requests that nobody answered count once for each upstream that tried, and not once for all.
+    /// Unanswered requests count once for each upstream that tried, instead of once.
     unserved_by_upstream: bool,
     /// Microseconds since 1970, UTC.
     now_us: i64,
 }
 
-/// Everything that was read.
+/// All that was read.
 #[derive(Debug)]
 pub(super) struct GatheredSeries<'r> {
     rules: &'r SeriesRules,
-    /// Of each name, its place among the lines.
+    /// Index of each name's line.
     places: HashMap<String, usize>,
-    /// The line of those without a name: the race's own row is not written yet, or there are no users.
+    /// The line without a name: the race's own row is not written yet, or there are no users.
     unknown: Option<usize>,
     pub lines: Vec<GatheredLine>,
     joined: String,
     pub without_attempts: u64,
-    /// Attempts of races that still run.
+    /// Attempts of running races.
     pub running: u64,
-    /// When the first race began; microseconds since 1970, UTC.
+    /// Start of the first race; microseconds since 1970, UTC.
     pub oldest: Option<i64>,
 }
 
@@ -44,23 +45,22 @@ pub(super) struct GatheredSeries<'r> {
 pub(super) struct GatheredLine {
     pub name: GroupValue,
     pub attempts: u64,
-    /// By the step's start in microseconds since 1970, or by the place of the class.
+    /// By the start of the step in microseconds since 1970, or by the index of the class.
     pub steps: BTreeMap<i64, SeriesStep>,
 }
 
-/// One point to be.
+/// The data of one point.
 #[derive(Debug, Default)]
 pub(super) struct SeriesStep {
     rows: Summary,
-    /// As they are stored, which takes a hundredth of the room that they take unpacked; and whether the requests that
-    /// nobody answered count.
+    /// Encoded summaries, which take a hundredth of the memory of decoded ones; and whether unanswered requests count.
     cells: Vec<(bool, Box<[u8]>)>,
-    /// The longest cell, in microseconds; 0 where there is none.
+    /// Length of the longest cell in microseconds; 0 without cells.
     pub cell_span_us: i64,
 }
 
 impl SeriesRules {
-    /// `of_one_provider`: nothing else is gathered.
+    /// `of_one_provider`: only one provider is gathered.
     pub fn new(by: SeriesDimension, every_us: Option<i64>, of_one_provider: bool, now_us: i64) -> SeriesRules {
         let unserved_by_upstream =
             of_one_provider || matches!(by, SeriesDimension::Upstream | SeriesDimension::Concurrency);
@@ -196,10 +196,10 @@ impl Gather for GatheredSeries<'_> {
 }
 
 impl SeriesStep {
-    /// All of it.
+    /// All of it, decoded.
     ///
     /// # Errors
-    /// When a stored part is damaged.
+    /// When a stored summary is damaged.
     pub fn summary(self) -> Result<Summary, ShortBytes> {
         let mut summary = self.rows;
         for (unserved, bytes) in &self.cells {

@@ -1,4 +1,6 @@
-//! What was gathered of each step, as the one figure that was asked for.
+//! Computes the figure of each step from its data.
+//!
+//! Not for gathering.
 
 use super::gather::{GatheredLine, GatheredSeries};
 use super::{Metric, PointPlace, SERIES_MAX, SeriesLine, SeriesPoint, SeriesQuestion, SeriesReport};
@@ -7,10 +9,10 @@ use crate::history::class::Concurrency;
 use crate::history::summary::Summary;
 use crate::history::survival::{Estimate, is_firm};
 
-/// Enters the lines and what was left out of them.
+/// Fills in the lines, and what they leave out.
 ///
 /// # Errors
-/// When what was stored is damaged.
+/// When a stored summary is damaged.
 pub(super) fn fill(
     series: &mut SeriesReport,
     gathered: GatheredSeries<'_>,
@@ -58,7 +60,7 @@ fn finished(
     Ok(SeriesLine { name: line.name, attempts: line.attempts, points })
 }
 
-/// Of the window, what lies in the step.
+/// The part of the step that is within the window.
 fn seconds((from_us, until_us): (i64, i64), start_us: i64, end_us: i64) -> f64 {
     (end_us.min(until_us) - start_us.max(from_us)).max(0) as f64 / 1e6
 }

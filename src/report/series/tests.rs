@@ -1,4 +1,4 @@
-//! Series over real files, beside what `stats` tells of the same stretches.
+//! Series over real files, compared with `stats` for the same stretches.
 
 use std::path::PathBuf;
 
@@ -321,7 +321,7 @@ async fn points_have_the_names_of_the_contract() {
     let race = Record::Race(Box::new(sample::race(0)));
     let (_directory, path, _store) =
         store_with(vec![race, attempt(sample::won(0)), attempt(sample::lost(0, 90_000)), attempt(empty)]).await;
-    let told = |line: &str| {
+    let asked = |line: &str| {
         let question = question(line);
         let series = ask(&StoreReader::open(&path).unwrap(), &question, NOW).unwrap();
         let names = names(&question);
@@ -334,26 +334,26 @@ async fn points_have_the_names_of_the_contract() {
         (names.join(","), json!(objects))
     };
     let start = "2026-01-02T03:00:00Z";
-    let (names, points) = told("--every 1h --quantile p95");
+    let (names, points) = asked("--every 1h --quantile p95");
     assert_eq!(names, "upstream,start,span_s,quantile,ttft_ms,ttft_over_ms,samples,firm");
     let lost = json!({ "upstream": "cerebras/llama-70b", "start": start, "span_s": 3_355, "quantile": 0.95,
         "ttft_ms": null, "ttft_over_ms": 90.0, "samples": 0, "firm": false });
     let won = json!({ "upstream": "groq/llama-70b", "start": start, "span_s": 3_355, "quantile": 0.95,
         "ttft_ms": 100.0, "samples": 1, "firm": false });
     assert_eq!(points, json!([lost, won]));
-    let (names, points) = told("--every 1h --metric cost --by user");
+    let (names, points) = asked("--every 1h --metric cost --by user");
     assert_eq!(names, "user,start,span_s,cost_usd,cost_basis,cost_usd_min,cost_usd_max,samples,firm");
     let alice = json!({ "user": "alice", "start": start, "span_s": 3_355, "cost_usd": 0.0125, "cost_basis": "at_least",
         "cost_usd_min": 0.0125, "cost_usd_max": null, "samples": 2, "firm": true });
     assert_eq!(points[1], alice);
     assert_eq!(points[0]["user"], Value::Null);
-    let (names, points) = told("--metric failures --by concurrency");
+    let (names, points) = asked("--metric failures --by concurrency");
     assert_eq!(names, "upstream,concurrency,failure_share,samples,firm");
     let of_class = json!({ "upstream": "groq/llama-70b", "concurrency": "5-8", "failure_share": 0.0, "samples": 2,
         "firm": false });
     assert_eq!(points[1], of_class);
     for (metric, field) in [("client_ttft", "client_ttft_ms"), ("tok_s", "tok_s"), ("goodput", "goodput")] {
-        let (names, points) = told(&format!("--by model --metric {metric}"));
+        let (names, points) = asked(&format!("--by model --metric {metric}"));
         assert!(names.contains(field) && points[1][field].is_number(), "{points}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose file it is, which edition, and what the operator is told.
+//! The owner and the version of a file, and the errors for the operator.
 
 use super::*;
 use crate::history::sample;
@@ -179,7 +179,7 @@ async fn a_database_that_may_only_be_read_is_read() {
     if std::fs::write(directory.path().join("probe"), "").is_ok() {
         eprintln!("skipped: this user may write into any directory");
     } else {
-        assert_eq!(read(), 1, "no file can be made beside it");
+        assert_eq!(read(), 1, "no file can be made in its directory");
     }
     set_mode(directory.path(), 0o755);
 }
@@ -195,7 +195,7 @@ fn is_bound(directory: &Path) -> bool {
 async fn a_reader_is_told_what_it_lacks() {
     let (directory, path, store) = new_store().await;
     store.write(&[race(sample::race(0)), attempt(sample::won(0))]).await.unwrap();
-    // A copy that was made while a gateway wrote, on a medium that nobody may write to.
+    // A copy made while a gateway wrote, on a read-only medium.
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("history.db");
     for end in ["", "-wal"] {

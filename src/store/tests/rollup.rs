@@ -151,9 +151,9 @@ async fn quantiles_are_within_a_bucket_and_a_rank() {
         let filter = AttemptFilter { provider: Some(provider.into()), ..AttemptFilter::default() };
         let selection = Selection { filter, ..Selection::default() };
         let (exact, rolled) = (whole(&rows, selection.clone()), whole(&cells, selection));
-        let near = |told: i64, low: i64, high: i64, what: &str| {
+        let near = |value: i64, low: i64, high: i64, what: &str| {
             let (low, high) = (low as f64 * 0.984, high as f64 * 1.016);
-            assert!((low..=high).contains(&(told as f64)), "{provider} {what}: {told} is not in {low} to {high}");
+            assert!((low..=high).contains(&(value as f64)), "{provider} {what}: {value} is not in {low} to {high}");
         };
         let (survival, estimated) = (exact.ttft.survival(), rolled.ttft.survival());
         for p in [0.05, 0.25, 0.5, 0.75] {

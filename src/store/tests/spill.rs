@@ -1,4 +1,4 @@
-//! The file beside the database: what goes in comes back in the order of the races, once, and then the file is gone.
+//! The spill file: rows come back once, in the order of the races, and then the file is removed.
 
 use super::*;
 use crate::history::sample;

@@ -163,7 +163,7 @@ async fn a_row_that_comes_while_its_day_is_made_is_counted_once() {
 async fn a_day_is_not_made_while_one_of_its_hours_is_to_be() {
     let (_directory, path, _store) = written(&world::records(24, 300)).await;
     roll(&path, None);
-    // The hour's rows came late, and nobody can read them now.
+    // The hour has late rows, and they cannot be read.
     change(
         &path,
         "UPDATE attempt SET model_sent = CAST(x'ff' AS TEXT) WHERE race_id = (SELECT min(race_id) FROM attempt); \

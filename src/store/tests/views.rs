@@ -232,7 +232,7 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
         of(Unknown, None, None, None),
         of(Unknown, None, Some(0.0), None),
     ];
-    // Each by itself as a loser beside a winner, and all of them in one race.
+    // Each one as the loser of a race, and all of them in one race.
     let mut races: Vec<Vec<Cost>> = costs.iter().map(|cost| vec![*cost]).collect();
     races.extend([costs.to_vec(), Vec::new()]);
     let (_directory, path, store) = new_store().await;
@@ -251,7 +251,7 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
     let sql =
         "SELECT cost_usd_min, cost_usd_max, extra_cost_usd_min, extra_cost_usd_max FROM race_cost ORDER BY race_id";
     type Bounds = (Option<f64>, Option<f64>, Option<f64>, Option<f64>);
-    let told: Vec<Bounds> = sqlx::query_as(sql).fetch_all(&mut plain(&path).await).await.unwrap();
+    let found: Vec<Bounds> = sqlx::query_as(sql).fetch_all(&mut plain(&path).await).await.unwrap();
     let sums = races.iter().map(|costs| {
         let (mut all, mut extra) = (CostSum::default(), CostSum::default());
         all.add(&Cost::of(&sample::won(0)));
@@ -261,5 +261,5 @@ async fn costs_lie_between_bounds_in_rows_of_every_edition() {
         }
         (all.min_usd(), all.max_usd(), extra.min_usd(), extra.max_usd())
     });
-    assert_eq!(told, sums.collect::<Vec<_>>());
+    assert_eq!(found, sums.collect::<Vec<_>>());
 }
