@@ -1,7 +1,7 @@
 //! Quantiles of censored times: the Kaplan–Meier estimate.
 //!
 //! A loser that was cancelled after 247 ms says "later than 247 ms". Leaving such attempts out, or counting them as 247
-//! ms, makes frequent losers look fast (`docs/decisions/0302-kaplan-meier.md`). The estimate counts them for as long as
+//! ms, makes frequent losers look fast (`docs/decisions/0008-kaplan-meier.md`). The estimate counts them for as long as
 //! they were watched.
 //!
 //! The estimate assumes that a cancel says nothing about the remaining time. Audits make that unnecessary: a loser

@@ -2,7 +2,7 @@
 //! runtime.
 //!
 //! Not for a request's path or for routing, which keeps its statistics in memory. Reads with `rusqlite`, because `sqlx`
-//! sends each row to another thread: `docs/decisions/0301-rusqlite-for-reads.md`.
+//! sends each row to another thread: `docs/decisions/0004-rusqlite-for-reads.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
