@@ -66,8 +66,8 @@ pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Bod
     }
 }
 
-/// The same for the operator, who has the configuration with its keys and so needs no token: as one of the users, or as
-/// nobody. No HTTP route leads here.
+/// The same for the operator, without a token, as one of the users or as none: the operator has the configuration and its
+/// keys anyway. No HTTP route leads here.
 pub async fn serve_as(
     gateway: Arc<Gateway>,
     surface: Surface,

@@ -293,7 +293,7 @@ impl Rejection {
         &self.0.message
     }
 
-    /// Nobody speaks what was called.
+    /// No upstream has such a call.
     pub fn is_unspoken(&self) -> bool {
         self.0.unspoken
     }

@@ -19,7 +19,7 @@ pub trait RacingAttempt: Future<Output = Result<Self::Ready, Failure>> + Unpin {
     /// the client left, or at a shutdown.
     fn cut(&mut self, cut: CutReason);
 
-    /// Its first token came, and it is not ready yet: it cannot be late, and nothing starts beside it.
+    /// Its first token came, and it is not ready yet: it cannot be late, and nothing starts meanwhile.
     fn has_begun(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Attempts that run beside others to see whether their upstream is well.
+//! Examples of probes: attempts in addition to others that test an upstream.
 
 use super::*;
 
