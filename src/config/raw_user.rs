@@ -2,10 +2,10 @@
 //!
 //! Not for what a user may do: see `permit`.
 
+use ring::digest::{SHA256, digest};
 use schemars::json_schema;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::User;
 use super::keys::{self, TableKeys as _, keys, own};
 use super::kinds::{Flag, TypedText};
 use super::override_permits::{Override, Permit};
@@ -57,7 +57,7 @@ impl RawUser {
         check_name(table.scope, &name);
         let typed = UserKeys::read(&mut table, &UserKeys::default());
         let token = match (table.has("token"), table.has("token_sha256")) {
-            (true, false) => typed.token.and_then(|typed| token_hash(&table, &typed)),
+            (true, false) => typed.token.and_then(|typed| read_token(&table, &typed)),
             (false, true) => typed.token_sha256.and_then(|typed| hash(&table, typed)),
             (both, _) => {
                 let has = if both { "has both \"token\" and \"token_sha256\"" } else { "has no token" };
@@ -79,11 +79,11 @@ fn check_name(scope: &ReaderScope<'_>, name: &Located<String>) {
     }
 }
 
-fn token_hash(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Located<[u8; 32]>> {
+fn read_token(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Located<[u8; 32]>> {
     let what = table.what("token");
     match text::secret(table.scope, &what, typed) {
         Secret::Set(token) => {
-            let hash = User::token_hash(token.expose_secret().as_bytes());
+            let hash = token_hash(token.expose_secret().as_bytes());
             Some(Located { offset: typed.offset, value: hash })
         }
         Secret::Unset(names) => {
@@ -97,7 +97,7 @@ fn token_hash(table: &TomlTable<'_, '_>, typed: &Located<String>) -> Option<Loca
 fn hash(table: &TomlTable<'_, '_>, typed: Located<String>) -> Option<Located<[u8; 32]>> {
     let what = table.what("token_sha256");
     let text = text::plain(table.scope, &what, typed)?;
-    let empty = User::token_hash(b"");
+    let empty = token_hash(b"");
     let problem = match from_hex(text.value.value.trim()) {
         Some(hash) if hash != empty => return Some(Located { offset: text.offset, value: hash }),
         Some(_) => LocatedProblem::at(text.offset, format!("{what} is the hash of an empty token")),
@@ -146,6 +146,13 @@ fn read_overrides(table: &mut TomlTable<'_, '_>, key: &'static str) -> Option<Pe
         }
     }
     Some(Permit::Listed(listed))
+}
+
+/// What is kept of a token: its SHA-256.
+pub fn token_hash(token: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token).as_ref());
+    hash
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {

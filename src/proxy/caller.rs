@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use super::gateway::Gateway;
 use super::rejection::Rejection;
-use crate::config::User;
+use crate::config::{User, token_hash};
 use crate::health::{CallerId, LiveConfig};
 use crate::routing::keyring::HashedKey;
 
@@ -82,7 +82,7 @@ fn known(users: &[Arc<User>], headers: &HeaderMap) -> Result<Option<Arc<User>>, 
     }
     let token = token(headers).ok_or_else(|| Rejection::unauthorized("no token was sent"))?;
     // Comparing hashes leaks no timing information about the token.
-    let hash = User::token_hash(token);
+    let hash = token_hash(token);
     let user = users.iter().find(|user| user.token_sha256 == hash);
     user.cloned().map(Some).ok_or_else(|| Rejection::unauthorized("the token is not known"))
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// How routing stands now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "Routing")]
 pub struct RoutingReport {
     /// Microseconds since 1970, UTC, by the clock that decisions use.
     #[schemars(extend("x-unit" = "µs"))]
@@ -23,7 +23,7 @@ pub struct RoutingReport {
 
 /// How an upstream stands now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "UpstreamNow")]
 pub struct UpstreamReport {
     /// Provider and its name for the model: `PROVIDER/MODEL`.
     pub upstream: String,
@@ -67,7 +67,7 @@ pub struct UpstreamReport {
 
 /// The prediction for an attempt sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "Predicted")]
 pub struct PredictionReport {
     /// Size of the prompt, none of it cached.
     #[schemars(extend("x-unit" = "tokens"))]
@@ -92,7 +92,7 @@ pub enum BreakerReport {
 
 /// How the races of a model or an alias are decided now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "ModelNow")]
 pub struct ModelReport {
     /// The name that apps send: a configured model, or an alias.
     pub model: String,
@@ -140,7 +140,7 @@ pub enum CostUnit {
 
 /// Why an upstream has its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "Reason")]
 pub struct StatusReason {
     /// `PROVIDER/MODEL`.
     pub upstream: String,
