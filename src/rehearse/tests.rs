@@ -271,12 +271,11 @@ impl SimulatedWorld for Fixed {
     }
 }
 
-/// One request of 11 tokens, whose attempts start 100 ms apart: TTFT and time in ms, winner, costs, and what was shown.
-fn one_race(
-    fates: &[SimulatedFate],
-    billed_on: bool,
-    whole: bool,
-) -> (Option<i64>, i64, Option<usize>, Vec<f64>, Vec<(usize, Shown)>) {
+/// TTFT and time in ms, winner, costs, and the attempts that were shown.
+type RaceSummary = (Option<i64>, i64, Option<usize>, Vec<f64>, Vec<(usize, Shown)>);
+
+/// One request of 11 tokens, whose attempts start 100 ms apart.
+fn one_race(fates: &[SimulatedFate], billed_on: bool, whole: bool) -> RaceSummary {
     let mut upstreams = upstreams(fates.len());
     upstreams.iter_mut().for_each(|upstream| upstream.tariff.billed_on = billed_on);
     let mut world = Fixed(fates.to_vec(), upstreams);
