@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
-use http::Request;
+use http::{Request, Response};
 
 use super::body;
 use super::gateway::Gateway;
-use crate::attempt::InFlightGuard;
-use crate::health::LiveConfig;
+use super::rejection::Rejection;
+use crate::protocol::Surface;
 
 /// Why a request is shed. Shed requests are counted and have no row: a flood would fill the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,24 +91,30 @@ impl ShedCounts {
     }
 }
 
-/// A place among the requests in flight.
+/// Lets a request in: its permit, an `Arc<InFlightGuard>`, goes along as an extension. The race's guard holds the permit, and the
+/// response body holds the guard, so the permit is given back when the body ends.
 ///
 /// # Errors
-/// Why the request is shed. It is counted.
-pub(super) fn admit(gateway: &Gateway, live: &LiveConfig) -> Result<InFlightGuard, ShedReason> {
+/// The answer to a client for whom there is no room. It is counted by its reason.
+#[expect(clippy::result_large_err, reason = "a response is passed on at once, as it would be without the refusal")]
+pub fn admit(
+    gateway: &Arc<Gateway>,
+    surface: Surface,
+    mut request: Request<Body>,
+) -> Result<Request<Body>, Response<Body>> {
     let slot = gateway.enter_race();
-    match gateway.load(live, slot.before).room() {
-        AdmissionRoom::None(shed) => {
-            gateway.totals().shed.count(shed);
-            Err(shed)
-        }
-        AdmissionRoom::Enough | AdmissionRoom::Scant => Ok(slot),
+    if let AdmissionRoom::None(shed) = gateway.load(&gateway.live(), slot.before).room() {
+        gateway.totals().shed.count(shed);
+        leave(gateway, request);
+        return Err(Rejection::overloaded(shed).answer_to(surface));
     }
+    request.extensions_mut().insert(Arc::new(slot));
+    Ok(request)
 }
 
-/// Reads the body of a shed request in the background for a short time: some clients read the answer only after they have sent
-/// everything.
-pub(super) fn leave(gateway: &Arc<Gateway>, request: Request<Body>) {
+/// Reads the body of a refused request for a moment longer, so that a client that reads only after it has sent everything
+/// gets the answer.
+fn leave(gateway: &Arc<Gateway>, request: Request<Body>) {
     let (parts, body) = request.into_parts();
     if body::is_awaited(&parts.headers, &body)
         && let Some(place) = gateway.enter_discard()

@@ -1,5 +1,6 @@
 //! Reads a request's body within its bounds. Not for parsing.
 
+use std::error::Error;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::rejection::Rejection;
 use crate::budget::{Budget, BudgetFull, Lease};
@@ -24,7 +25,23 @@ const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// nothing.
 const FIRST_ROOM: usize = 64 << 10;
 
-/// The whole body. Its memory is leased from `budget` until the bytes are dropped.
+/// A body of which at most `max` bytes can be read; [`read`] turns the error beyond them into a 413.
+pub fn limited(body: Body, max: usize) -> Body {
+    if body.is_end_stream() { body } else { Body::new(Limited::new(body, max)) }
+}
+
+fn is_over_limit(error: &axum::Error) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// The whole body, which is [`limited`] to `max` bytes. Its memory is leased from `budget` until the bytes are dropped.
 ///
 /// # Errors
 /// 413 above `max` bytes, 503 without memory, 408 if it stops or is too slow, 400 if it breaks off.
@@ -54,14 +71,15 @@ pub async fn read(headers: &HeaderMap, mut body: Body, max: usize, budget: &Budg
                 lease.settle(bytes.capacity());
                 return Ok(lease.hold(bytes));
             }
+            Ok(Some(Err(error))) if is_over_limit(&error) => {
+                drop((bytes, lease));
+                discard(body, max).await;
+                return Err(Rejection::too_large(max));
+            }
             Ok(Some(Err(_))) => return Err(Rejection::body_broke()),
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 let length = bytes.len() + data.len();
-                if length > max {
-                    discard(body, max).await;
-                    return Err(Rejection::too_large(max));
-                }
                 if make_room(&mut bytes, &mut lease, length, announced).is_err() {
                     drop((bytes, lease, data));
                     discard(body, max).await;
@@ -94,12 +112,16 @@ pub fn is_awaited(headers: &HeaderMap, body: &Body) -> bool {
     !body.is_end_stream() && !headers.contains_key(http::header::EXPECT)
 }
 
-/// Reads at most `max` bytes and drops them.
+/// Reads at most `max` bytes more and drops them. Data beyond the limit of the body is dropped by the limit itself.
 pub async fn discard(mut body: Body, max: usize) {
     let read = async {
         let mut left = max;
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len)),
+                Err(error) if is_over_limit(&error) => {}
+                Err(_) => return,
+            }
             if left == 0 {
                 return;
             }

@@ -24,6 +24,8 @@ mod rescuer;
 mod running;
 mod shed;
 
+pub use admission::admit;
+pub use body::limited;
 pub use caller::{admin, is_admin};
 pub use gateway::{Gateway, Totals};
 pub use models::{list, one};
@@ -50,18 +52,16 @@ use policy::RacePolicy;
 use race_guard::{Planned, RaceGuard};
 use running::{PreparedRace, ServedAnswer, response_of};
 
-/// A `POST` on one of the surfaces.
-pub async fn serve(gateway: Arc<Gateway>, surface: Surface, request: Request<Body>) -> Response<Body> {
+/// Serves a `POST` on one of the surfaces; `permit` is what [`admit`] gave it.
+pub async fn serve(
+    gateway: Arc<Gateway>,
+    surface: Surface,
+    permit: Arc<InFlightGuard>,
+    request: Request<Body>,
+) -> Response<Body> {
     let live = gateway.live();
-    let slot = match admission::admit(&gateway, &live) {
-        Ok(slot) => slot,
-        Err(shed) => {
-            admission::leave(&gateway, request);
-            return Rejection::overloaded(shed).answer_to(surface);
-        }
-    };
     match authenticate(&gateway, &live, request.headers()) {
-        Ok(user) => handle(&gateway, &live, surface, user, request, slot).await,
+        Ok(user) => handle(&gateway, &live, surface, user, request, permit).await,
         Err(rejection) => rejection.answer_to(surface),
     }
 }
@@ -75,8 +75,9 @@ pub async fn serve_as(
     request: Request<Body>,
 ) -> Response<Body> {
     let live = gateway.live();
-    let slot = gateway.enter_race();
-    handle(&gateway, &live, surface, user, request, slot).await
+    let permit = Arc::new(gateway.enter_race());
+    let request = request.map(|body| limited(body, live.config.server.body_max));
+    handle(&gateway, &live, surface, user, request, permit).await
 }
 
 async fn handle(
@@ -85,10 +86,10 @@ async fn handle(
     surface: Surface,
     user: Option<Arc<User>>,
     request: Request<Body>,
-    slot: InFlightGuard,
+    permit: Arc<InFlightGuard>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), slot);
+    let mut guard = RaceGuard::new(gateway, surface, user.as_deref(), permit);
     let race = match prepare(gateway, live, user, &parts.headers, body, &mut guard).await {
         Ok(PreparedRequest::Race(race)) => race,
         Ok(PreparedRequest::Answered(response)) => return response_of(Ok(ServedAnswer::Whole(response, None)), guard),

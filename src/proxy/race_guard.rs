@@ -43,7 +43,7 @@ pub struct RaceGuard {
     shutdown: Shutdown,
     /// The head of the answer went out early, with status 200.
     head_sent: bool,
-    _slot: InFlightGuard,
+    _permit: Arc<InFlightGuard>,
 }
 
 /// A race whose request has been read.
@@ -82,14 +82,14 @@ pub struct StreamedRace {
 }
 
 impl RaceGuard {
-    /// `slot`: its place among the requests in flight.
-    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, slot: InFlightGuard) -> RaceGuard {
+    /// `permit`: its place among the requests in flight, held until the response body ends.
+    pub fn new(gateway: &Gateway, surface: Surface, user: Option<&User>, permit: Arc<InFlightGuard>) -> RaceGuard {
         let record = RaceRecord {
             race_id: uuid::Uuid::now_v7().to_string(),
             started_at: wall_micros(),
             user: user.map(|user| user.name.clone()),
             api: surface.as_str(),
-            in_flight: slot.before,
+            in_flight: permit.before,
             ..RaceRecord::default()
         };
         RaceGuard {
@@ -103,7 +103,7 @@ impl RaceGuard {
             recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
-            _slot: slot,
+            _permit: permit,
         }
     }
 
@@ -281,7 +281,14 @@ impl RelayObserver for StreamedRace {
 impl Drop for RaceGuard {
     fn drop(&mut self) {
         let gone = if self.shutdown.is_cancelled() { RaceOutcome::Shutdown } else { RaceOutcome::ClientGone };
-        self.record.outcome = self.outcome.unwrap_or(gone);
+        self.record.outcome = match self.outcome {
+            Some(outcome) => outcome,
+            None if std::thread::panicking() => {
+                self.record.http_status = Some(i64::from(StatusCode::INTERNAL_SERVER_ERROR.as_u16()));
+                RaceOutcome::Error
+            }
+            None => gone,
+        };
         self.record.attempts = i64::try_from(self.started()).unwrap_or(i64::MAX);
         if self.head_sent {
             self.record.http_status = Some(i64::from(StatusCode::OK.as_u16()));

@@ -231,6 +231,13 @@ impl Rejection {
         rejection
     }
 
+    /// A handler panicked.
+    pub fn internal() -> Rejection {
+        let message =
+            "the gateway failed on this request: its log says where, and sending it again may help".to_owned();
+        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "photofinish_internal", message)
+    }
+
     pub fn not_found(path: &str) -> Rejection {
         let message = format!(
             "there is nothing at {}: the gateway serves POST {}, GET /v1/models and, for admins, what GET \

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 
-use super::cors;
-use crate::config::Config;
+use super::layers;
+use crate::config::{Config, Cors};
 use crate::proxy::Rejection;
 
 /// How the page that sent a request stands to the gateway, as its browser sees it.
@@ -32,7 +32,11 @@ pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Reje
         return Err(Rejection::unknown_host(host.name));
     }
     let headers = request.headers();
-    match is_foreign(headers, host.as_ref()) && !cors::names(&config.server.cors, headers.get(ORIGIN)) {
+    match is_foreign(headers, host.as_ref())
+        && !headers
+            .get(ORIGIN)
+            .map_or(config.server.cors == Cors::Any, |origin| layers::names(&config.server.cors, origin))
+    {
         true => Err(Rejection::foreign_page(headers.get(ORIGIN).map(HeaderValue::as_bytes))),
         false => Ok(()),
     }

@@ -5,10 +5,10 @@
 
 mod api;
 mod connection_slots;
-mod cors;
 mod forwarded;
 mod health;
 mod host_check;
+mod layers;
 mod listener;
 mod metrics;
 mod routes;

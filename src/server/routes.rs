@@ -1,23 +1,27 @@
-//! Which path is served by what.
+//! The routes, and in [`edge`] the layers that a request passes before its handler.
+//!
+//! Not for connections (see `mod.rs`), nor for anything inside a race: attempts are no services.
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, Path, State};
-use axum::middleware;
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
+use axum::{Extension, Router, middleware};
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use tower::ServiceBuilder;
 
 use super::api::{self, DatabaseReads};
-use super::{cors, health, metrics};
+use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin};
+use super::{health, metrics};
+use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
 
-/// What the paths are served from.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(super) struct ServedPaths {
     pub gateway: Arc<Gateway>,
@@ -30,17 +34,39 @@ impl FromRef<ServedPaths> for Arc<Gateway> {
     }
 }
 
-/// Every path of the gateway. What is not here is a 404 in the dialect's shape.
+/// Every path of the gateway; any other path is a 404 in the shape of the nearest surface.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
-    // A reload does not move the database, whatever the file says by then.
+    // A reload does not move the database, even if the new file names another one.
     let reads = DatabaseReads::new(gateway.live().config.store.path.clone(), gateway.shutdown().clone());
-    let router = routes().into_iter().fold(Router::new(), |router, (path, served)| router.route(path, served));
-    let cors = middleware::from_fn_with_state(gateway.clone(), cors::apply);
-    let router = router.route("/", only_get(get(home)));
-    router.fallback(nothing).layer(cors).with_state(ServedPaths { gateway, reads })
+    let cross = Arc::new(CrossOrigin::new(gateway.clone()));
+    let site = ServedPaths { gateway, reads };
+    let mut router = Router::new().route("/", edge(only_get(get(home)), "/", &cross));
+    for (path, served) in routes() {
+        router = router.route(path, edge(served, path, &cross));
+    }
+    router.fallback_service(edge(any(nothing), "", &cross).with_state(site.clone())).with_state(site)
 }
 
-/// Those that answer with data; `/` is beside them. `HEAD` is answered like `GET`, without the body.
+/// What every request to this path passes before its handler, outermost layer first.
+pub(super) fn edge(
+    served: MethodRouter<ServedPaths>,
+    path: &str,
+    cross: &Arc<CrossOrigin>,
+) -> MethodRouter<ServedPaths> {
+    let gateway = cross.gateway.clone();
+    let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path);
+    let admission = surface.map(|surface| Admission::layer(gateway.clone(), surface));
+    let shape = surface.unwrap_or(Surface::Chat);
+    let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
+    let layers = ServiceBuilder::new()
+        .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
+        .map_future(move |handling| catch_panics(handling, shape))
+        .map_request(move |request: Request<Body>| request.map(&limit))
+        .option_layer(admission);
+    served.layer(layers)
+}
+
+/// The routes that answer with data. Axum answers `HEAD` like `GET`, without the body.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
     let surfaces = Surface::ALL.into_iter().map(|surface| (surface.path(), surface_route(surface)));
     let others = [
@@ -61,8 +87,9 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<ServedPaths>)> {
 }
 
 fn surface_route(surface: Surface) -> MethodRouter<ServedPaths> {
-    let serve =
-        move |State(gateway): State<Arc<Gateway>>, request: Request<Body>| proxy::serve(gateway, surface, request);
+    let serve = move |State(gateway): State<Arc<Gateway>>,
+                      Extension(permit): Extension<Arc<InFlightGuard>>,
+                      request: Request<Body>| { proxy::serve(gateway, surface, permit, request) };
     post(serve).fallback(move |asked: Method| method(asked, surface, "POST", "POST, OPTIONS"))
 }
 
@@ -74,7 +101,7 @@ async fn models(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Resp
     proxy::list(&gateway, &headers).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-/// The id may be anything that a client can write, so also what is no text.
+/// The id may be any bytes, so also invalid UTF-8.
 async fn model(
     State(gateway): State<Arc<Gateway>>,
     id: Result<Path<String>, PathRejection>,
@@ -85,12 +112,12 @@ async fn model(
     proxy::one(&gateway, &headers, &id).unwrap_or_else(|rejection| rejection.into_response())
 }
 
-/// Some clients ask for the base URL to see whether anybody is there.
+/// Some clients request the base URL to see whether a server is there.
 async fn home() -> &'static str {
     "Photofinish, a racing LLM gateway. Its surfaces are under /v1: GET /v1/models lists the models.\n"
 }
 
-/// The answer to a method that the path does not take: it takes `only`, or `all` with what every path does.
+/// Answers a method that the path does not serve. It serves `only`; `all` adds the methods that every path answers.
 async fn method(asked: Method, surface: Surface, only: &'static str, all: &'static str) -> Response<Body> {
     if asked != Method::OPTIONS {
         return Rejection::method(only).answer_to(surface);
@@ -101,12 +128,11 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
     response
 }
 
-/// In the shape of the surface that is nearest.
 async fn nothing(uri: Uri) -> impl IntoResponse {
     Rejection::not_found(uri.path()).answer_to(near(uri.path()))
 }
 
-/// The surface whose clients ask for such a path.
+/// The surface in whose dialect an unknown path is answered.
 pub(super) fn near(path: &str) -> Surface {
     Surface::ALL.into_iter().find(|surface| path.starts_with(surface.path())).unwrap_or(Surface::Chat)
 }

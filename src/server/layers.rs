@@ -1,0 +1,223 @@
+//! The layers of [`edge`](super::routes::edge): cross-origin requests, panics and admission.
+//!
+//! Not for what a single handler checks, such as tokens.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::middleware::Next;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tower::{Layer, Service, ServiceExt as _, layer::layer_fn};
+use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
+
+use super::host_check;
+use super::routes::near;
+use crate::config::Cors;
+use crate::protocol::Surface;
+use crate::proxy::{self, Gateway, Rejection};
+
+/// How long a browser may cache the answer to a preflight request: the longest that any browser accepts.
+const MAX_AGE: Duration = Duration::from_secs(86_400);
+
+/// The state of [`cross_origin`].
+pub(super) struct CrossOrigin {
+    pub gateway: Arc<Gateway>,
+    /// For `cors = ["*"]`.
+    any: CorsLayer,
+    /// For a list of origins. It reads the list of the live configuration.
+    listed: CorsLayer,
+}
+
+impl CrossOrigin {
+    pub fn new(gateway: Arc<Gateway>) -> CrossOrigin {
+        let live = gateway.clone();
+        let is_listed = move |origin: &HeaderValue| names(&live.live().config.server.cors, origin);
+        let base = CorsLayer::new()
+            .allow_methods([Method::GET, Method::HEAD, Method::POST])
+            // A "*" would leave out `authorization`.
+            .allow_headers(AllowHeaders::mirror_request())
+            // Browsers ask for it when a page of the internet calls a server in the local network.
+            .allow_private_network(true)
+            .max_age(MAX_AGE)
+            .vary([ORIGIN]);
+        let allowed = is_listed.clone();
+        let listed = base
+            .clone()
+            .allow_origin(AllowOrigin::predicate(move |origin, _| allowed(origin)))
+            // There are no cookies, but a page that fetches with `credentials: "include"` could not read the answer without it.
+            .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
+        CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed }
+    }
+}
+
+/// Whether pages of this origin may call.
+pub(super) fn names(cors: &Cors, origin: &HeaderValue) -> bool {
+    match cors {
+        Cors::None => false,
+        Cors::Any => true,
+        Cors::Only(origins) => {
+            origin.to_str().is_ok_and(|origin| origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin)))
+        }
+    }
+}
+
+/// Refuses a request with a wrong `Host` or from a page that is not listed, and serves the others with CORS headers by the
+/// live configuration.
+pub(super) async fn cross_origin(
+    State(cross): State<Arc<CrossOrigin>>,
+    request: Request<Body>,
+    next: Next,
+) -> Response<Body> {
+    let live = cross.gateway.live();
+    if let Err(rejection) = host_check::check(&request, &live.config) {
+        return rejection.answer_to(near(request.uri().path()));
+    }
+    let cors = match &live.config.server.cors {
+        Cors::None => None,
+        Cors::Any => Some(&cross.any),
+        Cors::Only(_) => Some(&cross.listed),
+    };
+    drop(live);
+    let headers = request.headers();
+    let (is_options, is_from_page) = (request.method() == Method::OPTIONS, headers.contains_key(ORIGIN));
+    let is_preflight = is_options && is_from_page && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    // The layer takes every OPTIONS for a preflight request, but clients also ask with it which methods a path serves.
+    let Some(cors) = cors.filter(|_| is_preflight || !is_options) else { return next.run(request).await };
+    let mut response = match cors.layer(next).oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    if is_preflight {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    } else if is_from_page {
+        expose(response.headers_mut());
+    }
+    response
+}
+
+/// Lets the page read the gateway's own headers, and those of providers about the request and its limits. The names depend
+/// on the provider, so the layer cannot list them.
+fn expose(headers: &mut HeaderMap) {
+    let is_exposed = |name: &str| {
+        ["x-", "openai-", "anthropic-"].iter().any(|start| name.starts_with(start))
+            || ["server-timing", "request-id", "retry-after", "retry-after-ms"].contains(&name)
+    };
+    let names: Vec<&str> = headers.keys().map(HeaderName::as_str).filter(|name| is_exposed(name)).collect();
+    if let Ok(names) = HeaderValue::try_from(names.join(", "))
+        && !names.is_empty()
+    {
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, names);
+    }
+}
+
+/// Turns a panic of the handler into a 500 in the dialect of `surface`. The panic hook has logged where it was.
+///
+/// Our own, because `CatchPanic` of tower-http boxes every response body, which costs a call per frame.
+pub(super) async fn catch_panics<F>(handling: F, surface: Surface) -> Result<Response<Body>, Infallible>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    AssertUnwindSafe(handling).catch_unwind().await.unwrap_or_else(|_| Ok(Rejection::internal().answer_to(surface)))
+}
+
+/// Admits a request to a surface, or answers that there is no room. The permit goes along with the request: see
+/// [`proxy::admit`]. `ConcurrencyLimit` of tower would give it back with the head of the answer, before a stream begins.
+#[derive(Clone)]
+pub(super) struct Admission<S> {
+    gateway: Arc<Gateway>,
+    surface: Surface,
+    inner: S,
+}
+
+impl Admission<()> {
+    pub fn layer<S>(gateway: Arc<Gateway>, surface: Surface) -> impl Layer<S, Service = Admission<S>> + Clone {
+        layer_fn(move |inner| Admission { gateway: gateway.clone(), surface, inner })
+    }
+}
+
+impl<S> Service<Request<Body>> for Admission<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // Only `POST` begins a race; the answers to other methods cost nothing.
+        if request.method() != Method::POST {
+            return Either::Left(self.inner.call(request));
+        }
+        match proxy::admit(&self.gateway, self.surface, request) {
+            Ok(request) => Either::Left(self.inner.call(request)),
+            Err(refusal) => Either::Right(ready(Ok(refusal))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::path::Path;
+
+    use axum::Router;
+    use axum::body::to_bytes;
+    use axum::routing::any;
+    use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, HOST};
+
+    use super::*;
+    use crate::config::parse;
+    use crate::health::LiveConfig;
+    use crate::recorder::Recorder;
+    use crate::server::api::DatabaseReads;
+    use crate::server::routes::{ServedPaths, edge};
+    use crate::shutdown::Shutdown;
+    use crate::upstream::{UpstreamClient, system_resolver};
+
+    const PAGE: &str = "https://app.example";
+
+    async fn panicking() -> Response<Body> {
+        let none: Option<Response<Body>> = None;
+        none.unwrap()
+    }
+
+    fn gateway() -> Arc<Gateway> {
+        let config = parse(&format!("server.cors = [\"{PAGE}\"]"), Path::new("config.toml"), &|_| None).unwrap();
+        let live = LiveConfig::new(config, &HashMap::new()).unwrap();
+        let shutdown = Shutdown::new();
+        let client = UpstreamClient::with_resolver(shutdown.clone(), system_resolver()).unwrap();
+        Arc::new(Gateway::new(live, client, Recorder::without_store(), shutdown))
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_in_the_shape_of_the_surface_and_gives_the_permit_back() {
+        let gateway = gateway();
+        let cross = Arc::new(CrossOrigin::new(gateway.clone()));
+        let reads = DatabaseReads::new("history.db".into(), Shutdown::new());
+        for surface in Surface::ALL {
+            let site = ServedPaths { gateway: gateway.clone(), reads: reads.clone() };
+            let router = Router::new().route(surface.path(), edge(any(panicking), surface.path(), &cross));
+            let request = Request::post(surface.path()).header(HOST, "localhost").header(ORIGIN, PAGE);
+            let response = router.with_state(site).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(response.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], PAGE, "the page can read it");
+            let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+            let expected = to_bytes(Rejection::internal().answer_to(surface).into_body(), 1 << 20).await.unwrap();
+            assert_eq!(body, expected, "{surface:?}");
+            assert_eq!(gateway.races(), 0, "{surface:?}");
+        }
+    }
+}
