@@ -4,6 +4,7 @@
 
 pub(super) mod answer;
 mod board;
+mod events;
 mod feed;
 mod finished;
 mod output;

@@ -152,8 +152,8 @@ async fn ask(gateway: Arc<Gateway>, place: usize, target: &LiveTarget) -> LiveAn
         let complaint = match to_bytes(response.into_body(), BODY_MAX).await {
             Ok(body) if !status.is_success() => Some(Refusal::read(status.as_u16(), &body).of_the_last()),
             Ok(body) => {
-                let mut answer = AnswerReader::new();
-                answer.read(body);
+                let mut answer = AnswerReader::new(Body::from(body));
+                while let Ok(Some(_)) = answer.next().await {}
                 answer.broke
             }
             Err(_) => Some(format!("an answer of more than {BODY_MAX} bytes, or one that broke off")),

@@ -1,17 +1,16 @@
-//! The text of a streamed answer, out of its events; and what an error says. Not the events themselves: see `protocol`.
+//! The text of a streamed answer, and the message of an error. Not for events: see `events`.
 
-use bytes::Bytes;
+use std::io;
+
+use axum::body::Body;
 use serde_json::Value;
 
-use crate::protocol::sse::SseScanner;
-
-/// One event, as the gateway bounds it too.
-const EVENT_MAX: usize = 8 << 20;
+use super::events::{Events, Unread};
 
 /// Reads the events of one answer.
 pub struct AnswerReader {
-    scanner: SseScanner,
-    /// What it says that went wrong behind its first token.
+    events: Events,
+    /// The error that the answer itself reports after its first token.
     pub broke: Option<String>,
 }
 
@@ -24,28 +23,29 @@ pub struct PrintedPiece {
 }
 
 impl AnswerReader {
-    pub fn new() -> AnswerReader {
-        AnswerReader { scanner: SseScanner::new(EVENT_MAX), broke: None }
+    pub fn new(body: Body) -> AnswerReader {
+        AnswerReader { events: Events::new(body), broke: None }
     }
 
-    /// What these bytes, which follow those of before, add.
-    pub fn read(&mut self, bytes: Bytes) -> PrintedPiece {
+    /// What the next event adds; none at the end. It may be dropped while it waits, and nothing is lost.
+    ///
+    /// # Errors
+    /// When the body breaks off.
+    pub async fn next(&mut self) -> io::Result<Option<PrintedPiece>> {
         let mut piece = PrintedPiece::default();
-        self.scanner.push(bytes);
-        loop {
-            match self.scanner.next_event() {
-                Ok(Some(event)) => {
-                    if let Some(chunk) = event.fields().data.and_then(|data| serde_json::from_slice(&data).ok()) {
-                        self.take(&chunk, &mut piece);
-                    }
-                }
-                Ok(None) => return piece,
-                Err(error) => {
-                    self.broke.get_or_insert_with(|| error.to_string());
-                    return piece;
+        match self.events.next().await {
+            None => return Ok(None),
+            Some(Err(Unread::Transport(error))) => return Err(io::Error::other(error)),
+            Some(Err(Unread::Broken(why))) => {
+                self.broke.get_or_insert(why);
+            }
+            Some(Ok(data)) => {
+                if let Ok(chunk) = serde_json::from_str(&data) {
+                    self.take(&chunk, &mut piece);
                 }
             }
         }
+        Ok(Some(piece))
     }
 
     fn take(&mut self, chunk: &Value, piece: &mut PrintedPiece) {
@@ -116,23 +116,19 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    #[test]
-    fn text_is_read_across_any_split() {
+    #[tokio::test]
+    async fn text_reasoning_and_errors_are_read_out_of_events() {
         let events = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
                       data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n: ping\n\n\
                       data: {\"choices\":[{\"delta\":{\"content\":\"Grüße\"}}]}\n\n\
                       data: {\"error\":{\"message\":\"it broke\"}}\n\ndata: [DONE]\n\n";
-        for split in 0..events.len() {
-            let mut answer = AnswerReader::new();
-            let mut pieces = PrintedPiece::default();
-            for part in [&events.as_bytes()[..split], &events.as_bytes()[split..]] {
-                let piece = answer.read(Bytes::copy_from_slice(part));
-                pieces.text += &piece.text;
-                pieces.reasoning += &piece.reasoning;
-            }
-            assert_eq!((pieces.text.as_str(), pieces.reasoning.as_str()), ("Grüße", "hm"), "{split}");
-            assert_eq!(answer.broke.as_deref(), Some("it broke"), "{split}");
+        let (mut answer, mut pieces) = (AnswerReader::new(Body::from(events)), PrintedPiece::default());
+        while let Some(piece) = answer.next().await.unwrap() {
+            pieces.text += &piece.text;
+            pieces.reasoning += &piece.reasoning;
         }
+        assert_eq!((pieces.text.as_str(), pieces.reasoning.as_str()), ("Grüße", "hm"));
+        assert_eq!(answer.broke.as_deref(), Some("it broke"));
     }
 
     #[test]

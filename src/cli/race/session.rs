@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use http::Response;
-use http_body_util::BodyExt as _;
 use tokio::sync::mpsc::Receiver;
 
 use super::CommandOutcome;
@@ -168,10 +167,9 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
 
     async fn answer(&mut self, course: &mut RaceInProgress, response: Response<Body>) -> io::Result<SessionOutcome> {
         let race_id = response.headers().get("x-photofinish-race").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let mut body = response.into_body();
-        let (mut answer, mut kept) = (AnswerReader::new(), String::new());
+        let (mut answer, mut kept) = (AnswerReader::new(response.into_body()), String::new());
         loop {
-            let frame = tokio::select! {
+            let piece = tokio::select! {
                 biased;
                 () = self.signals.next() => {
                     self.show.end_of_answer()?;
@@ -181,11 +179,9 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
                     self.hear(course, &event)?;
                     continue;
                 }
-                frame = body.frame() => frame,
+                piece = answer.next() => piece?,
             };
-            let Some(frame) = frame else { break };
-            let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() else { continue };
-            let piece = answer.read(bytes);
+            let Some(piece) = piece else { break };
             if self.show.keeps_answer() && kept.len() + piece.text.len() <= ANSWER_MAX {
                 kept += &piece.text;
             }
@@ -195,7 +191,6 @@ impl<'a, O: io::Write, E: io::Write> RaceSession<'a, O, E> {
         if let Some(race_id) = race_id.filter(|_| self.show.keeps_answer()) {
             self.rows.answered(&race_id, kept);
         }
-        drop(body);
         Ok(match answer.broke {
             Some(why) => SessionOutcome::Failed(why),
             None => SessionOutcome::Answered,
