@@ -37,7 +37,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("proxy", 2),
     ("race", 2),
     ("report", 3),
-    ("server", 11),
+    ("server", 9),
     ("store", 4),
     ("upstream", 2),
 ];

@@ -117,11 +117,12 @@ impl Reloading {
     }
 }
 
-fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 3] {
+fn restart_needed(before: &Config, after: &Config) -> [(&'static str, bool); 4] {
     [
         ("server.listen", before.server.listen != after.server.listen),
         // Another certificate does not.
         ("server.tls", before.server.tls.is_some() != after.server.tls.is_some()),
+        ("server.log", before.server.log != after.server.log),
         ("store.url", before.store.path != after.store.path),
     ]
 }

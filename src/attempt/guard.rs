@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use tracing::{Level, Span, enabled};
+
 use super::AttemptSpec;
 use super::in_flight::InFlightGuard;
 use super::meter::Meter;
@@ -54,6 +56,8 @@ pub(super) struct AttemptGuard {
     shutdown: Shutdown,
     /// Its pooled connection had died: the failure says nothing about the upstream.
     stale: bool,
+    /// Its attempt's.
+    span: Span,
     /// None for an attempt that statistics ignore.
     attempt_observer: Option<AttemptObserver>,
     _slot: Option<InFlightGuard>,
@@ -82,6 +86,7 @@ impl AttemptGuard {
             recorder: spec.recorder.clone(),
             shutdown: spec.shutdown.clone(),
             stale: false,
+            span: spec.span.clone(),
             attempt_observer: spec.attempt_observer.take(),
             _slot: spec.slot.take(),
         }
@@ -227,9 +232,15 @@ impl AttemptGuard {
 impl Drop for AttemptGuard {
     fn drop(&mut self) {
         let record = self.finish();
+        let (outcome, cause) = (record.outcome.as_str(), record.censor_cause.map(CensorCause::as_str));
+        let (failure, ttft_us) = (record.failure, record.first_token_us);
+        if enabled!(Level::DEBUG) {
+            self.span.in_scope(|| tracing::debug!(outcome, cause, failure, ttft_us, "the attempt is over"));
+        }
         if self.meter.malformed > 0 {
             let (malformed, provider) = (self.meter.malformed, &record.provider);
-            tracing::warn!(malformed, provider, "events that were no JSON were left out");
+            let left_out = || tracing::warn!(malformed, provider, "events that were no JSON were left out");
+            self.span.in_scope(left_out);
         }
         if let Some(attempt_observer) = &mut self.attempt_observer {
             let ending = ending(&record, self.choices);

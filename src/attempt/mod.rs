@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use http::HeaderMap;
+use tracing::{Instrument, Span};
 
 use crate::budget::Budget;
 use crate::clock::Instant;
@@ -55,6 +56,8 @@ pub struct AttemptSpec {
     pub recorder: Recorder,
     pub shutdown: Shutdown,
     pub race_id: String,
+    /// The attempt's.
+    pub span: Span,
     /// When the client's request was read.
     pub read_at: Instant,
     pub starting: AttemptStart,
@@ -100,7 +103,8 @@ pub fn start(mut spec: AttemptSpec) -> Attempt {
     let bounds = Bounds { event_max: spec.event_max, budget: spec.budget.clone() };
     let AttemptSpec { request_translation, upstream, include_usage, .. } = &spec;
     let response_translation = ResponseTranslation::new(request_translation, &upstream.model, *include_usage);
-    let future = Box::pin(exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard));
+    let exchange = exchange::exchange(spec.client, outgoing, response_translation, bounds, spec.key, guard);
+    let future = Box::pin(exchange.instrument(spec.span));
     Attempt { future, fate }
 }
 

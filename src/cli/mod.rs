@@ -27,7 +27,7 @@ use crate::config::{self, Config, LoadError};
 use crate::printable::printable_lines;
 use crate::report::series::SeriesError;
 use crate::shutdown::Shutdown;
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 use race::CommandOutcome;
 
 /// A racing LLM gateway: each request is fanned out to several providers, the answer is streamed from whichever first token
@@ -128,9 +128,6 @@ pub fn main() -> ExitCode {
     if let Some((command, problem)) = problem {
         wrong_use(command, problem).exit();
     }
-    // Its lines would stand in the middle of the picture, which tells of failures itself.
-    let quiet = matches!(cli.command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
-    telemetry::start(if quiet { "error" } else { telemetry::DEFAULT });
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREAD_FOR).build() {
         Ok(runtime) => runtime,
@@ -155,6 +152,7 @@ fn wrong_use(command: &str, problem: String) -> clap::Error {
 async fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Simulate(options) => {
+            telemetry::start(telemetry::DEFAULT, LogFormat::Text);
             let shutdown = Shutdown::new();
             shutdown.spawn(signals::forward(shutdown.clone()));
             simulate::run(options, shutdown).await
@@ -183,6 +181,9 @@ async fn run(cli: Cli) -> ExitCode {
                 Ok(config) => config,
                 Err(error) => return bad_config(&error),
             };
+            // Lines of the log would break the picture, which shows failures itself.
+            let quiet = matches!(command, Command::Race(_) | Command::Check(check::CheckOptions { live: true, .. }));
+            telemetry::start(if quiet { "error" } else { telemetry::DEFAULT }, config.server.log);
             match &command {
                 Command::Race(options) => return run_race(config, options).await,
                 Command::Check(check::CheckOptions { live: true, .. }) => return run_live_check(config).await,

@@ -63,6 +63,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
+use crate::telemetry::LogFormat;
+
 /// One config file. Immutable; a reload makes another one.
 #[derive(Debug)]
 pub struct Config {
@@ -116,6 +118,8 @@ pub struct Server {
     pub hosts: Vec<String>,
     /// The web pages that may call.
     pub cors: Cors,
+    /// How a line of the log is written.
+    pub log: LogFormat,
 }
 
 /// `cors = [ … ]`: the origins of web pages whose scripts may call.

@@ -10,11 +10,13 @@ use ipnet::IpNet;
 
 use super::certificate::{self, ListenerCertificate, TlsKeys};
 use super::keys::{self, keys, own};
-use super::kinds::{ByteSize, TimeSpan, WholeNumber};
+use super::kinds::{ByteSize, TimeSpan, WholeNumber, choice};
+use super::names::NamedChoice;
 use super::problem::LocatedProblem;
 use super::reader::{Located, TomlTable};
 use super::units::DURATION_MAX;
 use super::{Cors, Listen};
+use crate::telemetry::LogFormat;
 
 keys! {
     /// `[server]`
@@ -45,6 +47,23 @@ keys! {
         hosts: Vec<String> = own(read_hosts, |_| keys::one_or_more(keys::text(r"[A-Za-z0-9._-]+"))), or Vec::new();
         /// Origins of web pages that may call, such as `https://app.example.com`; `*` is any.
         cors: Cors = own(read_cors, |_| keys::one_or_more(keys::text(r"\*|[A-Za-z][A-Za-z0-9+.-]*://.+"))), or Cors::None;
+        /// How a line of the log is written.
+        log: LogFormat = choice(), or LogFormat::Text;
+    }
+}
+
+impl NamedChoice for LogFormat {
+    const VARIANTS: &'static [LogFormat] = &LogFormat::ALL;
+
+    fn name(self) -> &'static str {
+        self.as_str()
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            LogFormat::Text => "For people; coloured on a terminal.",
+            LogFormat::Json => "One JSON object a line.",
+        }
     }
 }
 

@@ -61,6 +61,7 @@ pub(super) fn resolve(scope: &ReaderScope<'_>, raw: RawConfig, path: &Path) -> C
             drain: server.drain,
             hosts: server.hosts,
             cors: server.cors,
+            log: server.log,
         },
         store: StoreConfig { path: absolute(&raw.store.url), retention: raw.store.retention },
         race: raw.race,

@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::state::lock;
 use super::{CallerId, Candidate, UpstreamHealth, prompt_length};
 use crate::clock::Instant;
@@ -22,6 +24,8 @@ const ANSWER_SHARE: usize = 16;
 /// The reporter of one race. Losers that run on after the race report to it too.
 pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
+    /// The request's, also for what happens after its answer has begun.
+    pub span: Span,
     pub runners: Arc<Vec<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
@@ -49,6 +53,8 @@ struct BreakerCharge {
 #[derive(Clone)]
 pub struct SentRequest {
     pub at: Instant,
+    /// The attempt's.
+    pub span: Span,
     pub key: Option<HashedKey>,
     pub stream_options: bool,
     /// What the upstream rejected in this race; it is left out.
@@ -77,6 +83,7 @@ impl OutcomeReporter {
     ) -> OutcomeReporter {
         let nothing = SentRequest {
             at: read_at,
+            span: Span::none(),
             key: None,
             stream_options: false,
             complained: RejectedFeature::default(),
@@ -84,6 +91,7 @@ impl OutcomeReporter {
         };
         OutcomeReporter {
             health: health.clone(),
+            span: Span::current(),
             runners: runners.clone(),
             breaker,
             caller,
@@ -108,7 +116,13 @@ impl OutcomeReporter {
     /// The answer of this candidate's latest start ended, well or by a failure.
     pub fn ended(&self, candidate: usize, failure: Option<&Failure>) {
         match failure {
-            Some(failure) => self.charge(candidate, &self.sent(candidate), failure),
+            Some(failure) => {
+                let sent = self.sent(candidate);
+                let _entered = sent.span.enter();
+                let (kind, phase) = (failure.kind.as_str(), failure.phase.as_str());
+                tracing::debug!(failure = kind, phase, "the answer broke off");
+                self.charge(candidate, &sent, failure);
+            }
             None => self.health.ended_well(self.runners[candidate].asked()),
         }
     }
@@ -153,6 +167,7 @@ impl OutcomeReporter {
     }
 
     fn apply(&self, charge: &BreakerCharge) {
+        let _entered = self.span.enter();
         let BreakerCharge { candidate, broke, caller, sent_at } = *charge;
         self.health.charge(self.runners[candidate].asked(), &self.breaker, broke, caller, sent_at);
     }
@@ -194,6 +209,7 @@ impl OutcomeReporter {
 
     /// True: ask the same candidate again, because its request changed or goes over a new connection.
     pub fn failed(&self, candidate: usize, sent: &SentRequest, failure: &Failure) -> bool {
+        let _entered = sent.span.enter();
         self.log(candidate, sent, failure);
         // Only a new connection shows whether the upstream is at fault.
         if failure.stale && !sent.stale {
@@ -242,6 +258,7 @@ impl OutcomeReporter {
 
     /// From now on its requests leave reasoning out.
     pub fn leave_out_reasoning(&self, candidate: usize) {
+        let _entered = self.span.enter();
         lock(&self.sent)[candidate].complained.reasoning = true;
         tracing::info!(
             upstream = self.runners[candidate].name,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
+use tracing::Instrument;
 
 use super::candidate_set::CandidateSet;
 use super::gateway::Gateway;
@@ -28,6 +29,7 @@ use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use crate::recorder::Recorder;
 use crate::routing::adaptive::{AttemptView, DecisionReason};
+use crate::telemetry::attempt_span;
 
 pub struct Launcher {
     gateway: Arc<Gateway>,
@@ -111,7 +113,9 @@ impl Launcher {
             && runner.upstream.provider.stream_options
             && gateway.health().takes_stream_options(&runner.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let sent = SentRequest { at: Instant::now(), key: key.clone(), stream_options, complained, stale };
+        let span = attempt_span(&self.outcome_reporter.span, &runner.name, starting.ordinal, starting.reason.as_str());
+        let sent =
+            SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), stream_options, complained, stale };
         self.outcome_reporter.note(starting.candidate, sent);
         if starting.reason == StartReason::Hedge {
             self.policy.driver.reasons().add(DecisionReason::Hedged);
@@ -125,6 +129,7 @@ impl Launcher {
             recorder: self.recorder.clone(),
             shutdown: gateway.shutdown().clone(),
             race_id: self.race_id.clone(),
+            span,
             read_at: self.read_at,
             starting,
             upstream: runner.upstream.clone(),
@@ -189,28 +194,9 @@ impl Launch for Launcher {
 
     fn failed(&mut self, candidate: usize, failure: &Failure) -> RetryDecision {
         let sent = self.outcome_reporter.sent(candidate);
-        if failure.phase == Phase::Stream {
-            self.broke_off.push(candidate);
-        }
-        if failure.kind == FailureKind::ContextLength {
-            self.policy.driver.too_long(candidate, too_long(&failure.message));
-        }
-        if self.outcome_reporter.failed(candidate, &sent, failure)
-            || self.leaves_out_reasoning(candidate, &sent, failure)
-        {
-            return RetryDecision::Now;
-        }
-        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
-        let runner = &runners[candidate];
-        // A probe is not retried.
-        if self.settings.retries == 0 || runner.extra {
-            return RetryDecision::No;
-        }
-        let rest = health.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
-        match self.retries.next(candidate, failure, rest, fastrand::f64()) {
-            Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
-            None => RetryDecision::No,
-        }
+        let again = self.again(candidate, &sent, failure);
+        sent.span.in_scope(|| tracing::debug!(failure = failure.kind.as_str(), ?again, "whether it is asked again"));
+        again
     }
 
     fn affords_retry(&mut self, candidate: usize, running: &[RunningAttempt<RacedAttempt>]) -> bool {
@@ -260,11 +246,8 @@ impl Launch for Launcher {
         running: &[RunningAttempt<RacedAttempt>],
     ) -> Option<Duration> {
         // A whole answer is not held back.
-        if self.whole {
-            return None;
-        }
         let now_us = self.policy.now_us();
-        self.policy.driver.hold(ready.candidate(), &views(running), now_us)
+        if self.whole { None } else { self.policy.driver.hold(ready.candidate(), &views(running), now_us) }
     }
 
     fn prefer(&mut self, held: &RunningAttempt<ReadyAttempt>, new: &RunningAttempt<ReadyAttempt>) -> RaceSide {
@@ -306,6 +289,31 @@ impl Launcher {
             let limit = self.outcome_reporter.runners[candidate].upstream.timeouts.first_token;
             let run = self.run_on(candidate, attempt, None);
             self.beside((place, trial), limit, run);
+        }
+    }
+
+    /// What a failure of this candidate leads to.
+    fn again(&mut self, candidate: usize, sent: &SentRequest, failure: &Failure) -> RetryDecision {
+        if failure.phase == Phase::Stream {
+            self.broke_off.push(candidate);
+        }
+        if failure.kind == FailureKind::ContextLength {
+            self.policy.driver.too_long(candidate, too_long(&failure.message));
+        }
+        if self.outcome_reporter.failed(candidate, sent, failure) || self.leaves_out_reasoning(candidate, sent, failure)
+        {
+            return RetryDecision::Now;
+        }
+        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
+        let runner = &runners[candidate];
+        // A probe is not retried.
+        if self.settings.retries == 0 || runner.extra {
+            return RetryDecision::No;
+        }
+        let rest = health.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
+        match self.retries.next(candidate, failure, rest, fastrand::f64()) {
+            Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
+            None => RetryDecision::No,
         }
     }
 
@@ -367,13 +375,14 @@ impl Launcher {
         run: impl Future<Output = ()> + Send + 'static,
     ) {
         let draining = self.gateway.shutdown().draining();
-        self.gateway.shutdown().spawn(async move {
+        let running_on = async move {
             let _held = held;
             tokio::select! {
                 _ = tokio::time::timeout(limit, run) => {}
                 () = draining => {}
             }
-        });
+        };
+        self.gateway.shutdown().spawn(running_on.instrument(self.outcome_reporter.span.clone()));
     }
 }
 

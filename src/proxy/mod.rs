@@ -36,6 +36,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
+use tracing::Instrument;
 
 use crate::attempt::InFlightGuard;
 use crate::config::User;
@@ -43,6 +44,7 @@ use crate::health::LiveConfig;
 use crate::protocol::Surface;
 use crate::protocol::request::ApiRequest;
 use crate::race::Race;
+use crate::telemetry::request_span;
 use admission::AdmissionRoom;
 use blocking::StillWanted;
 use caller::{Caller, authenticate};
@@ -77,7 +79,8 @@ pub async fn serve_as(
     let live = gateway.live();
     let permit = Arc::new(gateway.enter_race());
     let request = request.map(|body| limited(body, live.config.server.body_max));
-    handle(&gateway, &live, surface, user, request, permit).await
+    let span = request_span(surface.as_str());
+    handle(&gateway, &live, surface, user, request, permit).instrument(span).await
 }
 
 async fn handle(

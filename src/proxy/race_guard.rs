@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::StatusCode;
+use tracing::{Level, Span, enabled};
 
 use super::gateway::Gateway;
 use super::rejection::Rejection;
@@ -43,6 +44,9 @@ pub struct RaceGuard {
     shutdown: Shutdown,
     /// The head of the answer went out early, with status 200.
     head_sent: bool,
+    /// The request's. The id of the race and the user are recorded in it once the id is final.
+    span: Span,
+    is_named: bool,
     _permit: Arc<InFlightGuard>,
 }
 
@@ -103,6 +107,8 @@ impl RaceGuard {
             recorder: gateway.recorder().for_race(),
             shutdown: gateway.shutdown().clone(),
             head_sent: false,
+            span: Span::current(),
+            is_named: false,
             _permit: permit,
         }
     }
@@ -145,7 +151,14 @@ impl RaceGuard {
         record.race_id = uuid::Uuid::now_v7().to_string();
         record.input_bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
         record.input_tokens_estimate = record.input_bytes / 4;
+        self.name_span();
         ReadRace(self)
+    }
+
+    fn name_span(&mut self) {
+        if !std::mem::replace(&mut self.is_named, true) {
+            tracing::record_all!(self.span, race_id = self.record.race_id, user = self.record.user);
+        }
     }
 
     /// The head of the answer went out: whatever follows, the client has read a 200.
@@ -169,6 +182,8 @@ impl RaceGuard {
 
     /// The gateway answers itself.
     pub fn rejected(mut self, rejection: &Rejection) {
+        self.name_span();
+        tracing::debug!(status = rejection.status().as_u16(), code = rejection.code(), "the gateway answers itself");
         self.record.http_status = Some(i64::from(rejection.status().as_u16()));
         self.record.done_us = Some(self.elapsed());
         self.outcome = Some(match rejection.is_after_race() {
@@ -230,6 +245,7 @@ impl<'g> ReadRace<'g> {
         record.n_choices = request.n_choices;
         record.max_tokens = request.max_tokens;
         record.has_tools = request.has_tools;
+        self.0.span.record("model", &self.0.record.model);
         ParsedRace(self.0)
     }
 }
@@ -240,6 +256,7 @@ impl<'g> ParsedRace<'g> {
         let guard = self.0;
         guard.record.policy = Some(settings.policy.as_str());
         guard.record.optimise = Some(settings.optimise.as_str());
+        tracing::debug!(plan, policy = guard.record.policy, why = reasons.text(), "planned");
         guard.record.plan = Some(plan);
         guard.steering = Some((reasons, race_budget));
         guard
@@ -299,6 +316,10 @@ impl Drop for RaceGuard {
         let overhead_us = self.overhead_us();
         let why = self.pay();
         let (user, plan) = (self.record.user.take(), self.record.plan.take());
+        let (outcome, attempts, winner) = (self.record.outcome.as_str(), self.record.attempts, self.record.winner);
+        if enabled!(Level::DEBUG) {
+            self.span.in_scope(|| tracing::debug!(outcome, attempts, winner, why, "the race is over"));
+        }
         self.recorder.race(RaceRecord { race_id, model, user, plan, why, ..self.record }, overhead_us);
     }
 }

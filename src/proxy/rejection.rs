@@ -296,6 +296,10 @@ impl Rejection {
         self.0.after_race
     }
 
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
     pub fn message(&self) -> &str {
         &self.0.message
     }

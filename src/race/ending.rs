@@ -18,6 +18,7 @@ impl<L: Launch> Race<L> {
     /// Declares the winner and cuts all others.
     pub(super) fn win(&mut self, winner: RunningAttempt<L::Ready>) -> RaceFinish<L::Ready> {
         for loser in std::mem::take(&mut self.running) {
+            tracing::debug!(ordinal = loser.ordinal, winner = winner.ordinal, "cut: another attempt won");
             self.lose(loser);
         }
         let RunningAttempt { attempt: ready, entry, ordinal, .. } = winner;
@@ -82,6 +83,7 @@ impl<L: Launch> Race<L> {
             }
             let mut late = self.running.remove(position);
             late.attempt.cut(CutReason::Late);
+            tracing::debug!(ordinal = late.ordinal, limit = ?late.entry.first_token, "cut: its first token is late");
             let message = format!("no first token within {:?}", late.entry.first_token);
             let failure = Failure::new(FailureKind::Timeout, Phase::FirstToken, message);
             self.launch.failed(late.entry.candidate, &failure);
@@ -105,6 +107,7 @@ impl<L: Launch> Race<L> {
             && let Some(position) = self.launch.hopeless(&self.running).filter(|at| *at < self.running.len())
         {
             let loser = self.running.remove(position);
+            tracing::debug!(ordinal = loser.ordinal, "cut: it cannot win any more");
             self.lose(loser);
         }
     }
@@ -112,6 +115,7 @@ impl<L: Launch> Race<L> {
     pub(super) fn cut_at_deadline(&mut self) {
         for mut running in self.running.drain(..) {
             running.attempt.cut(CutReason::Deadline);
+            tracing::debug!(ordinal = running.ordinal, "cut: the total deadline passed");
             let begun = running.has_begun();
             let phase = if begun { Phase::Stream } else { Phase::FirstToken };
             let failure = Failure::new(FailureKind::Timeout, phase, "the total deadline passed");
@@ -131,6 +135,7 @@ impl<L: Launch> Race<L> {
         match hold.map(|hold| hold.min(left)).filter(|hold| !hold.is_zero()) {
             None => Some(arrival),
             Some(hold) => {
+                tracing::debug!(ordinal = arrival.ordinal, ?hold, "held back: another may end first");
                 self.held = Some((arrival, now + hold));
                 None
             }

@@ -16,7 +16,9 @@ impl<L: Launch> Race<L> {
         let now = self.launch.now();
         while self.asks_at().is_some_and(|at| at <= now) {
             let free = self.free();
-            match self.launch.replan(&self.running, &self.candidates(&free)) {
+            let replan = self.launch.replan(&self.running, &self.candidates(&free));
+            tracing::debug!(?replan, "the policy was asked what to start beside what runs");
+            match replan {
                 Replan::Start(candidate) => {
                     match free.iter().find(|place| self.waiting[**place].entry.candidate == candidate) {
                         Some(place) => self.start_at(*place, StartReason::Hedge),

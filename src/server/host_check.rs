@@ -9,7 +9,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Version};
 
-use super::layers;
 use crate::config::{Config, Cors};
 use crate::proxy::Rejection;
 
@@ -33,9 +32,7 @@ pub(super) fn check<B>(request: &Request<B>, config: &Config) -> Result<(), Reje
     }
     let headers = request.headers();
     match is_foreign(headers, host.as_ref())
-        && !headers
-            .get(ORIGIN)
-            .map_or(config.server.cors == Cors::Any, |origin| layers::names(&config.server.cors, origin))
+        && !headers.get(ORIGIN).map_or(config.server.cors == Cors::Any, |origin| names(&config.server.cors, origin))
     {
         true => Err(Rejection::foreign_page(headers.get(ORIGIN).map(HeaderValue::as_bytes))),
         false => Ok(()),
@@ -80,6 +77,17 @@ fn is_foreign(headers: &HeaderMap, host: Option<&Host<'_>>) -> bool {
     // "same-site" is another port or another subdomain: another page, whoever made it.
     let other_site = headers.get_all(FETCH_SITE).iter().any(|site| site != "same-origin" && site != "none");
     other_origin || other_site
+}
+
+/// Whether pages of this origin may call.
+pub(super) fn names(cors: &Cors, origin: &HeaderValue) -> bool {
+    match cors {
+        Cors::None => false,
+        Cors::Any => true,
+        Cors::Only(origins) => {
+            origin.to_str().is_ok_and(|origin| origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin)))
+        }
+    }
 }
 
 /// A host with or without a port, as URLs and `Host` have it.

@@ -20,7 +20,6 @@ use tower::{Layer, Service, ServiceExt as _, layer::layer_fn};
 use tower_http::cors::{AllowCredentials, AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::host_check;
-use super::routes::near;
 use crate::config::Cors;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
@@ -40,7 +39,7 @@ pub(super) struct CrossOrigin {
 impl CrossOrigin {
     pub fn new(gateway: Arc<Gateway>) -> CrossOrigin {
         let live = gateway.clone();
-        let is_listed = move |origin: &HeaderValue| names(&live.live().config.server.cors, origin);
+        let is_listed = move |origin: &HeaderValue| host_check::names(&live.live().config.server.cors, origin);
         let base = CorsLayer::new()
             .allow_methods([Method::GET, Method::HEAD, Method::POST])
             // A "*" would leave out `authorization`.
@@ -56,17 +55,6 @@ impl CrossOrigin {
             // There are no cookies, but a page that fetches with `credentials: "include"` could not read the answer without it.
             .allow_credentials(AllowCredentials::predicate(move |origin, _| is_listed(origin)));
         CrossOrigin { gateway, any: base.allow_origin(tower_http::cors::Any), listed }
-    }
-}
-
-/// Whether pages of this origin may call.
-pub(super) fn names(cors: &Cors, origin: &HeaderValue) -> bool {
-    match cors {
-        Cors::None => false,
-        Cors::Any => true,
-        Cors::Only(origins) => {
-            origin.to_str().is_ok_and(|origin| origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin)))
-        }
     }
 }
 
@@ -102,6 +90,11 @@ pub(super) async fn cross_origin(
         expose(response.headers_mut());
     }
     response
+}
+
+/// The surface in whose dialect an unknown path is answered.
+pub(super) fn near(path: &str) -> Surface {
+    Surface::ALL.into_iter().find(|surface| path.starts_with(surface.path())).unwrap_or(Surface::Chat)
 }
 
 /// Lets the page read the gateway's own headers, and those of providers about the request and its limits. The names depend

@@ -111,7 +111,7 @@ impl ServerState {
     /// The answer to a request that is not served: work on a connection of the reserve, or, without users, a request that a
     /// trusted proxy passes on from another machine.
     fn refusal<B>(&self, place: &ConnectionSlot, peer: IpAddr, request: &Request<B>) -> Option<Response<Body>> {
-        let refuse = |rejection: Rejection| Some(rejection.answer_to(routes::near(request.uri().path())));
+        let refuse = |rejection: Rejection| Some(rejection.answer_to(layers::near(request.uri().path())));
         if request.method() == Method::POST && !place.may_work() {
             return refuse(Rejection::crowded());
         }

@@ -13,13 +13,15 @@ use axum::{Extension, Router, middleware};
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use tower::ServiceBuilder;
+use tracing::Instrument;
 
 use super::api::{self, DatabaseReads};
-use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin};
+use super::layers::{Admission, CrossOrigin, catch_panics, cross_origin, near};
 use super::{health, metrics};
 use crate::attempt::InFlightGuard;
 use crate::protocol::Surface;
 use crate::proxy::{self, Gateway, Rejection};
+use crate::telemetry::request_span;
 
 /// The state of the handlers.
 #[derive(Clone)]
@@ -44,21 +46,22 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     for (path, served) in routes() {
         router = router.route(path, edge(served, path, &cross));
     }
-    router.fallback_service(edge(any(nothing), "", &cross).with_state(site.clone())).with_state(site)
+    router.fallback_service(edge(any(nothing), "unknown", &cross).with_state(site.clone())).with_state(site)
 }
 
 /// What every request to this path passes before its handler, outermost layer first.
 pub(super) fn edge(
     served: MethodRouter<ServedPaths>,
-    path: &str,
+    path: &'static str,
     cross: &Arc<CrossOrigin>,
 ) -> MethodRouter<ServedPaths> {
     let gateway = cross.gateway.clone();
     let surface = Surface::ALL.into_iter().find(|surface| surface.path() == path);
     let admission = surface.map(|surface| Admission::layer(gateway.clone(), surface));
-    let shape = surface.unwrap_or(Surface::Chat);
+    let (name, shape) = (surface.map_or(path, Surface::as_str), surface.unwrap_or(Surface::Chat));
     let limit = move |body| proxy::limited(body, gateway.live().config.server.body_max);
     let layers = ServiceBuilder::new()
+        .map_future(move |handling| Instrument::instrument(handling, request_span(name)))
         .layer(middleware::from_fn_with_state(cross.clone(), cross_origin))
         .map_future(move |handling| catch_panics(handling, shape))
         .map_request(move |request: Request<Body>| request.map(&limit))
@@ -130,9 +133,4 @@ async fn method(asked: Method, surface: Surface, only: &'static str, all: &'stat
 
 async fn nothing(uri: Uri) -> impl IntoResponse {
     Rejection::not_found(uri.path()).answer_to(near(uri.path()))
-}
-
-/// The surface in whose dialect an unknown path is answered.
-pub(super) fn near(path: &str) -> Surface {
-    Surface::ALL.into_iter().find(|surface| path.starts_with(surface.path())).unwrap_or(Surface::Chat)
 }

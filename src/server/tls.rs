@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::connection_slots::ConnectionSlot;
-use super::routes::near;
+use super::layers::near;
 use super::socket::{ClientPresence, Socket};
 use crate::proxy::Rejection;
 use crate::shutdown::Shutdown;

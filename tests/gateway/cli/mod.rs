@@ -3,6 +3,7 @@
 mod check_live;
 mod commands;
 mod costs;
+mod log;
 mod providers;
 mod race;
 mod serve;

@@ -63,9 +63,9 @@ const MODELS: [&str; 14] = [
 ];
 
 /// `one` speaks HTTP/1.1; `two` speaks HTTP/2 over TLS.
-async fn gateway(fakes: &[FakeProvider; 2]) -> RunningGateway {
+async fn gateway(fakes: &[FakeProvider; 2], log: &str) -> RunningGateway {
     let config = format!(
-        "{}api_key = [\"${{SHARED_A}}\", \"file:shared_b\"]\n{}api_key = \"${{SHARED_A}}\"\n{}",
+        "server.log = \"{log}\"\n{}api_key = [\"${{SHARED_A}}\", \"file:shared_b\"]\n{}api_key = \"${{SHARED_A}}\"\n{}",
         provider("one", &fakes[0]),
         provider("two", &fakes[1]),
         r#"
@@ -137,8 +137,18 @@ async fn files(setup: &Setup) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn no_planted_secret_appears_in_any_output() {
+    looks_everywhere("text").await;
+}
+
+#[tokio::test]
+async fn no_planted_secret_appears_in_a_log_of_json() {
+    looks_everywhere("json").await;
+}
+
+/// The log is at its most verbose, so it has every span and every decision.
+async fn looks_everywhere(log: &str) {
     let fakes = echoing().await;
-    let served = gateway(&fakes).await;
+    let served = gateway(&fakes, log).await;
     let (mut found, mut reloads) = (Vec::new(), 0);
     for headers in callers() {
         for model in MODELS {
@@ -167,7 +177,9 @@ async fn no_planted_secret_appears_in_any_output() {
     served.process.signal("TERM");
     assert_eq!(served.process.ended().await, Some(0));
     written.extend(files(&served.setup).await);
-    written.push(("log".to_owned(), served.process.log()));
+    let said = served.process.log();
+    assert!(said.contains("the attempt is over") && said.contains("planned"), "the lines of debug level are there");
+    written.push(("log".to_owned(), said));
     for (name, text) in written {
         let line = text.lines().find(|line| !leaks(line).is_empty() || line.contains(PROMPT));
         if let Some(line) = line {
@@ -185,7 +197,7 @@ async fn no_planted_secret_appears_in_any_output() {
 #[tokio::test]
 async fn commands_print_no_secret() {
     let fakes = echoing().await;
-    let served = gateway(&fakes).await;
+    let served = gateway(&fakes, "text").await;
     for command in [&["check"][..], &["stats"], &["stats", "--json"]] {
         let ran = served.setup.run(command).await;
         assert_eq!((ran.code, leaks(&ran.out), leaks(&ran.err)), (Some(0), vec![], vec![]), "{command:?}");

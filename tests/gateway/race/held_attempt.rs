@@ -52,6 +52,7 @@ impl Alone {
             recorder,
             shutdown,
             race_id: "0197".to_owned(),
+            span: tracing::Span::none(),
             read_at: Instant::now(),
             starting: AttemptStart { candidate: 0, ordinal: 0, reason: StartReason::First, p_include: 1.0 },
             upstream: config.model("m").unwrap().upstreams[0].clone(),
