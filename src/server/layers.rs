@@ -183,8 +183,7 @@ mod tests {
     const PAGE: &str = "https://app.example";
 
     async fn panicking() -> Response<Body> {
-        let none: Option<Response<Body>> = None;
-        none.unwrap()
+        panic!("a mistake in the gateway")
     }
 
     fn gateway() -> Arc<Gateway> {

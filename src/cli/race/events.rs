@@ -23,8 +23,11 @@ pub enum Unread {
     Transport(axum::Error),
 }
 
+/// Whole lines of valid UTF-8.
+type GuardedLines = Pin<Box<dyn Stream<Item = Result<String, Unread>> + Send>>;
+
 /// The data of each event, in order. It ends with the body, or with the first error.
-pub struct Events(EventStream<Pin<Box<dyn Stream<Item = Result<String, Unread>> + Send>>>);
+pub struct Events(EventStream<GuardedLines>);
 
 impl Events {
     pub fn new(body: Body) -> Events {
