@@ -32,7 +32,7 @@ const LONGER: &[(&str, usize, &str)] = &[];
 const CIRCLES: &[(&str, usize)] = &[
     ("attempt", 7),
     ("cli", 18),
-    ("config", 17),
+    ("config", 16),
     ("metrics", 3),
     ("proxy", 2),
     ("race", 2),

@@ -5,11 +5,11 @@ use std::io;
 use axum::body::Body;
 use serde_json::Value;
 
-use super::events::{Events, Unread};
+use super::events::{AnswerEvents, Unread};
 
 /// Reads the events of one answer.
 pub struct AnswerReader {
-    events: Events,
+    events: AnswerEvents,
     /// The error that the answer itself reports after its first token.
     pub broke: Option<String>,
 }
@@ -24,7 +24,7 @@ pub struct PrintedPiece {
 
 impl AnswerReader {
     pub fn new(body: Body) -> AnswerReader {
-        AnswerReader { events: Events::new(body), broke: None }
+        AnswerReader { events: AnswerEvents::new(body), broke: None }
     }
 
     /// What the next event adds; none at the end. It may be dropped while it waits, and nothing is lost.

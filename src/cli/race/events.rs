@@ -27,11 +27,11 @@ pub enum Unread {
 type GuardedLines = Pin<Box<dyn Stream<Item = Result<String, Unread>> + Send>>;
 
 /// The data of each event, in order. It ends with the body, or with the first error.
-pub struct Events(EventStream<GuardedLines>);
+pub struct AnswerEvents(EventStream<GuardedLines>);
 
-impl Events {
-    pub fn new(body: Body) -> Events {
-        Events(EventStream::new(Box::pin(stream::unfold(Lines::new(body), Lines::next))))
+impl AnswerEvents {
+    pub fn new(body: Body) -> AnswerEvents {
+        AnswerEvents(EventStream::new(Box::pin(stream::unfold(Lines::new(body), Lines::next))))
     }
 
     /// The next event's data. It may be dropped while it waits, and nothing is lost.
@@ -117,7 +117,7 @@ mod tests {
 
     async fn read(chunks: Vec<Vec<u8>>) -> (Vec<String>, Option<Unread>) {
         let chunks = chunks.into_iter().map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
-        let mut events = Events::new(Body::from_stream(stream::iter(chunks)));
+        let mut events = AnswerEvents::new(Body::from_stream(stream::iter(chunks)));
         let mut data = Vec::new();
         while let Some(event) = events.next().await {
             match event {
