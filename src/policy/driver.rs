@@ -10,6 +10,7 @@ use super::context_fit::ContextFits;
 use super::reasons::DecisionReasons;
 use crate::clock::micros;
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
+use crate::history::StartReason;
 use crate::learning::RaceBudget;
 use crate::protocol::error::ContextOverflow;
 use crate::routing::adaptive::{
@@ -61,7 +62,10 @@ impl PolicyDriver {
     }
 
     /// An attempt at this candidate starts now.
-    pub fn started(&mut self, candidate: usize) -> &CandidateState {
+    pub fn started(&mut self, candidate: usize, reason: StartReason) -> &CandidateState {
+        if reason == StartReason::Hedge {
+            self.reasons.add(DecisionReason::Hedged);
+        }
         let state = &mut self.parts.candidates[candidate];
         state.started = Some(state.sent());
         state

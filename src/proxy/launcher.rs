@@ -28,7 +28,7 @@ use crate::protocol::{Dialect, Surface};
 use crate::race::retries::Retries;
 use crate::race::{AttemptStart, Launch, RaceSide, RacingAttempt as _, Replan, RetryDecision, RunningAttempt};
 use crate::recorder::Recorder;
-use crate::routing::adaptive::{AttemptView, DecisionReason};
+use crate::routing::adaptive::AttemptView;
 use crate::telemetry::attempt_span;
 
 pub struct Launcher {
@@ -117,10 +117,7 @@ impl Launcher {
         let sent =
             SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), stream_options, complained, stale };
         self.outcome_reporter.note(starting.candidate, sent);
-        if starting.reason == StartReason::Hedge {
-            self.policy.driver.reasons().add(DecisionReason::Hedged);
-        }
-        let observer_spec = self.policy.observer(starting.candidate, starting.ordinal);
+        let observer_spec = self.policy.observer(starting);
         let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;

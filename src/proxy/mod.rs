@@ -16,6 +16,8 @@ mod launcher;
 mod models;
 mod outbound;
 mod overrides;
+#[cfg(test)]
+mod parity;
 mod policy;
 mod race_guard;
 mod raced_attempt;

@@ -9,6 +9,7 @@ use crate::health::{Candidate, prompt_length};
 use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::policy::{CandidateState, ContextFits, PolicyDriver, PolicyDriverParts};
 use crate::protocol::request::ApiRequest;
+use crate::race::AttemptStart;
 use crate::routing::tariff::PromptTokens;
 
 /// One race's driver, and what its attempts report to.
@@ -67,9 +68,9 @@ impl RacePolicy {
     }
 
     /// The observer of an attempt that starts now.
-    pub fn observer(&mut self, candidate: usize, ordinal: usize) -> ObserverSpec {
+    pub fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> ObserverSpec {
         let race_budget = self.driver.race_budget().clone();
-        let state = self.driver.started(candidate);
+        let state = self.driver.started(candidate, reason);
         ObserverSpec {
             ordinal,
             learning: self.learning.clone(),

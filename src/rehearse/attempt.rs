@@ -125,9 +125,11 @@ impl<W> Answering<'_, W> {
         attempt.cost = if failed { 0.0 } else { tariff.whole(self.dispatch.prompt, output as f64) };
     }
 
-    /// For a lost trial: notes its first token if that is there. True if it failed instead.
-    pub(super) fn runs_out(&mut self) -> bool {
-        matches!(self.look(), Look::Failed(_))
+    /// For a lost trial: notes its first token if that is there, or gives its failure.
+    pub(super) fn runs_out(&mut self) -> Option<Failure> {
+        let Look::Failed(failure) = self.look() else { return None };
+        self.end = AttemptEnd::Failed;
+        Some(failure)
     }
 
     fn look(&mut self) -> Look {

@@ -15,10 +15,11 @@ use super::stage::{EngineBuffers, SharedStage, Wake, Whom};
 use super::world::{SimulatedRequest, SimulatedWorld};
 use crate::clock::Instant;
 use crate::config::{Policy, RaceSettings};
+use crate::failure::FailureKind;
 use crate::learning::{Learning, RaceBudget};
 use crate::policy::{CandidateState, ContextFits, DecisionReasons, PolicyDriver, PolicyDriverParts};
 use crate::race::retries::Retries;
-use crate::race::verdict::is_shared_by_all;
+use crate::race::verdict::{BreakerEffect, is_shared_by_all, verdict};
 use crate::race::{Race, RaceFinish};
 use crate::routing::plan::{PlannedStart, RacePlan, StartRule, plan};
 
@@ -208,13 +209,19 @@ impl<'w, W: SimulatedWorld, H: FnMut(&PlayedRace<'_>)> Engine<'w, '_, W, H> {
     /// A lost trial has its first token, fails, or is given up.
     fn end_trial(&mut self, trial: u64, now_us: i64) {
         let Some(mut lost) = self.trials.remove(&trial) else { return };
-        let failed = now_us < lost.until_us && lost.answering.runs_out();
+        let failure = if now_us < lost.until_us { lost.answering.runs_out() } else { None };
         let (upstream, sent_us) = (lost.answering.dispatch.upstream, lost.answering.dispatch.at_us);
         {
             let mut stage = self.stage.borrow_mut();
             let (now, sent) = (stage.now(), stage.instant(sent_us));
-            if failed {
-                stage.health.failed(upstream, sent, now);
+            if let Some(failure) = failure {
+                if verdict(&failure).counts != BreakerEffect::Never {
+                    stage.health.failed(upstream, sent, now);
+                }
+                if failure.kind == FailureKind::RateLimited {
+                    let jitter = stage.draws.f64();
+                    stage.health.limited(upstream, failure.retry_after, now, jitter);
+                }
             }
             if let Some(begun) = lost.begun {
                 stage.health.end_trial(upstream, begun);

@@ -38,10 +38,10 @@ pub(super) struct SimulatedLauncher<'w, W> {
 }
 
 impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
-    fn observer(&mut self, candidate: usize, ordinal: usize) -> Option<AttemptObserver> {
+    fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> Option<AttemptObserver> {
         let driver = self.driver.as_mut()?;
         let race_budget = driver.race_budget().clone();
-        let state = driver.started(candidate);
+        let state = driver.started(candidate, reason);
         Some(AttemptObserver::start(ObserverSpec {
             ordinal,
             learning: self.learning.clone(),
@@ -83,7 +83,8 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
     }
 
     fn launch(&mut self, starting: AttemptStart) -> SimulatedAttempt<'w, W> {
-        let (request, upstream) = (self.request, self.lineup[starting.candidate].upstream);
+        let LinedUp { upstream, trial, .. } = self.lineup[starting.candidate];
+        let request = self.request;
         let (dispatch, fate, in_flight) = {
             let mut stage = self.stage.borrow_mut();
             let at_us = stage.now_us();
@@ -98,6 +99,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
                 upstream,
                 reason: starting.reason,
                 beside: attempts.iter().any(is_running),
+                trial,
                 sent: crate::routing::adaptive::SendConditions { uncached_tokens: prompt.uncached, in_flight: before },
                 after_us: at_us - request.at_us,
                 first_token_us: None,
@@ -107,7 +109,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
             });
             (dispatch, stage.world.fate(&dispatch), in_flight)
         };
-        let observer = self.observer(starting.candidate, starting.ordinal);
+        let observer = self.observer(starting);
         in_flight.fetch_add(1, Relaxed);
         let answering = Answering {
             stage: self.stage.clone(),

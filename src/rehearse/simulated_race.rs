@@ -32,6 +32,8 @@ pub struct PlayedAttempt {
     pub reason: StartReason,
     /// Other attempts of its race ran when it started.
     pub beside: bool,
+    /// Its breaker was open: it tested the upstream. If it lost, it ran on to its first token, and its end is that of the race.
+    pub trial: bool,
     pub sent: SendConditions,
     /// Its start, microseconds after the request.
     pub after_us: i64,

@@ -96,12 +96,21 @@ impl UpstreamClient {
     /// # Errors
     /// When TLS cannot be set up at all.
     pub fn with_resolver(shutdown: Shutdown, resolver: Resolver) -> Result<UpstreamClient, rustls::Error> {
+        let connector = Connector::new(shutdown.clone(), resolver)?;
+        Ok(UpstreamClient::with_connector(shutdown, connector))
+    }
+
+    /// Connections in memory, for tests on a stopped clock.
+    #[cfg(test)]
+    pub fn in_memory(shutdown: Shutdown, dial: connect::Dial) -> Result<UpstreamClient, rustls::Error> {
+        let mut connector = Connector::new(shutdown.clone(), system_resolver())?;
+        connector.in_memory = Some(dial);
+        Ok(UpstreamClient::with_connector(shutdown, connector))
+    }
+
+    fn with_connector(shutdown: Shutdown, connector: Connector) -> UpstreamClient {
         let client = UpstreamClient {
-            inner: Arc::new(ClientState {
-                connector: Connector::new(shutdown.clone(), resolver)?,
-                pools: Mutex::default(),
-                shutdown: shutdown.clone(),
-            }),
+            inner: Arc::new(ClientState { connector, pools: Mutex::default(), shutdown: shutdown.clone() }),
         };
         let inner = Arc::downgrade(&client.inner);
         let draining = shutdown.draining();
@@ -112,7 +121,7 @@ impl UpstreamClient {
                 inner.pools().values().for_each(|pool| pool.sweep());
             }
         });
-        Ok(client)
+        client
     }
 
     /// Whether they run out.
