@@ -1,5 +1,5 @@
-//! How a table is declared: [`table!`] makes one list of columns into a struct, the insert statement, the names in JSON
-//! and CSV, the OpenAPI schema and the table of `docs/measurement.md`. [`subset!`] reads some columns back by name.
+//! How a table is declared: `table!` makes one list of columns into a struct, the insert statement, the names in JSON
+//! and CSV, the OpenAPI schema and the table of `docs/measurement.md`. `subset!` reads some columns back by name.
 //!
 //! Not for SQL: `store` turns a [`CellValue`] into what its drivers want. The schema itself is in `migrations/`; a test
 //! compares it with the declarations, which are in `record`.

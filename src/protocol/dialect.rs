@@ -1,5 +1,5 @@
 //! The APIs that an app calls ([`Surface`]) and that a provider speaks ([`Dialect`]), and their constant properties.
-//! Vocabulary: imports no dialect. See [`super::dispatch`] for their functions.
+//! Vocabulary: imports no dialect. Their functions are in `dispatch`.
 
 use super::framing::Framing;
 

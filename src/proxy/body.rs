@@ -25,7 +25,7 @@ const DISCARD_FOR: Duration = Duration::from_secs(2);
 /// nothing.
 const FIRST_ROOM: usize = 64 << 10;
 
-/// A body of which at most `max` bytes can be read; [`read`] turns the error beyond them into a 413.
+/// A body of which at most `max` bytes can be read; `read` turns the error beyond them into a 413.
 pub fn limited(body: Body, max: usize) -> Body {
     if body.is_end_stream() { body } else { Body::new(Limited::new(body, max)) }
 }

@@ -142,7 +142,7 @@ impl RankedFigures<'_> {
         }
         if self.time_us(contender, 0.5).is_none() {
             let launches = forecast.launches();
-            return ("unknown", format!("too few first tokens seen in {launches} attempts: taken for a middling one"));
+            return ("unknown", format!("too few first tokens seen in {launches} attempts: assumed average"));
         }
         if self.time_us(best, 0.5).is_none() {
             return ("slower", format!("behind {}, of which too little was seen to say by how much", best.name));

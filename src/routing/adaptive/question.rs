@@ -50,7 +50,7 @@ pub struct CandidateForecast<'a> {
     pub domain: Option<u32>,
     /// It cannot start: it runs or failed in this race, or cools down.
     pub out: bool,
-    /// Waiting attempts of other requests at this upstream, longest first. At most [`WAITING_MAX`] count.
+    /// Waiting attempts of other requests at this upstream, longest first. At most `WAITING_MAX` count.
     pub waiting: &'a [OtherWaiting],
 }
 
