@@ -66,13 +66,13 @@ impl Recorder {
         (recorder, WriterTask { tasks, task, state })
     }
 
-    /// Stores nothing; an onlooker still gets every row.
+    /// Stores nothing. A race observer still gets every row.
     pub fn without_store() -> Recorder {
         let state = Arc::new(StoreState::new());
         Recorder { queue: None, sheet: None, metrics: Arc::default(), state, race_observer: None }
     }
 
-    /// The same recorder with an onlooker. Earlier clones have none.
+    /// The same recorder with a race observer. Earlier clones have none.
     pub fn watched(self, race_observer: Arc<dyn RaceObserver>) -> Recorder {
         Recorder { race_observer: Some(race_observer), ..self }
     }

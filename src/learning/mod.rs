@@ -93,7 +93,7 @@ impl CostBudgetKey {
     }
 }
 
-/// One ledger with what it is for.
+/// One cost budget with its purpose.
 pub struct LedgerPurpose {
     pub model: String,
     /// Extra cost over base cost, at most.
@@ -207,7 +207,7 @@ impl Learning {
         all
     }
 
-    /// Every ledger, by model and budget.
+    /// Every cost budget, by model and share.
     pub fn accounts(&self) -> Vec<LedgerPurpose> {
         let account = |(key, cost_budget): (&CostBudgetKey, &SharedCostBudget)| LedgerPurpose {
             model: key.model.clone(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::routing::adaptive::{BudgetSnapshot, CostBudget};
 
-/// A model's ledger, shared by its requests.
+/// A model's cost budget, shared by its requests.
 pub type SharedCostBudget = Arc<Mutex<CostBudget>>;
 
 /// One race's. Shared by its attempts; not `Clone`: it settles once.

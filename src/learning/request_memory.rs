@@ -9,7 +9,7 @@ use crate::routing::adaptive::SendConditions;
 pub struct RequestMemory<'a> {
     /// Whether a failure is held against its upstream.
     pub counts: &'a dyn Fn(FailureKind) -> bool,
-    /// The ledger of its model; none where the configuration does not know the model.
+    /// The cost budget of its model. None if the configuration does not have the model.
     pub cost_budget: Option<SharedCostBudget>,
     /// Cost of the attempt that served, in the unit of the budget.
     pub cost: &'a dyn Fn(&RecordedAttempt) -> Option<f64>,

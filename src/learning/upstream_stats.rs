@@ -12,7 +12,7 @@ use crate::routing::adaptive::{LatencyForecast, Learner, SendConditions};
 /// Weight of one report on caching against the earlier reports.
 const CACHING_STEP: f64 = 0.1;
 
-/// Shared by all requests. Decisions read the published outlook; only an observation takes the lock.
+/// Shared by all requests. Decisions read the published forecast; only an observation takes the lock.
 pub struct UpstreamStats {
     name: String,
     learner: Mutex<Learner>,

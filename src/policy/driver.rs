@@ -1,6 +1,6 @@
 //! The driver of one race: its plan, and its answers while the race runs. Every policy is decided here.
 //!
-//! Times are microseconds on the clock of [`Learning`](crate::learning::Learning). Candidates are named by their index.
+//! Times are microseconds on the clock of [`Learning`]. Candidates are named by their index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::reasons::DecisionReasons;
 use crate::clock::micros;
 use crate::config::{HedgeAfter, Objective, Policy, RaceSettings};
 use crate::history::StartReason;
-use crate::learning::RaceBudget;
+use crate::learning::{Learning, ObserverSpec, PrefixBlocks, RaceBudget};
 use crate::protocol::error::ContextOverflow;
 use crate::routing::adaptive::{
     self, AdaptiveQuestion, AttemptView, CANDIDATES_MAX, CandidateForecast, CandidateOrder, DecisionReason, Minimise,
@@ -61,14 +61,34 @@ impl PolicyDriver {
         &self.parts.race_budget
     }
 
-    /// An attempt at this candidate starts now.
-    pub fn started(&mut self, candidate: usize, reason: StartReason) -> &CandidateState {
+    /// An attempt starts now. Returns what its observer needs; `blocks` and `bytes` are the request's.
+    pub fn started(
+        &mut self,
+        candidate: usize,
+        (ordinal, reason): (usize, StartReason),
+        learning: &Arc<Learning>,
+        blocks: PrefixBlocks,
+        bytes: usize,
+    ) -> ObserverSpec {
         if reason == StartReason::Hedge {
             self.reasons.add(DecisionReason::Hedged);
         }
+        let race_budget = self.parts.race_budget.clone();
         let state = &mut self.parts.candidates[candidate];
-        state.started = Some(state.sent());
-        state
+        let sent = state.sent();
+        state.started = Some(sent);
+        ObserverSpec {
+            ordinal,
+            learning: learning.clone(),
+            known: state.known.clone(),
+            race_budget,
+            tariff: state.tariff,
+            sent,
+            prompt: state.prompt,
+            blocks,
+            known_tokens: state.known_tokens,
+            bytes,
+        }
     }
 
     /// The opening: who starts first, in which order, with which delays.

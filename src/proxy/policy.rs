@@ -69,19 +69,6 @@ impl RacePolicy {
 
     /// The observer of an attempt that starts now.
     pub fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> ObserverSpec {
-        let race_budget = self.driver.race_budget().clone();
-        let state = self.driver.started(candidate, reason);
-        ObserverSpec {
-            ordinal,
-            learning: self.learning.clone(),
-            known: state.known.clone(),
-            race_budget,
-            tariff: state.tariff,
-            sent: state.started.unwrap_or_default(),
-            prompt: state.prompt,
-            blocks: self.blocks.clone(),
-            known_tokens: state.known_tokens,
-            bytes: self.bytes,
-        }
+        self.driver.started(candidate, (ordinal, reason), &self.learning, self.blocks.clone(), self.bytes)
     }
 }

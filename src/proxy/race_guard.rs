@@ -217,7 +217,7 @@ impl RaceGuard {
         Some((self.record.first_token_sent_us? - token_us).max(0))
     }
 
-    /// Charges the purse, and gives the codes of the reasons.
+    /// Settles the race's budget. Returns the codes of the reasons.
     fn pay(&mut self) -> Option<String> {
         let (reasons, race_budget) = self.steering.take()?;
         // The client sees no first token of a whole answer.

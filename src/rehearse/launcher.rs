@@ -14,12 +14,12 @@ use super::stage::{SharedStage, Whom};
 use super::world::{Dispatch, SimulatedRequest, SimulatedWorld};
 use crate::clock::{Instant, micros_between};
 use crate::failure::{Failure, FailureKind};
-use crate::learning::{AttemptObserver, Learning, ObserverSpec, PrefixBlocks};
+use crate::learning::{AttemptObserver, Learning, PrefixBlocks};
 use crate::policy::PolicyDriver;
 use crate::race::retries::Retries;
 use crate::race::verdict::{BreakerEffect, verdict};
 use crate::race::{AttemptStart, Launch, RaceSide, Replan, RetryDecision, RunningAttempt};
-use crate::routing::adaptive::AttemptView;
+use crate::routing::adaptive::{AttemptView, SendConditions};
 
 /// One race's.
 pub(super) struct SimulatedLauncher<'w, W> {
@@ -40,20 +40,8 @@ pub(super) struct SimulatedLauncher<'w, W> {
 impl<'w, W: SimulatedWorld> SimulatedLauncher<'w, W> {
     fn observer(&mut self, AttemptStart { candidate, ordinal, reason, .. }: AttemptStart) -> Option<AttemptObserver> {
         let driver = self.driver.as_mut()?;
-        let race_budget = driver.race_budget().clone();
-        let state = driver.started(candidate, reason);
-        Some(AttemptObserver::start(ObserverSpec {
-            ordinal,
-            learning: self.learning.clone(),
-            known: state.known.clone(),
-            race_budget,
-            tariff: state.tariff,
-            sent: state.started.unwrap_or_default(),
-            prompt: state.prompt,
-            blocks: PrefixBlocks::default(),
-            known_tokens: state.known_tokens,
-            bytes: 0,
-        }))
+        let spec = driver.started(candidate, (ordinal, reason), &self.learning, PrefixBlocks::default(), 0);
+        Some(AttemptObserver::start(spec))
     }
 
     fn views(&self, running: &[RunningAttempt<SimulatedAttempt<'w, W>>]) -> Vec<AttemptView> {
@@ -100,7 +88,7 @@ impl<'w, W: SimulatedWorld> Launch for SimulatedLauncher<'w, W> {
                 reason: starting.reason,
                 beside: attempts.iter().any(is_running),
                 trial,
-                sent: crate::routing::adaptive::SendConditions { uncached_tokens: prompt.uncached, in_flight: before },
+                sent: SendConditions { uncached_tokens: prompt.uncached, in_flight: before },
                 after_us: at_us - request.at_us,
                 first_token_us: None,
                 ended_us: i64::MAX,

@@ -27,7 +27,7 @@ pub struct PastRequests {
     pub(super) requests: Vec<PastRequest>,
     /// By request, then by upstream.
     cells: Vec<PastUpstream>,
-    /// How many requests were steered by which policy.
+    /// Requests by the policy that planned them.
     pub policies: BTreeMap<String, u64>,
     /// Attempts at upstreams that the model no longer lists.
     pub strangers: u64,

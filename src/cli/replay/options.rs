@@ -12,7 +12,7 @@ use crate::report::question::{RaceWindow, TimePoint, moment, slo, whole_number};
 
 /// Policies of one run.
 const POLICIES_MAX: usize = 16;
-/// Share of the requests that must have been steered as the model is now, for "the same, replayed" to say something.
+/// Least share of the requests that the model's present policy planned, for "the same, replayed" to be shown.
 const MOSTLY: f64 = 0.9;
 
 /// What the command takes.
@@ -111,7 +111,7 @@ impl ReplayOptions {
     }
 }
 
-/// Whether nearly all of the history was steered by the policy that the model has now.
+/// Whether the model's present policy planned nearly all of the history.
 fn was_so(policy: Policy, past: &PastRequests) -> Result<(), String> {
     let all: u64 = past.policies.values().sum();
     let same = past.policies.get(policy.as_str()).copied().unwrap_or(0);
