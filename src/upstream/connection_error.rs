@@ -32,7 +32,7 @@ pub(super) fn of_http2(error: &hyper::Error, returned: bool) -> SendError {
     let by_peer = find::<h2::Error>(error).filter(|h2| h2.is_remote());
     let reason = by_peer.and_then(h2::Error::reason);
     let wants_http1 = reason == Some(Reason::HTTP_1_1_REQUIRED);
-    // Only streams above the last one that the peer says it works on are ended by its GOAWAY itself.
+    // A GOAWAY itself ends only streams above the last one that the peer works on, and requests whose body has not left.
     let refused = by_peer.is_some_and(h2::Error::is_go_away) || reason == Some(Reason::REFUSED_STREAM);
     // A reset of one stream says nothing of its connection.
     let stream_alone = find::<h2::Error>(error).is_some_and(h2::Error::is_reset);

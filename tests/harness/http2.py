@@ -57,7 +57,11 @@ def request(stream, authority, path="/healthz", method="GET", extra=(), body=Non
 
 
 class Serving:
-    """A connection of the scripted provider. A kind's `play` gets it with the stream of each request."""
+    """A connection of the scripted provider. A kind's `play` gets it with the stream of each request.
+
+    `count` is called once for each whole request. No provider works on half of one, and the gateway may send it again: a GOAWAY
+    that overtakes a request's body ends the request in hyper before its body leaves.
+    """
 
     def __init__(self, reader, writer, count):
         self.reader, self.writer, self.count = reader, writer, count
@@ -83,6 +87,8 @@ class Serving:
             head = await self.reader.readexactly(9)
             size, kind, flags, stream = int.from_bytes(head[:3], "big"), head[3], head[4], int.from_bytes(head[5:], "big")
             payload = await self.reader.readexactly(size)
+            if kind in (HEADERS, DATA) and flags & END_STREAM:
+                self.count()
             if kind == SETTINGS and not flags & ACK:
                 await self.obey(payload)
             elif kind == PING and not flags & ACK:
@@ -102,7 +108,6 @@ class Serving:
                 self.ended.add(stream)
                 self.more.set()
             elif kind == HEADERS:
-                self.count()
                 self.credit[stream] += self.initial
                 self.number += 1
                 task = asyncio.ensure_future(self.play(play, stream))
