@@ -37,7 +37,7 @@ const WHOLE_MAX: usize = 64 << 20;
 const ERROR_BODY_MAX: usize = 64 << 10;
 /// Time to read an error body; the second if the status alone decides.
 const ERROR_BODY_FOR: Duration = Duration::from_millis(500);
-const TOLD_BODY_FOR: Duration = Duration::from_millis(50);
+const KNOWN_BODY_FOR: Duration = Duration::from_millis(50);
 
 /// An attempt whose first token is there, or its whole answer if the client does not stream.
 pub struct ReadyAttempt {
@@ -239,8 +239,8 @@ async fn refused(response: Response, key: Option<&HashedKey>, budget: &Budget, g
         return failure;
     }
     // Wait longer if the text may change the meaning.
-    let told_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
-    let patience = if told_by_status { TOLD_BODY_FOR } else { ERROR_BODY_FOR };
+    let known_by_status = matches!(status.as_u16(), 401 | 429 | 498 | 500..);
+    let patience = if known_by_status { KNOWN_BODY_FOR } else { ERROR_BODY_FOR };
     let (mut bytes, mut lease) = (BytesMut::new(), budget.lease());
     let read = collect(body, &mut bytes, ERROR_BODY_MAX, &mut lease, &mut guard.meter);
     // A partial body is kept.

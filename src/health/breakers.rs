@@ -15,13 +15,13 @@ use crate::routing::breaker::{BreakerScope, BreakerStatus, ProbeScope};
 /// Permission to probe an upstream whose breaker is open; returned on drop. Not `Clone`: one probe at a time.
 pub struct ProbePermit {
     health: Arc<UpstreamHealth>,
-    runner: Candidate,
+    candidate: Candidate,
     begun: Instant,
 }
 
 impl Drop for ProbePermit {
     fn drop(&mut self) {
-        lock(&self.health.breakers).end_trial(self.runner.asked(), self.begun);
+        lock(&self.health.breakers).end_trial(self.candidate.breaker_scope(), self.begun);
     }
 }
 
@@ -32,11 +32,11 @@ pub struct BreakerAdmission<'a> {
     caller: CallerId,
     /// Whether a probe runs in addition to the first attempt or instead of it.
     trying: ProbeScope,
-    pub runners: Vec<Candidate>,
+    pub candidates: Vec<Candidate>,
     /// The request to each of them.
     pub uploads: Vec<Arc<RequestTranslation>>,
     /// Permits, by the candidate's index.
-    pub trials: Vec<(usize, ProbePermit)>,
+    pub probes: Vec<(usize, ProbePermit)>,
     /// In the listed order: candidates that may only be probed, or not started at all.
     suspects: Vec<(Candidate, Arc<RequestTranslation>, BreakerStatus)>,
 }
@@ -49,39 +49,39 @@ impl<'a> BreakerAdmission<'a> {
         caller: CallerId,
         beside: bool,
     ) -> BreakerAdmission<'a> {
-        let (runners, uploads, trials, suspects) = Default::default();
+        let (candidates, uploads, probes, suspects) = Default::default();
         let trying = if beside { ProbeScope::Beside } else { ProbeScope::InPlace };
-        BreakerAdmission { health, settings, caller, trying, runners, uploads, trials, suspects }
+        BreakerAdmission { health, settings, caller, trying, candidates, uploads, probes, suspects }
     }
 
     /// A candidate whose rate limits are used up is treated as if its breaker were open.
-    pub fn add(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
-        let resting = wait_for_all(&runner.keys, |key| self.health.resting(|| runner.target(key)));
-        let (asked, settings, caller) = (runner.asked(), &self.settings.breaker, self.caller.to_be_told());
+    pub fn add(&mut self, candidate: Candidate, request_translation: Arc<RequestTranslation>) {
+        let resting = wait_for_all(&candidate.keys, |key| self.health.resting(|| candidate.target(key)));
+        let (scope, settings, caller) = (candidate.breaker_scope(), &self.settings.breaker, self.caller.for_breaker());
         let now = Instant::now();
-        let breaker = || lock(&self.health.breakers).standing(asked, settings, caller, self.trying, now);
+        let breaker = || lock(&self.health.breakers).standing(scope, settings, caller, self.trying, now);
         let standing = resting.map_or_else(breaker, |held| BreakerStatus::Open(held.wait));
         let in_its_place = match standing {
             BreakerStatus::Closed => true,
-            BreakerStatus::Due => self.trying == ProbeScope::InPlace && self.begin_trial(&runner),
+            BreakerStatus::Due => self.trying == ProbeScope::InPlace && self.begin_trial(&candidate),
             BreakerStatus::Open(_) => false,
         };
         if in_its_place {
-            self.runners.push(runner);
+            self.candidates.push(candidate);
             self.uploads.push(request_translation);
         } else {
-            self.suspects.push((runner, request_translation, standing));
+            self.suspects.push((candidate, request_translation, standing));
         }
     }
 
     /// A candidate that starts only if there is no other.
-    pub fn add_doubtful(&mut self, runner: Candidate, request_translation: Arc<RequestTranslation>) {
-        self.suspects.push((runner, request_translation, BreakerStatus::Closed));
+    pub fn add_doubtful(&mut self, candidate: Candidate, request_translation: Arc<RequestTranslation>) {
+        self.suspects.push((candidate, request_translation, BreakerStatus::Closed));
     }
 
     /// At least one candidate may start as usual.
     pub fn has_well(&self) -> bool {
-        !self.runners.is_empty()
+        !self.candidates.is_empty()
     }
 
     /// Adds probes for breakers that are half open. Without any healthy candidate all are added: a doubtful upstream is better
@@ -89,24 +89,25 @@ impl<'a> BreakerAdmission<'a> {
     pub fn finish(&mut self) -> Vec<(String, Duration)> {
         let alone = !self.has_well();
         let mut left_out = Vec::new();
-        for (runner, request_translation, standing) in std::mem::take(&mut self.suspects) {
+        for (candidate, request_translation, standing) in std::mem::take(&mut self.suspects) {
             let due = standing == BreakerStatus::Due && self.trying == ProbeScope::Beside;
-            let on_trial = (alone || due) && self.begin_trial(&runner);
-            if alone || on_trial {
-                self.runners.push(Candidate { extra: !alone, ..runner });
+            let is_probe = (alone || due) && self.begin_trial(&candidate);
+            if alone || is_probe {
+                self.candidates.push(Candidate { extra: !alone, ..candidate });
                 self.uploads.push(request_translation);
             } else {
-                left_out.push((runner.name, standing.wait()));
+                left_out.push((candidate.name, standing.wait()));
             }
         }
         left_out
     }
 
     /// For the candidate that is added next. False if a probe of it runs already.
-    fn begin_trial(&mut self, runner: &Candidate) -> bool {
-        let begun = lock(&self.health.breakers).begin_trial(runner.asked(), &self.settings.breaker, Instant::now());
-        let trial = |begun| ProbePermit { health: self.health.clone(), runner: runner.clone(), begun };
-        self.trials.extend(begun.map(|begun| (self.runners.len(), trial(begun))));
+    fn begin_trial(&mut self, candidate: &Candidate) -> bool {
+        let begun =
+            lock(&self.health.breakers).begin_trial(candidate.breaker_scope(), &self.settings.breaker, Instant::now());
+        let trial = |begun| ProbePermit { health: self.health.clone(), candidate: candidate.clone(), begun };
+        self.probes.extend(begun.map(|begun| (self.candidates.len(), trial(begun))));
         begun.is_some()
     }
 }
@@ -116,27 +117,27 @@ impl UpstreamHealth {
     /// request may have caused it.
     pub(super) fn charge(
         &self,
-        asked: BreakerScope<'_>,
+        scope: BreakerScope<'_>,
         breaker: &BreakerSettings,
         broke: bool,
         caller: Option<u64>,
         sent: Instant,
     ) {
-        let opened = lock(&self.breakers).failed(asked, breaker, broke, caller, sent, Instant::now());
+        let opened = lock(&self.breakers).failed(scope, breaker, broke, caller, sent, Instant::now());
         if let Some(open) = opened {
-            let (upstream, surface, failures) = (asked.upstream, asked.surface.path(), breaker.failures);
+            let (upstream, surface, failures) = (scope.upstream, scope.surface.path(), breaker.failures);
             tracing::warn!(upstream, surface, failures, ?open, "an upstream keeps failing: its breaker is open");
         }
     }
 
     /// The first token of a request sent at `sent` arrived.
-    pub(super) fn close_breaker(&self, asked: BreakerScope<'_>, sent: Instant) {
-        if lock(&self.breakers).first_token(asked, sent) {
-            tracing::info!(upstream = asked.upstream, "an upstream answers again: its breaker is closed");
+    pub(super) fn close_breaker(&self, scope: BreakerScope<'_>, sent: Instant) {
+        if lock(&self.breakers).first_token(scope, sent) {
+            tracing::info!(upstream = scope.upstream, "an upstream answers again: its breaker is closed");
         }
     }
 
-    pub(super) fn ended_well(&self, asked: BreakerScope<'_>) {
-        lock(&self.breakers).ended_well(asked);
+    pub(super) fn ended_well(&self, scope: BreakerScope<'_>) {
+        lock(&self.breakers).ended_well(scope);
     }
 }

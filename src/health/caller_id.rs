@@ -23,7 +23,7 @@ impl CallerId {
     }
 
     /// None if there is only one caller.
-    pub(super) fn to_be_told(self) -> Option<u64> {
+    pub(super) fn for_breaker(self) -> Option<u64> {
         (!self.alone).then_some(self.id)
     }
 

@@ -17,7 +17,7 @@ pub struct Candidate {
     /// In the order of use; empty if the provider needs none.
     pub keys: Vec<HashedKey>,
     /// The upstream's surface. It may differ from the caller's.
-    pub asked: Surface,
+    pub surface: Surface,
     /// The caller named it; no configured model lists it.
     pub named: bool,
     /// A probe: it starts in addition to the others.
@@ -27,12 +27,12 @@ pub struct Candidate {
 impl Candidate {
     /// What cools down if this upstream fails with this key.
     pub fn target(&self, key: Option<&HashedKey>) -> CooldownTarget {
-        target(&self.upstream, self.asked, self.named, key)
+        target(&self.upstream, self.surface, self.named, key)
     }
 
     /// The scope of its breaker.
-    pub fn asked(&self) -> BreakerScope<'_> {
-        BreakerScope { upstream: &self.name, surface: self.asked, named: self.named }
+    pub fn breaker_scope(&self) -> BreakerScope<'_> {
+        BreakerScope { upstream: &self.name, surface: self.surface, named: self.named }
     }
 }
 

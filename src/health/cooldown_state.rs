@@ -19,7 +19,7 @@ pub struct CooldownState {
 
 /// A candidate whose keys all cool down.
 pub struct CooledDown {
-    pub runner: Candidate,
+    pub candidate: Candidate,
     pub request_translation: Arc<RequestTranslation>,
     pub held: CooldownPeriod,
 }
@@ -27,11 +27,11 @@ pub struct CooledDown {
 /// Completes the admitted candidates. Returns the names of the others.
 pub fn finish(
     health: &UpstreamHealth,
-    set_aside: Vec<CooledDown>,
-    lineup: &mut BreakerAdmission<'_>,
+    cooled_down: Vec<CooledDown>,
+    admission: &mut BreakerAdmission<'_>,
 ) -> Vec<(String, CooldownState)> {
-    let mut cooling = let_through(health, set_aside, lineup);
-    cooling.extend(lineup.finish().into_iter().map(|(name, wait)| (name, CooldownState { wait, why: None })));
+    let mut cooling = let_through(health, cooled_down, admission);
+    cooling.extend(admission.finish().into_iter().map(|(name, wait)| (name, CooldownState { wait, why: None })));
     cooling
 }
 
@@ -39,22 +39,22 @@ pub fn finish(
 /// Retry-After. Returns the names of the rest.
 fn let_through(
     health: &UpstreamHealth,
-    set_aside: Vec<CooledDown>,
-    lineup: &mut BreakerAdmission<'_>,
+    cooled_down: Vec<CooledDown>,
+    admission: &mut BreakerAdmission<'_>,
 ) -> Vec<(String, CooldownState)> {
-    let nobody_is_well = !lineup.has_well();
+    let nobody_is_well = !admission.has_well();
     let mut rest = Vec::new();
-    for CooledDown { mut runner, request_translation, held } in set_aside {
-        let key = if nobody_is_well { health.let_through(&runner) } else { None };
+    for CooledDown { mut candidate, request_translation, held } in cooled_down {
+        let key = if nobody_is_well { health.let_through(&candidate) } else { None };
         match key {
             Some(place) => {
                 // The first key is used if all cool down.
-                if !runner.keys.is_empty() {
-                    runner.keys.rotate_left(place);
+                if !candidate.keys.is_empty() {
+                    candidate.keys.rotate_left(place);
                 }
-                lineup.add_doubtful(runner, request_translation);
+                admission.add_doubtful(candidate, request_translation);
             }
-            None => rest.push((runner.name, CooldownState { wait: held.wait, why: Some(held.why) })),
+            None => rest.push((candidate.name, CooldownState { wait: held.wait, why: Some(held.why) })),
         }
     }
     rest
@@ -73,7 +73,7 @@ pub fn cooling_down(cooling: CooldownState) -> Failure {
         None => "it kept failing",
     };
     let mut failure =
-        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("set aside for another {wait:.0?}: {why}"));
+        Failure::new(FailureKind::CoolingDown, Phase::Connect, format!("cooling down for another {wait:.0?}: {why}"));
     failure.retry_after = Some(wait);
     failure
 }

@@ -26,7 +26,7 @@ pub struct OutcomeReporter {
     pub health: Arc<UpstreamHealth>,
     /// The request's, also for what happens after its answer has begun.
     pub span: Span,
-    pub runners: Arc<Vec<Candidate>>,
+    pub candidates: Arc<Vec<Candidate>>,
     breaker: BreakerSettings,
     caller: CallerId,
     /// Weak: the request is freed once an answer is streamed.
@@ -75,7 +75,7 @@ pub struct RejectedFeature {
 impl OutcomeReporter {
     pub fn new(
         health: &Arc<UpstreamHealth>,
-        runners: &Arc<Vec<Candidate>>,
+        candidates: &Arc<Vec<Candidate>>,
         breaker: BreakerSettings,
         caller: CallerId,
         request: &Arc<ApiRequest>,
@@ -92,12 +92,12 @@ impl OutcomeReporter {
         OutcomeReporter {
             health: health.clone(),
             span: Span::current(),
-            runners: runners.clone(),
+            candidates: candidates.clone(),
             breaker,
             caller,
             request: Arc::downgrade(request),
             own_stream_options: request.has_stream_options(),
-            sent: Mutex::new(vec![nothing; runners.len()]),
+            sent: Mutex::new(vec![nothing; candidates.len()]),
             pending: Mutex::new(Some(Vec::new())),
         }
     }
@@ -108,7 +108,7 @@ impl OutcomeReporter {
         let sent = self.sent(candidate);
         self.first_token(candidate, &sent);
         if let Some(wait) = exhausted_for {
-            self.health.exhausted(&self.runners[candidate].target(sent.key.as_ref()), wait);
+            self.health.exhausted(&self.candidates[candidate].target(sent.key.as_ref()), wait);
         }
         sent.complained
     }
@@ -123,7 +123,7 @@ impl OutcomeReporter {
                 tracing::debug!(failure = kind, phase, "the answer broke off");
                 self.charge(candidate, &sent, failure);
             }
-            None => self.health.ended_well(self.runners[candidate].asked()),
+            None => self.health.ended_well(self.candidates[candidate].breaker_scope()),
         }
     }
 
@@ -150,13 +150,13 @@ impl OutcomeReporter {
     pub fn first_token(&self, candidate: usize, sent: &SentRequest) {
         self.settle(&[]);
         self.heard_well(candidate, sent);
-        self.health.close_breaker(self.runners[candidate].asked(), sent.at);
+        self.health.close_breaker(self.candidates[candidate].breaker_scope(), sent.at);
     }
 
     fn charge(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
         let caller = match verdict(failure).counts {
             BreakerEffect::Never => return,
-            BreakerEffect::Doubtful => self.caller.to_be_told(),
+            BreakerEffect::Doubtful => self.caller.for_breaker(),
             BreakerEffect::Certain => None,
         };
         let charge = BreakerCharge { candidate, broke: failure.phase == Phase::Stream, caller, sent_at: sent.at };
@@ -169,30 +169,30 @@ impl OutcomeReporter {
     fn apply(&self, charge: &BreakerCharge) {
         let _entered = self.span.enter();
         let BreakerCharge { candidate, broke, caller, sent_at } = *charge;
-        self.health.charge(self.runners[candidate].asked(), &self.breaker, broke, caller, sent_at);
+        self.health.charge(self.candidates[candidate].breaker_scope(), &self.breaker, broke, caller, sent_at);
     }
 
     /// The cool-down that starts now.
-    fn aside(&self, candidate: usize, sent: &SentRequest, verdict: &Verdict) -> Option<CooldownReason> {
-        let target = || self.runners[candidate].target(sent.key.as_ref());
+    fn cooldown(&self, candidate: usize, sent: &SentRequest, verdict: &Verdict) -> Option<CooldownReason> {
+        let target = || self.candidates[candidate].target(sent.key.as_ref());
         let is_suspect = |request: &ApiRequest| self.health.suspect(&target(), self.caller, request.body());
         let is_certain = || verdict.certain || self.request.upgrade().is_some_and(|request| is_suspect(&request));
-        verdict.aside.filter(|_| is_certain())
+        verdict.cooldown.filter(|_| is_certain())
     }
 
     fn heard_well(&self, candidate: usize, sent: &SentRequest) {
         self.forgive(candidate, sent);
         let length = || self.request.upgrade().map(|request| prompt_length(&request));
-        self.health.took_length(&self.runners[candidate].name, length);
+        self.health.took_length(&self.candidates[candidate].name, length);
         // If the client sent it, the refusal may be about the client's value.
         if sent.complained.stream_options && !sent.stream_options && !self.own_stream_options {
-            self.health.leave_off_stream_options(&self.runners[candidate].name);
+            self.health.leave_off_stream_options(&self.candidates[candidate].name);
         }
     }
 
     /// Learns the context window from the message, or else from the length of the refused prompt.
     fn learn_window(&self, candidate: usize, failure: &Failure) {
-        let Candidate { name, named, .. } = &self.runners[candidate];
+        let Candidate { name, named, .. } = &self.candidates[candidate];
         // Upstreams that callers name are not remembered.
         let Some(request) = self.request.upgrade().filter(|_| !named) else { return };
         let length = prompt_length(&request);
@@ -204,7 +204,7 @@ impl OutcomeReporter {
     }
 
     fn forgive(&self, candidate: usize, sent: &SentRequest) {
-        self.health.forgive(|| self.runners[candidate].target(sent.key.as_ref()), sent.at);
+        self.health.forgive(|| self.candidates[candidate].target(sent.key.as_ref()), sent.at);
     }
 
     /// True: ask the same candidate again, because its request changed or goes over a new connection.
@@ -220,16 +220,16 @@ impl OutcomeReporter {
         if failure.kind == FailureKind::ContextLength {
             self.learn_window(candidate, failure);
         }
-        let runner = &self.runners[candidate];
+        let asked = &self.candidates[candidate];
         let verdict = verdict(failure);
-        let aside = self.aside(candidate, sent, &verdict);
-        if let Some(aside) = aside {
-            let wait = self.health.set_aside(aside, runner, sent.key.as_ref(), failure.retry_after);
+        let cooldown = self.cooldown(candidate, sent, &verdict);
+        if let Some(reason) = cooldown {
+            let wait = self.health.cool_down(reason, asked, sent.key.as_ref(), failure.retry_after);
             if !verdict.certain {
-                let (upstream, failure) = (&runner.name, failure.kind.as_str());
-                tracing::warn!(upstream, failure, "an upstream refuses whatever is asked of it: look at its model");
+                let (upstream, failure) = (&asked.name, failure.kind.as_str());
+                tracing::warn!(upstream, failure, "an upstream refuses every request: look at its model");
             }
-            tracing::info!(upstream = runner.name, ?aside, ?wait, "set aside");
+            tracing::info!(upstream = asked.name, ?reason, ?wait, "cools down");
         }
         if failure.kind == FailureKind::Empty {
             self.heard_well(candidate, sent);
@@ -239,15 +239,15 @@ impl OutcomeReporter {
         }
         let complains = sent.stream_options && refuses(failure, rejects_stream_options);
         if complains {
-            tracing::info!(upstream = runner.name, "rejects stream_options: asked again without");
+            tracing::info!(upstream = asked.name, "rejects stream_options: asked again without");
             lock(&self.sent)[candidate].complained.stream_options = true;
         }
         // With another key it is another request. A cool-down may have ended already, so compare the keys too.
         let of_the_key = matches!(
-            aside,
+            cooldown,
             Some(CooldownReason::RateLimited | CooldownReason::AccountRateLimited | CooldownReason::KeyRefused)
-        ) || aside.is_some() && failure.kind == FailureKind::Forbidden;
-        let other_key = of_the_key && self.health.has_rested_key_but(runner, sent.key.as_ref());
+        ) || cooldown.is_some() && failure.kind == FailureKind::Forbidden;
+        let other_key = of_the_key && self.health.has_rested_key_but(asked, sent.key.as_ref());
         complains || other_key
     }
 
@@ -261,13 +261,13 @@ impl OutcomeReporter {
         let _entered = self.span.enter();
         lock(&self.sent)[candidate].complained.reasoning = true;
         tracing::info!(
-            upstream = self.runners[candidate].name,
+            upstream = self.candidates[candidate].name,
             "rejects reasoning of earlier turns: asked again without"
         );
     }
 
     fn log(&self, candidate: usize, sent: &SentRequest, failure: &Failure) {
-        let upstream = &self.runners[candidate].name;
+        let upstream = &self.candidates[candidate].name;
         // The message is not logged: vendors quote the prompt in it.
         let (kind, phase, status) = (failure.kind.as_str(), failure.phase.as_str(), failure.status);
         if verdict(failure).loud {

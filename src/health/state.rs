@@ -94,18 +94,18 @@ impl UpstreamHealth {
     }
 
     /// Cools down what failed with this key of an upstream.
-    pub(super) fn set_aside(
+    pub(super) fn cool_down(
         &self,
-        aside: CooldownReason,
-        runner: &Candidate,
+        reason: CooldownReason,
+        candidate: &Candidate,
         key: Option<&HashedKey>,
         retry_after: Option<Duration>,
     ) -> Duration {
-        if let (CooldownReason::KeyRefused, Keys::Token(token)) = (aside, &runner.upstream.provider.keys) {
+        if let (CooldownReason::KeyRefused, Keys::Token(token)) = (reason, &candidate.upstream.provider.keys) {
             // It may have been revoked before it expired.
             token.refuse();
         }
-        lock(&self.cooldowns).set_aside(aside, &runner.target(key), retry_after, Instant::now(), fastrand::f64())
+        lock(&self.cooldowns).set_aside(reason, &candidate.target(key), retry_after, Instant::now(), fastrand::f64())
     }
 
     /// A refusal that may concern this request alone. True once enough other callers met it: see [`Cooldowns::suspect`].
@@ -140,45 +140,45 @@ impl UpstreamHealth {
     }
 
     /// If every candidate cools down: the index of a key that may be tried again now; 0 for an upstream without keys.
-    pub(super) fn let_through(&self, runner: &Candidate) -> Option<usize> {
+    pub(super) fn let_through(&self, candidate: &Candidate) -> Option<usize> {
         let (mut cooldowns, now) = (lock(&self.cooldowns), Instant::now());
-        if runner.keys.is_empty() {
-            return cooldowns.let_through(&runner.target(None), now).then_some(0);
+        if candidate.keys.is_empty() {
+            return cooldowns.let_through(&candidate.target(None), now).then_some(0);
         }
-        runner.keys.iter().position(|key| cooldowns.let_through(&runner.target(Some(key)), now))
+        candidate.keys.iter().position(|key| cooldowns.let_through(&candidate.target(Some(key)), now))
     }
 
     /// The key to send: the first that is not cooling down, or the first of all.
-    pub fn key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
-        self.rested_key(runner).or(runner.keys.first())
+    pub fn key<'r>(&self, candidate: &'r Candidate) -> Option<&'r HashedKey> {
+        self.rested_key(candidate).or(candidate.keys.first())
     }
 
     /// Whether a key other than `key` is not cooling down.
-    pub(super) fn has_rested_key_but(&self, runner: &Candidate, key: Option<&HashedKey>) -> bool {
-        self.rested_key(runner).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
+    pub(super) fn has_rested_key_but(&self, candidate: &Candidate, key: Option<&HashedKey>) -> bool {
+        self.rested_key(candidate).is_some_and(|rested| key.is_none_or(|key| key.id() != rested.id()))
     }
 
     /// The shortest cool-down if all keys of an upstream cool down. None if one of them does not.
-    pub fn held(&self, runner: &Candidate) -> Option<CooldownPeriod> {
-        wait_for_all(&runner.keys, |key| self.cooling(|| runner.target(key)))
+    pub fn held(&self, candidate: &Candidate) -> Option<CooldownPeriod> {
+        wait_for_all(&candidate.keys, |key| self.cooling(|| candidate.target(key)))
     }
 
     /// Prefers a key whose rate limits are not used up.
-    fn rested_key<'r>(&self, runner: &'r Candidate) -> Option<&'r HashedKey> {
-        let target = |key: &HashedKey| runner.target(Some(key));
-        let mut rested = runner.keys.iter().filter(|key| self.cooling(|| target(key)).is_none());
+    fn rested_key<'r>(&self, candidate: &'r Candidate) -> Option<&'r HashedKey> {
+        let target = |key: &HashedKey| candidate.target(Some(key));
+        let mut rested = candidate.keys.iter().filter(|key| self.cooling(|| target(key)).is_none());
         let first = rested.next()?;
         std::iter::once(first).chain(rested).find(|key| self.resting(|| target(key)).is_none()).or(Some(first))
     }
 
     /// The window of each candidate; empty if none is known.
-    pub fn windows_of(&self, runners: &[Candidate]) -> Vec<ContextWindow> {
+    pub fn windows_of(&self, candidates: &[Candidate]) -> Vec<ContextWindow> {
         let windows = lock(&self.windows);
-        if windows.is_empty() && runners.iter().all(|runner| runner.upstream.context.is_none()) {
+        if windows.is_empty() && candidates.iter().all(|candidate| candidate.upstream.context.is_none()) {
             return Vec::new();
         }
         let now = Instant::now();
-        runners.iter().map(|runner| windows.of(&runner.name, runner.upstream.context, now)).collect()
+        candidates.iter().map(|candidate| windows.of(&candidate.name, candidate.upstream.context, now)).collect()
     }
 
     /// An upstream refused a prompt as too long: see [`ContextWindows::refused`].

@@ -28,21 +28,21 @@ const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 /// The gateway's own answer.
 pub fn all_failed(
     race: &Race<Launcher>,
-    field: &CandidateSet,
+    candidates: &CandidateSet,
     request: &ApiRequest,
 ) -> Result<Response<Bytes>, Rejection> {
-    let failed: Vec<FailedUpstream> = field.failed(race.failures());
-    match choose(race.failures(), request.include_usage, field.settings.content_policy) {
+    let failed: Vec<FailedUpstream> = candidates.failed(race.failures());
+    match choose(race.failures(), request.include_usage, candidates.settings.content_policy) {
         FailureChoice::AsItCame(candidate, answer) => {
-            let runner = &field.runners[candidate];
+            let upstream = &candidates.list[candidate].name;
             let failure = race.failures().iter().find(|(failed, _)| *failed == candidate).map(|(_, failure)| failure);
             Ok(match failure {
                 Some(failure)
-                    if field.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
+                    if candidates.uploads[candidate].is_translated() && answer.status != StatusCode::OK.as_u16() =>
                 {
-                    in_the_callers_words(answer, failure, &runner.name, request)
+                    in_the_callers_words(answer, failure, upstream, request)
                 }
-                _ => as_it_came(answer, &runner.name, request),
+                _ => as_it_came(answer, upstream, request),
             })
         }
         FailureChoice::RateLimited => Err(Rejection::rate_limited(&failed)),

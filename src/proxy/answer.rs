@@ -14,13 +14,13 @@ use crate::protocol::headers::is_about_rate_limits;
 use crate::routing::keyring::{HashedKey, scrub_headers};
 
 /// The winner's headers about the race.
-pub fn about_race(field: &CandidateSet, candidate: usize, ready: &ReadyAttempt, read_at: Instant) -> HeaderMap {
+pub fn about_race(candidates: &CandidateSet, candidate: usize, ready: &ReadyAttempt, read_at: Instant) -> HeaderMap {
     let ttft_us = ready.stream.first_token_us().unwrap_or(0);
     // A whole answer came later than its first token.
     let committed_at = if ready.whole.is_some() { ready.at } else { Instant::now() };
     let client_ttft_us = micros_between(read_at, committed_at);
     let overhead_us = (client_ttft_us - token_us(ready)).max(0);
-    let request_translation = &field.uploads[candidate];
+    let request_translation = &candidates.uploads[candidate];
     let mut lost: Vec<&str> = request_translation.losses().names().collect();
     let reasoning = request_translation.surface().reasoning();
     if ready.without_reasoning && !lost.contains(&reasoning) {
@@ -29,11 +29,11 @@ pub fn about_race(field: &CandidateSet, candidate: usize, ready: &ReadyAttempt, 
     let millis = |micros: i64| micros as f64 / 1e3;
     let (ttft_ms, client_ms, overhead_ms) = ((ttft_us + 500) / 1_000, millis(client_ttft_us), millis(overhead_us));
     let pairs = [
-        ("x-photofinish-upstream", field.runners[candidate].name.clone()),
+        ("x-photofinish-upstream", candidates.list[candidate].name.clone()),
         ("x-photofinish-ttft-ms", ttft_ms.to_string()),
         ("server-timing", format!("ttft;dur={client_ms:.3}, gateway;dur={overhead_ms:.3}")),
         ("x-photofinish-dropped", lost.join(", ")),
-        ("x-photofinish-left-out", field.left_out.join(", ")),
+        ("x-photofinish-left-out", candidates.left_out.join(", ")),
     ];
     let written = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     written

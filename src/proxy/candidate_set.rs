@@ -32,13 +32,13 @@ pub struct CandidateSet {
     /// The unit of its costs.
     pub basis: Basis,
     /// At least one; probes at the end.
-    pub runners: Arc<Vec<Candidate>>,
+    pub list: Arc<Vec<Candidate>>,
     /// The request to each of them. Separate, because it is large and is freed once an answer is streamed.
     pub uploads: Vec<Arc<RequestTranslation>>,
     /// Their context windows; empty if none is known.
     pub windows: Vec<ContextWindow>,
     /// Permits of probes, by index.
-    pub trials: Vec<(usize, ProbePermit)>,
+    pub probes: Vec<(usize, ProbePermit)>,
     /// The gateway is crowded: only the first attempt starts, others after failures.
     pub crowded: bool,
     /// Upstreams whose dialect cannot express all of the request.
@@ -60,7 +60,7 @@ impl CandidateSet {
     /// Every failure with its upstream's name, including upstreams that cool down.
     pub fn failed(&self, failures: &[(usize, Failure)]) -> Vec<FailedUpstream> {
         let started = failures.iter().map(|(candidate, failure)| FailedUpstream {
-            upstream: self.runners[*candidate].name.clone(),
+            upstream: self.list[*candidate].name.clone(),
             failure: failure.clone(),
         });
         let cooling = self.cooling.iter().map(|(upstream, cooling)| FailedUpstream {
@@ -91,10 +91,10 @@ pub fn resolve(
     let basis = Basis::of(known.iter().flat_map(|model| &model.upstreams).chain(&upstreams));
     let caller_id = caller.id(live);
     // A token count is never raced.
-    let beside = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
-    let mut lineup = BreakerAdmission::new(gateway.health(), &settings, caller_id, beside);
+    let may_probe = settings.max_attempts > 1 && !crowded && request.surface != Surface::CountTokens;
+    let mut admission = BreakerAdmission::new(gateway.health(), &settings, caller_id, may_probe);
     let mut outbound = Outbound::new(request, settings.lossy, gateway.budget());
-    let (mut set_aside, mut off) = (Vec::new(), Vec::new());
+    let (mut cooled_down, mut off) = (Vec::new(), Vec::new());
     let mut conversation = LazyConversation { gateway, request, known: None };
     for upstream in upstreams {
         let provider = &upstream.provider;
@@ -111,20 +111,20 @@ pub fn resolve(
         wanted.check()?;
         let Some(request_translation) = outbound.for_upstream(&upstream)? else { continue };
         let Some(endpoint) = line.endpoint(request_translation.dialect()).cloned() else { continue };
-        let asked = request_translation.asked();
-        let runner = Candidate { upstream, name, endpoint, asked, keys, named, extra: false };
-        match gateway.health().held(&runner) {
-            Some(held) => set_aside.push(CooledDown { runner, request_translation, held }),
-            None => lineup.add(runner, request_translation),
+        let surface = request_translation.asked();
+        let candidate = Candidate { upstream, name, endpoint, surface, keys, named, extra: false };
+        match gateway.health().held(&candidate) {
+            Some(held) => cooled_down.push(CooledDown { candidate, request_translation, held }),
+            None => admission.add(candidate, request_translation),
         }
     }
-    let cooling = health::finish(gateway.health(), set_aside, &mut lineup);
-    let BreakerAdmission { runners, uploads, trials, .. } = lineup;
-    if runners.is_empty() {
+    let cooling = health::finish(gateway.health(), cooled_down, &mut admission);
+    let BreakerAdmission { candidates, uploads, probes, .. } = admission;
+    if candidates.is_empty() {
         let off = outbound.rejection(model, &off);
-        return Err(if cooling.is_empty() { off } else { rejection::nobody_may_be_asked(cooling) });
+        return Err(if cooling.is_empty() { off } else { rejection::all_cooling_down(cooling) });
     }
-    let (windows, runners) = (gateway.health().windows_of(&runners), Arc::new(runners));
+    let windows = gateway.health().windows_of(&candidates);
     Ok(CandidateSet {
         settings,
         caller: caller_id,
@@ -133,10 +133,10 @@ pub fn resolve(
         left_out: outbound.left_out().to_vec(),
         model: known.map_or(String::new(), |model| model.name.clone()),
         basis,
-        runners,
+        list: Arc::new(candidates),
         uploads,
         windows,
-        trials,
+        probes,
         cooling,
     })
 }

@@ -15,7 +15,7 @@ const FORWARDED_WITH_OWN_KEY: [&str; 2] = ["openai-organization", "openai-projec
 
 /// The headers that may go up to at least one candidate. A race and its audits keep no others.
 pub fn forwardable(client: &HeaderMap, candidates: &CandidateSet) -> HeaderMap {
-    let pairs = || candidates.runners.iter().zip(&candidates.uploads);
+    let pairs = || candidates.list.iter().zip(&candidates.uploads);
     selected(client, |name| pairs().any(|(candidate, translation)| goes_up(name, candidate, translation, true)))
 }
 

@@ -118,7 +118,7 @@ impl http_body::Body for EarlyBody {
                 Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(body.surface.heartbeat())))))
             }
             EarlyStage::Relaying(relay, known) => {
-                let mut told = match ready!(Pin::new(relay).poll_frame(context)) {
+                let mut trailers = match ready!(Pin::new(relay).poll_frame(context)) {
                     Some(Ok(frame)) => match frame.into_trailers() {
                         Err(frame) => return Poll::Ready(Some(Ok(frame))),
                         Ok(more) => more,
@@ -126,9 +126,9 @@ impl http_body::Body for EarlyBody {
                     // A body of our own has no errors.
                     Some(Err(_)) | None => HeaderMap::new(),
                 };
-                told.extend(std::mem::take(known));
+                trailers.extend(std::mem::take(known));
                 body.stage = EarlyStage::Ended;
-                Poll::Ready(Some(Ok(Frame::trailers(told))))
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
             EarlyStage::Ended => Poll::Ready(None),
         }

@@ -54,7 +54,7 @@ pub struct Launcher {
     /// Bytes.
     event_max: usize,
     /// Held until the race is over, or until the probe has lost and ended.
-    trials: Vec<(usize, ProbePermit)>,
+    probes: Vec<(usize, ProbePermit)>,
     conversation: Option<ConversationId>,
 }
 
@@ -63,7 +63,7 @@ impl Launcher {
         gateway: &Arc<Gateway>,
         headers: &HeaderMap,
         request: &Arc<ApiRequest>,
-        field: &mut CandidateSet,
+        candidates: &mut CandidateSet,
         guard: &RaceGuard,
         policy: RacePolicy,
         read_at: Instant,
@@ -72,53 +72,54 @@ impl Launcher {
             gateway: gateway.clone(),
             outcome_reporter: Arc::new(OutcomeReporter::new(
                 gateway.health(),
-                &field.runners,
-                field.settings.breaker,
-                field.caller,
+                &candidates.list,
+                candidates.settings.breaker,
+                candidates.caller,
                 request,
                 read_at,
             )),
             request: request.clone(),
-            uploads: field.uploads.clone(),
-            settings: field.settings.clone(),
+            uploads: candidates.uploads.clone(),
+            settings: candidates.settings.clone(),
             policy,
-            retries: Retries::new(field.settings.retries, field.settings.retry_wait, field.runners.len()),
+            retries: Retries::new(candidates.settings.retries, candidates.settings.retry_wait, candidates.list.len()),
             broke_off: Vec::new(),
             whole: !request.stream,
-            client_headers: client_headers::forwardable(headers, field),
+            client_headers: client_headers::forwardable(headers, candidates),
             race_id: guard.race_id().to_owned(),
             attempts: guard.attempts(),
             recorder: guard.recorder(),
             read_at,
             event_max: gateway.live().config.server.event_max,
-            trials: std::mem::take(&mut field.trials),
-            conversation: field.conversation,
+            probes: std::mem::take(&mut candidates.probes),
+            conversation: candidates.conversation,
         }
     }
 
     /// Starts an attempt; `given`: a request other than the candidate's own.
     pub fn start(&mut self, starting: AttemptStart, given: Option<&Arc<RequestTranslation>>) -> Attempt {
-        let runner = &self.outcome_reporter.runners[starting.candidate];
+        let candidate = &self.outcome_reporter.candidates[starting.candidate];
         let request_translation = given.unwrap_or(&self.uploads[starting.candidate]);
         let gateway = &self.gateway;
-        let key = gateway.health().key(runner).cloned();
+        let key = gateway.health().key(candidate).cloned();
         if let (Some(conversation), Some(key)) = (self.conversation, &key)
-            && runner.keys.len() > 1
+            && candidate.keys.len() > 1
         {
-            gateway.learning().keep_key(&runner.upstream.provider.name, conversation, key.id());
+            gateway.learning().keep_key(&candidate.upstream.provider.name, conversation, key.id());
         }
         let SentRequest { complained, stale, .. } = self.outcome_reporter.sent(starting.candidate);
         let stream_options = request_translation.dialect() == Dialect::OpenAi
             && !complained.stream_options
-            && runner.upstream.provider.stream_options
-            && gateway.health().takes_stream_options(&runner.name);
+            && candidate.upstream.provider.stream_options
+            && gateway.health().takes_stream_options(&candidate.name);
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let span = attempt_span(&self.outcome_reporter.span, &runner.name, starting.ordinal, starting.reason.as_str());
+        let span =
+            attempt_span(&self.outcome_reporter.span, &candidate.name, starting.ordinal, starting.reason.as_str());
         let sent =
             SentRequest { at: Instant::now(), span: span.clone(), key: key.clone(), stream_options, complained, stale };
         self.outcome_reporter.note(starting.candidate, sent);
         let observer_spec = self.policy.observer(starting);
-        let on_trial = self.trials.iter().any(|(candidate, _)| *candidate == starting.candidate);
+        let is_probe = self.probes.iter().any(|(candidate, _)| *candidate == starting.candidate);
         // The times of token counts and of rescues are not comparable with those of answers.
         let tells = self.request.surface != Surface::CountTokens && starting.reason != StartReason::Rescue;
         attempt::start(AttemptSpec {
@@ -129,9 +130,9 @@ impl Launcher {
             span,
             read_at: self.read_at,
             starting,
-            upstream: runner.upstream.clone(),
-            endpoint: runner.endpoint.clone(),
-            headers: client_headers::for_candidate(&self.client_headers, runner, request_translation, key.as_ref()),
+            upstream: candidate.upstream.clone(),
+            endpoint: candidate.endpoint.clone(),
+            headers: client_headers::for_candidate(&self.client_headers, candidate, request_translation, key.as_ref()),
             key,
             request_translation: request_translation.clone(),
             choices: self.request.n_choices,
@@ -142,7 +143,7 @@ impl Launcher {
             fresh: stale,
             event_max: self.event_max,
             budget: gateway.budget().clone(),
-            p_audit: if on_trial { 1.0 } else { self.settings.audit },
+            p_audit: if is_probe { 1.0 } else { self.settings.audit },
             slot: Some(InFlightGuard::enter(observer_spec.known.running())),
             attempt_observer: tells.then(|| AttemptObserver::start(observer_spec)),
         })
@@ -160,7 +161,7 @@ impl Launcher {
 
     /// The race is over, and so are its probes.
     pub fn race_is_over(&mut self) {
-        self.trials.clear();
+        self.probes.clear();
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {
@@ -184,7 +185,7 @@ impl Launch for Launcher {
 
     fn launch(&mut self, starting: AttemptStart) -> RacedAttempt {
         let attempt = self.start(starting, None);
-        let idle = self.outcome_reporter.runners[starting.candidate].upstream.timeouts.idle;
+        let idle = self.outcome_reporter.candidates[starting.candidate].upstream.timeouts.idle;
         let whole = self.whole.then(|| (idle, self.gateway.budget().clone()));
         RacedAttempt::new(attempt, starting.candidate, whole, self.outcome_reporter.clone())
     }
@@ -222,9 +223,9 @@ impl Launch for Launcher {
 
     fn replan(&mut self, running: &[RunningAttempt<RacedAttempt>], waiting: &[usize]) -> Replan {
         // Candidates that cool down or whose answers broke get no hedge. They may still replace a failed attempt.
-        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
+        let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;
         let may_hedge = |candidate: usize| {
-            health.held(&runners[candidate]).is_none()
+            health.held(&candidates[candidate]).is_none()
                 && !self.policy.driver.is_too_small(candidate)
                 && !self.broke_off.contains(&candidate)
         };
@@ -283,7 +284,7 @@ impl Launcher {
             && let Some(place) = self.gateway.enter_audit()
         {
             attempt.audit();
-            let limit = self.outcome_reporter.runners[candidate].upstream.timeouts.first_token;
+            let limit = self.outcome_reporter.candidates[candidate].upstream.timeouts.first_token;
             let run = self.run_on(candidate, attempt, None);
             self.beside((place, trial), limit, run);
         }
@@ -301,13 +302,13 @@ impl Launcher {
         {
             return RetryDecision::Now;
         }
-        let OutcomeReporter { health, runners, .. } = &*self.outcome_reporter;
-        let runner = &runners[candidate];
+        let OutcomeReporter { health, candidates, .. } = &*self.outcome_reporter;
+        let asked = &candidates[candidate];
         // A probe is not retried.
-        if self.settings.retries == 0 || runner.extra {
+        if self.settings.retries == 0 || asked.extra {
             return RetryDecision::No;
         }
-        let rest = health.cooling(|| runner.target(sent.key.as_ref())).map(|held| held.wait);
+        let rest = health.cooling(|| asked.target(sent.key.as_ref())).map(|held| held.wait);
         match self.retries.next(candidate, failure, rest, fastrand::f64()) {
             Some(wait) => RetryDecision::Later { wait, first: self.settings.policy.asks_in_order() },
             None => RetryDecision::No,
@@ -319,7 +320,7 @@ impl Launcher {
         if !self.outcome_reporter.refuses_reasoning(sent, failure) {
             return false;
         }
-        let upstream = &self.outcome_reporter.runners[candidate].upstream;
+        let upstream = &self.outcome_reporter.candidates[candidate].upstream;
         let without = outbound::without_reasoning(&self.request, upstream, self.gateway.budget());
         let Some(request_translation) = without else { return false };
         self.uploads[candidate] = Arc::new(request_translation);
@@ -328,14 +329,14 @@ impl Launcher {
     }
 
     fn take_trial(&mut self, candidate: usize) -> Option<ProbePermit> {
-        let position = self.trials.iter().position(|(on_trial, _)| *on_trial == candidate)?;
-        Some(self.trials.swap_remove(position).1)
+        let position = self.probes.iter().position(|(is_probe, _)| *is_probe == candidate)?;
+        Some(self.probes.swap_remove(position).1)
     }
 
     /// A place to read a loser to its end, if cancelling it saves nothing: its measurements are then free.
     fn enter_drain(&self, candidate: usize) -> Option<InFlightGuard> {
         let billed_anyway =
-            self.outcome_reporter.runners[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
+            self.outcome_reporter.candidates[candidate].upstream.provider.cancel_billing == CancelBilling::BillsFull;
         if billed_anyway { self.gateway.enter_drain(self.settings.drains.running) } else { None }
     }
 

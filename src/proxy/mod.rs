@@ -144,25 +144,25 @@ async fn prepare(
             candidate_set::resolve(&gateway, &live, &caller, &request, &overrides, crowded, wanted)
         }
     };
-    let mut field = match gateway.heavy().run(length, until, resolve).await? {
+    let mut candidates = match gateway.heavy().run(length, until, resolve).await? {
         Err(rejection) if rejection.is_unspoken() && request.surface == Surface::CountTokens => {
             return Ok(PreparedRequest::Answered(counting::estimate(&request)));
         }
-        field => field?,
+        candidates => candidates?,
     };
     if crowded || is_crowded() {
-        field.leave_out_extras();
+        candidates.leave_out_extras();
     }
-    let mut policy = RacePolicy::new(gateway.learning(), &field, &request, read_at);
+    let mut policy = RacePolicy::new(gateway.learning(), &candidates, &request, read_at);
     let plan = policy.driver.plan(policy.now_us());
     let guard = parsed.planned(Planned {
-        settings: &field.settings,
-        plan: plan.text(|candidate| &field.runners[candidate].name),
+        settings: &candidates.settings,
+        plan: plan.text(|candidate| &candidates.list[candidate].name),
         reasons: policy.driver.reasons(),
         race_budget: policy.driver.race_budget().clone(),
     });
-    let launcher = Launcher::new(gateway, headers, &request, &mut field, guard, policy, read_at);
+    let launcher = Launcher::new(gateway, headers, &request, &mut candidates, guard, policy, read_at);
     let (gateway, outcome_reporter) = (gateway.clone(), launcher.outcome_reporter());
     let race = Box::new(Race::new(plan, launcher, read_at));
-    Ok(PreparedRequest::Race(Box::new(PreparedRace { gateway, request, field, race, outcome_reporter, read_at })))
+    Ok(PreparedRequest::Race(Box::new(PreparedRace { gateway, request, candidates, race, outcome_reporter, read_at })))
 }

@@ -134,7 +134,7 @@ async fn served(scenario: &Scenario) -> (Vec<Decided>, Arc<Learning>) {
     let gateway = Arc::new(Gateway::new(live, client, recorder, shutdown.clone()));
     let asked = scenario.requests.iter().map(|request| ask(gateway.clone(), scenario, *request, began));
     let race_ids = futures_util::future::join_all(asked).await;
-    // Lost trials run on for a while.
+    // Lost probes run on for a while.
     tokio::time::sleep(Duration::from_secs(60)).await;
     let rows = rows.0.lock().unwrap();
     let decided = race_ids.iter().map(|race_id| decided(&rows[race_id])).collect();

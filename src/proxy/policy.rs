@@ -22,42 +22,47 @@ pub struct RacePolicy {
 }
 
 impl RacePolicy {
-    pub fn new(learning: &Arc<Learning>, field: &CandidateSet, request: &ApiRequest, read_at: Instant) -> RacePolicy {
+    pub fn new(
+        learning: &Arc<Learning>,
+        candidates: &CandidateSet,
+        request: &ApiRequest,
+        read_at: Instant,
+    ) -> RacePolicy {
         let began_us = learning.at_us(read_at);
         let blocks = learning.blocks(&request.prompt());
         let tokens = request.len() as f64 / 4.0;
         let domains: Vec<Option<&str>> =
-            field.runners.iter().map(|runner| runner.upstream.provider.domain.as_deref()).collect();
-        let state = |(place, runner): (usize, &Candidate)| {
-            let known = learning.upstream(&runner.name);
+            candidates.list.iter().map(|candidate| candidate.upstream.provider.domain.as_deref()).collect();
+        let state = |(place, candidate): (usize, &Candidate)| {
+            let known = learning.upstream(&candidate.name);
             let known_tokens = learning.known_tokens(&known, &blocks, began_us).min(tokens);
             let cached = known_tokens * known.caching();
             CandidateState {
-                tariff: field.basis.tariff(runner.upstream.billing()),
+                tariff: candidates.basis.tariff(candidate.upstream.billing()),
                 prompt: PromptTokens { uncached: tokens - cached, cached },
                 known_tokens,
                 // A domain's number is the index of its first candidate.
                 domain: domains[place]
                     .and_then(|domain| domains.iter().position(|other| *other == Some(domain)))
                     .and_then(|place| u32::try_from(place).ok()),
-                weight: runner.upstream.weight,
-                first_token: runner.upstream.timeouts.first_token,
-                trial: runner.extra,
+                weight: candidate.upstream.weight,
+                first_token: candidate.upstream.timeouts.first_token,
+                trial: candidate.extra,
                 started: None,
                 known,
             }
         };
         let driver = PolicyDriver::new(PolicyDriverParts {
-            settings: field.settings.clone(),
-            candidates: field.runners.iter().enumerate().map(state).collect(),
+            settings: candidates.settings.clone(),
+            candidates: candidates.list.iter().enumerate().map(state).collect(),
             race_budget: Arc::new(RaceBudget::new(
-                learning.cost_budget(&field.model, field.settings.budget, field.basis.is_money()),
-                field.settings.policy.spends_budget(),
+                learning.cost_budget(&candidates.model, candidates.settings.budget, candidates.basis.is_money()),
+                candidates.settings.policy.spends_budget(),
             )),
-            fits: ContextFits::new(field.windows.clone(), field.runners.len(), || prompt_length(request)),
+            fits: ContextFits::new(candidates.windows.clone(), candidates.list.len(), || prompt_length(request)),
             began_us,
             draws: [fastrand::f64(), fastrand::f64()],
-            crowded: field.crowded,
+            crowded: candidates.crowded,
         });
         RacePolicy { driver, learning: learning.clone(), blocks, bytes: request.len() }
     }

@@ -1,17 +1,19 @@
 //! Every answer of the gateway's own: status and message, in the shape of the caller's surface. Not for errors of upstreams that
 //! are passed on: see `all_failed`.
 
+pub(super) mod code;
 mod cooling;
 mod forbidden;
 mod overloaded;
 
-pub use cooling::nobody_may_be_asked;
+pub use cooling::all_cooling_down;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use code::ErrorCode;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
@@ -32,15 +34,11 @@ pub struct FailedUpstream {
 
 /// A refusal, or the report that no upstream answered. Boxed: it is the rare side of many results.
 #[derive(Debug)]
-pub struct Rejection(Box<UpstreamMessage>);
+pub struct Rejection(Box<RejectionParts>);
 
 #[derive(Debug)]
-struct UpstreamMessage {
-    status: StatusCode,
-    /// OpenAI's `type`.
-    kind: &'static str,
-    /// Begins with `photofinish_`.
-    code: &'static str,
+struct RejectionParts {
+    code: ErrorCode,
     message: String,
     /// The member or parameter of the request that it is about.
     param: Option<Cow<'static, str>>,
@@ -53,16 +51,11 @@ struct UpstreamMessage {
     unspoken: bool,
 }
 
-pub(super) const INVALID: &str = "invalid_request_error";
-pub(super) const SERVER: &str = "server_error";
-
 impl Rejection {
-    pub(super) fn new(status: StatusCode, kind: &'static str, code: &'static str, message: String) -> Rejection {
-        Rejection(Box::new(UpstreamMessage {
-            status,
-            kind,
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Rejection {
+        Rejection(Box::new(RejectionParts {
             code,
-            message,
+            message: message.into(),
             param: None,
             attempts: Vec::new(),
             retry_after: None,
@@ -70,6 +63,25 @@ impl Rejection {
             after_race: false,
             unspoken: false,
         }))
+    }
+
+    fn on(mut self, param: Option<Cow<'static, str>>) -> Rejection {
+        self.0.param = param;
+        self
+    }
+
+    fn on_model(self) -> Rejection {
+        self.on(Some("model".into()))
+    }
+
+    fn with(mut self, failed: &[FailedUpstream]) -> Rejection {
+        self.0.attempts = failed.to_vec();
+        self
+    }
+
+    fn ended_race(mut self) -> Rejection {
+        self.0.after_race = true;
+        self
     }
 
     /// Sets Retry-After.
@@ -80,12 +92,12 @@ impl Rejection {
 
     pub fn unauthorized(why: &str) -> Rejection {
         let message = format!("{why}: send a user's token as `Authorization: Bearer …` or `x-api-key: …`");
-        Rejection::new(StatusCode::UNAUTHORIZED, "authentication_error", "photofinish_unauthorized", message)
+        Rejection::new(code::UNAUTHORIZED, message)
     }
 
     /// A request header with an invalid value.
     pub fn header(name: &str, why: &str) -> Rejection {
-        Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_header", format!("header {name}: {why}"))
+        Rejection::new(code::BAD_HEADER, format!("header {name}: {why}"))
     }
 
     pub fn too_large(max: usize) -> Rejection {
@@ -94,21 +106,16 @@ impl Rejection {
             "the request body is larger than {}: send less, or raise body_max under [server]",
             format_bytes(max)
         );
-        Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, "photofinish_too_large", message)
+        Rejection::new(code::TOO_LARGE, message)
     }
 
     pub fn body_stopped(after: Duration) -> Rejection {
         let message = format!("the request body stopped coming for {after:?}");
-        Rejection::new(StatusCode::REQUEST_TIMEOUT, INVALID, "photofinish_body_timeout", message)
+        Rejection::new(code::BODY_TIMEOUT, message)
     }
 
     pub fn body_broke() -> Rejection {
-        Rejection::new(
-            StatusCode::BAD_REQUEST,
-            INVALID,
-            "photofinish_invalid_request",
-            "the request body broke off".to_owned(),
-        )
+        Rejection::new(code::INVALID_REQUEST, "the request body broke off")
     }
 
     pub fn unknown_model(model: &str, nearest: &[String], why: &str) -> Rejection {
@@ -117,9 +124,7 @@ impl Rejection {
             "the model {} is not configured, and {why}.{hint} GET /v1/models lists what there is.",
             quoted(model)
         );
-        let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
-        rejection.0.param = Some("model".into());
-        rejection
+        Rejection::new(code::UNKNOWN_MODEL, message).on_model()
     }
 
     /// The model is known, and off for this caller.
@@ -129,9 +134,7 @@ impl Rejection {
              x-photofinish-key-PROVIDER. GET /v1/models lists what there is.",
             quoted(model)
         );
-        let mut rejection = Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_model", message);
-        rejection.0.param = Some("model".into());
-        rejection
+        Rejection::new(code::UNKNOWN_MODEL, message).on_model()
     }
 
     /// The model is known, and no upstream can serve it to this caller.
@@ -141,9 +144,7 @@ impl Rejection {
             "no upstream of {} can serve this call: {why}. Set the key, or bring one as x-photofinish-key-PROVIDER.",
             quoted(model)
         );
-        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
-        rejection.0.param = Some("model".into());
-        rejection
+        Rejection::new(code::NO_UPSTREAM, message).on_model()
     }
 
     /// No dialect of the model's upstreams has such a call.
@@ -155,8 +156,7 @@ impl Rejection {
             who.join("; "),
             surface.dialect().as_str()
         );
-        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_no_upstream", message);
-        rejection.0.param = Some("model".into());
+        let mut rejection = Rejection::new(code::NO_UPSTREAM, message).on_model();
         rejection.0.unspoken = true;
         rejection
     }
@@ -168,74 +168,52 @@ impl Rejection {
              set lossy = \"drop\" to have it left out",
             names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         );
-        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_not_translatable", message);
-        rejection.0.param = names.first().cloned().map(Cow::Owned);
-        rejection
+        Rejection::new(code::NOT_TRANSLATABLE, message).on(names.first().cloned().map(Cow::Owned))
     }
 
     /// The request is invalid for its surface; in the vendor's words.
     pub fn invalid(invalid: &Invalid) -> Rejection {
         let message = cut(&invalid.message);
-        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", message);
-        rejection.0.param = invalid.param.as_deref().map(|param| cut(param).into());
-        rejection
+        Rejection::new(code::INVALID_REQUEST, message).on(invalid.param.as_deref().map(|param| cut(param).into()))
     }
 
     /// Every upstream cools down after a rate limit.
     pub fn cooling_down(failed: &[FailedUpstream], wait: Duration) -> Rejection {
         let message =
-            "every upstream is set aside after a rate limit: try again after Retry-After, or add upstreams or keys"
-                .to_owned();
-        let mut rejection =
-            Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_cooling_down", message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.retry_after = Some(wait);
-        rejection
+            "every upstream is cooling down after a rate limit: try again after Retry-After, or add upstreams or keys";
+        Rejection::new(code::COOLING_DOWN, message).with(failed).after(wait)
     }
 
     /// Every attempt was rate-limited.
     pub fn rate_limited(failed: &[FailedUpstream]) -> Rejection {
         let wait = failed.iter().filter_map(|failed| failed.failure.retry_after).min();
-        let message = "every upstream is rate-limited: try again later, or add upstreams or keys".to_owned();
-        let mut rejection =
-            Rejection::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "photofinish_rate_limited", message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.retry_after = Some(wait.unwrap_or(Duration::from_secs(1)));
-        rejection.0.after_race = true;
-        rejection
+        let message = "every upstream is rate-limited: try again later, or add upstreams or keys";
+        Rejection::new(code::RATE_LIMITED, message)
+            .with(failed)
+            .after(wait.unwrap_or(Duration::from_secs(1)))
+            .ended_race()
     }
 
     pub fn all_failed(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("every upstream failed: {}", summary(failed));
-        let mut rejection = Rejection::new(StatusCode::BAD_GATEWAY, SERVER, "photofinish_all_failed", message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.after_race = true;
-        rejection
+        Rejection::new(code::ALL_FAILED, message).with(failed).ended_race()
     }
 
     pub fn deadline(failed: &[FailedUpstream]) -> Rejection {
         let message =
-            "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams"
-                .to_owned();
-        let mut rejection = Rejection::new(StatusCode::GATEWAY_TIMEOUT, SERVER, "photofinish_timeout", message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.after_race = true;
-        rejection
+            "no upstream answered within the total timeout: raise timeouts.total under [race], or add upstreams";
+        Rejection::new(code::TIMEOUT, message).with(failed).ended_race()
     }
 
     pub fn shutting_down() -> Rejection {
-        let message = "the gateway is shutting down: send the request again".to_owned();
-        let mut rejection =
-            Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_shutting_down", message);
-        rejection.0.retry_after = Some(Duration::from_secs(1));
-        rejection
+        let message = "the gateway is shutting down: send the request again";
+        Rejection::new(code::SHUTTING_DOWN, message).after(Duration::from_secs(1))
     }
 
     /// A handler panicked.
     pub fn internal() -> Rejection {
-        let message =
-            "the gateway failed on this request: its log says where, and sending it again may help".to_owned();
-        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "photofinish_internal", message)
+        let message = "the gateway failed on this request: its log says where, and sending it again may help";
+        Rejection::new(code::INTERNAL, message)
     }
 
     pub fn not_found(path: &str) -> Rejection {
@@ -245,13 +223,12 @@ impl Rejection {
             quoted(path),
             Surface::ALL.map(Surface::path).join(", ")
         );
-        Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_not_found", message)
+        Rejection::new(code::NOT_FOUND, message)
     }
 
     pub fn method(allow: &'static str) -> Rejection {
         let message = format!("this path takes {allow} only");
-        let mut rejection =
-            Rejection::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, "photofinish_method_not_allowed", message);
+        let mut rejection = Rejection::new(code::METHOD_NOT_ALLOWED, message);
         rejection.0.allow = Some(allow);
         rejection
     }
@@ -259,9 +236,7 @@ impl Rejection {
     /// An invalid parameter or path segment of the URL. `why` names the value and what is valid.
     pub fn parameter(name: Option<String>, why: &str) -> Rejection {
         let why = cut(why);
-        let mut rejection = Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_bad_parameter", why);
-        rejection.0.param = name.map(|name| cut(&name).into());
-        rejection
+        Rejection::new(code::BAD_PARAMETER, why).on(name.map(|name| cut(&name).into()))
     }
 
     pub fn unknown_race(race_id: &str) -> Rejection {
@@ -269,26 +244,23 @@ impl Rejection {
             "there is no race {race_id}: it is not written yet, its row was removed, or it never was. GET /api/races \
              lists the newest"
         );
-        Rejection::new(StatusCode::NOT_FOUND, INVALID, "photofinish_unknown_race", message)
+        Rejection::new(code::UNKNOWN_RACE, message)
     }
 
     /// The history cannot be read: `why` is for an operator. `passes`: it may be temporary.
     pub fn history(why: String, passes: bool) -> Rejection {
-        let status = if passes { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
-        Rejection::new(status, SERVER, "photofinish_history_unavailable", why)
+        Rejection::new(if passes { code::HISTORY_BUSY } else { code::HISTORY_BROKEN }, why)
     }
 
     /// Too many questions to the history.
     pub fn busy(at_once: usize, waited: Duration) -> Rejection {
         let message =
             format!("{at_once} questions are being answered, and none of them was done in {waited:?}: ask again later");
-        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_busy", message);
-        rejection.0.retry_after = Some(waited);
-        rejection
+        Rejection::new(code::BUSY, message).after(waited)
     }
 
     pub fn status(&self) -> StatusCode {
-        self.0.status
+        self.0.code.status
     }
 
     /// Attempts were made: an answer of the race, not a refusal before it.
@@ -297,7 +269,7 @@ impl Rejection {
     }
 
     pub fn code(&self) -> &'static str {
-        self.0.code
+        self.0.code.code
     }
 
     pub fn message(&self) -> &str {
@@ -318,10 +290,10 @@ impl Rejection {
     pub fn answer_to(&self, surface: Surface) -> Response<Body> {
         let error = self.shaped(|error| surface.error(error));
         let mut response = Response::new(Body::from(error.to_string()));
-        *response.status_mut() = self.0.status;
+        *response.status_mut() = self.0.code.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.0.status == StatusCode::UNAUTHORIZED {
+        if self.0.code.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(allow) = self.0.allow {
@@ -345,9 +317,9 @@ impl Rejection {
         let attempts: Option<Value> =
             (!self.0.attempts.is_empty()).then(|| self.0.attempts.iter().map(attempt).collect());
         write(&ErrorShape {
-            status: self.0.status.as_u16(),
-            kind: self.0.kind,
-            code: self.0.code,
+            status: self.0.code.status.as_u16(),
+            kind: self.0.code.kind,
+            code: self.0.code.code,
             message: &self.0.message,
             param: self.0.param.as_deref(),
             attempts: attempts.as_ref(),
@@ -365,10 +337,7 @@ impl From<InvalidRequest> for Rejection {
             InvalidRequest::Member { member, .. } | InvalidRequest::Twice(member) => Some(*member),
             InvalidRequest::Json(_) | InvalidRequest::NotAnObject | InvalidRequest::Surface(_) => None,
         };
-        let mut rejection =
-            Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_invalid_request", invalid.to_string());
-        rejection.0.param = param.map(Cow::Borrowed);
-        rejection
+        Rejection::new(code::INVALID_REQUEST, invalid.to_string()).on(param.map(Cow::Borrowed))
     }
 }
 

@@ -37,8 +37,8 @@ struct RescueTurn {
 }
 
 /// Whether a broken answer to this request is continued. Several answers in one stream are not.
-pub fn may_rescue(field: &CandidateSet, request: &ApiRequest) -> bool {
-    let RaceSettings { rescue, .. } = field.settings;
+pub fn may_rescue(candidates: &CandidateSet, request: &ApiRequest) -> bool {
+    let RaceSettings { rescue, .. } = candidates.settings;
     rescue == config::RescuePolicy::Continue && request.n_choices.is_none_or(|choices| choices == 1)
 }
 
@@ -56,12 +56,12 @@ impl AnswerRescuer {
     /// Starts an attempt, unless this candidate cannot continue in this way.
     fn start(&mut self, turn: RescueTurn, delivered: &DeliveredAnswer) -> Option<Continuation> {
         let (outcome_reporter, gateway) = (self.launcher.outcome_reporter(), self.launcher.gateway());
-        let runner = outcome_reporter.runners.get(turn.candidate)?;
-        if outcome_reporter.health.held(runner).is_some() {
+        let candidate = outcome_reporter.candidates.get(turn.candidate)?;
+        if outcome_reporter.health.held(candidate).is_some() {
             return None;
         }
         let continued = || {
-            let (prefix, model) = (runner.upstream.provider.prefix, &runner.upstream.model);
+            let (prefix, model) = (candidate.upstream.provider.prefix, &candidate.upstream.model);
             let (request_translation, shown) =
                 self.launcher.upload(turn.candidate).continued(delivered.text(), prefix, model)?;
             let mut lease = gateway.budget().lease();
@@ -78,13 +78,13 @@ impl AnswerRescuer {
         self.ordinal += 1;
         self.left -= 1;
         self.last = turn;
-        let timeouts = runner.upstream.timeouts;
+        let timeouts = candidate.upstream.timeouts;
         Some(Continuation {
             attempt: self
                 .launcher
                 .start(starting, continued.as_ref().map(|(request_translation, _)| request_translation)),
             way: continued.map_or(JoinMethod::Replay, |(_, shown)| JoinMethod::Prefix(shown)),
-            upstream: runner.name.clone(),
+            upstream: candidate.name.clone(),
             candidate: turn.candidate,
             ordinal: starting.ordinal,
             first_token: timeouts.first_token,
@@ -96,7 +96,7 @@ impl AnswerRescuer {
 impl RescueCandidates for AnswerRescuer {
     fn next(&mut self, delivered: &DeliveredAnswer, afresh: bool) -> Option<Continuation> {
         if afresh {
-            self.queue = turns(self.launcher.outcome_reporter().runners.len(), self.last.candidate);
+            self.queue = turns(self.launcher.outcome_reporter().candidates.len(), self.last.candidate);
         }
         while self.left > 0 {
             let turn = self.queue.pop_front()?;

@@ -28,7 +28,7 @@ use crate::relay::{RESCUED, RelayBody, RescuedBody};
 pub struct PreparedRace {
     pub gateway: Arc<Gateway>,
     pub request: Arc<ApiRequest>,
-    pub field: CandidateSet,
+    pub candidates: CandidateSet,
     /// Boxed: it is large, and every future that it moves into would hold a copy.
     pub race: Box<Race<Launcher>>,
     pub outcome_reporter: Arc<OutcomeReporter>,
@@ -60,12 +60,12 @@ pub struct WinnersStream {
 impl PreparedRace {
     /// After this pause a streaming client gets the head of its answer, and heartbeats behind it.
     pub fn keepalive(&self) -> Option<Duration> {
-        self.field.settings.keepalive.filter(|_| self.request.stream)
+        self.candidates.settings.keepalive.filter(|_| self.request.stream)
     }
 
     /// Whether another upstream continues the answer if it breaks off.
     pub fn may_rescue(&self) -> bool {
-        rescuer::may_rescue(&self.field, &self.request)
+        rescuer::may_rescue(&self.candidates, &self.request)
     }
 
     /// Runs the race to an answer, or until the gateway shuts down. Boxed: it is most of a request's state, and a request
@@ -84,19 +84,19 @@ impl PreparedRace {
     }
 
     async fn answer(self: Box<Self>) -> Result<ServedAnswer, Rejection> {
-        let PreparedRace { gateway, request, field, mut race, outcome_reporter, read_at } = *self;
+        let PreparedRace { gateway, request, candidates, mut race, outcome_reporter, read_at } = *self;
         let (mut ready, candidate, ordinal) = match race.run().await {
             RaceFinish::Won { ready, candidate, ordinal } => (ready, candidate, ordinal),
             RaceFinish::Failed => {
                 outcome_reporter.settle(race.failures());
-                return Ok(ServedAnswer::Whole(all_failed::all_failed(&race, &field, &request)?, None));
+                return Ok(ServedAnswer::Whole(all_failed::all_failed(&race, &candidates, &request)?, None));
             }
             RaceFinish::Deadline => {
                 outcome_reporter.settle(race.failures());
-                return Err(Rejection::deadline(&field.failed(race.failures())));
+                return Err(Rejection::deadline(&candidates.failed(race.failures())));
             }
         };
-        let about_race = answer::about_race(&field, candidate, &ready, read_at);
+        let about_race = answer::about_race(&candidates, candidate, &ready, read_at);
         let win = Win { ordinal, candidate, token_us: answer::token_us(&ready), outcome_reporter };
         if let Some(whole) = ready.whole.take() {
             win.outcome_reporter.ended(candidate, None);
@@ -104,9 +104,10 @@ impl PreparedRace {
             ready.stream.read_out(gateway.shutdown());
             return Ok(ServedAnswer::Whole(response, Some(win)));
         }
-        ready.stream.serve(field.runners[candidate].upstream.timeouts.idle);
+        ready.stream.serve(candidates.list[candidate].upstream.timeouts.idle);
         let mut head = answer::head(&ready, about_race);
-        let rescuer = rescuer::may_rescue(&field, &request).then(|| Box::new(AnswerRescuer::new(*race, candidate)));
+        let rescuer =
+            rescuer::may_rescue(&candidates, &request).then(|| Box::new(AnswerRescuer::new(*race, candidate)));
         if rescuer.is_some() {
             head.headers_mut().insert(TRAILER, HeaderValue::from_static(RESCUED));
         }

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
-
-use super::rejection::{INVALID, Rejection, SERVER};
+use super::rejection::{Rejection, code};
 use crate::config::units::format_bytes;
 use crate::printable::quoted;
 
@@ -17,7 +15,7 @@ impl Rejection {
              address, or add the name to [server] hosts",
             quoted(host)
         );
-        Rejection::new(StatusCode::MISDIRECTED_REQUEST, INVALID, "photofinish_unknown_host", message)
+        Rejection::new(code::UNKNOWN_HOST, message)
     }
 
     /// A web page of this origin sent the request; none: of an unknown one.
@@ -27,34 +25,31 @@ impl Rejection {
             None => "web pages of another site".to_owned(),
         };
         let message = format!("{who} may not call this gateway: add the origin to cors under [server] if they are to");
-        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_foreign_page", message)
+        Rejection::new(code::FOREIGN_PAGE, message)
     }
 
     /// A trusted proxy forwards a request of another machine, and there are no users.
     pub fn remote_client() -> Rejection {
-        let message =
-            "this gateway has no users, so it serves its own machine only, and this request comes from another one \
-                       through a proxy: add [users] to serve others"
-                .to_owned();
-        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_remote_client", message)
+        let message = "this gateway has no users, so it serves its own machine only, and this request comes from another one \
+                       through a proxy: add [users] to serve others";
+        Rejection::new(code::REMOTE_CLIENT, message)
     }
 
     /// Plain HTTP to an address that speaks TLS.
     pub fn only_https() -> Rejection {
-        let message = "this address speaks HTTPS: call it with https://".to_owned();
-        Rejection::new(StatusCode::BAD_REQUEST, INVALID, "photofinish_only_https", message)
+        let message = "this address speaks HTTPS: call it with https://";
+        Rejection::new(code::ONLY_HTTPS, message)
     }
 
     pub fn body_slow(rate_min: u64) -> Rejection {
         let message =
             format!("the request body came too slowly: send at least {} a second on average", format_bytes(rate_min));
-        Rejection::new(StatusCode::REQUEST_TIMEOUT, INVALID, "photofinish_body_timeout", message)
+        Rejection::new(code::BODY_TIMEOUT, message)
     }
 
     /// All connections are busy, and this one is reserved for status requests.
     pub fn crowded() -> Rejection {
-        let message = "every connection of the gateway is at work: send the request again later".to_owned();
-        Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, "photofinish_crowded", message)
-            .after(Duration::from_secs(1))
+        let message = "every connection of the gateway is at work: send the request again later";
+        Rejection::new(code::CROWDED, message).after(Duration::from_secs(1))
     }
 }

@@ -39,8 +39,8 @@ impl Retries {
         if !may_pass(failure.kind) {
             return None;
         }
-        let told = failure.retry_after.max(rest).filter(|wait| !wait.is_zero());
-        let wait = match told {
+        let given = failure.retry_after.max(rest).filter(|wait| !wait.is_zero());
+        let wait = match given {
             Some(wait) if wait > self.wait_max => return None,
             Some(wait) => wait.mul_f64(1.0 + LATER * jitter),
             None => {

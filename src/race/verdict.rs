@@ -8,7 +8,7 @@ use crate::routing::cooldown::CooldownReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub next: NextStep,
-    pub aside: Option<CooldownReason>,
+    pub cooldown: Option<CooldownReason>,
     /// The cool-down starts at once. False: only once several callers and bodies met the same failure.
     pub certain: bool,
     pub counts: BreakerEffect,
@@ -46,7 +46,7 @@ pub fn next(failure: &Failure, content_policy: ContentPolicy) -> NextStep {
 
 /// The verdict. Exhaustive on purpose: a new kind of failure needs its meaning here.
 pub fn verdict(failure: &Failure) -> Verdict {
-    let (next, aside, certain) = match failure.kind {
+    let (next, cooldown, certain) = match failure.kind {
         FailureKind::RateLimited if failure.whole_account => {
             (NextStep::Try, Some(CooldownReason::AccountRateLimited), true)
         }
@@ -76,7 +76,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureKind::Empty => (NextStep::Try, None, false),
     };
     let loud = certain && failure.kind != FailureKind::RateLimited;
-    Verdict { next, aside, certain, counts: counts(failure), loud }
+    Verdict { next, cooldown, certain, counts: counts(failure), loud }
 }
 
 fn counts(failure: &Failure) -> BreakerEffect {
@@ -138,13 +138,13 @@ mod tests {
     fn the_table() {
         use FailureKind::*;
         let quiet =
-            Verdict { next: NextStep::Try, aside: None, certain: false, counts: BreakerEffect::Never, loud: false };
+            Verdict { next: NextStep::Try, cooldown: None, certain: false, counts: BreakerEffect::Never, loud: false };
         let met_by_all = Verdict { counts: BreakerEffect::Certain, ..quiet };
         let own = Verdict { counts: BreakerEffect::Doubtful, ..quiet };
-        let limited = Verdict { aside: Some(CooldownReason::RateLimited), certain: true, ..quiet };
-        let key = Verdict { aside: Some(CooldownReason::KeyRefused), certain: true, loud: true, ..quiet };
-        let forbidden = Verdict { aside: Some(CooldownReason::Forbidden), ..quiet };
-        let missing = Verdict { aside: Some(CooldownReason::NotFound), ..quiet };
+        let limited = Verdict { cooldown: Some(CooldownReason::RateLimited), certain: true, ..quiet };
+        let key = Verdict { cooldown: Some(CooldownReason::KeyRefused), certain: true, loud: true, ..quiet };
+        let forbidden = Verdict { cooldown: Some(CooldownReason::Forbidden), ..quiet };
+        let missing = Verdict { cooldown: Some(CooldownReason::NotFound), ..quiet };
         let table = [
             (Dns, met_by_all),
             (Connect, met_by_all),
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(verdict(&told), Verdict { certain: true, loud: true, ..doubtful });
         }
         let of_account = Failure { whole_account: true, ..Failure::new(RateLimited, Phase::Headers, "") };
-        assert_eq!(verdict(&of_account), Verdict { aside: Some(CooldownReason::AccountRateLimited), ..limited });
+        assert_eq!(verdict(&of_account), Verdict { cooldown: Some(CooldownReason::AccountRateLimited), ..limited });
     }
 
     #[test]

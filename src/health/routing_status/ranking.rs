@@ -86,7 +86,7 @@ fn reason(contender: &RankedUpstream, code: &str, text: String) -> StatusReason 
 fn left_out(obstacles: &Obstacles) -> (&'static str, String) {
     match (&obstacles.off, obstacles.cooling, obstacles.breaker) {
         (Some(why), ..) => ("off", why.clone()),
-        (None, Some(wait), _) => ("cooling_down", format!("set aside for another {wait:.0?}")),
+        (None, Some(wait), _) => ("cooling_down", format!("cooling down for another {wait:.0?}")),
         (None, None, BreakerStatus::Open(wait)) => {
             ("breaker", format!("it kept failing: not tried for another {wait:.0?}"))
         }

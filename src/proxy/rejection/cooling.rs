@@ -6,7 +6,7 @@ use crate::routing::cooldown::CooldownReason;
 
 /// No upstream may be asked now. If one of them refused the key, the model or the account, waiting does not help, and the answer
 /// says so.
-pub fn nobody_may_be_asked(cooling: Vec<(String, CooldownState)>) -> Rejection {
+pub fn all_cooling_down(cooling: Vec<(String, CooldownState)>) -> Rejection {
     let is_refused = |(_, cooling): &&(String, CooldownState)| cooling.why.is_some_and(CooldownReason::is_refusal);
     let any_refused = cooling.iter().any(|cooling| is_refused(&cooling));
     let limits = cooling.iter().filter(|cooling| !is_refused(cooling));
@@ -44,13 +44,13 @@ mod tests {
             (&[model], StatusCode::BAD_GATEWAY, None),
             (&[limit(20), key], StatusCode::BAD_GATEWAY, Some("20")),
         ];
-        for (aside, status, retry_after) in table {
-            let cooling = aside.iter().map(|(why, seconds)| {
+        for (cooling_upstreams, status, retry_after) in table {
+            let cooling = cooling_upstreams.iter().map(|(why, seconds)| {
                 ("a/m".to_owned(), CooldownState { wait: Duration::from_secs(*seconds), why: *why })
             });
-            let answer = nobody_may_be_asked(cooling.collect()).into_response();
+            let answer = all_cooling_down(cooling.collect()).into_response();
             let told = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
-            assert_eq!((answer.status(), told), (*status, *retry_after), "{aside:?}");
+            assert_eq!((answer.status(), told), (*status, *retry_after), "{cooling_upstreams:?}");
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
-
-use super::{FailedUpstream, Rejection, SERVER};
+use super::{FailedUpstream, Rejection, code};
 use crate::printable::quoted;
 use crate::routing::cooldown::ASK_AGAIN_FOR;
 
@@ -13,8 +11,8 @@ const TOLD_MAX: usize = 4;
 
 impl Rejection {
     pub fn forbidden() -> Rejection {
-        let message = "only an admin may see this: set admin = true under [users.NAME]".to_owned();
-        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden", message)
+        let message = "only an admin may see this: set admin = true under [users.NAME]";
+        Rejection::new(code::FORBIDDEN, message)
     }
 
     /// A header that this user may not send. `name`: its name in `overrides`.
@@ -23,7 +21,7 @@ impl Rejection {
             "header {header}: the user {} may not send it: add {name:?} to overrides under [users.NAME]",
             quoted(user)
         );
-        Rejection::new(StatusCode::FORBIDDEN, "permission_error", "photofinish_forbidden_override", message)
+        Rejection::new(code::FORBIDDEN_OVERRIDE, message)
     }
 
     /// An upstream that no model lists, and that this user may not use with a shared key.
@@ -34,10 +32,7 @@ impl Rejection {
             quoted(upstream),
             quoted(user)
         );
-        let code = "photofinish_forbidden_upstream";
-        let mut rejection = Rejection::new(StatusCode::FORBIDDEN, "permission_error", code, message);
-        rejection.0.param = Some("model".into());
-        rejection
+        Rejection::new(code::FORBIDDEN_UPSTREAM, message).on_model()
     }
 
     /// Every upstream cools down, some because they refused the key, the model or the account. `wait`: the shortest of the other
@@ -54,10 +49,10 @@ impl Rejection {
              is let through to it meanwhile",
             told.join(", ")
         );
-        let status = StatusCode::BAD_GATEWAY;
-        let mut rejection = Rejection::new(status, SERVER, "photofinish_upstream_refused", message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.retry_after = wait;
-        rejection
+        let rejection = Rejection::new(code::UPSTREAM_REFUSED, message).with(failed);
+        match wait {
+            Some(wait) => rejection.after(wait),
+            None => rejection,
+        }
     }
 }

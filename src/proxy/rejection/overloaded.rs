@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
-
-use super::{FailedUpstream, INVALID, Rejection, SERVER, summary};
+use super::{FailedUpstream, Rejection, code, summary};
 use crate::config::units::format_bytes;
 use crate::proxy::admission::ShedReason;
-
-const OVERLOADED: &str = "photofinish_overloaded";
 
 impl Rejection {
     /// There is no room for another request now.
@@ -20,14 +16,7 @@ impl Rejection {
                 "the gateway has hardly a file descriptor left; its operator may raise the limit (ulimit -n)"
             }
         };
-        let mut rejection = Rejection::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            SERVER,
-            OVERLOADED,
-            format!("{why}: try again after Retry-After"),
-        );
-        rejection.0.retry_after = Some(Duration::from_secs(1));
-        rejection
+        Rejection::new(code::OVERLOADED, format!("{why}: try again after Retry-After")).after(Duration::from_secs(1))
     }
 
     /// A request needs more memory than is free, or than there is.
@@ -39,24 +28,18 @@ impl Rejection {
         let message = format!(
             "the request takes {bytes} bytes of memory, and memory under [server] is {max}: send less, or raise it"
         );
-        Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, "photofinish_too_large", message)
+        Rejection::new(code::TOO_LARGE, message)
     }
 
     /// A large request was not parsed and translated in time.
     pub fn too_slow() -> Rejection {
-        let message = "too many large requests are being read and translated: try again after Retry-After".to_owned();
-        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
-        rejection.0.retry_after = Some(Duration::from_secs(5));
-        rejection
+        let message = "too many large requests are being read and translated: try again after Retry-After";
+        Rejection::new(code::OVERLOADED, message).after(Duration::from_secs(5))
     }
 
     /// The gateway had no descriptor or memory for an attempt, and no other attempt served the request.
     pub fn gateway_limit(failed: &[FailedUpstream]) -> Rejection {
         let message = format!("the gateway ran out of descriptors or memory: {}", summary(failed));
-        let mut rejection = Rejection::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, OVERLOADED, message);
-        rejection.0.attempts = failed.to_vec();
-        rejection.0.retry_after = Some(Duration::from_secs(1));
-        rejection.0.after_race = true;
-        rejection
+        Rejection::new(code::OVERLOADED, message).with(failed).after(Duration::from_secs(1)).ended_race()
     }
 }

@@ -159,7 +159,7 @@ async fn looks_everywhere(log: &str) {
                     found.push(format!("{name}, stream {stream}, {:?}: {answer}", &headers[1..]));
                 }
             }
-            // What a 401 or a 429 set aside is tried again, so that the next kind is reached too.
+            // An upstream that cools down after a 401 or a 429 is tried again, so that the next kind is reached too.
             served.process.signal("HUP");
             reloads += 1;
             served.process.logged_times("the new configuration is in force", reloads).await;

@@ -197,7 +197,7 @@ async fn when_all_are_rate_limited_the_answer_is_a_429(pair: Pair) {
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     assert_eq!((response.status, response.header("retry-after")), (429, "7"), "{}", response.body);
     assert_eq!(pair.surface.error(&response).0, "rate_limit_error");
-    // Both are set aside now.
+    // Both cool down now.
     let response = read_response(&mut pair.streaming(&gateway).await).await;
     assert_eq!((response.status, response.json()["error"]["attempts"].as_array().map(Vec::len)), (429, Some(2)));
     assert_eq!(response.json()["error"]["code"], "photofinish_cooling_down");

@@ -188,7 +188,7 @@ async fn a_failed_probe_doubles_the_open_time() {
         (502, &json!("a/m"), &json!("cooling_down"))
     );
     let message = left_out["message"].as_str().unwrap();
-    assert!(message.starts_with("set aside for another 7"), "two hours now, less what passed: {message}");
+    assert!(message.starts_with("cooling down for another 7"), "two hours now, less what passed: {message}");
     assert_eq!(a.requests().len(), 3);
     gateway.stop().await;
 }
